@@ -1,0 +1,150 @@
+// The door to JavaScript, and the only file that knows Emscripten: numbers and addresses in, a Status out, no logic. Counts that may
+// pass 2^32 travel as double. The TypeScript side (web/src/wasm.ts) has checked every argument.
+#include <emscripten/bind.h>
+
+#include "scalepoint.h"
+
+namespace {
+
+using namespace scalepoint;
+using Address = uint32_t;
+
+template <class T>
+std::span<T> span_at(Address address, size_t size) {
+  return {reinterpret_cast<T*>(address), size};
+}
+
+Layout layout_of(int kind, double axis_size, double inner_size, double group_size) {
+  return {static_cast<Granularity>(kind), static_cast<uint64_t>(axis_size), static_cast<uint64_t>(inner_size),
+          static_cast<uint64_t>(group_size)};
+}
+
+/// A spec in one number, so that calls stay short: bits in the low five bits, then one bit each for signed, asymmetric, full symmetric
+/// range and include zero, two for the rounding, one for saturate.
+QuantizationSpec spec_of(uint32_t packed) {
+  return {.dtype = {static_cast<int32_t>(packed & 31), (packed >> 5 & 1) != 0},
+          .scheme = static_cast<Scheme>(packed >> 6 & 1),
+          .symmetric_range = static_cast<SymmetricRange>(packed >> 7 & 1),
+          .include_zero = (packed >> 8 & 1) != 0,
+          .rounding = static_cast<Rounding>(packed >> 9 & 3),
+          .non_finite = static_cast<NonFinite>(packed >> 11 & 1)};
+}
+
+int choose(Address min, Address max, size_t n, uint32_t spec, Address scale, Address zero_point) {
+  return static_cast<int>(choose_qparams(span_at<const float>(min, n), span_at<const float>(max, n), spec_of(spec),
+                                         span_at<float>(scale, n), span_at<int32_t>(zero_point, n)));
+}
+
+void clear(Address min, Address max, size_t n) { clear_range(span_at<float>(min, n), span_at<float>(max, n)); }
+
+int observe_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start, uint32_t spec,
+                  Address min, Address max, size_t parameters) {
+  return static_cast<int>(observe(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
+                                  static_cast<uint64_t>(start), spec_of(spec).non_finite, span_at<float>(min, parameters),
+                                  span_at<float>(max, parameters)));
+}
+
+int quantize_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start, Address scale,
+                   Address zero_point, size_t parameters, uint32_t spec, Address codes) {
+  const QuantizationSpec s = spec_of(spec);
+  return static_cast<int>(quantize_linear(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
+                                          static_cast<uint64_t>(start), span_at<const float>(scale, parameters),
+                                          span_at<const int32_t>(zero_point, parameters), s,
+                                          span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
+}
+
+int quantize_whole_runs(Address x, size_t n, size_t line_size, size_t run_size, uint32_t spec, Address scale, Address zero_point,
+                        size_t runs, Address codes) {
+  const QuantizationSpec s = spec_of(spec);
+  return static_cast<int>(quantize_runs(span_at<const float>(x, n), line_size, run_size, s, span_at<float>(scale, runs),
+                                        span_at<int32_t>(zero_point, runs), span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
+}
+
+int dequantize_piece(Address codes, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                     Address scale, Address zero_point, size_t parameters, uint32_t spec, Address x) {
+  const DType dtype = spec_of(spec).dtype;
+  return static_cast<int>(dequantize_linear(span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
+                                            layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
+                                            span_at<const float>(scale, parameters), span_at<const int32_t>(zero_point, parameters),
+                                            span_at<float>(x, n)));
+}
+
+int add_error(Address x, Address y, size_t n, Address sums) {
+  return static_cast<int>(
+      accumulate_error(span_at<const float>(x, n), span_at<const float>(y, n), *reinterpret_cast<ErrorSums*>(sums)));
+}
+
+int add_code_error(Address x, size_t n, Address codes, int kind, double axis_size, double inner_size, double group_size, double start,
+                   Address scale, Address zero_point, size_t parameters, uint32_t spec, Address sums) {
+  const DType dtype = spec_of(spec).dtype;
+  return static_cast<int>(
+      accumulate_code_error(span_at<const float>(x, n), span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
+                            layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
+                            span_at<const float>(scale, parameters), span_at<const int32_t>(zero_point, parameters),
+                            *reinterpret_cast<ErrorSums*>(sums)));
+}
+
+uint32_t find_non_finite(Address x, size_t n) { return first_non_finite(span_at<const float>(x, n)); }
+
+int add_histogram(Address x, size_t n, float min, float max, Address counts, size_t bins, Address below_above) {
+  auto* outside = reinterpret_cast<double*>(below_above);
+  return static_cast<int>(histogram(span_at<const float>(x, n), min, max, span_at<uint32_t>(counts, bins), outside, outside + 1));
+}
+
+int pack_codes(Address codes, size_t n, uint32_t spec, Address packed) {
+  const DType dtype = spec_of(spec).dtype;
+  return static_cast<int>(pack(span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
+                               span_at<std::byte>(packed, packed_bytes(n, dtype.bits))));
+}
+
+int unpack_codes(Address packed, size_t n, uint32_t spec, Address codes) {
+  const DType dtype = spec_of(spec).dtype;
+  return static_cast<int>(unpack(span_at<const std::byte>(packed, packed_bytes(n, dtype.bits)), dtype,
+                                 span_at<std::byte>(codes, n * dtype.storage_bytes())));
+}
+
+int widen_float16(Address bits, size_t n, Address x) {
+  return static_cast<int>(float16_to_float32(span_at<const uint16_t>(bits, n), span_at<float>(x, n)));
+}
+
+int widen_bfloat16(Address bits, size_t n, Address x) {
+  return static_cast<int>(bfloat16_to_float32(span_at<const uint16_t>(bits, n), span_at<float>(x, n)));
+}
+
+Address allocate(size_t bytes) { return reinterpret_cast<Address>(std::malloc(bytes)); }
+void release(Address address) { std::free(reinterpret_cast<void*>(address)); }
+
+/// Ties a wasm file to the TypeScript that was built with it.
+int build_id() { return SCALEPOINT_BUILD_ID; }
+
+bool is_simd() {
+#ifdef __wasm_simd128__
+  return true;
+#else
+  return false;
+#endif
+}
+
+}  // namespace
+
+EMSCRIPTEN_BINDINGS(scalepoint) {
+  using emscripten::function;
+  function("buildId", &build_id);
+  function("isSimd", &is_simd);
+  function("allocate", &allocate);
+  function("release", &release);
+  function("clearRange", &clear);
+  function("observe", &observe_piece);
+  function("chooseQparams", &choose);
+  function("quantizeLinear", &quantize_piece);
+  function("quantizeRuns", &quantize_whole_runs);
+  function("dequantizeLinear", &dequantize_piece);
+  function("accumulateError", &add_error);
+  function("accumulateCodeError", &add_code_error);
+  function("firstNonFinite", &find_non_finite);
+  function("histogram", &add_histogram);
+  function("pack", &pack_codes);
+  function("unpack", &unpack_codes);
+  function("widenFloat16", &widen_float16);
+  function("widenBfloat16", &widen_bfloat16);
+}

@@ -1,0 +1,126 @@
+// Four lanes as plain arrays, for browsers without SIMD and for native builds. The same names as lanes_simd128.h, the same results.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "../round.h"
+
+namespace scalepoint::lanes {
+
+struct F32x4 {
+  float v[4];
+};
+struct I32x4 {
+  int32_t v[4];
+};
+struct F64x2 {
+  double v[2];
+};
+
+template <class R, class F>
+inline R each(F f) {
+  R r;
+  for (int i = 0; i < static_cast<int>(sizeof(r.v) / sizeof(r.v[0])); i++) r.v[i] = f(i);
+  return r;
+}
+
+inline I32x4 opaque(I32x4 a) { return a; }
+
+inline F32x4 load(const float* p) {
+  return each<F32x4>([&](int i) { return p[i]; });
+}
+inline I32x4 load(const int32_t* p) {
+  return each<I32x4>([&](int i) { return p[i]; });
+}
+inline void store(float* p, F32x4 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline void store(int32_t* p, I32x4 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline void store(double* p, F64x2 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline F32x4 splat(float x) { return {{x, x, x, x}}; }
+inline I32x4 splat(int32_t x) { return {{x, x, x, x}}; }
+inline F64x2 splat(double x) { return {{x, x}}; }
+
+inline I32x4 bits(F32x4 a) { return bit_cast<I32x4>(a); }
+inline F32x4 from_bits(I32x4 a) { return bit_cast<F32x4>(a); }
+
+#define SCALEPOINT_LANEWISE(type, name, expression) \
+  inline type name(type a, type b) {                \
+    return each<type>([&](int i) {                  \
+      const auto x = a.v[i], y = b.v[i];            \
+      return expression;                            \
+    });                                             \
+  }
+SCALEPOINT_LANEWISE(F32x4, add, x + y)
+SCALEPOINT_LANEWISE(F32x4, sub, x - y)
+SCALEPOINT_LANEWISE(F32x4, mul, x* y)
+SCALEPOINT_LANEWISE(F32x4, div, x / y)
+SCALEPOINT_LANEWISE(F32x4, pmin, y < x ? y : x)
+SCALEPOINT_LANEWISE(F32x4, pmax, x < y ? y : x)
+SCALEPOINT_LANEWISE(F64x2, add, x + y)
+SCALEPOINT_LANEWISE(F64x2, sub, x - y)
+SCALEPOINT_LANEWISE(F64x2, div, x / y)
+SCALEPOINT_LANEWISE(F64x2, pmax, x < y ? y : x)
+// Unsigned arithmetic wraps where signed arithmetic would be undefined.
+SCALEPOINT_LANEWISE(I32x4, add, static_cast<int32_t>(static_cast<uint32_t>(x) + static_cast<uint32_t>(y)))
+SCALEPOINT_LANEWISE(I32x4, sub, static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(y)))
+SCALEPOINT_LANEWISE(I32x4, bit_and, x& y)
+SCALEPOINT_LANEWISE(I32x4, max_signed, x < y ? y : x)
+SCALEPOINT_LANEWISE(I32x4, max_unsigned, static_cast<uint32_t>(x) < static_cast<uint32_t>(y) ? y : x)
+#undef SCALEPOINT_LANEWISE
+
+inline I32x4 equal(F32x4 a, F32x4 b) {
+  return each<I32x4>([&](int i) { return a.v[i] == b.v[i] ? -1 : 0; });
+}
+inline I32x4 select(I32x4 mask, I32x4 a, I32x4 b) {
+  return each<I32x4>([&](int i) { return (a.v[i] & mask.v[i]) | (b.v[i] & ~mask.v[i]); });
+}
+inline F32x4 select(I32x4 mask, F32x4 a, F32x4 b) { return from_bits(select(mask, bits(a), bits(b))); }
+inline F32x4 to_float(I32x4 a) {
+  return each<F32x4>([&](int i) { return static_cast<float>(a.v[i]); });
+}
+
+inline F64x2 nearest(F64x2 a) {
+  return each<F64x2>([&](int i) { return round_half_even(a.v[i]); });
+}
+inline F64x2 widen_low(F32x4 a) { return {{a.v[0], a.v[1]}}; }
+inline F64x2 widen_high(F32x4 a) { return {{a.v[2], a.v[3]}}; }
+inline F32x4 narrow(F64x2 low, F64x2 high) {
+  return {{static_cast<float>(low.v[0]), static_cast<float>(low.v[1]), static_cast<float>(high.v[0]), static_cast<float>(high.v[1])}};
+}
+inline int32_t truncate(double x) {
+  return x != x ? 0 : static_cast<int32_t>(clamp(x, -2147483648.0, 2147483647.0));
+}
+inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
+  return {{truncate(low.v[0]), truncate(low.v[1]), truncate(high.v[0]), truncate(high.v[1])}};
+}
+
+template <int kLane>
+inline F32x4 broadcast(F32x4 a) {
+  return splat(a.v[kLane]);
+}
+template <int kLane>
+inline I32x4 broadcast(I32x4 a) {
+  return splat(a.v[kLane]);
+}
+
+inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
+  const F32x4 rows[4] = {a, b, c, d};
+  F32x4* columns[4] = {&a, &b, &c, &d};
+  for (int i = 0; i < 4; i++) {
+    for (int j = 0; j < 4; j++) columns[i]->v[j] = rows[j].v[i];
+  }
+}
+
+template <class Code>
+inline void store_codes(Code* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top) {
+  const I32x4 parts[4] = {a, b, c, d};
+  for (int i = 0; i < 16; i++) p[i] = static_cast<Code>(parts[i / 4].v[i % 4] < top ? parts[i / 4].v[i % 4] : top);
+}
+
+template <class Code>
+inline void load_codes(const Code* p, I32x4* out) {
+  for (int i = 0; i < 16; i++) out[i / 4].v[i % 4] = p[i];
+}
+
+}  // namespace scalepoint::lanes

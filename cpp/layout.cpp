@@ -1,0 +1,21 @@
+#include "layout.h"
+
+namespace scalepoint {
+
+bool Layout::valid() const {
+  return granularity == Granularity::kPerTensor || (axis_size > 0 && inner_size > 0 && group_size > 0);
+}
+
+uint64_t Layout::parameter_end(uint64_t start, uint64_t size) const {
+  if (size == 0) return 0;
+  if (granularity == Granularity::kPerTensor) return 1;
+  const uint64_t line = axis_size * inner_size, last = start + size - 1;
+  if (granularity == Granularity::kPerChannel) {
+    // A piece that reaches into the next line has passed the last channel.
+    return start / line == last / line ? last / inner_size % axis_size + 1 : axis_size;
+  }
+  // The last row of groups that the piece touches may begin before the piece's last element's own column.
+  return (last / line * groups_per_axis() + last / inner_size % axis_size / group_size + 1) * inner_size;
+}
+
+}  // namespace scalepoint

@@ -1,0 +1,144 @@
+#include "kernels/kernels.h"
+#include "layout.h"
+#include "scalepoint.h"
+
+namespace scalepoint {
+namespace {
+
+bool is_good_scale(float scale) { return is_finite(scale) && scale > 0; }
+bool is_good_zero_point(int32_t zero_point) { return zero_point >= -kMaxZeroPoint && zero_point <= kMaxZeroPoint; }
+
+/// Value by value, for zero points that the kernels' fast rounding does not reach.
+uint32_t quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
+                         std::byte* codes) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < s.size; i++) {
+    const size_t p = s.uniform ? 0 : i;
+    const int32_t code = quantize_value(x[i], scale[p], zero_point[p], format.dtype.qmin(), format.dtype.qmax(), format.rounding);
+    if (format.dtype.storage_bytes() == 2) {
+      const auto stored = static_cast<uint16_t>(code);
+      std::memcpy(codes + 2 * i, &stored, 2);
+    } else {
+      codes[i] = static_cast<std::byte>(code);
+    }
+    const uint32_t size = bit_cast<uint32_t>(x[i]) & kAbsMask;
+    largest = size > largest ? size : largest;
+  }
+  return largest;
+}
+
+bool needs_slow_rounding(const int32_t* zero_point, size_t n, Rounding rounding) {
+  if (rounding == Rounding::kFused) return false;  // rounds after the zero point is in
+  for (size_t i = 0; i < n; i++) {
+    if (zero_point[i] > kernels::kMaxFastZeroPoint || zero_point[i] < -kernels::kMaxFastZeroPoint) return true;
+  }
+  return false;
+}
+
+/// kSizeMismatch, kBadScale or kBadZeroPoint if the parameters that the piece uses are missing or wrong.
+Status check_parameters(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale,
+                        std::span<const int32_t> zero_point) {
+  const uint64_t end = layout.parameter_end(start, size);
+  if (scale.size() < end || zero_point.size() < end) return Status::kSizeMismatch;
+  Status status = Status::kOk;
+  for_each_stretch(layout, start, size, [&](const Stretch& s) {
+    const uint64_t last = s.uniform ? s.parameter + 1 : s.parameter + s.size;
+    for (uint64_t p = s.parameter; p < last && status == Status::kOk; p++) {
+      if (!is_good_scale(scale[p])) status = Status::kBadScale;
+      if (!is_good_zero_point(zero_point[p])) status = Status::kBadZeroPoint;
+    }
+  });
+  return status;
+}
+
+/// The kernels' four-runs path exists for whole steps of codes of up to 8 bits.
+bool can_take_four(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
+  return spec.dtype.bits <= 8 && run_size % 16 == 0 && line_size % run_size == 0 && run_size <= 4096 &&
+         (spec.scheme == Scheme::kSymmetric || spec.include_zero);
+}
+
+}  // namespace
+
+Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
+                       std::span<const int32_t> zero_point, const QuantizationSpec& spec, std::span<std::byte> codes) noexcept {
+  if (!spec.dtype.valid()) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  if (codes.size() != x.size() * spec.dtype.storage_bytes()) return Status::kSizeMismatch;
+  if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
+  const kernels::CodeFormat format = {spec.dtype, spec.rounding};
+  uint32_t largest = 0;
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const float* from = x.data() + s.offset;
+    std::byte* to = codes.data() + s.offset * spec.dtype.storage_bytes();
+    const float* scales = scale.data() + s.parameter;
+    const int32_t* zeros = zero_point.data() + s.parameter;
+    uint32_t seen;
+    if (needs_slow_rounding(zeros, s.uniform ? 1 : s.size, spec.rounding)) {
+      seen = quantize_slowly(from, s, scales, zeros, format, to);
+    } else if (s.uniform) {
+      seen = kernels::quantize_uniform(from, s.size, *scales, *zeros, format, to);
+    } else {
+      seen = kernels::quantize_each(from, s.size, scales, zeros, format, to);
+    }
+    largest = seen > largest ? seen : largest;
+  });
+  return largest >= kInfinityBits && spec.non_finite == NonFinite::kError ? Status::kNonFinite : Status::kOk;
+}
+
+Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec, std::span<float> scale,
+                     std::span<int32_t> zero_point, std::span<std::byte> codes) noexcept {
+  if (!spec.dtype.valid()) return Status::kBadDType;
+  if (line_size == 0 || run_size == 0 || x.size() % line_size != 0) return Status::kBadLayout;
+  const size_t runs_per_line = (line_size + run_size - 1) / run_size, runs = x.size() / line_size * runs_per_line;
+  const size_t bytes = spec.dtype.storage_bytes();
+  if (scale.size() != runs || zero_point.size() != runs || codes.size() != x.size() * bytes) return Status::kSizeMismatch;
+
+  const bool four = can_take_four(line_size, run_size, spec);
+  const Layout whole;
+  for (size_t run = 0, offset = 0; run < runs;) {
+    if (four && run + 4 <= runs) {
+      const uint32_t largest =
+          kernels::quantize_four_runs(x.data() + offset, run_size, spec, &scale[run], &zero_point[run], codes.data() + offset * bytes);
+      if (largest < kInfinityBits) {
+        run += 4;
+        offset += 4 * run_size;
+        continue;
+      }
+      if (spec.non_finite == NonFinite::kError) return Status::kNonFinite;
+    }
+    const size_t in_line = line_size - run % runs_per_line * run_size, size = in_line < run_size ? in_line : run_size;
+    const std::span<const float> from = x.subspan(offset, size);
+    float min, max;
+    clear_range({&min, 1}, {&max, 1});
+    Status status = observe(from, whole, 0, spec.non_finite, {&min, 1}, {&max, 1});
+    if (status != Status::kOk) return status;
+    status = choose_qparams({&min, 1}, {&max, 1}, spec, scale.subspan(run, 1), zero_point.subspan(run, 1));
+    if (status != Status::kOk) return status;
+    status = quantize_linear(from, whole, 0, scale.subspan(run, 1), zero_point.subspan(run, 1), spec,
+                             codes.subspan(offset * bytes, size * bytes));
+    if (status != Status::kOk) return status;
+    run++;
+    offset += size;
+  }
+  return Status::kOk;
+}
+
+Status dequantize_linear(std::span<const std::byte> codes, DType dtype, const Layout& layout, uint64_t start,
+                         std::span<const float> scale, std::span<const int32_t> zero_point, std::span<float> x) noexcept {
+  if (!dtype.valid()) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  if (codes.size() != x.size() * dtype.storage_bytes()) return Status::kSizeMismatch;
+  if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const std::byte* from = codes.data() + s.offset * dtype.storage_bytes();
+    float* to = x.data() + s.offset;
+    if (s.uniform) {
+      kernels::dequantize_uniform(from, dtype, s.size, scale[s.parameter], zero_point[s.parameter], to);
+    } else {
+      kernels::dequantize_each(from, dtype, s.size, &scale[s.parameter], &zero_point[s.parameter], to);
+    }
+  });
+  return Status::kOk;
+}
+
+}  // namespace scalepoint

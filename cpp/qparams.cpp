@@ -1,0 +1,62 @@
+#include <cmath>
+
+#include "scalepoint.h"
+
+namespace scalepoint {
+namespace {
+
+struct QParams {
+  float scale;
+  int32_t zero_point;
+};
+
+QParams symmetric_qparams(double min, double max, DType dtype, SymmetricRange symmetric_range) {
+  const DType type = {dtype.bits, true};
+  const double absmax = -min > max ? -min : max;
+  if (absmax == 0) return {1.0f, dtype.middle()};
+  const double levels = symmetric_range == SymmetricRange::kRestricted ? type.qmax() : (type.qmax() - type.qmin()) / 2.0;
+  const double scale = absmax / levels;
+  return {static_cast<float>(scale > kMinScale ? scale : kMinScale), dtype.middle()};
+}
+
+QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zero) {
+  if (include_zero) {
+    min = min < 0 ? min : 0;
+    max = max > 0 ? max : 0;
+  }
+  if (min == max) {
+    if (min == 0) return {1.0f, 0};
+    // One step from the zero point in either direction: exact.
+    const double size = min < 0 ? -min : min;
+    if (size >= kMinScale) return {static_cast<float>(size), min < 0 && !dtype.is_signed ? 1 : 0};
+  }
+  double scale = (max - min) / (dtype.qmax() - dtype.qmin());
+  if (!include_zero) {
+    // The farthest bound is this many steps from 0 at most, which bounds the zero point and keeps x / scale where float32 has every half.
+    constexpr double kMaxSteps = kMaxZeroPoint - 65536 - 65536;
+    const double farthest = -min > max ? -min : max;
+    if (scale < farthest / kMaxSteps) scale = farthest / kMaxSteps;
+  }
+  if (scale < kMinScale) scale = kMinScale;
+  return {static_cast<float>(scale), static_cast<int32_t>(round_half_even(dtype.qmin() - min / scale))};
+}
+
+}  // namespace
+
+Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec, std::span<float> scale,
+                      std::span<int32_t> zero_point) noexcept {
+  if (!spec.dtype.valid()) return Status::kBadDType;
+  if (min.size() != max.size() || min.size() != scale.size() || min.size() != zero_point.size()) return Status::kSizeMismatch;
+  for (size_t i = 0; i < min.size(); i++) {
+    double low = min[i], high = max[i];
+    if (low > high) low = high = 0;  // nothing finite was seen
+    if (!std::isfinite(low) || !std::isfinite(high)) return Status::kBadRange;
+    const QParams chosen = spec.scheme == Scheme::kSymmetric ? symmetric_qparams(low, high, spec.dtype, spec.symmetric_range)
+                                                             : asymmetric_qparams(low, high, spec.dtype, spec.include_zero);
+    scale[i] = chosen.scale;
+    zero_point[i] = chosen.zero_point;
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint

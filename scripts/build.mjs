@@ -1,0 +1,95 @@
+// Builds everything: the wasm core, the package (dist/) and the demo page (build/demo/).
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const toolchain = '/usr/share/emscripten/cmake/Modules/Platform/Emscripten.cmake';
+
+/** @param {string} command @param {string[]} args */
+function run(command, args) {
+  try {
+    execFileSync(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 26 });
+  } catch (error) {
+    process.stderr.write(`${error.stdout ?? ''}${error.stderr ?? ''}`);
+    throw new Error(`${[command, ...args].join(' ')} failed`, { cause: error });
+  }
+}
+
+/** A number for the state of the C++ sources, by which JavaScript recognizes its wasm. */
+function hashOfSources() {
+  const hash = createHash('sha256').update(version);
+  const files = readdirSync(join(root, 'cpp'), { recursive: true, withFileTypes: true }).filter((entry) =>
+    entry.isFile(),
+  );
+  const paths = files.map((entry) => join(entry.parentPath, entry.name)).sort();
+  for (const path of [...paths, join(root, 'CMakeLists.txt')]) hash.update(readFileSync(path));
+  return hash.digest().readUInt32LE() >>> 1;
+}
+
+/** Puts `text` into a file unless it is there already, so that watchers and later steps stay quiet. */
+function write(path, text) {
+  if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text);
+}
+
+export function buildWasm() {
+  const buildId = hashOfSources();
+  const out = join(root, 'build/wasm');
+  run('cmake', [
+    '-S',
+    '.',
+    '-B',
+    'build/wasm',
+    '-G',
+    'Ninja',
+    `-DSCALEPOINT_BUILD_ID=${buildId}`,
+    `-DCMAKE_TOOLCHAIN_FILE=${toolchain}`,
+    // Debian's emcc finds its JavaScript optimizer's dependencies only with this.
+    '-DCMAKE_CXX_LINKER_LAUNCHER=env;NODE_PATH=/usr/share/nodejs',
+  ]);
+  run('cmake', ['--build', 'build/wasm']);
+  const glue = ['simd', 'scalar'].map((tier) =>
+    readFileSync(join(out, `core-${tier}.mjs`), 'utf8').replaceAll(`core-${tier}`, 'core'),
+  );
+  if (glue[0] !== glue[1]) throw new Error('the two tiers have different glue: link with less minification');
+  write(
+    join(root, 'web/src/core.mjs'),
+    `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
+  );
+  for (const tier of ['simd', 'scalar']) {
+    copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core-${tier}.wasm`));
+  }
+}
+
+export async function buildPackage() {
+  const { rolldown } = await import('rolldown');
+  const { default: configs } = await import('../rolldown.config.mjs');
+  rmSync(join(root, 'dist'), { recursive: true, force: true });
+  mkdirSync(join(root, 'dist'));
+  for (const { output, ...input } of configs) {
+    const bundle = await rolldown({ ...input, cwd: root });
+    await bundle.write(output);
+    await bundle.close();
+  }
+  run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json']);
+  copyFileSync(join(root, 'web/src/wasmfile.d.ts'), join(root, 'dist/wasmfile.d.ts'));
+  for (const tier of ['simd', 'scalar']) {
+    copyFileSync(join(root, `web/src/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
+  }
+}
+
+export async function buildDemo() {
+  const { build } = await import('vite');
+  await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
+}
+
+export async function buildAll() {
+  buildWasm();
+  await buildPackage();
+  await buildDemo();
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();

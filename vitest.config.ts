@@ -1,0 +1,47 @@
+import { fileURLToPath } from 'node:url';
+import { playwright } from '@vitest/browser-playwright';
+import { defineConfig } from 'vitest/config';
+
+const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+
+export default defineConfig({
+  resolve: { alias: [
+    { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
+    { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
+  ] },
+  // The samples folder is outside of the project; tests in the browser cannot read it, tests in Node can.
+  test: {
+    projects: [
+      {
+        extends: true,
+        test: {
+          name: 'node',
+          environment: 'node',
+          include: ['tests/web/**/*.test.ts', 'tests/fuzz/**/*.test.ts'],
+          exclude: ['**/*.browser.test.ts'],
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'chromium',
+          // *.node.test.ts need files or processes.
+          include: ['tests/web/**/*.test.ts'],
+          exclude: ['**/*.node.test.ts'],
+          browser: {
+            enabled: true,
+            headless: true,
+            screenshotFailures: false,
+            provider: playwright({
+              launchOptions: {
+                executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+                args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+              },
+            }),
+            instances: [{ browser: 'chromium' }],
+          },
+        },
+      },
+    ],
+  },
+});

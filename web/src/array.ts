@@ -1,0 +1,318 @@
+// What goes into and comes out of the core: reads any kind of input as float32 in wasm memory, tile by tile, and writes results to
+// wherever they belong. Arrays that lie in wasm memory already are used in place.
+import { type CodeArray, show, type WasmArray, type WasmDType, type WasmView } from './tensor.js';
+import { type Core, OwnedWasmArray, tileSize } from './wasm.js';
+
+/** A Float16Array, which engines have only lately. */
+export interface Float16ArrayLike extends ArrayBufferView {
+  readonly length: number;
+  readonly [Symbol.toStringTag]: 'Float16Array';
+}
+
+/** Anything that can be quantized. Values beyond float32 are rounded to it first. */
+export type FloatInput = Float32Array | Float64Array | Float16ArrayLike | Uint16Array | readonly number[] | WasmArray;
+
+/** The 16-bit float formats whose bits a Uint16Array can hold. */
+export type HalfFormat = 'float16' | 'bfloat16';
+
+type AnyTypedArray = WasmView | Float64Array | Float16ArrayLike | Uint32Array;
+
+const tagOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag)?.get;
+
+/** 'Float32Array' and so on, also for arrays of other windows; undefined for anything that is no typed array. */
+export function typedArrayName(value: unknown): string | undefined {
+  return tagOf?.call(value) as string | undefined;
+}
+
+/** @throws TypeError if the array's buffer was detached, or shrank below it. */
+function checkAttached(array: AnyTypedArray, what: string): void {
+  if (array.length > 0) return;
+  try {
+    // Throws for detached and out-of-bounds arrays, whose length reads 0.
+    (array as Uint8Array).at(0);
+  } catch (cause) {
+    throw new TypeError(`${what}: the array is detached, or its buffer shrank below it`, { cause });
+  }
+}
+
+/** Elements that a call can read as float32 in wasm memory. */
+export abstract class Source {
+  /** How often a walk of the elements pays off: once means that they are there already. */
+  abstract readonly inPlace: boolean;
+
+  constructor(
+    protected readonly core: Core,
+    /** Number of elements. */
+    readonly length: number,
+  ) {}
+
+  /** Address of the float32 values of elements [start, start + count), count <= tileSize unless inPlace. Good until the next call. */
+  abstract at(start: number, count: number): number;
+}
+
+/** Float32 values that lie in wasm memory. */
+class WasmSource extends Source {
+  readonly inPlace = true;
+
+  constructor(
+    core: Core,
+    length: number,
+    private readonly address: number,
+  ) {
+    super(core, length);
+  }
+
+  at(start: number): number {
+    return this.address + start * 4;
+  }
+}
+
+/** A JavaScript array that is copied into one buffer of wasm memory, tile by tile. */
+class CopiedSource extends Source {
+  readonly inPlace = false;
+
+  constructor(
+    core: Core,
+    private readonly array: Float32Array | Float64Array | readonly number[],
+    private readonly to: number,
+    length: number,
+    private readonly what: string,
+  ) {
+    super(core, length);
+  }
+
+  at(start: number, count: number): number {
+    const heap = this.core.module.HEAPF32;
+    const { array } = this;
+    if (Array.isArray(array)) {
+      for (let i = 0, to = this.to >>> 2; i < count; i++, to++) {
+        const value: unknown = array[start + i];
+        if (typeof value !== 'number') throw new TypeError(`${this.what}[${start + i}]: expected a number, got ${show(value)}`);
+        heap[to] = value;
+      }
+    } else {
+      const typed = array as Float32Array;
+      heap.set(start === 0 && count === this.length ? typed : typed.subarray(start, start + count), this.to >>> 2);
+    }
+    return this.to;
+  }
+}
+
+/** 16-bit floats, from JavaScript or wasm memory, widened tile by tile. */
+class HalfSource extends Source {
+  readonly inPlace = false;
+
+  constructor(
+    core: Core,
+    private readonly array: Uint16Array | undefined,
+    private readonly address: number,
+    private readonly to: number,
+    length: number,
+    private readonly format: HalfFormat,
+  ) {
+    super(core, length);
+  }
+
+  at(start: number, count: number): number {
+    const { core, array } = this;
+    const { module } = core;
+    let from = this.address + start * 2;
+    if (array !== undefined) {
+      from = core.scratch.bits;
+      module.HEAPU16.set(array.subarray(start, start + count), from >>> 1);
+    }
+    if (this.format === 'float16') module.widenFloat16(from, count, this.to);
+    else module.widenBfloat16(from, count, this.to);
+    return this.to;
+  }
+}
+
+/** All of another source, kept in wasm memory after its first reading, so that a second one costs nothing. */
+export class ResidentSource extends Source {
+  readonly inPlace = false;
+  #known = 0;
+
+  constructor(
+    core: Core,
+    private readonly inner: Source,
+    private readonly address: number,
+  ) {
+    super(core, inner.length);
+  }
+
+  at(start: number, count: number): number {
+    if (start + count > this.#known) {
+      const from = this.inner.at(start, count) >>> 2;
+      this.core.module.HEAPF32.copyWithin((this.address >>> 2) + start, from, from + count);
+      this.#known = start + count;
+    }
+    return this.address + start * 4;
+  }
+}
+
+/** Address of a typed array that is a view of wasm memory. */
+function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
+  return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;
+}
+
+/**
+ * Reads x as float32.
+ * @param to where tiles are copied: `scratch.x` or `scratch.y`
+ * @throws TypeError or RangeError naming `what`
+ */
+export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
+  if (from !== undefined && from !== 'float16' && from !== 'bfloat16') {
+    throw new RangeError(`from: expected 'float16' or 'bfloat16', got ${show(from)}`);
+  }
+  if (x instanceof OwnedWasmArray) {
+    const address = x.addressIn(core, what);
+    if (from === undefined && x.dtype === 'float32') return new WasmSource(core, x.length, address);
+    if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, undefined, address, to, x.length, from);
+    throw new TypeError(`${what}: expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`);
+  }
+  if (Array.isArray(x)) {
+    if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got an array`);
+    return new CopiedSource(core, x as readonly number[], to, x.length, what);
+  }
+  const name = typedArrayName(x);
+  if (name === undefined) {
+    throw new TypeError(`${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${show(x)}`);
+  }
+  const array = x as AnyTypedArray;
+  checkAttached(array, what);
+  if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
+    const address = addressOfView(core, array);
+    const bits = new Uint16Array(array.buffer, array.byteOffset, array.length);
+    return new HalfSource(core, address === undefined ? bits : undefined, address ?? 0, to, array.length, (from ?? 'float16') as HalfFormat);
+  }
+  if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got ${name}`);
+  if (name !== 'Float32Array' && name !== 'Float64Array') {
+    const advice = name === 'Uint16Array' ? "; for bits of 16-bit floats say from: 'float16' or 'bfloat16'" : '';
+    throw new TypeError(`${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${name}${advice}`);
+  }
+  const address = addressOfView(core, array);
+  if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
+  return new CopiedSource(core, array as Float32Array | Float64Array, to, array.length, what);
+}
+
+const constructors = {
+  float32: Float32Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int32: Int32Array,
+};
+
+const sizes: Record<WasmDType, number> = { float32: 4, int8: 1, uint8: 1, int16: 2, uint16: 2, int32: 4 };
+
+/** A place for results: the caller's array, or a fresh one. */
+export class Sink {
+  /** Where the results lie if that is wasm memory. */
+  readonly address: number | undefined;
+  readonly #array: WasmView | undefined;
+  /** What the caller gets back. */
+  readonly result: WasmView | WasmArray;
+
+  /** @throws TypeError or RangeError naming `what` */
+  constructor(
+    private readonly core: Core,
+    private readonly dtype: WasmDType,
+    readonly length: number,
+    out: unknown,
+    what: string,
+  ) {
+    if (out === undefined) {
+      this.#array = new constructors[dtype](length);
+      this.result = this.#array;
+      return;
+    }
+    const expected = constructors[dtype].name;
+    const found = out instanceof OwnedWasmArray ? constructors[out.dtype].name : typedArrayName(out);
+    if (found !== expected) throw new TypeError(`${what}: expected a ${expected} or a WasmArray of ${dtype}, got ${show(out)}`);
+    const given = out as WasmView | OwnedWasmArray;
+    if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
+    if (given.length !== length) {
+      throw new RangeError(`${what}: expected ${length} elements, got ${given.length}`);
+    }
+    this.result = given;
+    if (given instanceof OwnedWasmArray) {
+      this.address = given.addressIn(core, what);
+    } else {
+      this.address = addressOfView(core, given);
+      if (this.address === undefined) this.#array = given;
+    }
+  }
+
+  /** Address for the results [start, ...): in place, or `tile`. */
+  at(start: number, tile: number): number {
+    return this.address === undefined ? tile : this.address + start * sizes[this.dtype];
+  }
+
+  /** Brings a tile of results home, unless they were made in place. */
+  put(start: number, count: number, tile: number): void {
+    const array = this.#array;
+    if (array === undefined) return;
+    const from = tile / sizes[this.dtype];
+    array.set(this.core.heap(this.dtype).subarray(from, from + count), start);
+  }
+}
+
+/** @throws RangeError if `out` shares memory with x. */
+export function checkApart(x: unknown, out: Sink, what: string): void {
+  const a = x instanceof OwnedWasmArray ? x.view : x;
+  const b = out.result instanceof OwnedWasmArray ? out.result.view : out.result;
+  if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
+  if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
+    throw new RangeError(`${what}: shares memory with the input`);
+  }
+}
+
+/** Codes that lie in wasm memory, or are copied there tile by tile. */
+export class CodeSource {
+  readonly length: number;
+  readonly inPlace: boolean;
+  readonly #address: number;
+  readonly #array: CodeArray | undefined;
+
+  /** @throws TypeError or RangeError naming `what` */
+  constructor(
+    private readonly core: Core,
+    data: unknown,
+    private readonly dtype: WasmDType,
+    what: string,
+  ) {
+    const found = data instanceof OwnedWasmArray ? constructors[data.dtype].name : typedArrayName(data);
+    if (found !== constructors[dtype].name) {
+      throw new TypeError(`${what}: expected ${/^i/.test(dtype) ? 'an' : 'a'} ${constructors[dtype].name}, got ${show(data)}`);
+    }
+    const array = data as CodeArray | OwnedWasmArray;
+    this.length = array.length;
+    if (array instanceof OwnedWasmArray) {
+      this.#address = array.addressIn(core, what);
+      this.inPlace = true;
+      return;
+    }
+    checkAttached(array, what);
+    const address = addressOfView(core, array);
+    this.inPlace = address !== undefined;
+    this.#address = address ?? core.scratch.y;
+    if (address === undefined) this.#array = array;
+  }
+
+  /** Address of the codes [start, start + count), count <= tileSize unless inPlace. */
+  at(start: number, count: number): number {
+    const size = sizes[this.dtype];
+    if (this.#array === undefined) return this.#address + start * size;
+    const part = count === this.length ? this.#array : this.#array.subarray(start, start + count);
+    (this.core.heap(this.dtype) as CodeArray).set(part, this.#address / size);
+    return this.#address;
+  }
+}
+
+/** Calls f for consecutive tiles of n elements; with `whole`, for all of them at once. */
+export function forEachTile(n: number, whole: boolean, f: (start: number, count: number) => void): void {
+  const step = whole ? n : tileSize;
+  for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
+}
+

@@ -1,0 +1,59 @@
+// Types of core.mjs, the generated glue between JavaScript and the wasm core (scripts/build.mjs makes it from cpp/bindings.cpp).
+
+/** Addresses and sizes are numbers of bytes and elements; `spec` is packed as cpp/bindings.cpp says; results are Status numbers. */
+export interface CoreModule {
+  readonly HEAP8: Int8Array;
+  readonly HEAPU8: Uint8Array;
+  readonly HEAP16: Int16Array;
+  readonly HEAPU16: Uint16Array;
+  readonly HEAP32: Int32Array;
+  readonly HEAPU32: Uint32Array;
+  readonly HEAPF32: Float32Array;
+  readonly HEAPF64: Float64Array;
+  buildId(): number;
+  isSimd(): boolean;
+  allocate(bytes: number): number;
+  release(address: number): void;
+  clearRange(min: number, max: number, n: number): void;
+  observe(
+    x: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
+    spec: number, min: number, max: number, parameters: number,
+  ): number;
+  chooseQparams(min: number, max: number, n: number, spec: number, scale: number, zeroPoint: number): number;
+  quantizeLinear(
+    x: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
+    scale: number, zeroPoint: number, parameters: number, spec: number, codes: number,
+  ): number;
+  quantizeRuns(
+    x: number, n: number, lineSize: number, runSize: number, spec: number, scale: number, zeroPoint: number,
+    runs: number, codes: number,
+  ): number;
+  dequantizeLinear(
+    codes: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
+    scale: number, zeroPoint: number, parameters: number, spec: number, x: number,
+  ): number;
+  accumulateError(x: number, y: number, n: number, sums: number): number;
+  accumulateCodeError(
+    x: number, n: number, codes: number, kind: number, axisSize: number, innerSize: number, groupSize: number,
+    start: number, scale: number, zeroPoint: number, parameters: number, spec: number, sums: number,
+  ): number;
+  firstNonFinite(x: number, n: number): number;
+  histogram(x: number, n: number, min: number, max: number, counts: number, bins: number, belowAbove: number): number;
+  pack(codes: number, n: number, spec: number, packed: number): number;
+  unpack(packed: number, n: number, spec: number, codes: number): number;
+  widenFloat16(bits: number, n: number, x: number): number;
+  widenBfloat16(bits: number, n: number, x: number): number;
+}
+
+export interface CoreOptions {
+  print(): void;
+  printErr(): void;
+  instantiateWasm(imports: WebAssembly.Imports, done: (instance: WebAssembly.Instance) => void): object;
+}
+
+declare const createCore: (options: CoreOptions) => Promise<CoreModule>;
+export default createCore;
+/** Equal to what `buildId()` of the wasm files of the same build gives. */
+export const buildId: number;
+/** The package's version. */
+export const version: string;

@@ -1,0 +1,58 @@
+/**
+ * What can go wrong, apart from wrong arguments (those throw `RangeError` or `TypeError`):
+ *
+ * | code | meaning |
+ * |---|---|
+ * | `WASM_LOAD` | the wasm file could not be fetched, or is no wasm |
+ * | `CSP` | the page's Content-Security-Policy forbids WebAssembly (`'wasm-unsafe-eval'` is missing) |
+ * | `VERSION_MISMATCH` | the wasm file belongs to another version of this package |
+ * | `OUT_OF_MEMORY` | wasm memory cannot grow any further |
+ * | `NON_FINITE` | the data hold NaN or an infinity, and `nonFinite` is `'error'` |
+ * | `DISPOSED` | the object was used after `dispose()` |
+ * | `UNKNOWN_FORMAT` | a file is of no supported format |
+ * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` says where |
+ * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
+ * | `NOT_FOUND` | a file has no tensor of that name |
+ * | `QUALITY` | a result misses the required SQNR |
+ * | `IO` | reading or writing failed; `cause` is the system's error |
+ * | `EXISTS` | the output exists already, and overwriting was not asked for |
+ */
+export type ErrorCode =
+  | 'WASM_LOAD'
+  | 'CSP'
+  | 'VERSION_MISMATCH'
+  | 'OUT_OF_MEMORY'
+  | 'NON_FINITE'
+  | 'DISPOSED'
+  | 'UNKNOWN_FORMAT'
+  | 'BAD_FILE'
+  | 'UNSUPPORTED_DTYPE'
+  | 'NOT_FOUND'
+  | 'QUALITY'
+  | 'IO'
+  | 'EXISTS';
+
+/** Where an error happened, as far as it is known. */
+export interface ErrorPlace {
+  /** Name of the tensor. */
+  tensor?: string | undefined;
+  /** Offset from the start of the file, in bytes. */
+  byteOffset?: number | undefined;
+  /** The error underneath. */
+  cause?: unknown;
+}
+
+/** Every error of this package that is not a wrong argument. */
+export class ScalepointError extends Error {
+  override readonly name = 'ScalepointError';
+  readonly code: ErrorCode;
+  readonly tensor?: string;
+  readonly byteOffset?: number;
+
+  constructor(code: ErrorCode, message: string, place: ErrorPlace = {}) {
+    super(message, place.cause === undefined ? undefined : { cause: place.cause });
+    this.code = code;
+    if (place.tensor !== undefined) this.tensor = place.tensor;
+    if (place.byteOffset !== undefined) this.byteOffset = place.byteOffset;
+  }
+}
