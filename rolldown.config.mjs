@@ -5,7 +5,7 @@ const output = {
   minify: true,
   entryFileNames: '[name].js',
   chunkFileNames: 'chunk-[name].js',
-  advancedChunks: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
+  codeSplitting: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
 };
 
 export default [

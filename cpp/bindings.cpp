@@ -1,5 +1,5 @@
-// The door to JavaScript, and the only file that knows Emscripten: numbers and addresses in, a Status out, no logic. Counts that may
-// pass 2^32 travel as double. The TypeScript side (web/src/wasm.ts) has checked every argument.
+// The door to JavaScript, and the only file that knows Emscripten: numbers and addresses in, a Status out, no logic. Counts that
+// may pass 2^32 travel as double. The TypeScript side (web/src/wasm.ts) has checked every argument.
 #include <emscripten/bind.h>
 
 #include "scalepoint.h"
@@ -19,8 +19,8 @@ Layout layout_of(int kind, double axis_size, double inner_size, double group_siz
           static_cast<uint64_t>(group_size)};
 }
 
-/// A spec in one number, so that calls stay short: bits in the low five bits, then one bit each for signed, asymmetric, full symmetric
-/// range and include zero, two for the rounding, one for saturate.
+/// A spec in one number, so that calls stay short: bits in the low five bits, then one bit each for signed, asymmetric, full
+/// symmetric range and include zero, two for the rounding, one for saturate.
 QuantizationSpec spec_of(uint32_t packed) {
   return {.dtype = {static_cast<int32_t>(packed & 31), (packed >> 5 & 1) != 0},
           .scheme = static_cast<Scheme>(packed >> 6 & 1),
@@ -37,15 +37,15 @@ int choose(Address min, Address max, size_t n, uint32_t spec, Address scale, Add
 
 void clear(Address min, Address max, size_t n) { clear_range(span_at<float>(min, n), span_at<float>(max, n)); }
 
-int observe_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start, uint32_t spec,
-                  Address min, Address max, size_t parameters) {
+int observe_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                  uint32_t spec, Address min, Address max, size_t parameters) {
   return static_cast<int>(observe(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
                                   static_cast<uint64_t>(start), spec_of(spec).non_finite, span_at<float>(min, parameters),
                                   span_at<float>(max, parameters)));
 }
 
-int quantize_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start, Address scale,
-                   Address zero_point, size_t parameters, uint32_t spec, Address codes) {
+int quantize_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                   Address scale, Address zero_point, size_t parameters, uint32_t spec, Address codes) {
   const QuantizationSpec s = spec_of(spec);
   return static_cast<int>(quantize_linear(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
                                           static_cast<uint64_t>(start), span_at<const float>(scale, parameters),
@@ -57,7 +57,8 @@ int quantize_whole_runs(Address x, size_t n, size_t line_size, size_t run_size, 
                         size_t runs, Address codes) {
   const QuantizationSpec s = spec_of(spec);
   return static_cast<int>(quantize_runs(span_at<const float>(x, n), line_size, run_size, s, span_at<float>(scale, runs),
-                                        span_at<int32_t>(zero_point, runs), span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
+                                        span_at<int32_t>(zero_point, runs),
+                                        span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
 }
 
 int dequantize_piece(Address codes, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
@@ -65,8 +66,8 @@ int dequantize_piece(Address codes, size_t n, int kind, double axis_size, double
   const DType dtype = spec_of(spec).dtype;
   return static_cast<int>(dequantize_linear(span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
                                             layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
-                                            span_at<const float>(scale, parameters), span_at<const int32_t>(zero_point, parameters),
-                                            span_at<float>(x, n)));
+                                            span_at<const float>(scale, parameters),
+                                            span_at<const int32_t>(zero_point, parameters), span_at<float>(x, n)));
 }
 
 int add_error(Address x, Address y, size_t n, Address sums) {
@@ -74,14 +75,13 @@ int add_error(Address x, Address y, size_t n, Address sums) {
       accumulate_error(span_at<const float>(x, n), span_at<const float>(y, n), *reinterpret_cast<ErrorSums*>(sums)));
 }
 
-int add_code_error(Address x, size_t n, Address codes, int kind, double axis_size, double inner_size, double group_size, double start,
-                   Address scale, Address zero_point, size_t parameters, uint32_t spec, Address sums) {
+int add_code_error(Address x, size_t n, Address codes, int kind, double axis_size, double inner_size, double group_size,
+                   double start, Address scale, Address zero_point, size_t parameters, uint32_t spec, Address sums) {
   const DType dtype = spec_of(spec).dtype;
-  return static_cast<int>(
-      accumulate_code_error(span_at<const float>(x, n), span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
-                            layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
-                            span_at<const float>(scale, parameters), span_at<const int32_t>(zero_point, parameters),
-                            *reinterpret_cast<ErrorSums*>(sums)));
+  return static_cast<int>(accumulate_code_error(
+      span_at<const float>(x, n), span_at<const std::byte>(codes, n * dtype.storage_bytes()), dtype,
+      layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start), span_at<const float>(scale, parameters),
+      span_at<const int32_t>(zero_point, parameters), *reinterpret_cast<ErrorSums*>(sums)));
 }
 
 uint32_t find_non_finite(Address x, size_t n) { return first_non_finite(span_at<const float>(x, n)); }

@@ -18,4 +18,19 @@ uint64_t Layout::parameter_end(uint64_t start, uint64_t size) const {
   return (last / line * groups_per_axis() + last / inner_size % axis_size / group_size + 1) * inner_size;
 }
 
+Status check_parameters(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale,
+                        std::span<const int32_t> zero_point) noexcept {
+  const uint64_t end = layout.parameter_end(start, size);
+  if (scale.size() < end || zero_point.size() < end) return Status::kSizeMismatch;
+  Status status = Status::kOk;
+  for_each_stretch(layout, start, size, [&](const Stretch& s) {
+    const uint64_t last = s.uniform ? s.parameter + 1 : s.parameter + s.size;
+    for (uint64_t p = s.parameter; p < last && status == Status::kOk; p++) {
+      if (!is_finite(scale[p]) || scale[p] <= 0) status = Status::kBadScale;
+      if (zero_point[p] < -kMaxZeroPoint || zero_point[p] > kMaxZeroPoint) status = Status::kBadZeroPoint;
+    }
+  });
+  return status;
+}
+
 }  // namespace scalepoint

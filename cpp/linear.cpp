@@ -5,12 +5,9 @@
 namespace scalepoint {
 namespace {
 
-bool is_good_scale(float scale) { return is_finite(scale) && scale > 0; }
-bool is_good_zero_point(int32_t zero_point) { return zero_point >= -kMaxZeroPoint && zero_point <= kMaxZeroPoint; }
-
-/// Value by value, for zero points that the kernels' fast rounding does not reach.
-uint32_t quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
-                         std::byte* codes) {
+/// Value by value, for parameters that the kernels' fast rounding does not reach.
+uint32_t quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point,
+                         kernels::CodeFormat format, std::byte* codes) {
   uint32_t largest = 0;
   for (size_t i = 0; i < s.size; i++) {
     const size_t p = s.uniform ? 0 : i;
@@ -27,32 +24,27 @@ uint32_t quantize_slowly(const float* x, const Stretch& s, const float* scale, c
   return largest;
 }
 
-bool needs_slow_rounding(const int32_t* zero_point, size_t n, Rounding rounding) {
+bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
   if (rounding == Rounding::kFused) return false;  // rounds after the zero point is in
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0, n = s.uniform ? 1 : s.size; i < n; i++) {
     if (zero_point[i] > kernels::kMaxFastZeroPoint || zero_point[i] < -kernels::kMaxFastZeroPoint) return true;
+    // Below it the reciprocal is infinite, and its product with 0 is NaN.
+    if (rounding == Rounding::kReciprocal && scale[i] < kMinScale) return true;
   }
   return false;
 }
 
-/// kSizeMismatch, kBadScale or kBadZeroPoint if the parameters that the piece uses are missing or wrong.
-Status check_parameters(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale,
-                        std::span<const int32_t> zero_point) {
-  const uint64_t end = layout.parameter_end(start, size);
-  if (scale.size() < end || zero_point.size() < end) return Status::kSizeMismatch;
-  Status status = Status::kOk;
-  for_each_stretch(layout, start, size, [&](const Stretch& s) {
-    const uint64_t last = s.uniform ? s.parameter + 1 : s.parameter + s.size;
-    for (uint64_t p = s.parameter; p < last && status == Status::kOk; p++) {
-      if (!is_good_scale(scale[p])) status = Status::kBadScale;
-      if (!is_good_zero_point(zero_point[p])) status = Status::kBadZeroPoint;
-    }
-  });
-  return status;
+/// Gives NaN the code that quantize_value gives it; the kernels leave it to chance.
+void mend_nan(const float* x, const Stretch& s, const int32_t* zero_point, DType dtype, std::byte* codes) {
+  for (size_t i = 0; i < s.size; i++) {
+    if (x[i] == x[i]) continue;
+    const auto code = static_cast<uint16_t>(clamp(zero_point[s.uniform ? 0 : i], dtype.qmin(), dtype.qmax()));
+    std::memcpy(codes + i * dtype.storage_bytes(), &code, dtype.storage_bytes());  // little-endian: the low byte is first
+  }
 }
 
-/// The kernels' four-runs path exists for whole steps of codes of up to 8 bits.
-bool can_take_four(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
+/// Whether the kernels can take runs four at a time. Longer runs gain nothing by it.
+bool are_even_runs(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
   return spec.dtype.bits <= 8 && run_size % 16 == 0 && line_size % run_size == 0 && run_size <= 4096 &&
          (spec.scheme == Scheme::kSymmetric || spec.include_zero);
 }
@@ -73,39 +65,41 @@ Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t 
     const float* scales = scale.data() + s.parameter;
     const int32_t* zeros = zero_point.data() + s.parameter;
     uint32_t seen;
-    if (needs_slow_rounding(zeros, s.uniform ? 1 : s.size, spec.rounding)) {
+    if (needs_slow_rounding(s, scales, zeros, spec.rounding)) {
       seen = quantize_slowly(from, s, scales, zeros, format, to);
     } else if (s.uniform) {
       seen = kernels::quantize_uniform(from, s.size, *scales, *zeros, format, to);
     } else {
       seen = kernels::quantize_each(from, s.size, scales, zeros, format, to);
     }
+    if (seen > kInfinityBits) mend_nan(from, s, zeros, spec.dtype, to);
     largest = seen > largest ? seen : largest;
   });
   return largest >= kInfinityBits && spec.non_finite == NonFinite::kError ? Status::kNonFinite : Status::kOk;
 }
 
-Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec, std::span<float> scale,
-                     std::span<int32_t> zero_point, std::span<std::byte> codes) noexcept {
+Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec,
+                     std::span<float> scale, std::span<int32_t> zero_point, std::span<std::byte> codes) noexcept {
   if (!spec.dtype.valid()) return Status::kBadDType;
   if (line_size == 0 || run_size == 0 || x.size() % line_size != 0) return Status::kBadLayout;
   const size_t runs_per_line = (line_size + run_size - 1) / run_size, runs = x.size() / line_size * runs_per_line;
   const size_t bytes = spec.dtype.storage_bytes();
   if (scale.size() != runs || zero_point.size() != runs || codes.size() != x.size() * bytes) return Status::kSizeMismatch;
 
-  const bool four = can_take_four(line_size, run_size, spec);
   const Layout whole;
-  for (size_t run = 0, offset = 0; run < runs;) {
-    if (four && run + 4 <= runs) {
-      const uint32_t largest =
-          kernels::quantize_four_runs(x.data() + offset, run_size, spec, &scale[run], &zero_point[run], codes.data() + offset * bytes);
-      if (largest < kInfinityBits) {
-        run += 4;
-        offset += 4 * run_size;
-        continue;
-      }
-      if (spec.non_finite == NonFinite::kError) return Status::kNonFinite;
+  size_t run = 0, offset = 0;
+  if (are_even_runs(line_size, run_size, spec)) {
+    const size_t even = runs - runs % 4;
+    const uint32_t largest =
+        kernels::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
+    if (largest < kInfinityBits) {
+      run = even;
+      offset = even * run_size;
+    } else if (spec.non_finite == NonFinite::kError) {
+      return Status::kNonFinite;
     }
+  }
+  while (run < runs) {
     const size_t in_line = line_size - run % runs_per_line * run_size, size = in_line < run_size ? in_line : run_size;
     const std::span<const float> from = x.subspan(offset, size);
     float min, max;

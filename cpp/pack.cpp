@@ -5,8 +5,8 @@
 namespace scalepoint {
 namespace {
 
-// Eight codes travel together in one 64-bit word, little-endian: 8 bytes with one code each on one side, `bits` bytes on the other. Three
-// steps join neighbours of 1, 2 and 4 codes (or part them):
+// Eight codes travel together in one 64-bit word, little-endian: 8 bytes with one code each on one side, `bits` bytes on the
+// other. Three steps join neighbours of 1, 2 and 4 codes (or part them):
 //
 //   0000hhhh 0000gggg ... 0000bbbb 0000aaaa   ->   00000000hhhhgggg ... 00000000bbbbaaaa   ->  ...
 //
@@ -36,8 +36,8 @@ uint64_t part(uint64_t word, int bits) {
   return word;
 }
 
-/// Spreads the sign bit of every byte's code over the rest of the byte: (code ^ s) - s with s = 2^(bits-1), where the subtraction is an
-/// addition of 256 - s that must not carry into the next byte.
+/// Spreads the sign bit of every byte's code over the rest of the byte: (code ^ s) - s with s = 2^(bits-1), where the subtraction
+/// is an addition of 256 - s that must not carry into the next byte.
 uint64_t extend_sign(uint64_t word, int bits) {
   const uint64_t sign = repeat(uint64_t{1} << (bits - 1), 8), less = repeat(256 - (1u << (bits - 1)), 8), top = repeat(0x80, 8);
   word ^= sign;

@@ -32,7 +32,8 @@ QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zer
   }
   double scale = (max - min) / (dtype.qmax() - dtype.qmin());
   if (!include_zero) {
-    // The farthest bound is this many steps from 0 at most, which bounds the zero point and keeps x / scale where float32 has every half.
+    // The farthest bound is this many steps from 0 at most, which bounds the zero point and keeps x / scale where float32 has
+    // every half.
     constexpr double kMaxSteps = kMaxZeroPoint - 65536 - 65536;
     const double farthest = -min > max ? -min : max;
     if (scale < farthest / kMaxSteps) scale = farthest / kMaxSteps;
@@ -43,8 +44,8 @@ QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zer
 
 }  // namespace
 
-Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec, std::span<float> scale,
-                      std::span<int32_t> zero_point) noexcept {
+Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec,
+                      std::span<float> scale, std::span<int32_t> zero_point) noexcept {
   if (!spec.dtype.valid()) return Status::kBadDType;
   if (min.size() != max.size() || min.size() != scale.size() || min.size() != zero_point.size()) return Status::kSizeMismatch;
   for (size_t i = 0; i < min.size(); i++) {

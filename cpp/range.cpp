@@ -42,7 +42,8 @@ size_t first_non_finite(std::span<const float> x) noexcept {
   return i;
 }
 
-Status histogram(std::span<const float> x, float min, float max, std::span<uint32_t> counts, double* below, double* above) noexcept {
+Status histogram(std::span<const float> x, float min, float max, std::span<uint32_t> counts, double* below,
+                 double* above) noexcept {
   if (counts.empty()) return Status::kSizeMismatch;
   if (!is_finite(min) || !is_finite(max) || min > max) return Status::kBadRange;
   const double low = min, width = static_cast<double>(max) - low;

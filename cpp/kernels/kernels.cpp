@@ -1,7 +1,6 @@
 #include "kernels.h"
 
 #include <cstring>
-#include <type_traits>
 
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
 #include "lanes_simd128.h"
@@ -14,77 +13,86 @@ namespace {
 
 using namespace lanes;
 
-/// Elements of one step of the loops below. V8 issues the loads of a step before its arithmetic, so that four vectors of loads and up to
-/// ten that live across steps fill the registers; larger steps spill.
+/// Elements of one step of the loops below. V8 issues the loads of a step before its arithmetic, so that four vectors of loads
+/// and up to ten that live across steps fill the registers; larger steps spill.
 constexpr size_t kStep = 16;
 
-/// Calls f with a value of the type that holds the codes of dtype.
-template <class F>
-auto with_code_type(DType dtype, F f) {
-  if (dtype.bits > 8) return dtype.is_signed ? f(int16_t{}) : f(uint16_t{});
-  return dtype.is_signed ? f(int8_t{}) : f(uint8_t{});
-}
+#ifdef __clang__
+#define SCALEPOINT_NO_UNROLL _Pragma("clang loop unroll(disable)")
+#else
+#define SCALEPOINT_NO_UNROLL
+#endif
 
-template <class F>
-auto with_rounding(Rounding rounding, F f) {
-  switch (rounding) {
-    case Rounding::kFused:
-      return f(std::integral_constant<Rounding, Rounding::kFused>{});
-    case Rounding::kReciprocal:
-      return f(std::integral_constant<Rounding, Rounding::kReciprocal>{});
-    default:
-      return f(std::integral_constant<Rounding, Rounding::kOnnx>{});
+// Dispatch goes through tables of functions, one for each type of code and each rounding. Calls through a table cannot be
+// inlined, and that is wanted: one big function with all the loops in it would spill registers in every one of them.
+template <class Function>
+struct PerCodeType {
+  Function of_int8, of_uint8, of_int16, of_uint16;
+
+  Function operator[](DType dtype) const {
+    if (dtype.bits > 8) return dtype.is_signed ? of_int16 : of_uint16;
+    return dtype.is_signed ? of_int8 : of_uint8;
   }
-}
+};
 
-inline I32x4 abs_bits(F32x4 x) { return bit_and(bits(x), splat(static_cast<int32_t>(kAbsMask))); }
+template <class Function>
+struct PerRounding {
+  Function onnx, fused, reciprocal;
 
-inline uint32_t max_lane(I32x4 a) {
+  Function operator[](Rounding rounding) const {
+    return rounding == Rounding::kOnnx ? onnx : rounding == Rounding::kFused ? fused : reciprocal;
+  }
+};
+
+/// Orders like |x|: the bits without the sign, moved up by one. A shift needs no constant in a register, a mask does.
+inline I32x4 size_of(F32x4 x) { return shift_left_one(bits(x)); }
+
+/// The largest size of the four lanes, as the bits of |x|.
+inline uint32_t largest_lane(I32x4 sizes) {
   int32_t lane[4];
-  store(lane, a);
+  store(lane, sizes);
   uint32_t largest = 0;
   for (const int32_t v : lane) largest = static_cast<uint32_t>(v) > largest ? static_cast<uint32_t>(v) : largest;
-  return largest;
+  return largest >> 1;
 }
 
 // ------------------------------------------------------------------------------------------------------------------ ranges
 
+/// Four lanes of what tells a range from bits alone, two integer operations a vector instead of four on floats and their signs:
+/// as signed integers the largest bits are those of the largest float, if there is one without a sign; as unsigned integers they
+/// are those of the float farthest below 0, if there is one with a sign.
+struct Extremes {
+  I32x4 up = splat(kNoneUp);
+  I32x4 down = splat(0);
+
+  static constexpr int32_t kNoneUp = INT32_MIN;
+
+  void take(F32x4 v) {
+    up = max_signed(up, bits(v));
+    down = max_unsigned(down, bits(v));
+  }
+  void take(const Extremes& other) {
+    up = max_signed(up, other.up);
+    down = max_unsigned(down, other.down);
+  }
+};
+
 /// NaN where x is not finite, x elsewhere.
 inline F32x4 nan_unless_finite(F32x4 x) { return add(x, sub(x, x)); }
 
-template <bool kFiniteOnly>
-Range range_of(const float* x, size_t n) {
-  const F32x4 infinity = from_bits(splat(static_cast<int32_t>(kInfinityBits)));
-  F32x4 low[4] = {infinity, infinity, infinity, infinity};
-  const F32x4 minus = sub(splat(0.0f), infinity);
-  F32x4 high[4] = {minus, minus, minus, minus};
-  I32x4 largest = splat(0);
-  const auto step = [&](const float* p) {
-    for (int j = 0; j < 4; j++) {
-      F32x4 v = load(p + 4 * j);
-      largest = max_unsigned(largest, abs_bits(v));
-      if (kFiniteOnly) v = nan_unless_finite(v);
-      low[j] = pmin(low[j], v);
-      high[j] = pmax(high[j], v);
-    }
-  };
+/// Calls step with the four-lane vectors of x, once or twice each: the last is read again where n is no multiple of 4.
+template <class Step>
+inline void for_each_vector(const float* x, size_t n, Step step) {
   size_t i = 0;
-  for (; i + kStep <= n; i += kStep) step(x + i);
-  if (i < n) {
-    float tail[kStep];
-    for (size_t j = 0; j < kStep; j++) tail[j] = x[i + j < n ? i + j : n - 1];
-    step(tail);
+  for (; i + 4 <= n; i += 4) step(load(x + i));
+  if (i == n) return;
+  const float* p = x + n - 4;
+  float few[4];
+  if (n < 4) {
+    for (size_t j = 0; j < 4; j++) few[j] = x[j < n ? j : 0];
+    p = few;
   }
-  float lanes[4];
-  Range r;
-  store(lanes, pmin(pmin(low[0], low[1]), pmin(low[2], low[3])));
-  r.min = lanes[0];
-  for (const float v : lanes) r.min = v < r.min ? v : r.min;
-  store(lanes, pmax(pmax(high[0], high[1]), pmax(high[2], high[3])));
-  r.max = lanes[0];
-  for (const float v : lanes) r.max = r.max < v ? v : r.max;
-  r.largest = max_lane(largest);
-  return r;
+  step(load(p));
 }
 
 // ---------------------------------------------------------------------------------------------------------------- quantize
@@ -106,13 +114,12 @@ struct Params {
   }
 };
 
-/// Four codes, clamped from below. kMagic rounds (see round.h); ONE integer maximum is the lower clamp, since the bits of floats above
-/// 0 order like the floats and those of negative ones are negative; store_codes clamps from above. Holds for infinities as well, and
-/// NaN is made 0 before the zero point comes in.
+/// Four codes, clamped from below. kMagic rounds (see round.h); ONE integer maximum is the lower clamp, since the bits of floats
+/// above 0 order like the floats and those of negative ones are negative; store_codes clamps from above. Holds for infinities as
+/// well.
 template <Rounding kRounding>
 inline I32x4 codes_of(F32x4 x, const Params& p) {
   F32x4 v = kRounding == Rounding::kReciprocal ? mul(x, p.factor) : div(x, p.factor);
-  v = from_bits(bit_and(bits(v), equal(v, v)));
   if (kRounding == Rounding::kFused) v = add(v, p.shift);
   return sub(max_signed(bits(add(v, splat(kMagic))), p.low), p.bias);
 }
@@ -122,36 +129,43 @@ inline void quantize_step(const float* x, Code* codes, const Params& p, int32_t 
   I32x4 c[4];
   for (int j = 0; j < 4; j++) {
     const F32x4 v = load(x + 4 * j);
-    largest = max_unsigned(largest, abs_bits(v));
+    largest = max_unsigned(largest, size_of(v));
     c[j] = codes_of<kRounding>(v, p);
   }
   store_codes(codes, c[0], c[1], c[2], c[3], qmax);
 }
 
 template <Rounding kRounding, class Code>
-uint32_t quantize_uniform(const float* x, size_t n, const Params& p, int32_t qmax, Code* codes) {
+uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to) {
+  const Params p = Params::make<kRounding>(splat(scale), splat(zero_point), dtype.qmin());
+  const int32_t qmax = dtype.qmax();
+  Code* codes = static_cast<Code*>(to);
   I32x4 largest = splat(0);
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, qmax, largest);
-  if (i < n) {
-    float tail[kStep] = {};
+  if (i < n && n >= kStep) {
+    // The last step once more: the same codes again where it overlaps.
+    quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, qmax, largest);
+  } else if (i < n) {
+    float few[kStep] = {};
     Code out[kStep];
-    std::memcpy(tail, x + i, (n - i) * sizeof(float));
-    quantize_step<kRounding>(tail, out, p, qmax, largest);
-    std::memcpy(codes + i, out, (n - i) * sizeof(Code));
+    for (size_t j = 0; j < n; j++) few[j] = x[j];
+    quantize_step<kRounding>(few, out, p, qmax, largest);
+    for (size_t j = 0; j < n; j++) codes[j] = out[j];
   }
-  return max_lane(largest);
+  return largest_lane(largest);
 }
 
 template <Rounding kRounding, class Code>
-uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, DType dtype, Code* codes) {
+uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, DType dtype, void* to) {
+  Code* codes = static_cast<Code*>(to);
   I32x4 largest = splat(0);
   const int32_t qmin = dtype.qmin(), qmax = dtype.qmax();
   const auto step = [&](const float* xs, const float* scales, const int32_t* zeros, Code* out) {
     I32x4 c[4];
     for (int j = 0; j < 4; j++) {
       const F32x4 v = load(xs + 4 * j);
-      largest = max_unsigned(largest, abs_bits(v));
+      largest = max_unsigned(largest, size_of(v));
       c[j] = codes_of<kRounding>(v, Params::make<kRounding>(load(scales + 4 * j), load(zeros + 4 * j), qmin));
     }
     store_codes(out, c[0], c[1], c[2], c[3], qmax);
@@ -169,33 +183,33 @@ uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32
     step(xs, scales, zeros, out);
     std::memcpy(codes + i, out, (n - i) * sizeof(Code));
   }
-  return max_lane(largest);
+  return largest_lane(largest);
 }
 
-/// The largest |x| of a run, four lanes' worth, as bits.
-inline I32x4 largest_of_run(const float* x, size_t n) {
+/// The largest |x| of a run, four lanes' worth.
+inline F32x4 largest_of_run(const float* x, size_t n) {
   I32x4 a = splat(0), b = a;
   for (size_t i = 0; i < n; i += 8) {
-    a = max_unsigned(a, abs_bits(load(x + i)));
-    b = max_unsigned(b, abs_bits(load(x + i + 4)));
+    a = max_unsigned(a, size_of(load(x + i)));
+    b = max_unsigned(b, size_of(load(x + i + 4)));
   }
-  return max_unsigned(a, b);
+  return from_bits(shift_right_one(max_unsigned(a, b)));
 }
 
 struct LowHigh {
   F32x4 low, high;
 };
 
-/// The range of a run and 0, four lanes' worth. Adds to largest as range does.
-inline LowHigh low_high_of_run(const float* x, size_t n, I32x4& largest) {
-  LowHigh a = {splat(0.0f), splat(0.0f)}, b = a;
+/// The range of a run and 0, four lanes' worth.
+inline LowHigh low_high_of_run(const float* x, size_t n) {
+  Extremes a, b;
   for (size_t i = 0; i < n; i += 8) {
-    const F32x4 v = load(x + i), w = load(x + i + 4);
-    a = {pmin(a.low, v), pmax(a.high, v)};
-    b = {pmin(b.low, w), pmax(b.high, w)};
-    largest = max_unsigned(largest, max_unsigned(abs_bits(v), abs_bits(w)));
+    a.take(load(x + i));
+    b.take(load(x + i + 4));
   }
-  return {pmin(a.low, b.low), pmax(a.high, b.high)};
+  a.take(b);
+  const I32x4 zero = splat(0);
+  return {from_bits(min_signed(a.down, zero)), from_bits(max_signed(a.up, zero))};
 }
 
 /// Lane i: the largest of the four lanes of the i-th vector. One transpose serves four runs.
@@ -213,8 +227,9 @@ struct FourParams {
   I32x4 zero_point;
 };
 
-/// choose_qparams for four symmetric ranges. The division is float32: for a quotient of two float32 numbers that gives the same as a
-/// division in double that is rounded to float32 afterwards, since 53 >= 2 * 24 + 2 (Figueroa, "When is double rounding innocuous?").
+/// choose_qparams for four symmetric ranges. The division is float32: for a quotient of two float32 numbers that gives the same
+/// as a division in double that is rounded to float32 afterwards, since 53 >= 2 * 24 + 2 (Figueroa, "When is double rounding
+/// innocuous?").
 inline FourParams four_symmetric(F32x4 largest, const QuantizationSpec& spec) {
   const DType type = {spec.dtype.bits, true};
   const float levels = spec.symmetric_range == SymmetricRange::kRestricted ? static_cast<float>(type.qmax())
@@ -229,38 +244,44 @@ inline FourParams four_asymmetric(F32x4 low, F32x4 high, DType dtype) {
   const auto scale_of = [&](F64x2 a, F64x2 b) { return pmax(splat(static_cast<double>(kMinScale)), div(sub(b, a), levels)); };
   const F64x2 low0 = widen_low(low), low1 = widen_high(low);
   const F64x2 scale0 = scale_of(low0, widen_low(high)), scale1 = scale_of(low1, widen_high(high));
-  const I32x4 zero_point =
-      narrow_to_int(nearest(sub(qmin, div(low0, scale0))), nearest(sub(qmin, div(low1, scale1))));
+  const I32x4 zero_point = narrow_to_int(nearest(sub(qmin, div(low0, scale0))), nearest(sub(qmin, div(low1, scale1))));
   const I32x4 empty = equal(low, high);
   return {select(empty, splat(1.0f), narrow(scale0, scale1)), select(empty, splat(0), zero_point)};
 }
 
-template <Rounding kRounding, int kRun, class Code>
-inline void quantize_run_of_four(const float* x, size_t n, const FourParams& four, DType dtype, Code* codes, I32x4& largest) {
-  const Params p = Params::make<kRounding>(broadcast<kRun>(four.scale), broadcast<kRun>(four.zero_point), dtype.qmin());
-  for (size_t i = 0; i < n; i += kStep) quantize_step<kRounding>(x + kRun * n + i, codes + kRun * n + i, p, dtype.qmax(), largest);
-}
-
-template <Rounding kRounding, class Code>
-uint32_t quantize_four_runs(const float* x, size_t n, const QuantizationSpec& spec, float* scale, int32_t* zero_point, Code* codes) {
-  FourParams four;
+/// kSize is the run size where it is known when compiling, else 0.
+template <Rounding kRounding, class Code, size_t kSize>
+uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
+                            int32_t* zero_point, void* to) {
+  const size_t n = kSize > 0 ? kSize : run_size;
+  Code* codes = static_cast<Code*>(to);
+  const DType dtype = spec.dtype;
   I32x4 largest = splat(0);
-  if (spec.scheme == Scheme::kSymmetric) {
-    const F32x4 each = max_of_each(from_bits(largest_of_run(x, n)), from_bits(largest_of_run(x + n, n)),
-                                   from_bits(largest_of_run(x + 2 * n, n)), from_bits(largest_of_run(x + 3 * n, n)));
-    four = four_symmetric(each, spec);
-  } else {
-    const LowHigh a = low_high_of_run(x, n, largest), b = low_high_of_run(x + n, n, largest);
-    const LowHigh c = low_high_of_run(x + 2 * n, n, largest), d = low_high_of_run(x + 3 * n, n, largest);
-    four = four_asymmetric(min_of_each(a.low, b.low, c.low, d.low), max_of_each(a.high, b.high, c.high, d.high), spec.dtype);
+  for (size_t run = 0; run < runs; run += 4, scale += 4, zero_point += 4) {
+    FourParams four;
+    if (spec.scheme == Scheme::kSymmetric) {
+      F32x4 size[4];
+      SCALEPOINT_NO_UNROLL
+      for (size_t j = 0; j < 4; j++) size[j] = largest_of_run(x + j * n, n);
+      four = four_symmetric(max_of_each(size[0], size[1], size[2], size[3]), spec);
+    } else {
+      LowHigh r[4];
+      SCALEPOINT_NO_UNROLL
+      for (size_t j = 0; j < 4; j++) r[j] = low_high_of_run(x + j * n, n);
+      four = four_asymmetric(min_of_each(r[0].low, r[1].low, r[2].low, r[3].low),
+                             max_of_each(r[0].high, r[1].high, r[2].high, r[3].high), dtype);
+    }
+    store(scale, four.scale);
+    store(zero_point, four.zero_point);
+    SCALEPOINT_NO_UNROLL
+    for (size_t j = 0; j < 4; j++) {
+      const Params p = Params::make<kRounding>(splat(scale[j]), splat(zero_point[j]), dtype.qmin());
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 0; i < n; i += kStep, x += kStep, codes += kStep)
+        quantize_step<kRounding>(x, codes, p, dtype.qmax(), largest);
+    }
   }
-  store(scale, four.scale);
-  store(zero_point, four.zero_point);
-  quantize_run_of_four<kRounding, 0>(x, n, four, spec.dtype, codes, largest);
-  quantize_run_of_four<kRounding, 1>(x, n, four, spec.dtype, codes, largest);
-  quantize_run_of_four<kRounding, 2>(x, n, four, spec.dtype, codes, largest);
-  quantize_run_of_four<kRounding, 3>(x, n, four, spec.dtype, codes, largest);
-  return max_lane(largest);
+  return largest_lane(largest);
 }
 
 // -------------------------------------------------------------------------------------------------------------- dequantize
@@ -273,22 +294,22 @@ inline void dequantize_step(const Code* codes, F32x4 scale, I32x4 zero_point, fl
 }
 
 template <class Code>
-void dequantize_uniform(const Code* codes, size_t n, float scale, int32_t zero_point, float* x) {
+void dequantize_uniform(const void* from, size_t n, float scale, int32_t zero_point, float* x) {
+  const Code* codes = static_cast<const Code*>(from);
   const F32x4 s = splat(scale);
   const I32x4 z = splat(zero_point);
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) dequantize_step(codes + i, s, z, x + i);
-  if (i < n) {
-    Code tail[kStep] = {};
-    float out[kStep];
-    std::memcpy(tail, codes + i, (n - i) * sizeof(Code));
-    dequantize_step(tail, s, z, out);
-    std::memcpy(x + i, out, (n - i) * sizeof(float));
+  if (i < n && n >= kStep) {
+    dequantize_step(codes + n - kStep, s, z, x + n - kStep);
+  } else {
+    for (; i < n; i++) x[i] = scale * static_cast<float>(codes[i] - zero_point);
   }
 }
 
 template <class Code>
-void dequantize_each(const Code* codes, size_t n, const float* scale, const int32_t* zero_point, float* x) {
+void dequantize_each(const void* from, size_t n, const float* scale, const int32_t* zero_point, float* x) {
+  const Code* codes = static_cast<const Code*>(from);
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) {
     I32x4 c[4];
@@ -303,23 +324,51 @@ void dequantize_each(const Code* codes, size_t n, const float* scale, const int3
 
 // ---------------------------------------------------------------------------------------------------------- error measures
 
-constexpr size_t kErrorBlock = 256;
-
-/// Adds the four lanes in a fixed order.
-inline double sum_lanes(F32x4 a) {
-  float lane[4];
-  store(lane, a);
-  return (static_cast<double>(lane[0]) + lane[1]) + (static_cast<double>(lane[2]) + lane[3]);
+/// Lane i: the sum of the four lanes of the i-th vector, in a fixed order.
+inline F32x4 sum_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
+  transpose(a, b, c, d);
+  return add(add(a, b), add(c, d));
 }
 
-void accumulate_block_in_double(const float* x, const float* y, size_t n, ErrorSums& sums) {
+/// The y of an error measure as an array.
+struct FloatValues {
+  const float* y;
+
+  FloatValues from(size_t i) const { return {y + i}; }
+  float at(size_t i) const { return y[i]; }
+  void eight(size_t i, F32x4& low, F32x4& high) const {
+    low = load(y + i);
+    high = load(y + i + 4);
+  }
+};
+
+/// The y of an error measure as codes that share scale and zero point. The same values as dequantize_uniform gives.
+template <class Code>
+struct CodeValues {
+  const Code* codes;
+  float scale;
+  int32_t zero_point;
+
+  CodeValues from(size_t i) const { return {codes + i, scale, zero_point}; }
+  float at(size_t i) const { return scale * static_cast<float>(codes[i] - zero_point); }
+  void eight(size_t i, F32x4& low, F32x4& high) const {
+    I32x4 c[2];
+    load_eight_codes(codes + i, c);
+    low = mul(splat(scale), to_float(opaque(sub(c[0], splat(zero_point)))));
+    high = mul(splat(scale), to_float(opaque(sub(c[1], splat(zero_point)))));
+  }
+};
+
+template <class Values>
+void accumulate_block_in_double(const float* x, const Values& y, size_t n, ErrorSums& sums) {
   ErrorSums block;
   for (size_t i = 0; i < n; i++) {
-    if (!is_finite(x[i]) || !is_finite(y[i])) {
+    const float restored = y.at(i);
+    if (!is_finite(x[i]) || !is_finite(restored)) {
       sums.non_finite++;
       continue;
     }
-    const double a = x[i], b = y[i], e = a - b, size = e < 0 ? -e : e;
+    const double a = x[i], b = restored, e = a - b, size = e < 0 ? -e : e;
     block.squared_error += e * e;
     block.absolute_error += size;
     block.squared_x += a * a;
@@ -334,64 +383,180 @@ void accumulate_block_in_double(const float* x, const float* y, size_t n, ErrorS
   sums.product += block.product;
 }
 
-inline bool all_zero(const float* x, size_t n) {
+/// Whether a float32 sum of squares lost nothing to overflow or underflow: its terms are then at most 2^120, and those below
+/// 2^-126, which float32 rounds coarsely, add up to less than 2^-60 of it.
+inline bool is_safe(float sum) { return sum >= 0x1p-80f && sum <= 0x1p120f; }
+
+template <class Values>
+bool all_zero(const Values& y, size_t n) {
   for (size_t i = 0; i < n; i++) {
-    if (x[i] != 0) return false;
+    if (y.at(i) != 0) return false;
   }
   return true;
 }
 
-/// Whether a float32 sum of squares lost nothing to overflow or underflow: its terms are then at most 2^120, and those below 2^-126, which
-/// float32 rounds coarsely, add up to less than 2^-60 of it.
-inline bool is_safe(double sum) { return sum >= 0x1p-80 && sum <= 0x1p120; }
-
-void accumulate_block(const float* x, const float* y, size_t n, ErrorSums& sums) {
-  F32x4 squared_error = splat(0.0f), absolute_error = squared_error, squared_x = squared_error, squared_y = squared_error,
-        product = squared_error;
-  I32x4 largest = splat(0);
-  const auto step = [&](const float* xs, const float* ys) {
-    const F32x4 a = load(xs), b = load(ys), e = sub(a, b);
-    const I32x4 size = abs_bits(e);
-    squared_error = add(squared_error, mul(e, e));
-    absolute_error = add(absolute_error, from_bits(size));
-    squared_x = add(squared_x, mul(a, a));
-    squared_y = add(squared_y, mul(b, b));
-    product = add(product, mul(a, b));
-    largest = max_unsigned(largest, size);
-  };
-  size_t i = 0;
-  for (; i + 4 <= n; i += 4) step(x + i, y + i);
-  if (i < n) {
-    float xs[4] = {}, ys[4] = {};
-    std::memcpy(xs, x + i, (n - i) * sizeof(float));
-    std::memcpy(ys, y + i, (n - i) * sizeof(float));
-    step(xs, ys);
+template <class Values>
+void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums& sums) {
+  for (size_t start = 0; start < all; start += kErrorBlock) {
+    const size_t n = all - start < kErrorBlock ? all - start : kErrorBlock;
+    const float* x = all_x + start;
+    const Values y = all_y.from(start);
+    F32x4 squared_error = splat(0.0f), absolute_error = squared_error, squared_x = squared_error, squared_y = squared_error,
+          product = squared_error;
+    I32x4 largest = splat(0);
+    // Two vectors are added before they meet a sum: half as many additions have to wait for one another.
+    const auto take = [&](F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
+      const F32x4 e = sub(a, b), f = sub(c, d);
+      const I32x4 size_e = size_of(e), size_f = size_of(f);
+      squared_error = add(squared_error, add(mul(e, e), mul(f, f)));
+      absolute_error = add(absolute_error, add(from_bits(shift_right_one(size_e)), from_bits(shift_right_one(size_f))));
+      squared_x = add(squared_x, add(mul(a, a), mul(c, c)));
+      squared_y = add(squared_y, add(mul(b, b), mul(d, d)));
+      product = add(product, add(mul(a, b), mul(c, d)));
+      largest = max_unsigned(largest, max_unsigned(size_e, size_f));
+    };
+    size_t i = 0;
+    SCALEPOINT_NO_UNROLL
+    for (; i + 8 <= n; i += 8) {
+      F32x4 low, high;
+      y.eight(i, low, high);
+      take(load(x + i), low, load(x + i + 4), high);
+    }
+    if (i < n) {
+      float xs[8] = {}, ys[8] = {};
+      for (size_t j = 0; i + j < n; j++) {
+        xs[j] = x[i + j];
+        ys[j] = y.at(i + j);
+      }
+      take(load(xs), load(ys), load(xs + 4), load(ys + 4));
+    }
+    float total[8];
+    store(total, sum_of_each(squared_error, squared_x, squared_y, absolute_error));
+    store(total + 4, sum_of_each(product, product, product, product));
+    const uint32_t max_error = largest_lane(largest);
+    if (!(is_safe(total[0]) || max_error == 0) || !(is_safe(total[1]) || all_zero(FloatValues{x}, n)) ||
+        !(is_safe(total[2]) || all_zero(y, n))) {
+      accumulate_block_in_double(x, y, n, sums);
+      continue;
+    }
+    sums.squared_error += total[0];
+    sums.squared_x += total[1];
+    sums.squared_y += total[2];
+    sums.absolute_error += total[3];
+    sums.product += total[4];
+    const double max_absolute_error = bit_cast<float>(max_error);
+    if (max_absolute_error > sums.max_absolute_error) sums.max_absolute_error = max_absolute_error;
   }
-  const double se = sum_lanes(squared_error), sx = sum_lanes(squared_x), sy = sum_lanes(squared_y);
-  const uint32_t max_error = max_lane(largest);
-  if (!(is_safe(se) || max_error == 0) || !(is_safe(sx) || all_zero(x, n)) || !(is_safe(sy) || all_zero(y, n))) {
-    accumulate_block_in_double(x, y, n, sums);
-    return;
-  }
-  sums.squared_error += se;
-  sums.absolute_error += sum_lanes(absolute_error);
-  sums.squared_x += sx;
-  sums.squared_y += sy;
-  sums.product += sum_lanes(product);
-  const double max_absolute_error = bit_cast<float>(max_error);
-  if (max_absolute_error > sums.max_absolute_error) sums.max_absolute_error = max_absolute_error;
 }
+
+template <class Code>
+void accumulate_code_error(const float* x, const void* codes, size_t n, float scale, int32_t zero_point, ErrorSums& sums) {
+  accumulate_error_of(x, CodeValues<Code>{static_cast<const Code*>(codes), scale, zero_point}, n, sums);
+}
+
+// ------------------------------------------------------------------------------------------------------------------ tables
+
+#define SCALEPOINT_PER_ROUNDING(f)                                                                                            \
+  {                                                                                                                           \
+    {&f<Rounding::kOnnx, int8_t>, &f<Rounding::kOnnx, uint8_t>, &f<Rounding::kOnnx, int16_t>, &f<Rounding::kOnnx, uint16_t>}, \
+        {&f<Rounding::kFused, int8_t>, &f<Rounding::kFused, uint8_t>, &f<Rounding::kFused, int16_t>,                          \
+         &f<Rounding::kFused, uint16_t>},                                                                                     \
+    {                                                                                                                         \
+      &f<Rounding::kReciprocal, int8_t>, &f<Rounding::kReciprocal, uint8_t>, &f<Rounding::kReciprocal, int16_t>,              \
+          &f<Rounding::kReciprocal, uint16_t>                                                                                 \
+    }                                                                                                                         \
+  }
+
+constexpr PerRounding<PerCodeType<uint32_t (*)(const float*, size_t, float, int32_t, DType, void*)>> kQuantizeUniform =
+    SCALEPOINT_PER_ROUNDING(quantize_uniform);
+constexpr PerRounding<PerCodeType<uint32_t (*)(const float*, size_t, const float*, const int32_t*, DType, void*)>> kQuantizeEach =
+    SCALEPOINT_PER_ROUNDING(quantize_each);
+template <Rounding kRounding, class Code>
+constexpr auto kEvenRuns = &quantize_even_runs<kRounding, Code, 0>;
+template <Rounding kRounding, class Code>
+constexpr auto kRunsOf32 = &quantize_even_runs<kRounding, Code, 32>;
+using EvenRuns = uint32_t (*)(const float*, size_t, size_t, const QuantizationSpec&, float*, int32_t*, void*);
+struct PerSign {
+  EvenRuns of_int8, of_uint8;
+  EvenRuns operator[](DType dtype) const { return dtype.is_signed ? of_int8 : of_uint8; }
+};
+#define SCALEPOINT_PER_SIGN(f)                                                                                                \
+  {                                                                                                                           \
+    {f<Rounding::kOnnx, int8_t>, f<Rounding::kOnnx, uint8_t>}, {f<Rounding::kFused, int8_t>, f<Rounding::kFused, uint8_t>}, { \
+      f<Rounding::kReciprocal, int8_t>, f<Rounding::kReciprocal, uint8_t>                                                     \
+    }                                                                                                                         \
+  }
+constexpr PerRounding<PerSign> kQuantizeEvenRuns = SCALEPOINT_PER_SIGN(kEvenRuns),
+                               kQuantizeRunsOf32 = SCALEPOINT_PER_SIGN(kRunsOf32);
+constexpr PerCodeType<void (*)(const void*, size_t, float, int32_t, float*)> kDequantizeUniform = {
+    &dequantize_uniform<int8_t>, &dequantize_uniform<uint8_t>, &dequantize_uniform<int16_t>, &dequantize_uniform<uint16_t>};
+constexpr PerCodeType<void (*)(const void*, size_t, const float*, const int32_t*, float*)> kDequantizeEach = {
+    &dequantize_each<int8_t>, &dequantize_each<uint8_t>, &dequantize_each<int16_t>, &dequantize_each<uint16_t>};
+
+constexpr PerCodeType<void (*)(const float*, const void*, size_t, float, int32_t, ErrorSums&)> kAccumulateCodeError = {
+    &accumulate_code_error<int8_t>, &accumulate_code_error<uint8_t>, &accumulate_code_error<int16_t>,
+    &accumulate_code_error<uint16_t>};
 
 }  // namespace
 
-Range range(const float* x, size_t n) { return range_of<false>(x, n); }
-Range finite_range(const float* x, size_t n) { return range_of<true>(x, n); }
+Range range(const float* x, size_t n) {
+  Extremes a, b;
+  I32x4 nearest_zero = splat(-1);
+  const auto take = [&](F32x4 v, Extremes& e) {
+    e.take(v);
+    nearest_zero = min_unsigned(nearest_zero, bits(v));
+  };
+  size_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    take(load(x + i), a);
+    take(load(x + i + 4), b);
+    take(load(x + i + 8), a);
+    take(load(x + i + 12), b);
+  }
+  for_each_vector(x + i, n - i, [&](F32x4 v) { take(v, a); });
+  a.take(b);
+  int32_t up[4], down[4], near[4];
+  store(up, a.up);
+  store(down, a.down);
+  store(near, nearest_zero);
+  for (int j = 1; j < 4; j++) {
+    up[0] = up[j] > up[0] ? up[j] : up[0];
+    down[0] = static_cast<uint32_t>(down[j]) > static_cast<uint32_t>(down[0]) ? down[j] : down[0];
+    near[0] = static_cast<uint32_t>(near[j]) < static_cast<uint32_t>(near[0]) ? near[j] : near[0];
+  }
+  // Without a sign anywhere, or with one everywhere, the other end is the value nearest to 0, whose bits are the smallest.
+  Range r;
+  r.min = bit_cast<float>(down[0] < 0 ? down[0] : near[0]);
+  r.max = bit_cast<float>(up[0] >= 0 ? up[0] : near[0]);
+  const uint32_t below = down[0] < 0 ? static_cast<uint32_t>(down[0]) & kAbsMask : 0;
+  const uint32_t above = up[0] >= 0 ? static_cast<uint32_t>(up[0]) : 0;
+  r.largest = below > above ? below : above;
+  return r;
+}
+
+Range finite_range(const float* x, size_t n) {
+  const F32x4 infinity = from_bits(splat(static_cast<int32_t>(kInfinityBits)));
+  F32x4 low = infinity, high = sub(splat(0.0f), infinity);
+  for_each_vector(x, n, [&](F32x4 v) {
+    low = pmin(low, nan_unless_finite(v));
+    high = pmax(high, nan_unless_finite(v));
+  });
+  float lows[4], highs[4];
+  store(lows, low);
+  store(highs, high);
+  Range r = {lows[0], highs[0], 0};
+  for (int j = 1; j < 4; j++) {
+    r.min = lows[j] < r.min ? lows[j] : r.min;
+    r.max = r.max < highs[j] ? highs[j] : r.max;
+  }
+  return r;
+}
 
 uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, float* max) {
   I32x4 largest = splat(0);
   const auto step = [&](const float* p, float* low, float* high) {
     F32x4 v = load(p);
-    largest = max_unsigned(largest, abs_bits(v));
+    largest = max_unsigned(largest, size_of(v));
     if (finite_only) v = nan_unless_finite(v);
     store(low, pmin(load(low), v));
     store(high, pmax(load(high), v));
@@ -407,46 +572,38 @@ uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, floa
     std::memcpy(min + i, low, (n - i) * sizeof(float));
     std::memcpy(max + i, high, (n - i) * sizeof(float));
   }
-  return max_lane(largest);
+  return largest_lane(largest);
 }
 
 uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes) {
-  return with_code_type(format.dtype, [&](auto code) {
-    return with_rounding(format.rounding, [&](auto rounding) {
-      const Params p = Params::make<rounding.value>(splat(scale), splat(zero_point), format.dtype.qmin());
-      return quantize_uniform<rounding.value>(x, n, p, format.dtype.qmax(), static_cast<decltype(code)*>(codes));
-    });
-  });
+  return kQuantizeUniform[format.rounding][format.dtype](x, n, scale, zero_point, format.dtype, codes);
 }
 
 uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes) {
-  return with_code_type(format.dtype, [&](auto code) {
-    return with_rounding(format.rounding, [&](auto rounding) {
-      return quantize_each<rounding.value>(x, n, scale, zero_point, format.dtype, static_cast<decltype(code)*>(codes));
-    });
-  });
+  return kQuantizeEach[format.rounding][format.dtype](x, n, scale, zero_point, format.dtype, codes);
 }
 
-uint32_t quantize_four_runs(const float* x, size_t run_size, const QuantizationSpec& spec, float* scale, int32_t* zero_point,
-                            void* codes) {
-  return with_rounding(spec.rounding, [&](auto rounding) {
-    if (spec.dtype.is_signed) {
-      return quantize_four_runs<rounding.value>(x, run_size, spec, scale, zero_point, static_cast<int8_t*>(codes));
-    }
-    return quantize_four_runs<rounding.value>(x, run_size, spec, scale, zero_point, static_cast<uint8_t*>(codes));
-  });
+uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
+                            int32_t* zero_point, void* codes) {
+  const auto& kernel = run_size == 32 ? kQuantizeRunsOf32 : kQuantizeEvenRuns;
+  return kernel[spec.rounding][spec.dtype](x, run_size, runs, spec, scale, zero_point, codes);
 }
 
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x) {
-  with_code_type(dtype, [&](auto code) { dequantize_uniform(static_cast<const decltype(code)*>(codes), n, scale, zero_point, x); });
+  kDequantizeUniform[dtype](codes, n, scale, zero_point, x);
 }
 
 void dequantize_each(const void* codes, DType dtype, size_t n, const float* scale, const int32_t* zero_point, float* x) {
-  with_code_type(dtype, [&](auto code) { dequantize_each(static_cast<const decltype(code)*>(codes), n, scale, zero_point, x); });
+  kDequantizeEach[dtype](codes, n, scale, zero_point, x);
 }
 
 void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums) {
-  for (size_t i = 0; i < n; i += kErrorBlock) accumulate_block(x + i, y + i, n - i < kErrorBlock ? n - i : kErrorBlock, sums);
+  accumulate_error_of(x, FloatValues{y}, n, sums);
+}
+
+void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
+                           ErrorSums& sums) {
+  kAccumulateCodeError[dtype](x, codes, n, scale, zero_point, sums);
 }
 
 // Simple enough for the compiler to vectorize.

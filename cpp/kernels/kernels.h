@@ -1,4 +1,5 @@
-// The hot loops. No checks: the callers in cpp/*.cpp have made them. Pointers need no alignment; any n is fine, 0 too.
+// The hot loops. No checks: the callers in cpp/*.cpp have made them. Pointers need the alignment of their elements; any n
+// is fine, 0 too, unless a comment says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +16,9 @@ struct Range {
   uint32_t largest;
 };
 
-/// min and max over x, starting from +infinity and -infinity. NaN is left out of both; infinities are not.
+/// n > 0. If the largest |x| is not finite, min and max mean nothing.
 Range range(const float* x, size_t n);
-/// The same over the finite values alone.
+/// min and max over the finite values alone, from +infinity and -infinity; largest is not set. n > 0.
 Range finite_range(const float* x, size_t n);
 
 /// min[i] = min(min[i], x[i]), max likewise; NaN is left out, and infinities too if finite_only. Returns the largest |x| as bits.
@@ -29,25 +30,33 @@ struct CodeFormat {
   Rounding rounding;
 };
 
-/// Largest size of a zero point up to which the fast rounding holds for kOnnx and kReciprocal: every code's x / scale is then at most
-/// 2^22 in size. Beyond it the callers go value by value.
+/// Largest size of a zero point up to which the fast rounding holds for kOnnx and kReciprocal: every code's x / scale is then at
+/// most 2^22 in size. Beyond it the callers go value by value.
 inline constexpr int32_t kMaxFastZeroPoint = kMaxZeroPoint - 65536;
 
-/// Codes with one scale and zero point. Returns the largest |x| as bits.
+/// Codes with one scale and zero point. Returns the largest |x| as bits. The code of NaN may be any.
 uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes);
-/// Codes with a scale and zero point for every element.
+/// Codes with a scale and zero point for every element, likewise.
 uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes);
 
-/// Four runs of run_size elements side by side: range, parameters and codes. run_size is a multiple of 16; the dtype has at most 8 bits,
-/// the scheme is symmetric or includes zero. Returns the largest |x| as bits; if that is not finite the results mean nothing.
-uint32_t quantize_four_runs(const float* x, size_t run_size, const QuantizationSpec& spec, float* scale, int32_t* zero_point,
-                            void* codes);
+/// Range, parameters and codes of adjacent runs, four at a time: their horizontal maxima come out of one transpose and their
+/// scales out of one division, where one run after the other would wait for each. runs is a multiple of 4, run_size of 16; the
+/// dtype has at most 8 bits, and the scheme is symmetric or includes zero. Returns the largest |x| as bits; if that is not finite
+/// the results mean nothing.
+uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
+                            int32_t* zero_point, void* codes);
 
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x);
 void dequantize_each(const void* codes, DType dtype, size_t n, const float* scale, const int32_t* zero_point, float* x);
 
-/// Adds the pairs to sums, as accumulate_error says, with blocks counted from x.
+/// Elements that accumulate_error sums in float32 before it adds to the doubles.
+inline constexpr size_t kErrorBlock = 512;
+
+/// Adds the pairs to sums, with blocks counted from x.
 void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums);
+/// The same for y = the dequantized codes; bit for bit what dequantize_uniform and accumulate_error give.
+void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
+                           ErrorSums& sums);
 
 void float16_to_float32(const uint16_t* bits, size_t n, float* x);
 void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);

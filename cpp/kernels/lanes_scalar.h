@@ -1,4 +1,5 @@
-// Four lanes as plain arrays, for browsers without SIMD and for native builds. The same names as lanes_simd128.h, the same results.
+// Four lanes as plain arrays, for browsers without SIMD and for native builds. The same names as lanes_simd128.h, the same
+// results.
 #pragma once
 
 #include <cstddef>
@@ -66,9 +67,17 @@ SCALEPOINT_LANEWISE(I32x4, add, static_cast<int32_t>(static_cast<uint32_t>(x) + 
 SCALEPOINT_LANEWISE(I32x4, sub, static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(y)))
 SCALEPOINT_LANEWISE(I32x4, bit_and, x& y)
 SCALEPOINT_LANEWISE(I32x4, max_signed, x < y ? y : x)
+SCALEPOINT_LANEWISE(I32x4, min_signed, y < x ? y : x)
+SCALEPOINT_LANEWISE(I32x4, min_unsigned, static_cast<uint32_t>(y) < static_cast<uint32_t>(x) ? y : x)
 SCALEPOINT_LANEWISE(I32x4, max_unsigned, static_cast<uint32_t>(x) < static_cast<uint32_t>(y) ? y : x)
 #undef SCALEPOINT_LANEWISE
 
+inline I32x4 shift_left_one(I32x4 a) {
+  return each<I32x4>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << 1); });
+}
+inline I32x4 shift_right_one(I32x4 a) {
+  return each<I32x4>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) >> 1); });
+}
 inline I32x4 equal(F32x4 a, F32x4 b) {
   return each<I32x4>([&](int i) { return a.v[i] == b.v[i] ? -1 : 0; });
 }
@@ -86,11 +95,10 @@ inline F64x2 nearest(F64x2 a) {
 inline F64x2 widen_low(F32x4 a) { return {{a.v[0], a.v[1]}}; }
 inline F64x2 widen_high(F32x4 a) { return {{a.v[2], a.v[3]}}; }
 inline F32x4 narrow(F64x2 low, F64x2 high) {
-  return {{static_cast<float>(low.v[0]), static_cast<float>(low.v[1]), static_cast<float>(high.v[0]), static_cast<float>(high.v[1])}};
+  return {
+      {static_cast<float>(low.v[0]), static_cast<float>(low.v[1]), static_cast<float>(high.v[0]), static_cast<float>(high.v[1])}};
 }
-inline int32_t truncate(double x) {
-  return x != x ? 0 : static_cast<int32_t>(clamp(x, -2147483648.0, 2147483647.0));
-}
+inline int32_t truncate(double x) { return x != x ? 0 : static_cast<int32_t>(clamp(x, -2147483648.0, 2147483647.0)); }
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {{truncate(low.v[0]), truncate(low.v[1]), truncate(high.v[0]), truncate(high.v[1])}};
 }
@@ -121,6 +129,11 @@ inline void store_codes(Code* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top
 template <class Code>
 inline void load_codes(const Code* p, I32x4* out) {
   for (int i = 0; i < 16; i++) out[i / 4].v[i % 4] = p[i];
+}
+
+template <class Code>
+inline void load_eight_codes(const Code* p, I32x4* out) {
+  for (int i = 0; i < 8; i++) out[i / 4].v[i % 4] = p[i];
 }
 
 }  // namespace scalepoint::lanes

@@ -1,5 +1,5 @@
-// Four lanes over WebAssembly SIMD. The same names as lanes_scalar.h, the same results. Under SCALEPOINT_SIMDE the intrinsics come
-// from SIMDe, so that native tests and sanitizers run this very code.
+// Four lanes over WebAssembly SIMD. The same names as lanes_scalar.h, the same results. Under SCALEPOINT_SIMDE the intrinsics
+// come from SIMDe, so that native tests and sanitizers run this very code.
 #pragma once
 
 #ifdef SCALEPOINT_SIMDE
@@ -57,8 +57,13 @@ inline I32x4 equal(F32x4 a, F32x4 b) { return {wasm_f32x4_eq(a.v, b.v)}; }
 
 inline I32x4 add(I32x4 a, I32x4 b) { return {wasm_i32x4_add(a.v, b.v)}; }
 inline I32x4 sub(I32x4 a, I32x4 b) { return {wasm_i32x4_sub(a.v, b.v)}; }
+inline I32x4 shift_left_one(I32x4 a) { return {wasm_i32x4_shl(a.v, 1)}; }
+/// Without the sign: a zero comes in from above.
+inline I32x4 shift_right_one(I32x4 a) { return {wasm_u32x4_shr(a.v, 1)}; }
 inline I32x4 bit_and(I32x4 a, I32x4 b) { return {wasm_v128_and(a.v, b.v)}; }
 inline I32x4 max_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_max(a.v, b.v)}; }
+inline I32x4 min_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_min(a.v, b.v)}; }
+inline I32x4 min_unsigned(I32x4 a, I32x4 b) { return {wasm_u32x4_min(a.v, b.v)}; }
 inline I32x4 max_unsigned(I32x4 a, I32x4 b) { return {wasm_u32x4_max(a.v, b.v)}; }
 inline I32x4 select(I32x4 mask, I32x4 a, I32x4 b) { return {wasm_v128_bitselect(a.v, b.v, mask.v)}; }
 inline F32x4 select(I32x4 mask, F32x4 a, F32x4 b) { return {wasm_v128_bitselect(a.v, b.v, mask.v)}; }
@@ -143,6 +148,28 @@ inline void load_codes(const uint16_t* p, I32x4* out) {
   out[1].v = wasm_u32x4_extend_high_u16x8(low);
   out[2].v = wasm_u32x4_extend_low_u16x8(high);
   out[3].v = wasm_u32x4_extend_high_u16x8(high);
+}
+
+/// Loads eight codes into out[0..1].
+inline void load_eight_codes(const int8_t* p, I32x4* out) {
+  const v128_t v = wasm_i16x8_load8x8(p);
+  out[0].v = wasm_i32x4_extend_low_i16x8(v);
+  out[1].v = wasm_i32x4_extend_high_i16x8(v);
+}
+inline void load_eight_codes(const uint8_t* p, I32x4* out) {
+  const v128_t v = wasm_u16x8_load8x8(p);
+  out[0].v = wasm_u32x4_extend_low_u16x8(v);
+  out[1].v = wasm_u32x4_extend_high_u16x8(v);
+}
+inline void load_eight_codes(const int16_t* p, I32x4* out) {
+  const v128_t v = wasm_v128_load(p);
+  out[0].v = wasm_i32x4_extend_low_i16x8(v);
+  out[1].v = wasm_i32x4_extend_high_i16x8(v);
+}
+inline void load_eight_codes(const uint16_t* p, I32x4* out) {
+  const v128_t v = wasm_v128_load(p);
+  out[0].v = wasm_u32x4_extend_low_u16x8(v);
+  out[1].v = wasm_u32x4_extend_high_u16x8(v);
 }
 
 }  // namespace scalepoint::lanes

@@ -4,9 +4,9 @@
  * longer than a piece), so pieces can be converted anywhere and in any order.
  */
 import { ScalepointError } from './errors.js';
+import { quoted } from './formats/bytes.js';
 import type { TensorDType } from './formats/safetensors.js';
-import type { Scalepoint } from './quantize.js';
-import { show } from './tensor.js';
+import type { ErrorMeasures, Scalepoint } from './quantize.js';
 
 /** Element types that can become int8. */
 export type FloatDType = 'F32' | 'F16' | 'BF16' | 'F64';
@@ -99,18 +99,23 @@ interface StoredScales {
 }
 
 /**
- * Rounds scales to the type that they are stored in: to nearest, and up where the nearest would be too small for the largest
- * magnitude of its row.
+ * Rounds scales to the type that they are stored in: to nearest, up where the nearest would be too small for the largest magnitude of
+ * its row, down where the largest code times the scale would be infinite.
  *
  * With int8 codes up to 127, scale s restores every |x| <= 127.5 s within s / 2. The core gives s = absmax / 127, which leaves a
  * margin of 1/254. Rounding a normal float16 (relative error at most 2^-11) or bfloat16 (2^-9) keeps within that, so there the
  * nearest value is the one. Among float16's subnormal numbers (rows with absmax < 127 * 2^-14) it may be too small, or 0: then the
- * next larger one is taken, the smallest that does. The codes are made with the result, so the bound holds for what is stored.
+ * next larger one is taken, the smallest that does. At the other end, a float16 row with 65504 has the nearest scale 516, and
+ * 127 * 516 is infinite to whoever multiplies in float16; the next smaller one, 515.5, still reaches 65504. Likewise at the end of
+ * float32, in which the other two types are restored.
+ * The codes are made with the result, so the bound holds for what is stored.
  */
 export function storeScales(scale: Float32Array, absmax: Float64Array, dtype: ScaleDType): StoredScales {
+  // From here on a product rounds to infinity.
+  const overflow = dtype === 'F16' ? 65520 : 2 ** 128 - 2 ** 103;
   const values = new Float32Array(scale.length);
   const bits = dtype === 'F32' ? new Uint32Array(values.buffer) : new Uint16Array(scale.length);
-  const valueOf = (word: number): number => {
+  const toNumber = (word: number): number => {
     if (dtype === 'F16') return float16Table()[word] as number;
     oneWord[0] = dtype === 'BF16' ? word * 2 ** 16 : word;
     return oneFloat[0] as number;
@@ -121,43 +126,31 @@ export function storeScales(scale: Float32Array, absmax: Float64Array, dtype: Sc
     let word = oneWord[0] as number;
     if (dtype === 'F16') word = toFloat16Bits(exact);
     if (dtype === 'BF16') word = toBfloat16Bits(exact);
-    while ((absmax[row] as number) > 127.5 * valueOf(word)) word++;
+    if (127 * toNumber(word) >= overflow) word--;
+    while ((absmax[row] as number) > 127.5 * toNumber(word)) word++;
     bits[row] = word;
-    values[row] = valueOf(word);
+    values[row] = toNumber(word);
   }
   return { bytes: new Uint8Array(bits.buffer), values };
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- errors
 
-/** How far restored values are from the original ones. */
-export interface ErrorMeasures {
-  /** Mean of the squared error. */
-  readonly mse: number;
-  /** 10 log10(sum x^2 / sum error^2) in decibels; Infinity if there is no error. */
-  readonly sqnrDb: number;
-  /** Cosine of the angle between original and restored values; 1 if there is no error. */
-  readonly cosine: number;
-  /** The largest |error|. */
-  readonly maxAbsoluteError: number;
-  /** Elements that are NaN or infinite. They are left out of the other measures. */
-  readonly nonFinite: number;
-}
-
-/** Sums that add up over pieces, in double. */
+/** The measures of `sp.compare`, over pieces. Sums are in double. */
 export class ErrorSums {
   private count = 0;
   private signal = 0;
   private restored = 0;
   private product = 0;
   private noise = 0;
+  private absolute = 0;
   private largest = 0;
 
   /** Adds the elements of rows: x[i] against scale[row] * code, one float32 multiplication as `sp.dequantize` does it. */
   addRows(x: Float32Array | Float64Array, codes: Int8Array, scale: Float32Array): void {
     const inner = x.length / scale.length;
     // Sums in locals: fields of an object would be written back at every element.
-    let [signal, restored, product, noise, largest] = [0, 0, 0, 0, 0];
+    let [signal, restored, product, noise, absolute, largest] = [0, 0, 0, 0, 0, 0];
     for (let row = 0, i = 0; row < scale.length; row++) {
       const step = scale[row] as number;
       for (const end = i + inner; i < end; i++) {
@@ -168,6 +161,7 @@ export class ErrorSums {
         restored += value * value;
         product += original * value;
         noise += error * error;
+        absolute += error;
         if (error > largest) largest = error;
       }
     }
@@ -176,18 +170,24 @@ export class ErrorSums {
     this.restored += restored;
     this.product += product;
     this.noise += noise;
+    this.absolute += absolute;
     this.largest = Math.max(this.largest, largest);
   }
 
+  /** Measures of everything that was added: at least one element, none of them NaN or infinite. */
   measures(): ErrorMeasures {
-    const { count, signal, restored, product, noise, largest } = this;
-    const exact = noise === 0;
-    const cosine = product / (Math.sqrt(signal) * Math.sqrt(restored));
+    const { count, signal, restored, product, noise, absolute, largest } = this;
+    const mse = noise / count;
+    const cosine = product / Math.sqrt(signal) / Math.sqrt(restored);
     return {
-      mse: count === 0 ? 0 : noise / count,
-      sqnrDb: exact ? Number.POSITIVE_INFINITY : 10 * Math.log10(signal / noise),
-      cosine: exact ? 1 : Number.isNaN(cosine) ? 0 : Math.min(cosine, 1),
+      mse,
+      rmse: Math.sqrt(mse),
+      meanAbsoluteError: absolute / count,
       maxAbsoluteError: largest,
+      // A row without signal has scale 1 and no error, so that no quotient here is 0 / 0 when there is noise.
+      relativeL2: noise === 0 ? 0 : Math.sqrt(noise / signal),
+      sqnrDb: noise === 0 ? Number.POSITIVE_INFINITY : 10 * Math.log10(signal / noise),
+      cosine: noise === 0 ? 1 : restored === 0 ? 0 : Math.min(cosine, 1),
       nonFinite: 0,
     };
   }
@@ -312,10 +312,14 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
       const value = x[at] as number;
       const what = Number.isFinite(value) ? `${value}, too large for float32,` : String(value);
       const place = indexOf(begin + at, shape);
-      throw new ScalepointError('NON_FINITE', `tensor ${show(job.name)} holds ${what} at ${place}; a rule can keep it`, {
-        tensor: job.name,
-        byteOffset: job.byteOffset === undefined ? undefined : job.byteOffset + (begin + at) * size,
-      });
+      throw new ScalepointError(
+        'NON_FINITE',
+        `tensor ${quoted(job.name)} holds ${what} at ${place}; a rule can keep it`,
+        {
+          tensor: job.name,
+          byteOffset: job.byteOffset === undefined ? undefined : job.byteOffset + (begin + at) * size,
+        },
+      );
     }
     return x;
   };

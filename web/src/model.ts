@@ -3,9 +3,18 @@
  * tensors piece by piece, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the
  * first tensor is converted.
  */
-import { type ErrorMeasures, convertTensor, floatBytes, isFloat, scaleDType } from './convert.js';
+import { convertTensor, floatBytes, isFloat, scaleDType } from './convert.js';
 import { ScalepointError } from './errors.js';
-import { type ByteSink, type ByteSource, type FileInput, fileSink, memorySink, openSource, pieceBytes } from './formats/bytes.js';
+import {
+  type ByteSink,
+  type ByteSource,
+  type FileInput,
+  fileSink,
+  memorySink,
+  openSource,
+  pieceBytes,
+  quoted,
+} from './formats/bytes.js';
 import { npyMagic, openNpy } from './formats/npy.js';
 import {
   type TensorDType,
@@ -15,13 +24,14 @@ import {
   readSafetensors,
   tensorBytes,
 } from './formats/safetensors.js';
+import type { ErrorMeasures } from './quantize.js';
 import { show } from './tensor.js';
 
-export type { ErrorMeasures } from './convert.js';
 export type { ErrorCode } from './errors.js';
 export { ScalepointError } from './errors.js';
 export type { FileInput, NodeFileHandle } from './formats/bytes.js';
 export type { TensorDType, TensorInfo } from './formats/safetensors.js';
+export type { ErrorMeasures } from './quantize.js';
 
 /** A file format that can be read. */
 export type ModelFormat = 'safetensors' | 'npy';
@@ -68,9 +78,10 @@ async function detectFormat(source: ByteSource): Promise<ModelFormat> {
   if (start[8] === 0x7b) return 'safetensors';
   const stranger = strangers.find(([, bytes]) => startsWith(bytes))?.[0];
   const hex = [...start.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
-  const looks = stranger === undefined ? '' : ` and looks like ${stranger}`;
-  const seen = source.size === 0 ? 'the file is empty' : `the file has ${source.size} bytes, begins with ${hex}${looks}`;
-  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are safetensors and .npy`, { byteOffset: 0 });
+  let seen = `the file begins with ${hex}`;
+  if (source.size === 0) seen = 'the file is empty';
+  if (stranger !== undefined) seen = `the file looks like ${stranger} (it begins with ${hex})`;
+  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are safetensors and .npy`);
 }
 
 async function readModel(source: ByteSource): Promise<Model> {
@@ -172,12 +183,13 @@ export function readTensor(file: FileInput, name: string): Promise<Tensor> {
   return withModel(file, async (model) => {
     const tensor = model.tensors.find((candidate) => candidate.name === name);
     if (tensor === undefined) {
-      throw new ScalepointError('NOT_FOUND', `the file has no tensor ${show(name)}`, { tensor: name });
+      throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
     }
     const { dtype, shape } = tensor;
-    // A copy: what is read may be the caller's memory, and typed arrays want it aligned.
-    const bytes = (await model.read(tensor, 0, tensor.bytes)).slice();
-    return { name, dtype, shape, data: typedArray(dtype, bytes.buffer) };
+    const bytes = await model.read(tensor, 0, tensor.bytes);
+    // Bytes in memory are read as views of it, at any alignment; from elsewhere they come in a buffer of their own.
+    const own = file instanceof Uint8Array || file instanceof ArrayBuffer ? bytes.slice() : bytes;
+    return { name, dtype, shape, data: typedArray(dtype, own.buffer) };
   });
 }
 
@@ -206,12 +218,20 @@ function scaleShape(shape: readonly number[]): number[] {
  * Kinds of tensors that are kept by default, by the parts of their names between dots and slashes. A parameter belongs to the module
  * that it stands in directly: `norm1.linear.weight` is a linear layer inside of a norm, and no norm.
  */
-const keptKinds: readonly [reason: string, matches: (owner: string, last: string, parts: readonly string[]) => boolean][] = [
+const keptKinds: readonly [
+  reason: string,
+  matches: (owner: string, last: string, parts: readonly string[]) => boolean,
+][] = [
   ['bias', (owner, last) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
   ['lm_head', (_owner, _last, parts) => parts.some((part) => /^lm_head$/i.test(part))],
-  ['embedding', (owner, last) => [owner, last].some((part) => /embed|embd|(^|_)emb$|^w[tp]e$|_tokens?$/i.test(part))],
-  ['norm', (owner, last) => [owner, last].some((part) => /norm(_?\d+)?$|^(ln|bn|gn)(_?\w)?$|^norm_/i.test(part))],
-  ['scale or zero point', (_owner, last) => /_(scale|scale_inv|zero_point|zeros|scales|g_idx|absmax|shape)$/i.test(last)],
+  [
+    'embedding',
+    (owner, last) => [owner, last].some((part) => /embed|embd|(^|_)emb$|^w[tp]e$|^shared$|_tokens?$/i.test(part)),
+  ],
+  ['norm', (owner, last) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part))],
+  // These two belong to weights that are quantized already.
+  ['scale', (_owner, last) => /_(scales?|scale_inv|absmax)$/i.test(last)],
+  ['zero point', (_owner, last) => /_(zero_points?|q?zeros)$/i.test(last)],
 ];
 
 /** Why a tensor is kept by default for its name, if so. */
@@ -223,7 +243,12 @@ function keptByName(name: string): string | undefined {
 }
 
 /** Why a tensor is kept; undefined if it is to be quantized. */
-function reasonToKeep(tensor: TensorInfo, model: Model, names: ReadonlySet<string>, rules: readonly Rule[]): string | undefined {
+function reasonToKeep(
+  tensor: TensorInfo,
+  model: Model,
+  names: ReadonlySet<string>,
+  rules: readonly Rule[],
+): string | undefined {
   const { name, dtype, shape, bytes } = tensor;
   // search() minds no lastIndex, so that expressions with a g or y flag match alike every time.
   const rule = rules.find(({ match }) => name.search(match) >= 0);
@@ -231,11 +256,11 @@ function reasonToKeep(tensor: TensorInfo, model: Model, names: ReadonlySet<strin
   const asked = rule !== undefined;
 
   // What cannot be done, rule or not.
-  if (!isFloat(dtype)) return `${dtype}`;
+  if (!isFloat(dtype)) return 'not a float';
   if (shape.length === 0) return 'scalar';
   if (bytes === 0) return 'empty';
   if (shape.length === 1) return (model.format === 'safetensors' ? keptByName(name) : undefined) ?? '1-D';
-  if (names.has(name + scaleSuffix)) return `${name}${scaleSuffix} exists`;
+  if (names.has(name + scaleSuffix)) return 'scale name taken';
   if (asked) return undefined;
 
   // A .npy file is quantized because somebody wants that array quantized, whatever it is called; float64 is what numpy makes unasked.
@@ -313,7 +338,7 @@ export interface TensorReport {
   readonly bytesAfter: number;
   /** Of quantized tensors: the original against codes times scale. */
   readonly error?: ErrorMeasures;
-  /** Of kept tensors: why. */
+  /** Of kept tensors: why, in a few words such as `bias`, `1-D` or `rule`. */
   readonly kept?: string;
 }
 
@@ -363,17 +388,20 @@ function checkOptions(options: QuantizeModelOptions): void {
     throw new TypeError(`options: expected an object such as { to: 'int8' }, got ${show(options)}`);
   }
   for (const name of Object.keys(options)) {
-    if (!optionNames.has(name)) throw new TypeError(`${name}: unknown option; there are ${[...optionNames].join(', ')}`);
+    if (!optionNames.has(name))
+      throw new TypeError(`${name}: unknown option; there are ${[...optionNames].join(', ')}`);
   }
   const { to, rules = [], output, minSqnrDb, onProgress, signal } = options;
   if (to !== 'int8') throw new RangeError(`to: expected 'int8', got ${show(to)}`);
   if (!Array.isArray(rules)) throw new TypeError(`rules: expected an array, got ${show(rules)}`);
-  for (const [i, rule] of (rules as readonly Rule[]).entries()) {
-    if (!(rule?.match instanceof RegExp)) throw new TypeError(`rules[${i}].match: expected a RegExp, got ${show(rule?.match)}`);
-    if (rule.keep !== true && rule.to !== 'int8') {
-      throw new RangeError(`rules[${i}]: expected keep: true or to: 'int8', got to: ${show(rule.to)}`);
+  for (const [i, rule] of rules.entries()) {
+    const { match, keep, to: target } = (rule ?? {}) as { match?: unknown; keep?: unknown; to?: unknown };
+    if (!(match instanceof RegExp)) throw new TypeError(`rules[${i}].match: expected a RegExp, got ${show(match)}`);
+    if ((keep === true) === (target === 'int8') || (target !== undefined && target !== 'int8')) {
+      throw new RangeError(
+        `rules[${i}]: expected keep: true or to: 'int8', got keep: ${show(keep)}, to: ${show(target)}`,
+      );
     }
-    if (rule.keep && rule.to !== undefined) throw new RangeError(`rules[${i}]: keep and to exclude each other`);
   }
   if (output !== undefined && typeof output !== 'string' && !(output instanceof URL)) {
     throw new TypeError(`output: expected a path, got ${show(output)}`);
@@ -414,7 +442,7 @@ function checkQuality(report: ModelReport, minSqnrDb: number): void {
     .sort((a, b) => a.db - b.db);
   const [worst] = missed;
   if (worst === undefined) return;
-  const list = missed.slice(0, 3).map(({ name, db }) => `${show(name)} (${db.toFixed(2)} dB)`);
+  const list = missed.slice(0, 3).map(({ name, db }) => `${quoted(name)} (${db.toFixed(2)} dB)`);
   const more = missed.length > list.length ? ` and ${missed.length - list.length} more` : '';
   const message = `SQNR below ${minSqnrDb} dB, nothing was written: ${list.join(', ')}${more}`;
   throw new QualityError(message, worst.name, report);

@@ -132,7 +132,7 @@ const bytesPer: Record<WasmDType, number> = { float32: 4, int8: 1, uint8: 1, int
 
 /**
  * Floats that the scratch memory takes at a time: 512 KiB, which with its codes fits the second-level cache of common machines.
- * A multiple of the 256 elements over which error sums are blocked, so that tiles do not show in them.
+ * A multiple of the 512 elements over which error sums are blocked, so that tiles do not show in them.
  */
 export const tileSize = 1 << 17;
 /** Scales and zero points that the scratch memory takes at a time. */
