@@ -14,8 +14,15 @@ uint64_t Layout::parameter_end(uint64_t start, uint64_t size) const {
     // A piece that reaches into the next line has passed the last channel.
     return start / line == last / line ? last / inner_size % axis_size + 1 : axis_size;
   }
-  // The last row of groups that the piece touches may begin before the piece's last element's own column.
-  return (last / line * groups_per_axis() + last / inner_size % axis_size / group_size + 1) * inner_size;
+  const auto row_of_groups = [&](uint64_t row) { return row / axis_size * groups_per_axis() + row % axis_size / group_size; };
+  const uint64_t last_row = last / inner_size;
+  uint64_t end = row_of_groups(last_row) * inner_size + last % inner_size + 1;
+  if (start / inner_size < last_row) {
+    // The row before is in the piece up to its end; it may belong to the same groups.
+    const uint64_t before = (row_of_groups(last_row - 1) + 1) * inner_size;
+    end = before > end ? before : end;
+  }
+  return end;
 }
 
 Status check_parameters(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale,

@@ -92,11 +92,11 @@ Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size
     const size_t even = runs - runs % 4;
     const uint32_t largest =
         kernels::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
-    if (largest < kInfinityBits) {
+    if (largest >= kInfinityBits && spec.non_finite == NonFinite::kError) return Status::kNonFinite;
+    // Values that are not finite, or so large that a scale may have to be lowered, are left to the general way.
+    if (largest < bit_cast<uint32_t>(0x1p126f)) {
       run = even;
       offset = even * run_size;
-    } else if (spec.non_finite == NonFinite::kError) {
-      return Status::kNonFinite;
     }
   }
   while (run < runs) {

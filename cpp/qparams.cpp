@@ -1,3 +1,4 @@
+#include <cfloat>
 #include <cmath>
 
 #include "scalepoint.h"
@@ -10,13 +11,23 @@ struct QParams {
   int32_t zero_point;
 };
 
+/// The scale as float32, lowered where `steps` of it would be beyond float32, so that no code restores to an infinity. That takes values
+/// next to the largest float.
+float finite_scale(double scale, int32_t steps) {
+  const double largest = FLT_MAX;
+  auto rounded = static_cast<float>(scale * steps <= largest ? scale : largest / steps);
+  while (rounded * static_cast<float>(steps) > FLT_MAX) rounded = bit_cast<float>(bit_cast<uint32_t>(rounded) - 1);
+  return rounded;
+}
+
 QParams symmetric_qparams(double min, double max, DType dtype, SymmetricRange symmetric_range) {
   const DType type = {dtype.bits, true};
   const double absmax = -min > max ? -min : max;
   if (absmax == 0) return {1.0f, dtype.middle()};
   const double levels = symmetric_range == SymmetricRange::kRestricted ? type.qmax() : (type.qmax() - type.qmin()) / 2.0;
   const double scale = absmax / levels;
-  return {static_cast<float>(scale > kMinScale ? scale : kMinScale), dtype.middle()};
+  const int32_t farthest = symmetric_range == SymmetricRange::kRestricted ? type.qmax() : -type.qmin();
+  return {finite_scale(scale > kMinScale ? scale : kMinScale, farthest), dtype.middle()};
 }
 
 QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zero) {
@@ -39,7 +50,9 @@ QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zer
     if (scale < farthest / kMaxSteps) scale = farthest / kMaxSteps;
   }
   if (scale < kMinScale) scale = kMinScale;
-  return {static_cast<float>(scale), static_cast<int32_t>(round_half_even(dtype.qmin() - min / scale))};
+  const auto zero_point = static_cast<int32_t>(round_half_even(dtype.qmin() - min / scale));
+  const int32_t below = zero_point - dtype.qmin(), above = dtype.qmax() - zero_point;
+  return {finite_scale(scale, below > above ? below : above), zero_point};
 }
 
 }  // namespace

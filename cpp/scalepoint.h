@@ -64,11 +64,11 @@ inline constexpr float kMinScale = 0x1p-127f;
 ///   asymmetric  the range is widened to hold 0 if include_zero; scale = (max - min) / (qmax - qmin); zero point =
 ///               round_half_even(qmin - min / scale). Without include_zero the zero point may leave [qmin, qmax]; the scale is
 ///               widened where needed to keep it at most kMaxZeroPoint - 2^16 in size.
-/// Special: a symmetric range of 0, or an asymmetric range of zero width around 0, gives scale 1 (and zero point 0 if
-/// asymmetric). One
-///          of zero width around c != 0 (only without include_zero) gives scale |c| and the zero point 0, or 1 where an unsigned
-///          type has to hold -1, so that c is restored exactly. A scale below kMinScale is raised to it. An empty range (min >
-///          max, as observe leaves it when it saw no finite value) counts as [0, 0].
+/// Special: a symmetric range of 0, or an asymmetric one of zero width around 0, gives scale 1 (and zero point 0 if asymmetric). An
+///          asymmetric range of zero width around c != 0 (only without include_zero) gives scale |c| and zero point 0, or 1 where an
+///          unsigned type has to hold -1, so that c is restored exactly. A scale below kMinScale is raised to it; one that would
+///          restore a code to an infinity is lowered. An empty range (min > max, as observe leaves it when it saw no finite value)
+///          counts as [0, 0].
 /// Shape:   min, max, scale and zero_point have the same length.
 /// Status:  kBadDType, kSizeMismatch, or kBadRange if a bound is not finite. scale and zero_point are unspecified unless kOk.
 [[nodiscard]] Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec,

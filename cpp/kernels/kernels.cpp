@@ -524,10 +524,11 @@ Range range(const float* x, size_t n) {
     down[0] = static_cast<uint32_t>(down[j]) > static_cast<uint32_t>(down[0]) ? down[j] : down[0];
     near[0] = static_cast<uint32_t>(near[j]) < static_cast<uint32_t>(near[0]) ? near[j] : near[0];
   }
-  // Without a sign anywhere, or with one everywhere, the other end is the value nearest to 0, whose bits are the smallest.
+  // Without a sign anywhere, or with one everywhere, the other end is the value nearest to 0, whose bits are the smallest. Adding 0
+  // takes the sign from -0.
   Range r;
-  r.min = bit_cast<float>(down[0] < 0 ? down[0] : near[0]);
-  r.max = bit_cast<float>(up[0] >= 0 ? up[0] : near[0]);
+  r.min = bit_cast<float>(down[0] < 0 ? down[0] : near[0]) + 0.0f;
+  r.max = bit_cast<float>(up[0] >= 0 ? up[0] : near[0]) + 0.0f;
   const uint32_t below = down[0] < 0 ? static_cast<uint32_t>(down[0]) & kAbsMask : 0;
   const uint32_t above = up[0] >= 0 ? static_cast<uint32_t>(up[0]) : 0;
   r.largest = below > above ? below : above;
@@ -538,8 +539,9 @@ Range finite_range(const float* x, size_t n) {
   const F32x4 infinity = from_bits(splat(static_cast<int32_t>(kInfinityBits)));
   F32x4 low = infinity, high = sub(splat(0.0f), infinity);
   for_each_vector(x, n, [&](F32x4 v) {
-    low = pmin(low, nan_unless_finite(v));
-    high = pmax(high, nan_unless_finite(v));
+    v = nan_unless_finite(v);  // and +0 for -0
+    low = pmin(low, v);
+    high = pmax(high, v);
   });
   float lows[4], highs[4];
   store(lows, low);
@@ -557,7 +559,7 @@ uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, floa
   const auto step = [&](const float* p, float* low, float* high) {
     F32x4 v = load(p);
     largest = max_unsigned(largest, size_of(v));
-    if (finite_only) v = nan_unless_finite(v);
+    v = finite_only ? nan_unless_finite(v) : add(v, splat(0.0f));  // and +0 for -0
     store(low, pmin(load(low), v));
     store(high, pmax(load(high), v));
   };
@@ -610,8 +612,9 @@ void accumulate_code_error(const float* x, const void* codes, DType dtype, size_
 void float16_to_float32(const uint16_t* bits, size_t n, float* x) {
   for (size_t i = 0; i < n; i++) {
     const uint32_t size = bits[i] & 0x7FFFu, sign = (bits[i] & 0x8000u) << 16;
-    // Subnormal: a whole number of 2^-24. Otherwise the exponent moves from bias 15 to 127; all ones stay all ones.
-    const uint32_t subnormal = bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(size)) * 0x1p-24f);
+    // Subnormal: a whole number of 2^-24, made a float by putting it into the fraction of 2^23 (see lanes_simd128.h for why no conversion).
+    // Otherwise the exponent moves from bias 15 to 127; all ones stay all ones.
+    const uint32_t subnormal = bit_cast<uint32_t>((bit_cast<float>(size | 0x4B000000u) - 0x1p23f) * 0x1p-24f);
     const uint32_t normal = (size << 13) + (112u << 23) + (size >= 0x7C00u ? 112u << 23 : 0);
     x[i] = bit_cast<float>((size < 0x0400u ? subnormal : normal) | sign);
   }

@@ -1,7 +1,7 @@
 /**
  * One tensor from floats to int8: reads a range of bytes, converts it, hands back bytes and errors. Knows nothing of files; the wasm
- * core is used through the array API alone. A piece needs nothing but its own bytes (and the largest magnitude of a row that is
- * longer than a piece), so pieces can be converted anywhere and in any order.
+ * core is used through the array API alone. A piece needs nothing but its own bytes (and the scale of a row that is longer than a
+ * piece), so pieces can be converted anywhere and in any order.
  */
 import { ScalepointError } from './errors.js';
 import { quoted } from './formats/bytes.js';
@@ -54,40 +54,39 @@ export function toBfloat16Bits(x: number): number {
   return roundHalfEven((oneWord[0] as number) / 2 ** 16);
 }
 
-let float16Values: Float32Array | undefined;
-
-/** The values of all 65536 float16s, by their bits. */
-function float16Table(): Float32Array {
-  if (float16Values === undefined) {
-    float16Values = new Float32Array(1 << 16);
-    for (let bits = 0; bits < 1 << 16; bits++) {
-      const exponent = (bits >> 10) & 31;
-      const mantissa = bits & 1023;
-      let value = exponent === 0 ? mantissa * 2 ** -24 : (1024 + mantissa) * 2 ** (exponent - 25);
-      if (exponent === 31) value = mantissa === 0 ? Number.POSITIVE_INFINITY : Number.NaN;
-      float16Values[bits] = bits >= 0x8000 ? -value : value;
-    }
-  }
-  return float16Values;
+/** The value of a float16's bits. */
+function fromFloat16Bits(bits: number): number {
+  const exponent = (bits >> 10) & 31;
+  const mantissa = bits & 1023;
+  let value = exponent === 0 ? mantissa * 2 ** -24 : (1024 + mantissa) * 2 ** (exponent - 25);
+  if (exponent === 31) value = mantissa === 0 ? Number.POSITIVE_INFINITY : Number.NaN;
+  return bits >= 0x8000 ? -value : value;
 }
 
-/** Little-endian floats as numbers. Copies only where the bytes are not aligned or are no float32 or float64. */
-export function decodeFloats(bytes: Uint8Array<ArrayBuffer>, dtype: FloatDType): Float32Array | Float64Array {
+/** Floats as the array API takes them: 16-bit ones as bits, with the name of their format. */
+interface Floats {
+  readonly x: Float32Array | Float64Array | Uint16Array;
+  readonly from: { readonly from?: 'float16' | 'bfloat16' };
+}
+
+/** Little-endian floats for the array API. Copies only where the bytes are not aligned. */
+function floatsOf(bytes: Uint8Array<ArrayBuffer>, dtype: FloatDType): Floats {
   const size = floatBytes[dtype];
   const { buffer, byteOffset } = bytes.byteOffset % size === 0 ? bytes : bytes.slice();
   const length = bytes.byteLength / size;
-  if (dtype === 'F32') return new Float32Array(buffer, byteOffset, length);
-  if (dtype === 'F64') return new Float64Array(buffer, byteOffset, length);
-  const halves = new Uint16Array(buffer, byteOffset, length);
-  const values = new Float32Array(length);
-  if (dtype === 'F16') {
-    const table = float16Table();
-    for (let i = 0; i < length; i++) values[i] = table[halves[i] as number] as number;
-  } else {
-    const words = new Uint32Array(values.buffer);
-    for (let i = 0; i < length; i++) words[i] = (halves[i] as number) << 16;
-  }
-  return values;
+  if (dtype === 'F32') return { x: new Float32Array(buffer, byteOffset, length), from: {} };
+  if (dtype === 'F64') return { x: new Float64Array(buffer, byteOffset, length), from: {} };
+  const from = dtype === 'F16' ? 'float16' : 'bfloat16';
+  return { x: new Uint16Array(buffer, byteOffset, length), from: { from } };
+}
+
+/** The value of one of them. */
+function valueAt({ x, from: { from } }: Floats, i: number): number {
+  const v = x[i] as number;
+  if (from === undefined) return v;
+  if (from === 'float16') return fromFloat16Bits(v);
+  oneWord[0] = v * 2 ** 16;
+  return oneFloat[0] as number;
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- scales
@@ -110,13 +109,13 @@ interface StoredScales {
  * float32, in which the other two types are restored.
  * The codes are made with the result, so the bound holds for what is stored.
  */
-export function storeScales(scale: Float32Array, absmax: Float64Array, dtype: ScaleDType): StoredScales {
+export function storeScales(scale: Float32Array, dtype: ScaleDType): StoredScales {
   // From here on a product rounds to infinity.
   const overflow = dtype === 'F16' ? 65520 : 2 ** 128 - 2 ** 103;
   const values = new Float32Array(scale.length);
   const bits = dtype === 'F32' ? new Uint32Array(values.buffer) : new Uint16Array(scale.length);
   const toNumber = (word: number): number => {
-    if (dtype === 'F16') return float16Table()[word] as number;
+    if (dtype === 'F16') return fromFloat16Bits(word);
     oneWord[0] = dtype === 'BF16' ? word * 2 ** 16 : word;
     return oneFloat[0] as number;
   };
@@ -127,138 +126,27 @@ export function storeScales(scale: Float32Array, absmax: Float64Array, dtype: Sc
     if (dtype === 'F16') word = toFloat16Bits(exact);
     if (dtype === 'BF16') word = toBfloat16Bits(exact);
     if (127 * toNumber(word) >= overflow) word--;
-    while ((absmax[row] as number) > 127.5 * toNumber(word)) word++;
+    while (127 * exact > 127.5 * toNumber(word)) word++;
     bits[row] = word;
     values[row] = toNumber(word);
   }
   return { bytes: new Uint8Array(bits.buffer), values };
 }
 
-// ----------------------------------------------------------------------------------------------------------------------- errors
-
-/** The measures of `sp.compare`, over pieces. Sums are in double. */
-export class ErrorSums {
-  private count = 0;
-  private signal = 0;
-  private restored = 0;
-  private product = 0;
-  private noise = 0;
-  private absolute = 0;
-  private largest = 0;
-
-  /** Adds the elements of rows: x[i] against scale[row] * code, one float32 multiplication as `sp.dequantize` does it. */
-  addRows(x: Float32Array | Float64Array, codes: Int8Array, scale: Float32Array): void {
-    const inner = x.length / scale.length;
-    // Sums in locals: fields of an object would be written back at every element.
-    let [signal, restored, product, noise, absolute, largest] = [0, 0, 0, 0, 0, 0];
-    for (let row = 0, i = 0; row < scale.length; row++) {
-      const step = scale[row] as number;
-      for (const end = i + inner; i < end; i++) {
-        const original = x[i] as number;
-        const value = Math.fround(step * (codes[i] as number));
-        const error = Math.abs(original - value);
-        signal += original * original;
-        restored += value * value;
-        product += original * value;
-        noise += error * error;
-        absolute += error;
-        if (error > largest) largest = error;
-      }
-    }
-    this.count += x.length;
-    this.signal += signal;
-    this.restored += restored;
-    this.product += product;
-    this.noise += noise;
-    this.absolute += absolute;
-    this.largest = Math.max(this.largest, largest);
-  }
-
-  /** Measures of everything that was added: at least one element, none of them NaN or infinite. */
-  measures(): ErrorMeasures {
-    const { count, signal, restored, product, noise, absolute, largest } = this;
-    const mse = noise / count;
-    const cosine = product / Math.sqrt(signal) / Math.sqrt(restored);
-    return {
-      mse,
-      rmse: Math.sqrt(mse),
-      meanAbsoluteError: absolute / count,
-      maxAbsoluteError: largest,
-      // A row without signal has scale 1 and no error, so that no quotient here is 0 / 0 when there is noise.
-      relativeL2: noise === 0 ? 0 : Math.sqrt(noise / signal),
-      sqnrDb: noise === 0 ? Number.POSITIVE_INFINITY : 10 * Math.log10(signal / noise),
-      cosine: noise === 0 ? 1 : restored === 0 ? 0 : Math.min(cosine, 1),
-      nonFinite: 0,
-    };
-  }
-}
-
 // ------------------------------------------------------------------------------------------------------------------- conversion
 
 /** What is used of the array API. */
-export type ArrayCore = Pick<Scalepoint, 'quantize' | 'chooseQuantizationParameters'>;
-
-/** Rows of a tensor as int8. */
-export interface ConvertedRows {
-  /** One code an element. */
-  readonly codes: Int8Array;
-  /** One scale a row, in the tensor's scale dtype. */
-  readonly scale: Uint8Array<ArrayBuffer>;
-}
+export type ArrayCore = Pick<Scalepoint, 'quantize' | 'chooseQuantizationParameters' | 'errorSum'>;
 
 /**
  * Index of the first element that is NaN, infinite, or infinite once rounded to float32; -1 if there is none.
  */
-function firstNonFinite(x: Float32Array | Float64Array): number {
-  for (let i = 0; i < x.length; i++) if (!Number.isFinite(Math.fround(x[i] as number))) return i;
+function firstNonFinite(floats: Floats): number {
+  for (let i = 0; i < floats.x.length; i++) if (!Number.isFinite(Math.fround(valueAt(floats, i)))) return i;
   return -1;
 }
 
-/** Raises each absmax[row] to the largest magnitude of the row. Returns false if a row holds NaN or an infinity. */
-function observeRows(x: Float32Array | Float64Array, absmax: Float64Array): boolean {
-  const inner = x.length / absmax.length;
-  for (let row = 0, i = 0; row < absmax.length; row++) {
-    let largest = absmax[row] as number;
-    // A sum that any NaN or infinity turns into NaN; one test a row is cheaper than one an element.
-    let poison = 0;
-    for (const end = i + inner; i < end; i++) {
-      const magnitude = Math.abs(Math.fround(x[i] as number));
-      poison += magnitude * 0;
-      if (magnitude > largest) largest = magnitude;
-    }
-    if (poison !== 0) return false;
-    absmax[row] = largest;
-  }
-  return true;
-}
-
-/**
- * Converts rows: symmetric, one scale a row (scale = absmax / 127 as `sp.quantize` chooses it, then rounded by `storeScales`), codes
- * made with the scale as stored. Every finite x is restored within half a step, |x - s q| <= s / 2 up to the rounding of float32.
- * @param absmax the largest magnitude of each row, of which `x` may be a part
- */
-export function convertRows(
-  sp: ArrayCore,
-  x: Float32Array | Float64Array,
-  absmax: Float64Array,
-  dtype: FloatDType,
-  sums: ErrorSums,
-): ConvertedRows {
-  const rows = absmax.length;
-  const granularity = { kind: 'per-channel', axis: 0 } as const;
-  const { scale } = sp.chooseQuantizationParameters(absmax, { dtype: 'int8', shape: [rows, 1], granularity });
-  const stored = storeScales(scale, absmax, scaleDType(dtype));
-  const codes = new Int8Array(x.length);
-  sp.quantize(x, {
-    dtype: 'int8',
-    shape: [rows, x.length / rows],
-    granularity,
-    range: { scale: stored.values, zeroPoint: 0 },
-    out: codes,
-  });
-  sums.addRows(x, codes, stored.values);
-  return { codes, scale: stored.bytes };
-}
+const int8 = { dtype: 'int8', granularity: { kind: 'per-channel', axis: 0 } } as const;
 
 /** A tensor to convert and where its bytes come from and go to. */
 export interface ConvertJob {
@@ -302,53 +190,76 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
   const inner = shape.slice(1).reduce((product, dimension) => product * dimension, 1);
   const scaleSize = floatBytes[scaleDType(dtype)];
   const pieceElements = Math.max(1, Math.floor(job.pieceBytes / size));
-  const sums = new ErrorSums();
+  const errors = sp.errorSum();
 
-  /** Elements [begin, end) as numbers; widens absmax by them if it is given. */
-  const load = async (begin: number, end: number, absmax?: Float64Array) => {
-    const x = decodeFloats(await job.read(begin * size, end * size), dtype);
-    if (absmax !== undefined && !observeRows(x, absmax)) {
-      const at = firstNonFinite(x);
-      const value = x[at] as number;
+  const load = async (begin: number, end: number): Promise<Floats> =>
+    floatsOf(await job.read(begin * size, end * size), dtype);
+
+  /** The scales that the rows ask for: absmax / 127. */
+  const scalesOf = (begin: number, floats: Floats, count: number): Float32Array => {
+    try {
+      return sp.chooseQuantizationParameters(floats.x, {
+        ...int8,
+        ...floats.from,
+        shape: [count, floats.x.length / count],
+      }).scale;
+    } catch (error) {
+      if (!(error instanceof ScalepointError) || error.code !== 'NON_FINITE') throw error;
+      const at = firstNonFinite(floats);
+      const value = valueAt(floats, at);
       const what = Number.isFinite(value) ? `${value}, too large for float32,` : String(value);
-      const place = indexOf(begin + at, shape);
       throw new ScalepointError(
         'NON_FINITE',
-        `tensor ${quoted(job.name)} holds ${what} at ${place}; a rule can keep it`,
+        `tensor ${quoted(job.name)} holds ${what} at ${indexOf(begin + at, shape)}; a rule can keep it`,
         {
           tensor: job.name,
           byteOffset: job.byteOffset === undefined ? undefined : job.byteOffset + (begin + at) * size,
         },
       );
     }
-    return x;
   };
-  const convert = async (begin: number, x: Float32Array | Float64Array, absmax: Float64Array) => {
-    const { codes, scale } = convertRows(sp, x, absmax, dtype, sums);
-    await job.writeCodes(begin, new Uint8Array(codes.buffer as ArrayBuffer));
+
+  /** Converts rows, or a part of one, with codes made from the scales as they are stored. */
+  const convert = async (begin: number, floats: Floats, stored: StoredScales) => {
+    const { x, from } = floats;
+    const q = sp.quantize(x, {
+      ...int8,
+      ...from,
+      shape: [stored.values.length, x.length / stored.values.length],
+      range: { scale: stored.values, zeroPoint: 0 },
+    });
+    errors.add(x, q, from);
+    const codes = q.data as Int8Array<ArrayBuffer>;
+    await job.writeCodes(begin, new Uint8Array(codes.buffer));
     job.progress?.((begin + x.length) * size);
-    return scale;
   };
 
   if (inner <= pieceElements) {
     const rowsAtOnce = Math.floor(pieceElements / inner);
     for (let row = 0; row < rows; row += rowsAtOnce) {
-      const absmax = new Float64Array(Math.min(rowsAtOnce, rows - row));
-      const x = await load(row * inner, (row + absmax.length) * inner, absmax);
-      await job.writeScale(row * scaleSize, await convert(row * inner, x, absmax));
+      const count = Math.min(rowsAtOnce, rows - row);
+      const floats = await load(row * inner, (row + count) * inner);
+      const stored = storeScales(scalesOf(row * inner, floats, count), scaleDType(dtype));
+      await convert(row * inner, floats, stored);
+      await job.writeScale(row * scaleSize, stored.bytes);
     }
   } else {
     for (let row = 0; row < rows; row++) {
-      const absmax = new Float64Array(1);
       const parts: [number, number][] = [];
       for (let begin = row * inner; begin < (row + 1) * inner; begin += pieceElements) {
         parts.push([begin, Math.min(begin + pieceElements, (row + 1) * inner)]);
       }
-      for (const [begin, end] of parts) await load(begin, end, absmax);
-      let scale = new Uint8Array();
-      for (const [begin, end] of parts) scale = await convert(begin, await load(begin, end), absmax);
-      await job.writeScale(row * scaleSize, scale);
+      // The scale of a part that is all 0 says nothing of the row.
+      const scale = new Float32Array(1);
+      for (const [begin, end] of parts) {
+        const floats = await load(begin, end);
+        const [part = 0] = scalesOf(begin, floats, 1);
+        if (floats.x.some((_, i) => valueAt(floats, i) !== 0)) scale[0] = Math.max(scale[0] as number, part);
+      }
+      const stored = storeScales(scale[0] === 0 ? Float32Array.of(1) : scale, scaleDType(dtype));
+      for (const [begin, end] of parts) await convert(begin, await load(begin, end), stored);
+      await job.writeScale(row * scaleSize, stored.bytes);
     }
   }
-  return sums.measures();
+  return errors.measures();
 }

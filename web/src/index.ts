@@ -3,6 +3,7 @@ export { type ErrorCode, ScalepointError } from './errors.js';
 export {
   type CompareOptions,
   type ErrorMeasures,
+  type ErrorSum,
   type Histogram,
   type HistogramOptions,
   load,

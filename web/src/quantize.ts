@@ -1,4 +1,4 @@
-/// <reference lib="esnext.disposable" />
+/// <reference lib="esnext.disposable" preserve="true" />
 import {
   CodeSource,
   checkApart,
@@ -423,25 +423,39 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   compare(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions = {}): ErrorMeasures {
+    const sum = this.errorSum();
+    sum.add(a, b, options);
+    return sum.measures();
+  }
+
+  /**
+   * Adds up the error measures of a tensor that comes in pieces.
+   * @example const sum = sp.errorSum(); for (const [x, q] of pieces) sum.add(x, q); sum.measures().sqnrDb;
+   */
+  errorSum(): ErrorSum {
+    return new ErrorSum((a, b, options, sums) => this.#addErrors(a, b, options, sums));
+  }
+
+  /** Adds the pairs of a and b to the sums, in the order of ErrorSums in cpp/scalepoint.h. Returns their number. */
+  #addErrors(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array): number {
     checkKeys(options, compareKeys);
     const core = this.#core;
-    const { module } = core;
     const { from } = options;
     const fromOf = (v: unknown) => (from !== undefined && isHalf(v) ? from : undefined);
     const source = sourceOf(core, a, fromOf(a), 'a');
-    const { sums } = core.scratch;
-    module.HEAPF64.fill(0, sums / 8, sums / 8 + 7);
+    const at = core.scratch.sums;
+    core.module.HEAPF64.set(sums, at / 8);
     if (isQuantized(b)) {
       const { codes, layout, spec } = this.#codesOf(b, 'b');
       checkSameLength(source.length, codes.length);
-      this.#withGivenParameters(b, (at) => {
+      this.#withGivenParameters(b, ({ scale, zeroPoint }) => {
         forEachTile(source.length, source.inPlace && codes.inPlace, (start, count) => {
           const x = source.at(start, count);
           const y = codes.at(start, count);
           this.#check(
             core.module.accumulateCodeError(
               x, count, y, layout.kind, layout.axisSize, layout.innerSize, layout.groupSize, start,
-              at.scale, at.zeroPoint, layout.parameters, spec, sums,
+              scale, zeroPoint, layout.parameters, spec, at,
             ),
           );
         });
@@ -451,10 +465,11 @@ export class Scalepoint {
       checkSameLength(source.length, other.length);
       forEachTile(source.length, source.inPlace && other.inPlace, (start, count) => {
         const x = source.at(start, count);
-        this.#check(core.module.accumulateError(x, other.at(start, count), count, sums));
+        this.#check(core.module.accumulateError(x, other.at(start, count), count, at));
       });
     }
-    return measuresOf(core.module.HEAPF64.subarray(sums / 8, sums / 8 + 7), source.length);
+    sums.set(core.module.HEAPF64.subarray(at / 8, at / 8 + sums.length));
+    return source.length;
   }
 
   /**
@@ -731,6 +746,31 @@ export class Scalepoint {
     }
     this.#check(status);
     throw new Error('scalepoint: unreachable');
+  }
+}
+
+/** Error measures over pieces; made by `sp.errorSum()`. */
+export class ErrorSum {
+  readonly #add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number;
+  readonly #sums = new Float64Array(7);
+  #pairs = 0;
+
+  /** @internal */
+  constructor(add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number) {
+    this.#add = add;
+  }
+
+  /**
+   * Adds a piece: its floats, and the quantized tensor or the floats to hold against them.
+   * @throws as `compare`
+   */
+  add(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions = {}): void {
+    this.#pairs += this.#add(a, b, options, this.#sums);
+  }
+
+  /** The measures of all pieces together. */
+  measures(): ErrorMeasures {
+    return measuresOf(this.#sums, this.#pairs);
   }
 }
 

@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 import { ScalepointError } from './errors.js';
 
 /** An integer type that codes can have. */

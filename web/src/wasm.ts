@@ -1,4 +1,4 @@
-/// <reference lib="esnext.disposable" />
+/// <reference lib="esnext.disposable" preserve="true" />
 // Picks and loads the wasm module, and owns its memory. No address leaves this file's users (quantize.ts) towards the outside.
 import { simd as hasSimd } from 'wasm-feature-detect';
 import createCore, { buildId, type CoreModule } from './core.mjs';

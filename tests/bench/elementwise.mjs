@@ -1,0 +1,155 @@
+// The elementwise operations against the memory limit, onnxruntime-web and plain JavaScript.
+import { makeLimits, makeOrt, plain } from './peers.mjs';
+import { race } from './race.mjs';
+
+/** Deterministic weights: roughly Gaussian, standard deviation 0.02. */
+export function weights(n) {
+  const x = new Float32Array(n);
+  let state = 12345;
+  const uniform = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0;
+    return (state >>> 8) / 16777216;
+  };
+  for (let i = 0; i < n; i++) x[i] = 0.02 * (uniform() + uniform() + uniform() + uniform() - 2) * 1.7320508;
+  return x;
+}
+
+/**
+ * @param {{ load: Function, ort?: object, limits: BufferSource, sizes?: number[], report?: (row: Row) => void }} options
+ * @typedef {{ operation: string, n: number, ms: Record<string, number>, ratios: Record<string, number> }} Row
+ *   ms: medians by contestant; ratios: what the targets speak of
+ * @returns {Promise<Row[]>}
+ */
+export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 << 16, 1 << 20, 1 << 24], report = () => {} }) {
+  const sp = await load();
+  const limits = await makeLimits(limitBytes);
+  const scale = 0.00054;
+  const zeroPoint = -3;
+  const peer = ort && (await makeOrt(ort, { scale, zeroPoint }));
+  const rows = [];
+  const add = (operation, n, ms, ratios) => {
+    const row = { operation, n, ms, ratios };
+    rows.push(row);
+    report(row);
+  };
+  const given = { range: { scale, zeroPoint } };
+
+  for (const n of sizes) {
+    const js = weights(n);
+    const codes = new Int8Array(n);
+    const restored = new Float32Array(n);
+    const x = sp.allocate('float32', n);
+    const out = sp.allocate('int8', n);
+    const y = sp.allocate('float32', n);
+    x.view.set(js);
+    limits.prepare(n);
+    const rounds = n > 1 << 22 ? 11 : 15;
+    const withPeer = (run) => (peer ? { ort: run } : {});
+
+    let ms = await race({ ours: () => sp.chooseQuantizationParameters(x), limit: () => limits.read(n), plain: () => plain.minmax(js) }, { rounds });
+    add('minmax', n, ms, { 'read limit': ms.ours / ms.limit, plain: ms.plain / ms.ours });
+
+    ms = await race(
+      {
+        ours: () => sp.quantize(x, { ...given, out }),
+        js: () => sp.quantize(js, { ...given, out: codes }),
+        fresh: () => sp.quantize(js, given),
+        limit: () => limits.fourToOne(n),
+        divide: () => limits.divide(n),
+        plain: () => plain.quantize(js, scale, zeroPoint, codes),
+        ...withPeer(() => peer.quantize(js)),
+      },
+      { rounds },
+    );
+    add('quantize', n, ms, {
+      '4-to-1 limit': ms.ours / ms.limit,
+      'divider limit': ms.ours / ms.divide,
+      ort: ms.ort / ms.ours,
+      plain: ms.plain / ms.ours,
+    });
+    add('quantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
+    add('quantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+
+    const asymmetric = { scheme: 'asymmetric' };
+    ms = await race(
+      {
+        ours: () => sp.quantize(x, { ...asymmetric, out }),
+        js: () => sp.quantize(js, { ...asymmetric, out: codes }),
+        fresh: () => sp.quantize(js, asymmetric),
+        read: () => limits.read(n),
+        limit: () => limits.fourToOne(n),
+        plain: () => plain.rangeAndQuantize(js, codes),
+        ...withPeer(() => peer.rangeAndQuantize(js)),
+      },
+      { rounds },
+    );
+    add('range and quantize', n, ms, { 'read and 4-to-1 limit': ms.ours / (ms.read + ms.limit), ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
+    add('range and quantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
+    add('range and quantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+
+    const q = sp.quantize(x, { ...given, out });
+    const qjs = sp.quantize(js, given);
+    ms = await race(
+      {
+        ours: () => sp.dequantize(q, { out: y }),
+        js: () => sp.dequantize(qjs, { out: restored }),
+        fresh: () => sp.dequantize(qjs),
+        limit: () => limits.oneToFour(n),
+        plain: () => plain.dequantize(codes, scale, zeroPoint, restored),
+        ...withPeer(() => peer.dequantize(codes)),
+      },
+      { rounds },
+    );
+    add('dequantize', n, ms, { '1-to-4 limit': ms.ours / ms.limit, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
+    add('dequantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
+    add('dequantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+
+    ms = await race(
+      {
+        quantize: () => sp.quantize(x, { ...given, out }),
+        both: () => sp.compare(x, sp.quantize(x, { ...given, out })),
+        plain: () => {
+          plain.quantize(js, scale, zeroPoint, codes);
+          plain.error(js, codes, scale, zeroPoint);
+        },
+      },
+      { rounds },
+    );
+    add('quantize and compare', n, ms, { quantize: ms.both / ms.quantize, plain: ms.plain / ms.both });
+
+    const scales = new Float32Array(n / 32).fill(scale);
+    for (const [dtype, levels] of [['int8', 127], ['int4', 7]]) {
+      const grouped = { dtype, granularity: { kind: 'per-group', groupSize: 32 } };
+      const places = { data: out, scale: new Float32Array(n / 32), zeroPoint: new Int32Array(n / 32) };
+      ms = await race(
+        {
+          ours: () => sp.quantize(x, { ...grouped, out: places }),
+          asymmetric: () => sp.quantize(x, { ...grouped, ...asymmetric, out: places }),
+          js: () => sp.quantize(js, { ...grouped, out: { ...places, data: codes } }),
+          limit: () => limits.fourToOne(n),
+          plain: () => plain.groups(js, 32, levels, codes, scales),
+          ...withPeer(() => peer.groups(js, scales)),
+        },
+        { rounds },
+      );
+      add(`${dtype} groups of 32`, n, ms, { '4-to-1 limit': ms.ours / ms.limit, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
+      add(`${dtype} groups of 32, asymmetric`, n, ms, { '4-to-1 limit': ms.asymmetric / ms.limit, ort: ms.ort / ms.asymmetric, plain: ms.plain / ms.asymmetric });
+      add(`${dtype} groups of 32, JS in and out`, n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
+    }
+    x.dispose();
+    out.dispose();
+    y.dispose();
+  }
+
+  const small = weights(1024);
+  const codes = new Int8Array(1024);
+  const ms = await race({
+    ours: () => sp.quantize(small, { out: codes }),
+    given: () => sp.quantize(small, { ...given, out: codes }),
+    plain: () => plain.quantize(small, scale, zeroPoint, codes),
+    ...(peer ? { ort: () => peer.quantize(small) } : {}),
+  });
+  add('quantize 1024 floats, JS in and out', 1024, ms, { microseconds: ms.ours * 1000, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
+  sp.dispose();
+  return rows;
+}

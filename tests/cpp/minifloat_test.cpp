@@ -1,0 +1,181 @@
+// float16 and bfloat16, and back.
+#include "helpers.h"
+
+namespace scalepoint::tests {
+namespace {
+
+using reference::FloatFormat;
+using reference::kBfloat16;
+using reference::kFloat16;
+
+struct Format {
+  const char* name;
+  FloatFormat format;
+  Status (*decode)(std::span<const uint16_t>, std::span<float>) noexcept;
+  Status (*encode)(std::span<const float>, std::span<uint16_t>) noexcept;
+};
+constexpr Format kFormats[] = {{"float16", kFloat16, float16_to_float32, float32_to_float16},
+                               {"bfloat16", kBfloat16, bfloat16_to_float32, float32_to_bfloat16}};
+
+std::vector<uint16_t> every_code() {
+  std::vector<uint16_t> codes(65536);
+  for (size_t i = 0; i < codes.size(); i++) codes[i] = static_cast<uint16_t>(i);
+  return codes;
+}
+
+std::vector<float> decoded(const Format& format, const std::vector<uint16_t>& codes, size_t offset = 0) {
+  Buffer<float> x(codes.size(), offset);
+  EXPECT_EQ(format.decode(Buffer<uint16_t>(codes, offset), x), Status::kOk);
+  return x.values();
+}
+
+std::vector<uint16_t> encoded(const Format& format, const std::vector<float>& x, size_t offset = 0) {
+  Buffer<uint16_t> codes(x.size(), offset);
+  EXPECT_EQ(format.encode(Buffer<float>(x, offset), codes), Status::kOk);
+  return codes.values();
+}
+
+/// What x becomes, NaN included: the sign, all exponent bits, and at least the bit that makes it quiet.
+testing::AssertionResult is_encoded(const Format& format, float x, uint16_t code) {
+  if (!std::isnan(x)) {
+    const uint16_t expected = reference::encode(x, format.format);
+    if (code == expected) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << format.name << " of " << exact(x) << ": expected " << expected << ", got " << code;
+  }
+  const int quiet_bit = 1 << (format.format.mantissa_bits - 1);
+  const int exponent_bits = ((1 << format.format.exponent_bits) - 1) << format.format.mantissa_bits;
+  const bool quiet = (code & (exponent_bits | quiet_bit)) == (exponent_bits | quiet_bit);
+  if (quiet && (code >> 15 == 1) == std::signbit(x)) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << format.name << " of " << exact(x) << ": got " << code;
+}
+
+TEST(Minifloat, decodes_every_float16_by_the_formula) {
+  const std::vector<uint16_t> codes = every_code();
+  const std::vector<float> x = decoded(kFormats[0], codes);
+  for (size_t i = 0; i < codes.size(); i++) {
+    const double expected = reference::decode(codes[i], kFloat16);
+    if (std::isnan(expected)) {
+      ASSERT_TRUE(std::isnan(x[i])) << codes[i];
+    } else {
+      ASSERT_EQ(float_bits(x[i]), float_bits(static_cast<float>(expected))) << codes[i];  // the conversion is exact
+    }
+  }
+}
+
+TEST(Minifloat, decodes_every_bfloat16_to_the_upper_half_of_the_bits) {
+  const std::vector<uint16_t> codes = every_code();
+  const std::vector<float> x = decoded(kFormats[1], codes);
+  for (size_t i = 0; i < codes.size(); i++) {
+    ASSERT_EQ(float_bits(x[i]), static_cast<uint32_t>(codes[i]) << 16) << codes[i];
+    const double expected = reference::decode(codes[i], kBfloat16);
+    if (std::isnan(expected)) continue;
+    ASSERT_EQ(x[i], expected) << codes[i];
+  }
+}
+
+TEST(Minifloat, restores_every_code) {
+  const std::vector<uint16_t> codes = every_code();
+  for (const Format& format : kFormats) {
+    const std::vector<float> x = decoded(format, codes);
+    const std::vector<uint16_t> again = encoded(format, x);
+    for (size_t i = 0; i < codes.size(); i++) {
+      if (std::isnan(x[i])) continue;
+      ASSERT_EQ(again[i], codes[i]) << format.name;
+    }
+  }
+}
+
+TEST(Minifloat, rounds_halfway_between_any_two_neighbours_to_even) {
+  for (const Format& format : kFormats) {
+    const auto past_the_end = static_cast<uint16_t>(((1 << format.format.exponent_bits) - 1) << format.format.mantissa_bits);
+    std::vector<float> x;
+    for (uint16_t code = 0; code < past_the_end; code++) {
+      const double low = reference::decode(code, format.format);
+      // The neighbour above the largest number is where the next binade would start.
+      const bool last = code + 1 == past_the_end;
+      const double high =
+          last ? std::ldexp(1.0, 1 << (format.format.exponent_bits - 1)) : reference::decode(code + 1, format.format);
+      const auto middle = static_cast<float>((low + high) / 2);  // exact: one bit more than the format has
+      for (const float value : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, kInfinity)}) {
+        x.push_back(value);
+        x.push_back(-value);
+      }
+    }
+    const std::vector<uint16_t> codes = encoded(format, x);
+    for (size_t i = 0; i < x.size(); i++) ASSERT_TRUE(is_encoded(format, x[i], codes[i]));
+  }
+}
+
+TEST(Minifloat, encodes_known_values) {
+  const struct {
+    float x;
+    uint16_t float16, bfloat16;
+  } kCases[] = {
+      {0.0f, 0x0000, 0x0000},      {-0.0f, 0x8000, 0x8000},       {1.0f, 0x3C00, 0x3F80},        {-2.0f, 0xC000, 0xC000},
+      {65504.0f, 0x7BFF, 0x4780},  {65519.996f, 0x7BFF, 0x4780},  {65520.0f, 0x7C00, 0x4780},    {-65520.0f, 0xFC00, 0xC780},
+      {0x1p-24f, 0x0001, 0x3380},  {0x1p-25f, 0x0000, 0x3300},    {0x1.8p-25f, 0x0001, 0x3340},  {0x1.8p-24f, 0x0002, 0x33C0},
+      {0x1p-14f, 0x0400, 0x3880},  {kInfinity, 0x7C00, 0x7F80},   {-kInfinity, 0xFC00, 0xFF80},  {kLargest, 0x7C00, 0x7F80},
+      {-kLargest, 0xFC00, 0xFF80}, {0x1.fep127f, 0x7C00, 0x7F7F}, {kDenormal, 0x0000, 0x0000},   {-kDenormal, 0x8000, 0x8000},
+      {0x1p-133f, 0x0000, 0x0001}, {1.00390625f, 0x3C04, 0x3F80}, {1.01171875f, 0x3C0C, 0x3F82},
+  };
+  for (const auto& [x, float16, bfloat16] : kCases) {
+    EXPECT_EQ(encoded(kFormats[0], {x})[0], float16) << exact(x);
+    EXPECT_EQ(encoded(kFormats[1], {x})[0], bfloat16) << exact(x);
+  }
+}
+
+TEST(Minifloat, encodes_nan_as_a_quiet_nan_of_the_same_sign) {
+  for (const Format& format : kFormats) {
+    for (const uint32_t payload : {1u, 2u, 0x1FFFu, 0x2000u, 0x8000u, 0xFFFFu, 0x10000u, 0x3FFFFFu, 0x400000u, 0x7FFFFFu}) {
+      for (const uint32_t sign : {0u, 0x80000000u}) {
+        const auto nan = std::bit_cast<float>(sign | 0x7F800000u | payload);
+        EXPECT_TRUE(is_encoded(format, nan, encoded(format, {nan})[0]));
+      }
+    }
+  }
+}
+
+TEST(Minifloat, encodes_random_bits_like_the_oracle) {
+  Random random(31);
+  SCOPED_TRACE("seed 31");
+  std::vector<float> x(100000);
+  for (size_t i = 0; i < x.size(); i++)
+    x[i] = i % 2 == 0 ? random.any_float() : random.power(-27, 17) * (random.coin() ? 1.0f : -1.0f);
+  for (const Format& format : kFormats) {
+    const std::vector<uint16_t> codes = encoded(format, x);
+    for (size_t i = 0; i < x.size(); i++) ASSERT_TRUE(is_encoded(format, x[i], codes[i]));
+  }
+}
+
+TEST(Minifloat, converts_any_length_from_any_alignment) {
+  Random random(32);
+  SCOPED_TRACE("seed 32");
+  for (const Format& format : kFormats) {
+    for (const size_t length : kLengths) {
+      for (size_t offset = 0; offset < 4; offset++) {
+        std::vector<float> x(length);
+        for (float& value : x) value = random.any_finite();
+        const std::vector<uint16_t> codes = encoded(format, x, offset);
+        for (size_t i = 0; i < length; i++) ASSERT_TRUE(is_encoded(format, x[i], codes[i])) << length << " " << offset;
+        const std::vector<float> again = decoded(format, codes, offset);
+        for (size_t i = 0; i < length; i++) {
+          ASSERT_EQ(again[i], reference::decode(codes[i], format.format)) << format.name << " " << length << " " << offset;
+        }
+      }
+    }
+  }
+}
+
+TEST(Minifloat, refuses_lengths_that_differ) {
+  for (const Format& format : kFormats) {
+    std::vector<float> x(4);
+    for (const size_t length : {0, 3, 5}) {
+      std::vector<uint16_t> codes(length);
+      EXPECT_EQ(format.decode(codes, x), Status::kSizeMismatch);
+      EXPECT_EQ(format.encode(x, codes), Status::kSizeMismatch);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace scalepoint::tests

@@ -1,0 +1,256 @@
+#include "reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace scalepoint::reference {
+namespace {
+
+bool finite(float x) { return std::fabs(x) <= std::numeric_limits<float>::max(); }
+
+int64_t power_of_two(int exponent) {
+  int64_t result = 1;
+  for (int i = 0; i < exponent; i++) result *= 2;
+  return result;
+}
+
+}  // namespace
+
+int32_t lowest_code(DType dtype) { return dtype.is_signed ? static_cast<int32_t>(-power_of_two(dtype.bits - 1)) : 0; }
+
+int32_t highest_code(DType dtype) {
+  return static_cast<int32_t>(power_of_two(dtype.is_signed ? dtype.bits - 1 : dtype.bits) - 1);
+}
+
+double round_half_even(double x) {
+  if (std::isinf(x)) return x;
+  const double floor = std::floor(x);
+  const double rest = x - floor;
+  if (rest < 0.5) return floor;
+  if (rest > 0.5) return floor + 1;
+  const bool even = std::floor(floor / 2) * 2 == floor;
+  return even ? floor : floor + 1;
+}
+
+// ---------------------------------------------------------------------------------------------------------------- arrays
+
+size_t Partition::size() const {
+  size_t n = 1;
+  for (const size_t length : shape) n *= length;
+  return n;
+}
+
+size_t Partition::parameter_count() const {
+  if (granularity == Granularity::kPerTensor) return 1;
+  if (granularity == Granularity::kPerChannel) return shape[axis];
+  size_t n = 1;
+  for (size_t d = 0; d < shape.size(); d++) n *= d == axis ? (shape[d] + group_size - 1) / group_size : shape[d];
+  return n;
+}
+
+std::vector<size_t> Partition::parameters() const {
+  std::vector<size_t> result(size(), 0);
+  if (granularity == Granularity::kPerTensor) return result;
+  std::vector<size_t> coordinates(shape.size());
+  for (size_t element = 0; element < result.size(); element++) {
+    size_t rest = element;
+    for (size_t d = shape.size(); d-- > 0;) {
+      coordinates[d] = rest % shape[d];
+      rest /= shape[d];
+    }
+    if (granularity == Granularity::kPerChannel) {
+      result[element] = coordinates[axis];
+      continue;
+    }
+    for (size_t d = 0; d < shape.size(); d++) {
+      const size_t length = d == axis ? (shape[d] + group_size - 1) / group_size : shape[d];
+      const size_t coordinate = d == axis ? coordinates[d] / group_size : coordinates[d];
+      result[element] = result[element] * length + coordinate;
+    }
+  }
+  return result;
+}
+
+// ------------------------------------------------------------------------------------------------- scale and zero point
+
+Parameters choose_qparams(float min, float max, const QuantizationSpec& spec) {
+  double low = min, high = max;
+  if (low > high) low = high = 0;
+  const double smallest = std::ldexp(1.0, -127);
+  const DType dtype = spec.dtype;
+
+  if (spec.scheme == Scheme::kSymmetric) {
+    const DType signed_dtype = {.bits = dtype.bits, .is_signed = true};
+    const double qmin = lowest_code(signed_dtype), qmax = highest_code(signed_dtype);
+    const double absmax = std::max(std::fabs(low), std::fabs(high));
+    const double zero_point = dtype.is_signed ? 0 : static_cast<double>(power_of_two(dtype.bits - 1));
+    if (absmax == 0) return {1, zero_point};
+    const double scale = spec.symmetric_range == SymmetricRange::kRestricted ? absmax / qmax : 2 * absmax / (qmax - qmin);
+    return {std::max(scale, smallest), zero_point};
+  }
+
+  if (spec.include_zero) {
+    low = std::min(low, 0.0);
+    high = std::max(high, 0.0);
+  }
+  if (low == high) {
+    if (low == 0) return {1, 0};
+    return {std::max(std::fabs(low), smallest), low < 0 && !dtype.is_signed ? 1.0 : 0.0};
+  }
+  const double qmin = lowest_code(dtype), qmax = highest_code(dtype);
+  const double scale = std::max((high - low) / (qmax - qmin), smallest);
+  return {scale, round_half_even(qmin - low / scale)};
+}
+
+std::vector<Range> observe(const std::vector<float>& x, const Partition& partition) {
+  std::vector<Range> ranges(partition.parameter_count());
+  const std::vector<size_t> parameters = partition.parameters();
+  for (size_t i = 0; i < x.size(); i++) {
+    if (!finite(x[i])) continue;
+    const float value = x[i] == 0 ? 0.0f : x[i];  // not -0
+    Range& range = ranges[parameters[i]];
+    if (value < range.min) range.min = value;
+    if (value > range.max) range.max = value;
+  }
+  return ranges;
+}
+
+Histogram histogram(const std::vector<float>& x, float min, float max, size_t bins) {
+  Histogram result;
+  result.counts.resize(bins);
+  const double low = min, high = max;
+  for (const double value : x) {
+    if (std::isnan(value)) continue;
+    if (value < low) {
+      result.below++;
+    } else if (value > high) {
+      result.above++;
+    } else if (low == high) {
+      result.counts[0]++;
+    } else {
+      const double bin = std::floor((value - low) * (static_cast<double>(bins) / (high - low)));
+      result.counts[std::min(static_cast<size_t>(bin), bins - 1)]++;
+    }
+  }
+  return result;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- codes
+
+int32_t quantize_value(float x, float scale, int32_t zero_point, DType dtype, Rounding rounding) {
+  const double qmin = lowest_code(dtype), qmax = highest_code(dtype);
+  float ratio;  // float32, as every other value of this type here: the ties depend on it
+  if (rounding == Rounding::kReciprocal) {
+    const float reciprocal = 1.0f / scale;
+    ratio = x * reciprocal;
+  } else {
+    ratio = x / scale;
+  }
+  double code;
+  if (std::isnan(ratio)) {
+    code = zero_point;
+  } else if (rounding == Rounding::kFused) {
+    const float sum = ratio + static_cast<float>(zero_point);
+    code = round_half_even(sum);
+  } else {
+    code = round_half_even(ratio) + zero_point;
+  }
+  if (code < qmin) code = qmin;
+  if (code > qmax) code = qmax;
+  return static_cast<int32_t>(code);
+}
+
+float dequantize_value(int32_t code, float scale, int32_t zero_point) {
+  const int64_t steps = static_cast<int64_t>(code) - zero_point;
+  return scale * static_cast<float>(steps);
+}
+
+std::vector<uint8_t> pack(const std::vector<int32_t>& codes, DType dtype) {
+  std::vector<uint8_t> packed((codes.size() * dtype.bits + 7) / 8);
+  for (size_t i = 0; i < codes.size(); i++) {
+    for (int bit = 0; bit < dtype.bits; bit++) {
+      const size_t position = i * dtype.bits + bit;
+      const bool set = (static_cast<uint32_t>(codes[i]) >> bit) % 2 == 1;
+      if (set) packed[position / 8] = static_cast<uint8_t>(packed[position / 8] + (1 << position % 8));
+    }
+  }
+  return packed;
+}
+
+std::vector<int32_t> unpack(const std::vector<uint8_t>& packed, DType dtype, size_t n) {
+  std::vector<int32_t> codes(n);
+  for (size_t i = 0; i < n; i++) {
+    int64_t code = 0;
+    for (int bit = 0; bit < dtype.bits; bit++) {
+      const size_t position = i * dtype.bits + bit;
+      const bool set = (packed[position / 8] >> position % 8) % 2 == 1;
+      if (set) code += power_of_two(bit);
+    }
+    if (code > highest_code(dtype)) code -= power_of_two(dtype.bits);
+    codes[i] = static_cast<int32_t>(code);
+  }
+  return codes;
+}
+
+// -------------------------------------------------------------------------------------------------------- error measures
+
+Sums accumulate_error(const std::vector<float>& x, const std::vector<float>& y) {
+  Sums sums;
+  for (size_t i = 0; i < x.size(); i++) {
+    if (!finite(x[i]) || !finite(y[i])) {
+      sums.non_finite++;
+      continue;
+    }
+    const long double a = x[i], b = y[i], error = a - b;
+    sums.squared_error += error * error;
+    sums.absolute_error += std::fabs(error);
+    sums.max_absolute_error = std::max(sums.max_absolute_error, std::fabs(error));
+    sums.squared_x += a * a;
+    sums.squared_y += b * b;
+    sums.product += a * b;
+    sums.absolute_product += std::fabs(a * b);
+  }
+  return sums;
+}
+
+// --------------------------------------------------------------------------------------------------------- float formats
+
+double decode(uint16_t bits, FloatFormat format) {
+  const int64_t mantissa_values = power_of_two(format.mantissa_bits);
+  const int64_t exponent_values = power_of_two(format.exponent_bits);
+  const int bias = static_cast<int>(exponent_values / 2 - 1);
+  const int64_t mantissa = bits % mantissa_values;
+  const int64_t exponent = bits / mantissa_values % exponent_values;
+  const double sign = bits / mantissa_values / exponent_values == 1 ? -1 : 1;
+  if (exponent == exponent_values - 1) {
+    if (mantissa != 0) return std::numeric_limits<double>::quiet_NaN();
+    return sign * std::numeric_limits<double>::infinity();
+  }
+  const auto fraction = static_cast<double>(exponent == 0 ? mantissa : mantissa + mantissa_values);
+  const int power = static_cast<int>(exponent == 0 ? 1 : exponent) - bias - format.mantissa_bits;
+  return sign * std::ldexp(fraction, power);
+}
+
+uint16_t encode(float x, FloatFormat format) {
+  const int64_t mantissa_values = power_of_two(format.mantissa_bits);
+  const int64_t exponent_values = power_of_two(format.exponent_bits);
+  const int bias = static_cast<int>(exponent_values / 2 - 1);
+  const int64_t sign = std::signbit(x) ? mantissa_values * exponent_values : 0;
+  const int64_t infinity = sign + (exponent_values - 1) * mantissa_values;
+  const double size = std::fabs(static_cast<double>(x));
+  if (std::isinf(size)) return static_cast<uint16_t>(infinity);
+  if (size == 0) return static_cast<uint16_t>(sign);
+
+  // size = units * 2^power before rounding, where 2^power is the distance of the format's neighbours there.
+  int exponent;
+  std::frexp(size, &exponent);
+  exponent = std::max(exponent - 1, 1 - bias);
+  const int power = exponent - format.mantissa_bits;
+  const double units = round_half_even(std::ldexp(size, -power));
+  if (std::ldexp(units, power) >= std::ldexp(1.0, bias + 1)) return static_cast<uint16_t>(infinity);
+  // Counting units from the start of the binade carries into the exponent where rounding reached the next one; below the first
+  // normal number the count alone is the code.
+  return static_cast<uint16_t>(sign + (exponent + bias - 1) * mantissa_values + static_cast<int64_t>(units));
+}
+
+}  // namespace scalepoint::reference

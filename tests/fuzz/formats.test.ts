@@ -1,0 +1,225 @@
+import { describe, expect, it } from 'vitest';
+import { type ByteSource, openSource } from '../../web/src/formats/bytes.js';
+import { openNpy } from '../../web/src/formats/npy.js';
+import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors.js';
+import { ScalepointError } from '../../web/src/errors.js';
+
+// Each reader gets good files with random damage. Whatever comes: either tensors that lie inside of the file, or a ScalepointError.
+// Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.
+
+const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
+const mutations = 3000 * factor;
+
+/** Whole numbers in [0, n) from a seed (mulberry32). */
+function random(seed: number): (n: number) => number {
+  let state = seed;
+  return (n) => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) % n;
+  };
+}
+
+/** Damages bytes in one to four places. `words` are texts of the format that are put in at random. */
+function mutate(file: Uint8Array, words: readonly string[], pick: (n: number) => number): Uint8Array {
+  let bytes = [...file];
+  const encoder = new TextEncoder();
+  // Most places in the first bytes, where the headers are.
+  const place = () => pick(pick(4) === 0 ? bytes.length + 1 : Math.min(bytes.length, 400) + 1);
+  for (let n = 1 + pick(4); n > 0; n--) {
+    const at = place();
+    switch (pick(9)) {
+      case 0:
+        if (bytes.length > 0) bytes[at % bytes.length] = pick(256);
+        break;
+      case 1:
+        if (bytes.length > 0) bytes[at % bytes.length]! ^= 1 << pick(8);
+        break;
+      case 2:
+        bytes = bytes.slice(0, at);
+        break;
+      case 3:
+        bytes.splice(at, 1 + pick(12));
+        break;
+      case 4: {
+        const word = encoder.encode(words[pick(words.length)]);
+        bytes.splice(at, pick(2) * word.length, ...word);
+        break;
+      }
+      case 5: {
+        const from = place();
+        bytes.splice(at, 0, ...bytes.slice(from, from + pick(60)));
+        break;
+      }
+      case 6:
+        bytes.push(...new Array<number>(1 + pick(16)).fill(pick(256)));
+        break;
+      case 7: {
+        // A digit somewhere: sizes, shapes and offsets that lie.
+        const digits = bytes.flatMap((byte, i) => (byte >= 0x30 && byte <= 0x39 ? [i] : []));
+        const digit = digits[pick(digits.length + 1)];
+        if (digit !== undefined) bytes[digit] = 0x30 + pick(10);
+        break;
+      }
+      default: {
+        // The lengths at the start, which would otherwise stop most damage from being seen at all.
+        const length = pick(3) === 0 ? pick(2 ** 31) : pick(600);
+        for (let i = 0; i < 4; i++) if (8 + i < bytes.length) bytes[pick(2) * 8 + i] = (length >>> (8 * i)) & 255;
+      }
+    }
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** The error must be ours, on one line of moderate length, with an offset in the file. */
+function checkError(error: unknown, file: Uint8Array): string {
+  if (!(error instanceof ScalepointError)) throw error;
+  expect(error.message.length).toBeLessThan(1000);
+  expect(error.byteOffset).toBeGreaterThanOrEqual(0);
+  expect(error.byteOffset).toBeLessThanOrEqual(file.length);
+  return error.code;
+}
+
+function checkTensor({ dtype, shape, bytes, byteOffset }: TensorInfo, source: ByteSource): void {
+  expect(bytes).toBe(tensorBytes(dtype, shape));
+  expect(byteOffset).toBeGreaterThanOrEqual(8);
+  expect(byteOffset + bytes).toBeLessThanOrEqual(source.size);
+}
+
+/** Counts outcomes: accepted files, and error codes. */
+async function fuzz(
+  seed: number,
+  seeds: readonly Uint8Array[],
+  words: readonly string[],
+  read: (source: ByteSource) => Promise<void>,
+): Promise<Record<string, number>> {
+  const pick = random(seed * factor);
+  const outcomes: Record<string, number> = {};
+  for (let i = 0; i < mutations; i++) {
+    const file = mutate(seeds[i % seeds.length]!, words, pick);
+    const source = await openSource(file);
+    const outcome = await read(source).then(
+      () => 'accepted',
+      (error: unknown) => checkError(error, file),
+    );
+    outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+  }
+  return outcomes;
+}
+
+function safetensors(header: string, dataBytes: number): Uint8Array {
+  const json = new TextEncoder().encode(header);
+  const file = new Uint8Array(8 + json.length + dataBytes);
+  new DataView(file.buffer).setUint32(0, json.length, true);
+  file.set(json, 8);
+  return file;
+}
+
+function npy(header: string, dataBytes: number, version = 1): Uint8Array {
+  const text = new TextEncoder().encode(`${header}\n`);
+  const start = version === 1 ? 10 : 12;
+  const file = new Uint8Array(start + text.length + dataBytes);
+  file.set([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, version, 0, text.length]);
+  file.set(text, start);
+  return file;
+}
+
+describe('readers of damaged files', () => {
+  it('safetensors gives tensors inside of the file or a typed error', async () => {
+    const seeds = [
+      safetensors('{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', 24),
+      safetensors(
+        '{"__metadata__":{"format":"pt","x":"\\u00e9"},"w":{"dtype":"F16","shape":[4,1],"data_offsets":[8,16]},' +
+          '"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},"e":{"dtype":"BF16","shape":[0,5],"data_offsets":[16,16]}}   ',
+        16,
+      ),
+      safetensors('{}', 0),
+    ];
+    const words = [
+      '"__proto__":',
+      '"__metadata__":{}',
+      '"dtype":"F64",',
+      '"shape":[',
+      '[0,0]',
+      '9007199254740993',
+      '4294967296,',
+      '-1',
+      '1e9',
+      '{',
+      '}',
+      '[[[[',
+      ']',
+      '"',
+      '\\',
+      '\\ud800',
+      ',',
+      ':',
+      '\u00e9',
+      '\0',
+      '"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},',
+    ];
+    const outcomes = await fuzz(1, seeds, words, async (source) => {
+      const { tensors, metadata } = await readSafetensors(source);
+      let end = Math.min(...tensors.map(({ byteOffset }) => byteOffset), source.size);
+      for (const tensor of tensors) {
+        checkTensor(tensor, source);
+        expect(tensor.byteOffset).toBe(end);
+        end += tensor.bytes;
+      }
+      expect(end).toBe(source.size);
+      expect(new Set(tensors.map(({ name }) => name)).size).toBe(tensors.length);
+      for (const value of Object.values(metadata)) expect(typeof value).toBe('string');
+    });
+    // The damage is neither too light nor too heavy to mean something.
+    expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
+    expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
+    expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'accepted']);
+  }, 10_000);
+
+  it('.npy gives an array inside of the file or a typed error', async () => {
+    const seeds = [
+      npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24),
+      npy("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 2), }      ", 32, 2),
+      npy("{'descr': '|u1', 'fortran_order': False, 'shape': (), }", 1, 3),
+      npy("{'descr': '<i2', 'fortran_order': False, 'shape': (0,), }", 0),
+    ];
+    const words = [
+      "'descr': ",
+      "'<f8'",
+      "'|O'",
+      "[('x', '<f4')]",
+      "'shape': (",
+      '(1,)',
+      '()',
+      'True',
+      'False',
+      '9007199254740993',
+      '4294967296,',
+      '-1',
+      '1.5',
+      '{',
+      '}',
+      '((((',
+      ')',
+      "'",
+      '"',
+      '\\',
+      ',',
+      ':',
+      '\u00e9',
+      '\0',
+      'L',
+      '# comment',
+    ];
+    const outcomes = await fuzz(2, seeds, words, async (source) => {
+      const { tensor, read } = await openNpy(source);
+      checkTensor(tensor, source);
+      expect(tensor.byteOffset + tensor.bytes).toBe(source.size);
+      expect(await read(0, tensor.bytes)).toHaveLength(tensor.bytes);
+    });
+    expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
+    expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
+    expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'accepted']);
+  }, 10_000);
+});
