@@ -5,10 +5,12 @@ import { defineConfig } from 'vitest/config';
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
 export default defineConfig({
-  resolve: { alias: [
-    { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
-    { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
-  ] },
+  resolve: {
+    alias: [
+      { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
+      { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
+    ],
+  },
   // The samples folder is outside of the project; tests in the browser cannot read it, tests in Node can.
   test: {
     projects: [

@@ -111,6 +111,14 @@ int widen_bfloat16(Address bits, size_t n, Address x) {
   return static_cast<int>(bfloat16_to_float32(span_at<const uint16_t>(bits, n), span_at<float>(x, n)));
 }
 
+int narrow_float16(Address x, size_t n, Address bits) {
+  return static_cast<int>(float32_to_float16(span_at<const float>(x, n), span_at<uint16_t>(bits, n)));
+}
+
+int narrow_bfloat16(Address x, size_t n, Address bits) {
+  return static_cast<int>(float32_to_bfloat16(span_at<const float>(x, n), span_at<uint16_t>(bits, n)));
+}
+
 Address allocate(size_t bytes) { return reinterpret_cast<Address>(std::malloc(bytes)); }
 void release(Address address) { std::free(reinterpret_cast<void*>(address)); }
 
@@ -147,4 +155,6 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("unpack", &unpack_codes);
   function("widenFloat16", &widen_float16);
   function("widenBfloat16", &widen_bfloat16);
+  function("narrowFloat16", &narrow_float16);
+  function("narrowBfloat16", &narrow_bfloat16);
 }

@@ -37,17 +37,16 @@ QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zer
   }
   if (min == max) {
     if (min == 0) return {1.0f, 0};
-    // One step from the zero point in either direction: exact.
+    // One step from the zero point in either direction: exact, unless c is raised to the smallest scale.
     const double size = min < 0 ? -min : min;
-    if (size >= kMinScale) return {static_cast<float>(size), min < 0 && !dtype.is_signed ? 1 : 0};
+    return {static_cast<float>(size > kMinScale ? size : kMinScale), min < 0 && !dtype.is_signed ? 1 : 0};
   }
   double scale = (max - min) / (dtype.qmax() - dtype.qmin());
   if (!include_zero) {
-    // The farthest bound is this many steps from 0 at most, which bounds the zero point and keeps x / scale where float32 has
-    // every half.
-    constexpr double kMaxSteps = kMaxZeroPoint - 65536 - 65536;
-    const double farthest = -min > max ? -min : max;
-    if (scale < farthest / kMaxSteps) scale = farthest / kMaxSteps;
+    // Keeps qmin - min / scale within the limit; the other bound is then at most 2^22 steps from 0, where float32 has every half.
+    constexpr double kLimit = kMaxZeroPoint - 65536;
+    const double widened = min > 0 ? min / (kLimit + dtype.qmin()) : -min / (kLimit - dtype.qmin());
+    if (scale < widened) scale = widened;
   }
   if (scale < kMinScale) scale = kMinScale;
   const auto zero_point = static_cast<int32_t>(round_half_even(dtype.qmin() - min / scale));

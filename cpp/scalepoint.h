@@ -24,8 +24,7 @@ enum class Granularity : int32_t { kPerTensor = 0, kPerChannel = 1, kPerGroup = 
 ///   per tensor   one parameter; the sizes are not read
 ///   per channel  parameter a of [axis_size]
 ///   per group    parameter (o * ceil(axis_size / group_size) + a / group_size) * inner_size + i: row-major order of the array's
-///   shape
-///                with the axis divided by group_size, rounded up. The last group of an axis may be shorter.
+///                shape with the axis divided by group_size, rounded up. The last group of an axis may be shorter.
 struct Layout {
   Granularity granularity = Granularity::kPerTensor;
   uint64_t axis_size = 1;
@@ -58,17 +57,16 @@ struct QuantizationSpec {
 inline constexpr float kMinScale = 0x1p-127f;
 
 /// Turns ranges into scales and zero points. All in double from the float32 bounds; the scale is rounded to float32 last.
-///   symmetric   absmax = max(|min|, |max|); scale = absmax / qmax (restricted) or 2 absmax / (qmax - qmin) (full), with qmin and
-///   qmax
-///               of the signed type; zero point 0, or 2^(bits-1) for an unsigned dtype. include_zero is not read.
+///   symmetric   absmax = max(|min|, |max|); scale = absmax / qmax (restricted) or 2 absmax / (qmax - qmin) (full), with qmin
+///               and qmax of the signed type; zero point 0, or 2^(bits-1) for an unsigned dtype. include_zero is not read.
 ///   asymmetric  the range is widened to hold 0 if include_zero; scale = (max - min) / (qmax - qmin); zero point =
 ///               round_half_even(qmin - min / scale). Without include_zero the zero point may leave [qmin, qmax]; the scale is
 ///               widened where needed to keep it at most kMaxZeroPoint - 2^16 in size.
 /// Special: a symmetric range of 0, or an asymmetric one of zero width around 0, gives scale 1 (and zero point 0 if asymmetric). An
 ///          asymmetric range of zero width around c != 0 (only without include_zero) gives scale |c| and zero point 0, or 1 where an
 ///          unsigned type has to hold -1, so that c is restored exactly. A scale below kMinScale is raised to it; one that would
-///          restore a code to an infinity is lowered. An empty range (min > max, as observe leaves it when it saw no finite value)
-///          counts as [0, 0].
+///          restore a code to an infinity is lowered, but for the codes that a symmetric restricted or a constant range does not use. An
+///          empty range (min > max, as observe leaves it when it saw no finite value) counts as [0, 0].
 /// Shape:   min, max, scale and zero_point have the same length.
 /// Status:  kBadDType, kSizeMismatch, or kBadRange if a bound is not finite. scale and zero_point are unspecified unless kOk.
 [[nodiscard]] Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec,
@@ -80,8 +78,9 @@ inline constexpr float kMinScale = 0x1p-127f;
 void clear_range(std::span<float> min, std::span<float> max) noexcept;
 
 /// Widens min[p] and max[p] by every finite element x[i] whose parameter is p. x is the piece [start, start + x.size()) of the
-/// array. Special: -0 counts as 0. NaN and infinities are left out under NonFinite::kSaturate. Status:  kBadLayout, kSizeMismatch
-/// if min or max is too short, kNonFinite if x holds one and the policy is kError.
+/// array.
+/// Special: -0 counts as 0. NaN and infinities are left out under NonFinite::kSaturate.
+/// Status:  kBadLayout, kSizeMismatch if min or max is too short, kNonFinite if x holds one and the policy is kError.
 [[nodiscard]] Status observe(std::span<const float> x, const Layout& layout, uint64_t start, NonFinite non_finite,
                              std::span<float> min, std::span<float> max) noexcept;
 
@@ -90,8 +89,8 @@ void clear_range(std::span<float> min, std::span<float> max) noexcept;
 
 /// Adds the elements of x to counts: bin i holds [min + i w, min + (i + 1) w) with w = (max - min) / counts.size(), the last bin
 /// also max; the bin of x is floor((x - min) * (counts.size() / (max - min))) in double. Smaller values (and -infinity) add to
-/// *below, larger ones to *above, NaN to neither. min == max puts the values equal to it into bin 0. Status:  kBadRange unless
-/// min <= max, both finite; kSizeMismatch if counts is empty.
+/// *below, larger ones to *above, NaN to neither. min == max puts the values equal to it into bin 0.
+/// Status:  kBadRange unless min <= max, both finite; kSizeMismatch if counts is empty.
 [[nodiscard]] Status histogram(std::span<const float> x, float min, float max, std::span<uint32_t> counts, double* below,
                                double* above) noexcept;
 
@@ -100,10 +99,10 @@ void clear_range(std::span<float> min, std::span<float> max) noexcept;
 /// Quantizes the piece [start, start + x.size()) of an array with given parameters:
 ///   codes[i] = saturate(round_half_even(x[i] / scale[p]) + zero_point[p])     for Rounding::kOnnx; round.h has the others.
 /// Shape:   codes holds x.size() codes of spec.dtype.storage_bytes() bytes each; scale and zero_point reach to
-/// layout.parameter_end(). Error:   |x[i] - dequantized| <= scale / 2, up to float rounding, for every x[i] that does not
-/// saturate. Special: under kSaturate NaN gives the zero point, saturated, and infinities give the ends; under kError they give
-/// kNonFinite, after
-///          all of x was converted.
+///          layout.parameter_end().
+/// Error:   |x[i] - dequantized| <= scale / 2, up to float rounding, for every x[i] that does not saturate.
+/// Special: under kSaturate NaN gives the zero point, saturated, and infinities give the ends; under kError they give kNonFinite,
+///          after all of x was converted.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale, kBadZeroPoint, kNonFinite. Source: ONNX QuantizeLinear-25.
 [[nodiscard]] Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
                                      std::span<const int32_t> zero_point, const QuantizationSpec& spec,
@@ -112,8 +111,10 @@ void clear_range(std::span<float> min, std::span<float> max) noexcept;
 /// Range, parameters and codes in one pass, for arrays in which each parameter's elements are contiguous: x is a sequence of
 /// lines of line_size elements, and every line a sequence of runs of run_size (the last run of a line may be shorter). One run
 /// has one scale and zero point. The same as observe, choose_qparams and quantize_linear one after the other, with every run read
-/// while it is in the cache. Shape:   x.size() is a multiple of line_size; scale and zero_point have (x.size() / line_size) *
-/// ceil(line_size / run_size) elements. Status:  kBadDType, kBadLayout, kSizeMismatch, kNonFinite.
+/// while it is in the cache.
+/// Shape:   x.size() is a multiple of line_size; scale and zero_point have (x.size() / line_size) * ceil(line_size / run_size)
+///          elements.
+/// Status:  kBadDType, kBadLayout, kSizeMismatch, kNonFinite.
 [[nodiscard]] Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec,
                                    std::span<float> scale, std::span<int32_t> zero_point, std::span<std::byte> codes) noexcept;
 
@@ -138,9 +139,9 @@ struct ErrorSums {
 
 /// Adds the pairs (x[i], y[i]) to sums. Blocks of 512 elements, counted from the start of x, are summed in float32 in a fixed
 /// order and then added to the doubles, so that the result does not depend on the build. A block whose squares would overflow or
-/// vanish in float32 is summed in double instead. Error:   relative to the exact sums (of absolute values, for the product) at
-/// most 70 * 2^-24: 67 float32 additions in a row (64 of
-///          pairs in a lane, one within the pair, two over the lanes) and up to three roundings a term.
+/// vanish in float32 is summed in double instead.
+/// Error:   relative to the exact sums (for the product: to sqrt(sum x^2 sum y^2)) at most 70 * 2^-24: 67 float32 additions in a
+///          row (64 of pairs in a lane, one within the pair, two over the lanes) and up to three roundings a term.
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status accumulate_error(std::span<const float> x, std::span<const float> y, ErrorSums& sums) noexcept;
 
@@ -156,7 +157,9 @@ struct ErrorSums {
 
 /// Packs codes (one or two bytes each, see DType) densely: element i takes the bits [i * bits, (i + 1) * bits) of the result,
 /// least significant first, in two's complement; unused bits of the last byte are 0. A code outside the type loses its upper
-/// bits. Shape:   packed.size() == packed_bytes(n, bits). Status:  kBadDType, kSizeMismatch.
+/// bits.
+/// Shape:   packed.size() == packed_bytes(n, bits).
+/// Status:  kBadDType, kSizeMismatch.
 [[nodiscard]] Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> packed) noexcept;
 
 /// The reverse of pack; signed types are sign-extended.

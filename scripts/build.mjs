@@ -75,7 +75,8 @@ export async function buildPackage() {
     await bundle.close();
   }
   run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json']);
-  for (const name of ['core.d.mts', 'wasmfile.d.ts']) copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
+  for (const name of ['core.d.mts', 'wasmfile.d.ts'])
+    copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
   for (const tier of ['simd', 'scalar']) {
     copyFileSync(join(root, `web/src/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
   }

@@ -20,7 +20,13 @@ export function weights(n) {
  *   ms: medians by contestant; ratios: what the targets speak of
  * @returns {Promise<Row[]>}
  */
-export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 << 16, 1 << 20, 1 << 24], report = () => {} }) {
+export async function elementwise({
+  load,
+  ort,
+  limits: limitBytes,
+  sizes = [1 << 16, 1 << 20, 1 << 24],
+  report = () => {},
+}) {
   const sp = await load();
   const limits = await makeLimits(limitBytes);
   const scale = 0.00054;
@@ -46,7 +52,10 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
     const rounds = n > 1 << 22 ? 11 : 15;
     const withPeer = (run) => (peer ? { ort: run } : {});
 
-    let ms = await race({ ours: () => sp.chooseQuantizationParameters(x), limit: () => limits.read(n), plain: () => plain.minmax(js) }, { rounds });
+    let ms = await race(
+      { ours: () => sp.chooseQuantizationParameters(x), limit: () => limits.read(n), plain: () => plain.minmax(js) },
+      { rounds },
+    );
     add('minmax', n, ms, { 'read limit': ms.ours / ms.limit, plain: ms.plain / ms.ours });
 
     ms = await race(
@@ -67,8 +76,16 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
       ort: ms.ort / ms.ours,
       plain: ms.plain / ms.ours,
     });
-    add('quantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
-    add('quantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+    add('quantize, JS in and out', n, ms, {
+      'wasm memory': ms.js / ms.ours,
+      ort: ms.ort / ms.js,
+      plain: ms.plain / ms.js,
+    });
+    add('quantize, fresh result', n, ms, {
+      'wasm memory': ms.fresh / ms.ours,
+      ort: ms.ort / ms.fresh,
+      plain: ms.plain / ms.fresh,
+    });
 
     const asymmetric = { scheme: 'asymmetric' };
     ms = await race(
@@ -83,9 +100,21 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
       },
       { rounds },
     );
-    add('range and quantize', n, ms, { 'read and 4-to-1 limit': ms.ours / (ms.read + ms.limit), ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
-    add('range and quantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
-    add('range and quantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+    add('range and quantize', n, ms, {
+      'read and 4-to-1 limit': ms.ours / (ms.read + ms.limit),
+      ort: ms.ort / ms.ours,
+      plain: ms.plain / ms.ours,
+    });
+    add('range and quantize, JS in and out', n, ms, {
+      'wasm memory': ms.js / ms.ours,
+      ort: ms.ort / ms.js,
+      plain: ms.plain / ms.js,
+    });
+    add('range and quantize, fresh result', n, ms, {
+      'wasm memory': ms.fresh / ms.ours,
+      ort: ms.ort / ms.fresh,
+      plain: ms.plain / ms.fresh,
+    });
 
     const q = sp.quantize(x, { ...given, out });
     const qjs = sp.quantize(js, given);
@@ -101,8 +130,16 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
       { rounds },
     );
     add('dequantize', n, ms, { '1-to-4 limit': ms.ours / ms.limit, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
-    add('dequantize, JS in and out', n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
-    add('dequantize, fresh result', n, ms, { 'wasm memory': ms.fresh / ms.ours, ort: ms.ort / ms.fresh, plain: ms.plain / ms.fresh });
+    add('dequantize, JS in and out', n, ms, {
+      'wasm memory': ms.js / ms.ours,
+      ort: ms.ort / ms.js,
+      plain: ms.plain / ms.js,
+    });
+    add('dequantize, fresh result', n, ms, {
+      'wasm memory': ms.fresh / ms.ours,
+      ort: ms.ort / ms.fresh,
+      plain: ms.plain / ms.fresh,
+    });
 
     ms = await race(
       {
@@ -118,7 +155,10 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
     add('quantize and compare', n, ms, { quantize: ms.both / ms.quantize, plain: ms.plain / ms.both });
 
     const scales = new Float32Array(n / 32).fill(scale);
-    for (const [dtype, levels] of [['int8', 127], ['int4', 7]]) {
+    for (const [dtype, levels] of [
+      ['int8', 127],
+      ['int4', 7],
+    ]) {
       const grouped = { dtype, granularity: { kind: 'per-group', groupSize: 32 } };
       const places = { data: out, scale: new Float32Array(n / 32), zeroPoint: new Int32Array(n / 32) };
       ms = await race(
@@ -132,9 +172,21 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
         },
         { rounds },
       );
-      add(`${dtype} groups of 32`, n, ms, { '4-to-1 limit': ms.ours / ms.limit, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
-      add(`${dtype} groups of 32, asymmetric`, n, ms, { '4-to-1 limit': ms.asymmetric / ms.limit, ort: ms.ort / ms.asymmetric, plain: ms.plain / ms.asymmetric });
-      add(`${dtype} groups of 32, JS in and out`, n, ms, { 'wasm memory': ms.js / ms.ours, ort: ms.ort / ms.js, plain: ms.plain / ms.js });
+      add(`${dtype} groups of 32`, n, ms, {
+        '4-to-1 limit': ms.ours / ms.limit,
+        ort: ms.ort / ms.ours,
+        plain: ms.plain / ms.ours,
+      });
+      add(`${dtype} groups of 32, asymmetric`, n, ms, {
+        '4-to-1 limit': ms.asymmetric / ms.limit,
+        ort: ms.ort / ms.asymmetric,
+        plain: ms.plain / ms.asymmetric,
+      });
+      add(`${dtype} groups of 32, JS in and out`, n, ms, {
+        'wasm memory': ms.js / ms.ours,
+        ort: ms.ort / ms.js,
+        plain: ms.plain / ms.js,
+      });
     }
     x.dispose();
     out.dispose();
@@ -149,7 +201,11 @@ export async function elementwise({ load, ort, limits: limitBytes, sizes = [1 <<
     plain: () => plain.quantize(small, scale, zeroPoint, codes),
     ...(peer ? { ort: () => peer.quantize(small) } : {}),
   });
-  add('quantize 1024 floats, JS in and out', 1024, ms, { microseconds: ms.ours * 1000, ort: ms.ort / ms.ours, plain: ms.plain / ms.ours });
+  add('quantize 1024 floats, JS in and out', 1024, ms, {
+    microseconds: ms.ours * 1000,
+    ort: ms.ort / ms.ours,
+    plain: ms.plain / ms.ours,
+  });
   sp.dispose();
   return rows;
 }

@@ -99,7 +99,11 @@ function model(op, opset, inputs, outputs, scalars, attributes = []) {
     ...inputs.flatMap(([n, type]) => bytes(11, valueInfo(n, type, freeDimension(n)))),
     ...outputs.flatMap(([n, type]) => bytes(12, valueInfo(n, type))),
   ];
-  return new Uint8Array([...number(1, opset >= 21 ? 10 : 8), ...bytes(7, graph), ...bytes(8, [...text(1, ''), ...number(2, opset)])]);
+  return new Uint8Array([
+    ...number(1, opset >= 21 ? 10 : 8),
+    ...bytes(7, graph),
+    ...bytes(8, [...text(1, ''), ...number(2, opset)]),
+  ]);
 }
 
 const rawFloat = (v) => [...new Uint8Array(new Float32Array([v]).buffer)];
@@ -119,10 +123,30 @@ export async function makeOrt(ort, { scale, zeroPoint }) {
   const quantize = await create(model('QuantizeLinear', 13, [['x', float]], [['y', int8]], parameters));
   const dequantize = await create(model('DequantizeLinear', 13, [['x', int8]], [['y', float]], parameters));
   const dynamic = await create(
-    model('DynamicQuantizeLinear', 11, [['x', float]], [['y', uint8], ['s', float], ['z', uint8]], []),
+    model(
+      'DynamicQuantizeLinear',
+      11,
+      [['x', float]],
+      [
+        ['y', uint8],
+        ['s', float],
+        ['z', uint8],
+      ],
+      [],
+    ),
   );
   const groups = await create(
-    model('QuantizeLinear', 21, [['x', float], ['scales', float]], [['y', uint8]], [], [attribute('axis', 0), attribute('block_size', 32)]),
+    model(
+      'QuantizeLinear',
+      21,
+      [
+        ['x', float],
+        ['scales', float],
+      ],
+      [['y', uint8]],
+      [],
+      [attribute('axis', 0), attribute('block_size', 32)],
+    ),
   );
   const tensor = (type, data) => new ort.Tensor(type, data, [data.length]);
   return {
@@ -132,4 +156,3 @@ export async function makeOrt(ort, { scale, zeroPoint }) {
     groups: (x, scales) => groups.run({ x: tensor('float32', x), scales: tensor('float32', scales) }),
   };
 }
-

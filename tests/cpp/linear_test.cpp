@@ -138,6 +138,14 @@ TEST(Layout, counts_the_groups_of_an_axis) {
   }
 }
 
+TEST(Layout, counts_one_group_of_any_size_that_holds_the_axis) {
+  for (const uint64_t group_size : {uint64_t{10}, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX - 9, UINT64_MAX}) {
+    const Layout layout = {.granularity = Granularity::kPerGroup, .axis_size = 10, .group_size = group_size};
+    EXPECT_EQ(layout.groups_per_axis(), 1u) << group_size;
+    EXPECT_EQ(layout.parameter_end(0, 20), 2u) << group_size;
+  }
+}
+
 TEST(Layout, is_valid_if_no_size_that_it_reads_is_zero) {
   for (const uint64_t axis_size : {0, 1, 7}) {
     for (const uint64_t inner_size : {0, 1, 7}) {
@@ -805,6 +813,19 @@ TEST(QuantizeRuns, equals_the_three_steps_for_every_spec) {
         ASSERT_TRUE(same_quantized(step_by_step(x, runs, spec), in_one_pass(x, runs, spec, random)))
             << name(9, runs) << ", " << tests::name(spec);
       }
+    }
+  }
+}
+
+TEST(QuantizeRuns, equals_the_three_steps_for_long_runs) {
+  Random random(81);
+  SCOPED_TRACE("seed 81");
+  for (const Runs runs : {Runs{1040, 1040}, Runs{4096, 4096}, Runs{4112, 4112}, Runs{8192, 8192}, Runs{9000, 4096}}) {
+    for (int i = 0; i < 6; i++) {
+      const std::vector<float> x = filled_runs(5, runs, random);
+      const QuantizationSpec spec = random_spec(random);
+      ASSERT_TRUE(same_quantized(step_by_step(x, runs, spec), in_one_pass(x, runs, spec, random)))
+          << name(5, runs) << ", " << tests::name(spec);
     }
   }
 }

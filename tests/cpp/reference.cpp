@@ -208,7 +208,6 @@ Sums accumulate_error(const std::vector<float>& x, const std::vector<float>& y) 
     sums.squared_x += a * a;
     sums.squared_y += b * b;
     sums.product += a * b;
-    sums.absolute_product += std::fabs(a * b);
   }
   return sums;
 }

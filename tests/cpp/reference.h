@@ -75,7 +75,6 @@ struct Sums {
   long double squared_x = 0;
   long double squared_y = 0;
   long double product = 0;
-  long double absolute_product = 0;  ///< sum |x y|: what the rounding errors of product are relative to
   size_t non_finite = 0;
 };
 Sums accumulate_error(const std::vector<float>& x, const std::vector<float>& y);

@@ -10,13 +10,13 @@ import {
   type Progress,
   QualityError,
   quantizeModel,
-  readTensor,
   type Rule,
+  readTensor,
   ScalepointError,
   type TensorReport,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { storeScales, toBfloat16Bits, toFloat16Bits } from '../../web/src/convert.js';
+import { storeScales } from '../../web/src/convert.js';
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 const noSamples = samples === undefined;
@@ -223,6 +223,10 @@ async function quantized(bytes: Uint8Array, rules: readonly Rule[] = []) {
   return { report: result.report, after, results: decode(after) };
 }
 
+const sp = await load();
+const toFloat16Bits = (x: number) => sp.castFloat([x], 'float16')[0];
+const toBfloat16Bits = (x: number) => sp.castFloat([x], 'bfloat16')[0];
+
 describe('quantizing the sample models', () => {
   it.skipIf(noSamples)('brings silero_vad_16k to about a quarter of its size', async () => {
     const path = sample('silero_vad_16k.safetensors');
@@ -341,6 +345,7 @@ describe('what becomes of the values', () => {
     const step = 2 ** -24;
     const absmax = [127 * step, 190 * step, 191 * step, 192 * step, step / 4];
     const { values } = storeScales(
+      sp,
       Float32Array.from(absmax, (a) => a / 127),
       'F16',
     );
@@ -351,7 +356,7 @@ describe('what becomes of the values', () => {
   it('takes the next smaller scale where the largest code would become infinite', () => {
     const largest = { F16: 65504, BF16: bfloat16(0x7f7f), F32: 2 ** 128 - 2 ** 104 };
     for (const dtype of ['F16', 'BF16', 'F32'] as const) {
-      const [scale = 0] = storeScales(Float32Array.of(largest[dtype] / 127), dtype).values;
+      const [scale = 0] = storeScales(sp, Float32Array.of(largest[dtype] / 127), dtype).values;
       expect(127.5 * scale, dtype).toBeGreaterThanOrEqual(largest[dtype]);
       if (dtype === 'F16') expect(toFloat16Bits(127 * scale)).toBeLessThan(0x7c00);
       expect(Math.fround(127 * scale)).toBeLessThan(Number.POSITIVE_INFINITY);

@@ -87,7 +87,8 @@ class CopiedSource extends Source {
     if (Array.isArray(array)) {
       for (let i = 0, to = this.to >>> 2; i < count; i++, to++) {
         const value: unknown = array[start + i];
-        if (typeof value !== 'number') throw new TypeError(`${this.what}[${start + i}]: expected a number, got ${show(value)}`);
+        if (typeof value !== 'number')
+          throw new TypeError(`${this.what}[${start + i}]: expected a number, got ${show(value)}`);
         heap[to] = value;
       }
     } else {
@@ -168,7 +169,9 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     const address = x.addressIn(core, what);
     if (from === undefined && x.dtype === 'float32') return new WasmSource(core, x.length, address);
     if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, undefined, address, to, x.length, from);
-    throw new TypeError(`${what}: expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`);
+    throw new TypeError(
+      `${what}: expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`,
+    );
   }
   if (Array.isArray(x)) {
     if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got an array`);
@@ -176,19 +179,30 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   }
   const name = typedArrayName(x);
   if (name === undefined) {
-    throw new TypeError(`${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${show(x)}`);
+    throw new TypeError(
+      `${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${show(x)}`,
+    );
   }
   const array = x as AnyTypedArray;
   checkAttached(array, what);
   if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
     const address = addressOfView(core, array);
     const bits = new Uint16Array(array.buffer, array.byteOffset, array.length);
-    return new HalfSource(core, address === undefined ? bits : undefined, address ?? 0, to, array.length, (from ?? 'float16') as HalfFormat);
+    return new HalfSource(
+      core,
+      address === undefined ? bits : undefined,
+      address ?? 0,
+      to,
+      array.length,
+      (from ?? 'float16') as HalfFormat,
+    );
   }
   if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got ${name}`);
   if (name !== 'Float32Array' && name !== 'Float64Array') {
     const advice = name === 'Uint16Array' ? "; for bits of 16-bit floats say from: 'float16' or 'bfloat16'" : '';
-    throw new TypeError(`${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${name}${advice}`);
+    throw new TypeError(
+      `${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${name}${advice}`,
+    );
   }
   const address = addressOfView(core, array);
   if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
@@ -229,7 +243,8 @@ export class Sink {
     }
     const expected = constructors[dtype].name;
     const found = out instanceof OwnedWasmArray ? constructors[out.dtype].name : typedArrayName(out);
-    if (found !== expected) throw new TypeError(`${what}: expected a ${expected} or a WasmArray of ${dtype}, got ${show(out)}`);
+    if (found !== expected)
+      throw new TypeError(`${what}: expected a ${expected} or a WasmArray of ${dtype}, got ${show(out)}`);
     const given = out as WasmView | OwnedWasmArray;
     if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
     if (given.length !== length) {
@@ -284,7 +299,9 @@ export class CodeSource {
   ) {
     const found = data instanceof OwnedWasmArray ? constructors[data.dtype].name : typedArrayName(data);
     if (found !== constructors[dtype].name) {
-      throw new TypeError(`${what}: expected ${/^i/.test(dtype) ? 'an' : 'a'} ${constructors[dtype].name}, got ${show(data)}`);
+      throw new TypeError(
+        `${what}: expected ${/^i/.test(dtype) ? 'an' : 'a'} ${constructors[dtype].name}, got ${show(data)}`,
+      );
     }
     const array = data as CodeArray | OwnedWasmArray;
     this.length = array.length;
@@ -315,4 +332,3 @@ export function forEachTile(n: number, whole: boolean, f: (start: number, count:
   const step = whole ? n : tileSize;
   for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
 }
-

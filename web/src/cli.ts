@@ -3,14 +3,14 @@
 import { basename, dirname, join } from 'node:path';
 import { parseArgs, styleText } from 'node:util';
 import {
+  inspectModel,
   type ModelInfo,
   type ModelReport,
   type Progress,
   QualityError,
+  quantizeModel,
   type Rule,
   ScalepointError,
-  inspectModel,
-  quantizeModel,
 } from './model.js';
 
 const usage = `scalepoint: make models smaller

@@ -26,42 +26,7 @@ export function scaleDType(dtype: FloatDType): ScaleDType {
 /** Bytes of an element. */
 export const floatBytes: Readonly<Record<FloatDType, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8 };
 
-// ---------------------------------------------------------------------------------------------------------- float16, bfloat16
-
-const oneFloat = new Float32Array(1);
-const oneWord = new Uint32Array(oneFloat.buffer);
-
-/** v rounded half to even, for 0 <= v < 2^52. */
-function roundHalfEven(v: number): number {
-  const down = Math.floor(v);
-  const rest = v - down;
-  return rest > 0.5 || (rest === 0.5 && down % 2 === 1) ? down + 1 : down;
-}
-
-/** The bits of the float16 nearest to a positive float32, half to even. From 65520 on it is infinity. */
-export function toFloat16Bits(x: number): number {
-  oneFloat[0] = x;
-  const word = oneWord[0] as number;
-  // Below 2^-14 the float16s are the multiples of 2^-24; the smallest normal one follows the largest subnormal one without a gap.
-  if (word < 0x38800000) return roundHalfEven(x * 2 ** 24);
-  // Above, the exponent is rebased from 127 to 15 and 13 bits of mantissa go; a carry out of it moves the exponent on, as it should.
-  return Math.min(roundHalfEven((word - 0x38000000) / 2 ** 13), 0x7c00);
-}
-
-/** The bits of the bfloat16 nearest to a positive float32, half to even: its upper half. */
-export function toBfloat16Bits(x: number): number {
-  oneFloat[0] = x;
-  return roundHalfEven((oneWord[0] as number) / 2 ** 16);
-}
-
-/** The value of a float16's bits. */
-function fromFloat16Bits(bits: number): number {
-  const exponent = (bits >> 10) & 31;
-  const mantissa = bits & 1023;
-  let value = exponent === 0 ? mantissa * 2 ** -24 : (1024 + mantissa) * 2 ** (exponent - 25);
-  if (exponent === 31) value = mantissa === 0 ? Number.POSITIVE_INFINITY : Number.NaN;
-  return bits >= 0x8000 ? -value : value;
-}
+// ----------------------------------------------------------------------------------------------------------------------- floats
 
 /** Floats as the array API takes them: 16-bit ones as bits, with the name of their format. */
 interface Floats {
@@ -80,13 +45,9 @@ function floatsOf(bytes: Uint8Array<ArrayBuffer>, dtype: FloatDType): Floats {
   return { x: new Uint16Array(buffer, byteOffset, length), from: { from } };
 }
 
-/** The value of one of them. */
-function valueAt({ x, from: { from } }: Floats, i: number): number {
-  const v = x[i] as number;
-  if (from === undefined) return v;
-  if (from === 'float16') return fromFloat16Bits(v);
-  oneWord[0] = v * 2 ** 16;
-  return oneFloat[0] as number;
+/** The values of such floats as numbers. */
+function numbersOf(sp: ArrayCore, { x, from: { from } }: Floats): Float32Array | Float64Array {
+  return x instanceof Uint16Array ? sp.castToFloat32(x, from ?? 'float16') : x;
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- scales
@@ -109,42 +70,33 @@ interface StoredScales {
  * float32, in which the other two types are restored.
  * The codes are made with the result, so the bound holds for what is stored.
  */
-export function storeScales(scale: Float32Array, dtype: ScaleDType): StoredScales {
+export function storeScales(sp: ArrayCore, scale: Float32Array, dtype: ScaleDType): StoredScales {
   // From here on a product rounds to infinity.
   const overflow = dtype === 'F16' ? 65520 : 2 ** 128 - 2 ** 103;
-  const values = new Float32Array(scale.length);
-  const bits = dtype === 'F32' ? new Uint32Array(values.buffer) : new Uint16Array(scale.length);
-  const toNumber = (word: number): number => {
-    if (dtype === 'F16') return fromFloat16Bits(word);
-    oneWord[0] = dtype === 'BF16' ? word * 2 ** 16 : word;
-    return oneFloat[0] as number;
-  };
-  for (let row = 0; row < scale.length; row++) {
-    const exact = scale[row] as number;
-    oneFloat[0] = exact;
-    let word = oneWord[0] as number;
-    if (dtype === 'F16') word = toFloat16Bits(exact);
-    if (dtype === 'BF16') word = toBfloat16Bits(exact);
-    if (127 * toNumber(word) >= overflow) word--;
-    while (127 * exact > 127.5 * toNumber(word)) word++;
-    bits[row] = word;
-    values[row] = toNumber(word);
+  // Positive floats of any format order like their bits, so that neighbours are one apart.
+  const format = dtype === 'F16' ? 'float16' : 'bfloat16';
+  const bits = dtype === 'F32' ? new Uint32Array(scale.slice().buffer) : sp.castFloat(scale, format);
+  const valuesOf = (b: Uint16Array | Uint32Array) =>
+    b instanceof Uint16Array ? sp.castToFloat32(b, format) : new Float32Array(b.slice().buffer);
+  const values = valuesOf(bits);
+  for (const [row, exact] of scale.entries()) {
+    const move = (by: 1 | -1) => {
+      bits[row] = (bits[row] as number) + by;
+      values[row] = valuesOf(bits.slice(row, row + 1))[0] as number;
+    };
+    if (127 * (values[row] as number) >= overflow) move(-1);
+    while (127 * exact > 127.5 * (values[row] as number)) move(1);
   }
-  return { bytes: new Uint8Array(bits.buffer), values };
+  return { bytes: new Uint8Array(bits.buffer as ArrayBuffer), values };
 }
 
 // ------------------------------------------------------------------------------------------------------------------- conversion
 
 /** What is used of the array API. */
-export type ArrayCore = Pick<Scalepoint, 'quantize' | 'chooseQuantizationParameters' | 'errorSum'>;
-
-/**
- * Index of the first element that is NaN, infinite, or infinite once rounded to float32; -1 if there is none.
- */
-function firstNonFinite(floats: Floats): number {
-  for (let i = 0; i < floats.x.length; i++) if (!Number.isFinite(Math.fround(valueAt(floats, i)))) return i;
-  return -1;
-}
+export type ArrayCore = Pick<
+  Scalepoint,
+  'quantize' | 'chooseQuantizationParameters' | 'errorSum' | 'castFloat' | 'castToFloat32'
+>;
 
 const int8 = { dtype: 'int8', granularity: { kind: 'per-channel', axis: 0 } } as const;
 
@@ -205,8 +157,10 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
       }).scale;
     } catch (error) {
       if (!(error instanceof ScalepointError) || error.code !== 'NON_FINITE') throw error;
-      const at = firstNonFinite(floats);
-      const value = valueAt(floats, at);
+      const numbers = numbersOf(sp, floats);
+      // Also what becomes infinite once rounded to float32.
+      const at = numbers.findIndex((v) => !Number.isFinite(Math.fround(v)));
+      const value = numbers[at] as number;
       const what = Number.isFinite(value) ? `${value}, too large for float32,` : String(value);
       throw new ScalepointError(
         'NON_FINITE',
@@ -239,7 +193,7 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
     for (let row = 0; row < rows; row += rowsAtOnce) {
       const count = Math.min(rowsAtOnce, rows - row);
       const floats = await load(row * inner, (row + count) * inner);
-      const stored = storeScales(scalesOf(row * inner, floats, count), scaleDType(dtype));
+      const stored = storeScales(sp, scalesOf(row * inner, floats, count), scaleDType(dtype));
       await convert(row * inner, floats, stored);
       await job.writeScale(row * scaleSize, stored.bytes);
     }
@@ -254,9 +208,9 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
       for (const [begin, end] of parts) {
         const floats = await load(begin, end);
         const [part = 0] = scalesOf(begin, floats, 1);
-        if (floats.x.some((_, i) => valueAt(floats, i) !== 0)) scale[0] = Math.max(scale[0] as number, part);
+        if (numbersOf(sp, floats).some((v) => v !== 0)) scale[0] = Math.max(scale[0] as number, part);
       }
-      const stored = storeScales(scale[0] === 0 ? Float32Array.of(1) : scale, scaleDType(dtype));
+      const stored = storeScales(sp, scale[0] === 0 ? Float32Array.of(1) : scale, scaleDType(dtype));
       for (const [begin, end] of parts) await convert(begin, await load(begin, end), stored);
       await job.writeScale(row * scaleSize, stored.bytes);
     }

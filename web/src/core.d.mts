@@ -16,26 +16,73 @@ export interface CoreModule {
   release(address: number): void;
   clearRange(min: number, max: number, n: number): void;
   observe(
-    x: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
-    spec: number, min: number, max: number, parameters: number,
+    x: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    spec: number,
+    min: number,
+    max: number,
+    parameters: number,
   ): number;
   chooseQparams(min: number, max: number, n: number, spec: number, scale: number, zeroPoint: number): number;
   quantizeLinear(
-    x: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
-    scale: number, zeroPoint: number, parameters: number, spec: number, codes: number,
+    x: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+    spec: number,
+    codes: number,
   ): number;
   quantizeRuns(
-    x: number, n: number, lineSize: number, runSize: number, spec: number, scale: number, zeroPoint: number,
-    runs: number, codes: number,
+    x: number,
+    n: number,
+    lineSize: number,
+    runSize: number,
+    spec: number,
+    scale: number,
+    zeroPoint: number,
+    runs: number,
+    codes: number,
   ): number;
   dequantizeLinear(
-    codes: number, n: number, kind: number, axisSize: number, innerSize: number, groupSize: number, start: number,
-    scale: number, zeroPoint: number, parameters: number, spec: number, x: number,
+    codes: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+    spec: number,
+    x: number,
   ): number;
   accumulateError(x: number, y: number, n: number, sums: number): number;
   accumulateCodeError(
-    x: number, n: number, codes: number, kind: number, axisSize: number, innerSize: number, groupSize: number,
-    start: number, scale: number, zeroPoint: number, parameters: number, spec: number, sums: number,
+    x: number,
+    n: number,
+    codes: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+    spec: number,
+    sums: number,
   ): number;
   firstNonFinite(x: number, n: number): number;
   histogram(x: number, n: number, min: number, max: number, counts: number, bins: number, belowAbove: number): number;
@@ -43,6 +90,8 @@ export interface CoreModule {
   unpack(packed: number, n: number, spec: number, codes: number): number;
   widenFloat16(bits: number, n: number, x: number): number;
   widenBfloat16(bits: number, n: number, x: number): number;
+  narrowFloat16(x: number, n: number, bits: number): number;
+  narrowBfloat16(x: number, n: number, bits: number): number;
 }
 
 export interface CoreOptions {

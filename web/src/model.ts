@@ -17,11 +17,11 @@ import {
 } from './formats/bytes.js';
 import { npyMagic, openNpy } from './formats/npy.js';
 import {
-  type TensorDType,
-  type TensorInfo,
   elementCount,
   layoutSafetensors,
   readSafetensors,
+  type TensorDType,
+  type TensorInfo,
   tensorBytes,
 } from './formats/safetensors.js';
 import type { ErrorMeasures } from './quantize.js';

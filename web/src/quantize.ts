@@ -155,16 +155,28 @@ const residentBytes = 64 * 2 ** 20;
 const statusNonFinite = 7;
 
 const quantizeKeys = new Set([
-  'dtype', 'scheme', 'shape', 'granularity', 'range', 'includeZero', 'symmetricRange', 'rounding', 'nonFinite', 'from', 'out',
+  'dtype',
+  'scheme',
+  'shape',
+  'granularity',
+  'range',
+  'includeZero',
+  'symmetricRange',
+  'rounding',
+  'nonFinite',
+  'from',
+  'out',
 ]);
 const compareKeys = new Set(['from']);
 const histogramKeys = new Set(['bins', 'min', 'max', 'from']);
 const dequantizeKeys = new Set(['out']);
 
 function checkKeys(options: unknown, known: ReadonlySet<string>): void {
-  if (typeof options !== 'object' || options === null) throw new TypeError(`options: expected an object, got ${show(options)}`);
+  if (typeof options !== 'object' || options === null)
+    throw new TypeError(`options: expected an object, got ${show(options)}`);
   for (const key in options) {
-    if (!known.has(key)) throw new TypeError(`options: there is no option ${show(key)}; there are ${[...known].join(', ')}`);
+    if (!known.has(key))
+      throw new TypeError(`options: there is no option ${show(key)}; there are ${[...known].join(', ')}`);
   }
 }
 
@@ -191,7 +203,8 @@ function dtypeSpec(info: DTypeInfo): number {
 /** All of the options that the core reads, in one number. */
 function specOf(options: QuantizeOptions, info: DTypeInfo): number {
   const { includeZero = true } = options;
-  if (typeof includeZero !== 'boolean') throw new TypeError(`includeZero: expected a boolean, got ${show(includeZero)}`);
+  if (typeof includeZero !== 'boolean')
+    throw new TypeError(`includeZero: expected a boolean, got ${show(includeZero)}`);
   return (
     dtypeSpec(info) |
     (choice(options, 'scheme', schemes) << 6) |
@@ -203,7 +216,12 @@ function specOf(options: QuantizeOptions, info: DTypeInfo): number {
 }
 
 /** A number or an array of them, as a function of the parameter's index. */
-function perParameter(value: unknown, parameters: number, name: string, check: (v: number, name: string) => void): (i: number) => number {
+function perParameter(
+  value: unknown,
+  parameters: number,
+  name: string,
+  check: (v: number, name: string) => void,
+): (i: number) => number {
   if (typeof value === 'number') {
     check(value, name);
     return () => value;
@@ -229,7 +247,8 @@ function checkBound(v: number, name: string): void {
 
 function checkScale(v: number, name: string): void {
   const scale = Math.fround(v);
-  if (!(scale > 0 && scale < Infinity)) throw new RangeError(`${name}: expected a finite number above 0 in float32, got ${v}`);
+  if (!(scale > 0 && scale < Infinity))
+    throw new RangeError(`${name}: expected a finite number above 0 in float32, got ${v}`);
 }
 
 function checkZeroPoint(v: number, name: string): void {
@@ -264,7 +283,10 @@ function resolveRange(range: unknown, parameters: number): ResolvedRange {
       return { kind: 'bounds', min, max };
     }
   }
-  const got = typeof range === 'object' && range !== null ? `an object with ${Object.keys(range).join(', ') || 'no keys'}` : show(range);
+  const got =
+    typeof range === 'object' && range !== null
+      ? `an object with ${Object.keys(range).join(', ') || 'no keys'}`
+      : show(range);
   throw new RangeError(`range: expected 'min-max', { min, max } or { scale, zeroPoint }, got ${got}`);
 }
 
@@ -313,7 +335,12 @@ function isOutObject(out: unknown): out is { data: unknown; scale?: unknown; zer
   return typeof out === 'object' && out !== null && !ArrayBuffer.isView(out) && !(out instanceof OwnedWasmArray);
 }
 
-function parameterArray<T extends Float32Array | Int32Array>(given: unknown, make: new (n: number) => T, n: number, name: string): T {
+function parameterArray<T extends Float32Array | Int32Array>(
+  given: unknown,
+  make: new (n: number) => T,
+  n: number,
+  name: string,
+): T {
   if (given === undefined) return new make(n);
   if (Object.prototype.toString.call(given).slice(8, -1) !== make.name) {
     throw new TypeError(`${name}: expected a ${make.name}, got ${show(given)}`);
@@ -393,9 +420,12 @@ export class Scalepoint {
    * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array;
+  dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
   dequantize<T extends Float32Array | WasmArray>(q: QuantizedTensor, options: { out: T }): T;
-  dequantize(q: QuantizedTensor, options: { out?: Float32Array | WasmArray | undefined } = {}): Float32Array | WasmArray {
+  dequantize(
+    q: QuantizedTensor,
+    options: { out?: Float32Array | WasmArray | undefined } = {},
+  ): Float32Array | WasmArray {
     checkKeys(options, dequantizeKeys);
     const core = this.#core;
     const { codes, layout, spec } = this.#codesOf(q, 'q');
@@ -408,8 +438,18 @@ export class Scalepoint {
         const to = x.at(start, tile);
         this.#check(
           core.module.dequantizeLinear(
-            from, count, layout.kind, layout.axisSize, layout.innerSize, layout.groupSize, start,
-            at.scale, at.zeroPoint, layout.parameters, spec, to,
+            from,
+            count,
+            layout.kind,
+            layout.axisSize,
+            layout.innerSize,
+            layout.groupSize,
+            start,
+            at.scale,
+            at.zeroPoint,
+            layout.parameters,
+            spec,
+            to,
           ),
         );
         x.put(start, count, tile);
@@ -454,8 +494,19 @@ export class Scalepoint {
           const y = codes.at(start, count);
           this.#check(
             core.module.accumulateCodeError(
-              x, count, y, layout.kind, layout.axisSize, layout.innerSize, layout.groupSize, start,
-              scale, zeroPoint, layout.parameters, spec, at,
+              x,
+              count,
+              y,
+              layout.kind,
+              layout.axisSize,
+              layout.innerSize,
+              layout.groupSize,
+              start,
+              scale,
+              zeroPoint,
+              layout.parameters,
+              spec,
+              at,
             ),
           );
         });
@@ -481,7 +532,8 @@ export class Scalepoint {
     const core = this.#core;
     const { bins = 256 } = options;
     if (typeof bins !== 'number') throw new TypeError(`bins: expected a whole number, got ${show(bins)}`);
-    if (!Number.isInteger(bins) || bins < 1 || bins > 1 << 20) throw new RangeError(`bins: expected 1 to 2^20, got ${bins}`);
+    if (!Number.isInteger(bins) || bins < 1 || bins > 1 << 20)
+      throw new RangeError(`bins: expected 1 to 2^20, got ${bins}`);
     for (const name of ['min', 'max'] as const) {
       const v: unknown = options[name];
       if (v === undefined) continue;
@@ -489,7 +541,8 @@ export class Scalepoint {
       checkBound(v, name);
     }
     const source = sourceOf(core, x, options.from, 'x');
-    const found = options.min === undefined || options.max === undefined ? this.#finiteRange(source) : { min: 0, max: 0 };
+    const found =
+      options.min === undefined || options.max === undefined ? this.#finiteRange(source) : { min: 0, max: 0 };
     const min = Math.fround(options.min ?? found.min);
     const max = Math.fround(options.max ?? found.max);
     if (min > max) throw new RangeError(`min: ${min} is above max ${max}`);
@@ -517,7 +570,7 @@ export class Scalepoint {
    * first, in two's complement. The result has ceil(n * bits / 8) bytes.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  pack(q: QuantizedTensor): Uint8Array {
+  pack(q: QuantizedTensor): Uint8Array<ArrayBuffer> {
     const core = this.#core;
     const { codes, info, spec } = this.#codesOf(q, 'q');
     const packed = new Sink(core, 'uint8', packedSize(codes.length, info.bits), undefined, 'out');
@@ -527,7 +580,7 @@ export class Scalepoint {
       this.#check(core.module.pack(from, count, spec, tile));
       packed.put((start * info.bits) / 8, packedSize(count, info.bits), tile);
     });
-    return packed.result as Uint8Array;
+    return packed.result as Uint8Array<ArrayBuffer>;
   }
 
   /**
@@ -536,7 +589,8 @@ export class Scalepoint {
    */
   unpack(bytes: Uint8Array, q: PackedTensor): CodeArray {
     const core = this.#core;
-    if (typeof q !== 'object' || q === null) throw new TypeError(`q: expected an object with dtype and shape, got ${show(q)}`);
+    if (typeof q !== 'object' || q === null)
+      throw new TypeError(`q: expected an object with dtype and shape, got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
     const { shape } = q;
     if (!Array.isArray(shape)) throw new TypeError(`shape: expected an array of whole numbers, got ${show(shape)}`);
@@ -560,6 +614,42 @@ export class Scalepoint {
   }
 
   /**
+   * Floats rounded to a 16-bit format, half to even, as their bits. A value too large for float16 becomes infinity.
+   * @throws TypeError or RangeError naming the argument; ScalepointError `DISPOSED`
+   */
+  castFloat(x: FloatInput, to: HalfFormat): Uint16Array<ArrayBuffer> {
+    const core = this.#core;
+    if (to !== 'float16' && to !== 'bfloat16')
+      throw new RangeError(`to: expected 'float16' or 'bfloat16', got ${show(to)}`);
+    const source = sourceOf(core, x, undefined, 'x');
+    const bits = new Sink(core, 'uint16', source.length, undefined, 'out');
+    const tile = core.scratch.y;
+    forEachTile(source.length, false, (start, count) => {
+      const at = source.at(start, count);
+      const { module } = core;
+      this.#check(to === 'float16' ? module.narrowFloat16(at, count, tile) : module.narrowBfloat16(at, count, tile));
+      bits.put(start, count, tile);
+    });
+    return bits.result as Uint16Array<ArrayBuffer>;
+  }
+
+  /**
+   * The values of 16-bit floats, exactly.
+   * @param bits a Uint16Array of their bits, or a WasmArray of uint16
+   * @throws TypeError or RangeError naming the argument; ScalepointError `DISPOSED`
+   */
+  castToFloat32(bits: Uint16Array | WasmArray, from: HalfFormat): Float32Array<ArrayBuffer> {
+    const core = this.#core;
+    if (from !== 'float16' && from !== 'bfloat16') {
+      throw new RangeError(`from: expected 'float16' or 'bfloat16', got ${show(from)}`);
+    }
+    const source = sourceOf(core, bits, from, 'bits');
+    const x = new Sink(core, 'float32', source.length, undefined, 'out');
+    forEachTile(source.length, false, (start, count) => x.put(start, count, source.at(start, count)));
+    return x.result as Float32Array<ArrayBuffer>;
+  }
+
+  /**
    * An array inside wasm memory. Calls read and write it in place, which saves the copies between JavaScript and wasm.
    * @example const x = sp.allocate('float32', 1 << 24); x.view.set(weights); sp.quantize(x, { out: sp.allocate('int8', 1 << 24) });
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
@@ -579,7 +669,12 @@ export class Scalepoint {
 
   /** One pass over tiles that hold whole runs. */
   #quantizeRuns(
-    source: Source, job: Job, { line, run }: { line: number; run: number }, codes: Sink, scale: Float32Array, zeroPoint: Int32Array,
+    source: Source,
+    job: Job,
+    { line, run }: { line: number; run: number },
+    codes: Sink,
+    scale: Float32Array,
+    zeroPoint: Int32Array,
   ): void {
     const core = this.#core;
     const { scratch } = core;
@@ -603,7 +698,15 @@ export class Scalepoint {
       const from = source.at(start, count);
       const to = codes.at(start, scratch.y);
       const status = core.module.quantizeRuns(
-        from, count, whole ? line : count, run, job.spec, scratch.scale, scratch.zeroPoint, used, to,
+        from,
+        count,
+        whole ? line : count,
+        run,
+        job.spec,
+        scratch.scale,
+        scratch.zeroPoint,
+        used,
+        to,
       );
       if (status !== 0) this.#fail(status, from, count, start);
       codes.put(start, count, scratch.y);
@@ -627,8 +730,18 @@ export class Scalepoint {
           const from = source.at(start, count);
           const to = codes.at(start, tile);
           const status = core.module.quantizeLinear(
-            from, count, layout.kind, layout.axisSize, layout.innerSize, layout.groupSize, start,
-            at.scale, at.zeroPoint, layout.parameters, spec, to,
+            from,
+            count,
+            layout.kind,
+            layout.axisSize,
+            layout.innerSize,
+            layout.groupSize,
+            start,
+            at.scale,
+            at.zeroPoint,
+            layout.parameters,
+            spec,
+            to,
           );
           if (status !== 0) this.#fail(status, from, count, start);
           codes.put(start, count, tile);
@@ -666,7 +779,17 @@ export class Scalepoint {
       forEachTile(source.length, source.inPlace, (start, count) => {
         const from = source.at(start, count);
         const status = core.module.observe(
-          from, count, layout.kind, layout.axisSize, layout.innerSize, layout.groupSize, start, spec, at.min, at.max, n,
+          from,
+          count,
+          layout.kind,
+          layout.axisSize,
+          layout.innerSize,
+          layout.groupSize,
+          start,
+          spec,
+          at.min,
+          at.max,
+          n,
         );
         if (status !== 0) this.#fail(status, from, count, start);
       });
@@ -694,7 +817,12 @@ export class Scalepoint {
     const { scratch } = this.#core;
     if (n * 2 <= tileParameters) {
       const half = tileParameters * 2;
-      return f({ scale: scratch.scale, zeroPoint: scratch.zeroPoint, min: scratch.scale + half, max: scratch.zeroPoint + half });
+      return f({
+        scale: scratch.scale,
+        zeroPoint: scratch.zeroPoint,
+        min: scratch.scale + half,
+        max: scratch.zeroPoint + half,
+      });
     }
     return this.#core.withMemory(n * 16, (a) => f({ scale: a, zeroPoint: a + n * 4, min: a + n * 8, max: a + n * 12 }));
   }
@@ -751,12 +879,19 @@ export class Scalepoint {
 
 /** Error measures over pieces; made by `sp.errorSum()`. */
 export class ErrorSum {
-  readonly #add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number;
+  readonly #add: (
+    a: FloatInput,
+    b: QuantizedTensor | FloatInput,
+    options: CompareOptions,
+    sums: Float64Array,
+  ) => number;
   readonly #sums = new Float64Array(7);
   #pairs = 0;
 
   /** @internal */
-  constructor(add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number) {
+  constructor(
+    add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number,
+  ) {
     this.#add = add;
   }
 
@@ -811,7 +946,15 @@ function checkSameLength(a: number, b: number): void {
 
 /** The measures that follow from the sums of cpp/scalepoint.h's ErrorSums, in its order. */
 function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const [squaredError = 0, absoluteError = 0, maxAbsoluteError = 0, squaredX = 0, squaredY = 0, product = 0, nonFinite = 0] = sums;
+  const [
+    squaredError = 0,
+    absoluteError = 0,
+    maxAbsoluteError = 0,
+    squaredX = 0,
+    squaredY = 0,
+    product = 0,
+    nonFinite = 0,
+  ] = sums;
   const n = length - nonFinite;
   const mse = n === 0 ? 0 : squaredError / n;
   const noError = squaredError === 0;
@@ -822,7 +965,11 @@ function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
     maxAbsoluteError,
     relativeL2: noError ? 0 : Math.sqrt(squaredError / squaredX),
     sqnrDb: noError ? Infinity : squaredX === 0 ? -Infinity : 10 * Math.log10(squaredX / squaredError),
-    cosine: noError ? 1 : squaredX === 0 || squaredY === 0 ? 0 : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
+    cosine: noError
+      ? 1
+      : squaredX === 0 || squaredY === 0
+        ? 0
+        : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
     nonFinite,
   };
 }

@@ -49,9 +49,22 @@ export interface DTypeInfo {
 }
 
 const names: readonly DType[] = [
-  'int2', 'int3', 'int4', 'int5', 'int6', 'int7', 'int8',
-  'uint2', 'uint3', 'uint4', 'uint5', 'uint6', 'uint7', 'uint8',
-  'int16', 'uint16',
+  'int2',
+  'int3',
+  'int4',
+  'int5',
+  'int6',
+  'int7',
+  'int8',
+  'uint2',
+  'uint3',
+  'uint4',
+  'uint5',
+  'uint6',
+  'uint7',
+  'uint8',
+  'int16',
+  'uint16',
 ];
 
 const infos = new Map<string, DTypeInfo>(
@@ -88,7 +101,8 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
 /** A value for an error message: short, and never throwing. */
 export function show(value: unknown): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
-  if (Array.isArray(value)) return value.length > 12 ? `an array of ${value.length}` : `[${value.map(show).join(', ')}]`;
+  if (Array.isArray(value))
+    return value.length > 12 ? `an array of ${value.length}` : `[${value.map(show).join(', ')}]`;
   if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
   if (typeof value === 'function') return 'a function';
   if (typeof value === 'object' && value !== null) return Object.prototype.toString.call(value);
@@ -125,7 +139,9 @@ export function checkShape(shape: unknown, size: number): number[] {
     if (product > Number.MAX_SAFE_INTEGER) throw new RangeError(`shape: the product of ${show(shape)} is too large`);
   }
   if ((zero ? 0 : product) !== size) {
-    throw new RangeError(`shape: the product of ${show(shape)} is ${zero ? 0 : product}, but the array has ${size} elements`);
+    throw new RangeError(
+      `shape: the product of ${show(shape)} is ${zero ? 0 : product}, but the array has ${size} elements`,
+    );
   }
   return [...(shape as number[])];
 }
@@ -137,7 +153,9 @@ export function checkShape(shape: unknown, size: number): number[] {
 export function resolveGranularity(granularity: unknown, shape: readonly number[]): Granularity {
   if (granularity === undefined) return { kind: 'per-tensor' };
   if (typeof granularity !== 'object' || granularity === null) {
-    throw new TypeError(`granularity: expected an object such as { kind: 'per-channel', axis: 0 }, got ${show(granularity)}`);
+    throw new TypeError(
+      `granularity: expected an object such as { kind: 'per-channel', axis: 0 }, got ${show(granularity)}`,
+    );
   }
   const { kind, axis, groupSize } = granularity as { kind?: unknown; axis?: unknown; groupSize?: unknown };
   if (kind === 'per-tensor') return { kind };
@@ -174,7 +192,14 @@ export function layoutOf(granularity: Granularity, shape: readonly number[], siz
   }
   const groupSize = Math.max(1, Math.min(granularity.groupSize, axisSize));
   const outerSize = size === 0 ? 0 : size / (axisSize * innerSize);
-  return { kind: 2, size, axisSize, innerSize, groupSize, parameters: outerSize * Math.ceil(axisSize / groupSize) * innerSize };
+  return {
+    kind: 2,
+    size,
+    axisSize,
+    innerSize,
+    groupSize,
+    parameters: outerSize * Math.ceil(axisSize / groupSize) * innerSize,
+  };
 }
 
 /**

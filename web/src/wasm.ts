@@ -49,7 +49,8 @@ async function compileBytes(bytes: BufferSource, from: string): Promise<WebAssem
     ? new Uint8Array(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 16))
     : new Uint8Array(bytes, 0, Math.min(bytes.byteLength, 16));
   if (!magic.every((byte, i) => start[i] === byte)) {
-    const text = start[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
+    const text =
+      start[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
     throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${hint}`);
   }
   return WebAssembly.compile(bytes);
@@ -71,9 +72,12 @@ async function compileResponse(response: Response, from: string): Promise<WebAss
 async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
-  if (typeof Response !== 'undefined' && source instanceof Response) return compileResponse(source, source.url || 'wasm');
+  if (typeof Response !== 'undefined' && source instanceof Response)
+    return compileResponse(source, source.url || 'wasm');
   if (source !== undefined && !(source instanceof URL) && typeof source !== 'string') {
-    throw new TypeError(`wasm: expected a URL, a Response, bytes, a WebAssembly.Module or a function, got ${show(source)}`);
+    throw new TypeError(
+      `wasm: expected a URL, a Response, bytes, a WebAssembly.Module or a function, got ${show(source)}`,
+    );
   }
   const url = source === undefined ? fileOf(tier) : new URL(source, globalThis.location?.href);
   const bytes = await readLocalFile(url);
@@ -82,7 +86,8 @@ async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebA
 }
 
 function loadError(error: unknown): Error {
-  if (error instanceof ScalepointError || error instanceof TypeError && error.message.startsWith('wasm:')) return error;
+  if (error instanceof ScalepointError || (error instanceof TypeError && error.message.startsWith('wasm:')))
+    return error;
   const message = error instanceof Error ? error.message : String(error);
   if (/unsafe-eval|Content Security Policy/i.test(message)) {
     const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
@@ -107,7 +112,8 @@ function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
 
 /** Loads an instance of the core. Every call makes one more. */
 export async function loadCore(options: LoadOptions = {}): Promise<Core> {
-  if (typeof options !== 'object' || options === null) throw new TypeError(`options: expected an object, got ${show(options)}`);
+  if (typeof options !== 'object' || options === null)
+    throw new TypeError(`options: expected an object, got ${show(options)}`);
   const { simd = 'auto', wasm } = options;
   if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
     throw new RangeError(`simd: expected 'auto', 'on' or 'off', got ${show(simd)}`);
@@ -120,7 +126,10 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
   try {
     const module = await instantiate(await compile(typeof wasm === 'function' ? await wasm(tier) : wasm, tier));
     if (typeof module.buildId !== 'function' || module.buildId() !== buildId) {
-      throw new ScalepointError('VERSION_MISMATCH', 'the wasm file belongs to another version of scalepoint than this JavaScript');
+      throw new ScalepointError(
+        'VERSION_MISMATCH',
+        'the wasm file belongs to another version of scalepoint than this JavaScript',
+      );
     }
     return new Core(module);
   } catch (error) {

@@ -1,0 +1,51 @@
+import { svg } from './dom.js';
+import { formatLabel } from './format.js';
+
+/** A chart's box in pixels, and what it leaves free for labels. */
+export interface Frame {
+  readonly width: number;
+  readonly height: number;
+  readonly left: number;
+  readonly right: number;
+  readonly top: number;
+  readonly bottom: number;
+}
+
+/** Places numbers on a line of pixels. */
+export type Place = (value: number) => number;
+
+/** A linear placing of [low, high] between two pixels. A domain without width is widened, so that something can be seen. */
+export function place(low: number, high: number, from: number, to: number): Place {
+  const width = high - low;
+  if (!(width > 0)) return () => (from + to) / 2;
+  return (value) => from + ((value - low) / width) * (to - from);
+}
+
+/** Round numbers inside [low, high], about `wanted` of them: 1, 2 or 5 times a power of ten apart. */
+export function ticks(low: number, high: number, wanted: number): number[] {
+  const rough = (high - low) / Math.max(1, wanted);
+  if (!(rough > 0) || !Number.isFinite(rough)) return [low];
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10) * power;
+  const result: number[] = [];
+  // Multiplying whole numbers keeps 0 exactly 0 and adds no error along the way.
+  for (let k = Math.ceil(low / step); k <= Math.floor(high / step); k++)
+    result.push(Number((k * step).toPrecision(12)));
+  return result;
+}
+
+/** Draws a horizontal axis with numbers under it. */
+export function drawAxis(frame: Frame, at: Place, low: number, high: number): SVGGElement {
+  const { left, width, right, height, bottom } = frame;
+  const y = height - bottom;
+  const group = svg('g', { class: 'axis' });
+  group.append(svg('line', { x1: left, x2: width - right, y1: y + 0.5, y2: y + 0.5 }));
+  for (const tick of ticks(low, high, (width - left - right) / 72)) {
+    const x = at(tick);
+    group.append(
+      svg('line', { x1: x, x2: x, y1: y, y2: y + 4 }),
+      svg('text', { x, y: y + 16, 'text-anchor': 'middle' }, formatLabel(tick)),
+    );
+  }
+  return group;
+}

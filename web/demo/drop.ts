@@ -1,0 +1,33 @@
+import { byId } from './dom.js';
+
+/** Long enough between two dragover events of one drag, which come every 50 to 350 milliseconds. */
+const silenceMilliseconds = 600;
+
+/** Accepts a file dropped anywhere. The overlay goes when the drag leaves, ends or stops being heard of. */
+export function startDropping(onFile: (file: File) => void): void {
+  const overlay = byId('overlay', HTMLElement);
+  let silence: ReturnType<typeof setTimeout> | undefined;
+  const hide = () => {
+    clearTimeout(silence);
+    overlay.hidden = true;
+  };
+  const holdsFile = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
+  addEventListener('dragover', (event) => {
+    if (!holdsFile(event)) return;
+    event.preventDefault();
+    overlay.hidden = false;
+    // Browsers repeat dragover while a drag hovers, but tell nobody reliably when it has left the window.
+    clearTimeout(silence);
+    silence = setTimeout(hide, silenceMilliseconds);
+  });
+  addEventListener('drop', (event) => {
+    hide();
+    if (!holdsFile(event)) return;
+    event.preventDefault();
+    const [file] = event.dataTransfer?.files ?? [];
+    if (file !== undefined) onFile(file);
+  });
+  addEventListener('keydown', (event) => {
+    if (event.key === 'Escape') hide();
+  });
+}

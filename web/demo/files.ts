@@ -1,0 +1,169 @@
+import type { Scalepoint } from 'scalepoint';
+import { inspectModel, readTensor, type Tensor, type TensorInfo } from 'scalepoint/model';
+import { type DataSet, textData } from './data.js';
+import { formatBytes, formatMany } from './format.js';
+import { parseNumbers } from './numbers.js';
+
+/** A file with tensors to choose from. */
+export interface TensorFile {
+  readonly kind: 'tensors';
+  readonly name: string;
+  readonly tensors: readonly TensorInfo[];
+  readonly read: (tensor: TensorInfo) => Promise<DataSet>;
+}
+
+/** A file that was understood. */
+export type OpenedFile = { readonly kind: 'data'; readonly data: DataSet } | TensorFile;
+
+/** A file that this page cannot use. The message says what was seen and what to do. */
+export class FileError extends Error {
+  override readonly name = 'FileError';
+}
+
+/** Most numbers read at once: 512 MiB as float32, which together with codes and restored numbers fits into a tab. */
+const mostNumbers = 2 ** 27;
+/** Texts become strings and lists of numbers on the way, many times their size. */
+const mostTextBytes = 32 * 2 ** 20;
+
+const supported = 'This page reads .npy, .safetensors, text with numbers, and raw float32.';
+
+/** Files that people have at hand, told by their first bytes, and that would make senseless float32. */
+const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
+  { magic: [0x47, 0x47, 0x55, 0x46], what: 'a GGUF model' },
+  { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz and PyTorch files are such; unpack it first)' },
+  { magic: [0x80, 0x02], what: 'a Python pickle' },
+  { magic: [0x89, 0x48, 0x44, 0x46], what: 'an HDF5 file' },
+  { magic: [0x89, 0x50, 0x4e, 0x47], what: 'a PNG picture' },
+  { magic: [0xff, 0xd8, 0xff], what: 'a JPEG picture' },
+  { magic: [0x25, 0x50, 0x44, 0x46], what: 'a PDF document' },
+  { magic: [0x1f, 0x8b], what: 'a gzip archive (unpack it first)' },
+];
+
+const stemOf = (name: string) => name.replace(/\.[^.]*$/, '').replace(/[^\w.-]+/g, '-') || 'numbers';
+
+const startsWith = (bytes: Uint8Array, magic: readonly number[]) => magic.every((byte, i) => bytes[i] === byte);
+
+/** A safetensors file begins with the length of its header, eight bytes, and the header with a brace. */
+function looksLikeSafetensors(head: Uint8Array, size: number): boolean {
+  if (head.length < 10 || head[8] !== 0x7b) return false;
+  const length = new DataView(head.buffer, head.byteOffset).getBigUint64(0, true);
+  return length >= 2n && length <= BigInt(size - 8);
+}
+
+/** Text has no control bytes but tab, line feed and carriage return. */
+function looksLikeText(head: Uint8Array): boolean {
+  return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
+}
+
+/** Types that this page quantizes. */
+export const floatTypes: readonly string[] = ['F64', 'F32', 'F16', 'BF16'];
+
+/**
+ * The numbers of a tensor as float32. F16 and BF16 are widened, which is exact, so that the codes are those of the bits themselves;
+ * F64 is rounded first, as the package does too.
+ */
+function toFloat32(
+  core: Scalepoint,
+  { name, dtype, data }: Tensor,
+): { values: Float32Array; from?: 'float16' | 'bfloat16' } {
+  if (dtype === 'F32' && data instanceof Float32Array) return { values: data };
+  if (dtype === 'F64' && data instanceof Float64Array) return { values: Float32Array.from(data) };
+  if (data instanceof Uint16Array && (dtype === 'F16' || dtype === 'BF16')) {
+    const from = dtype === 'F16' ? 'float16' : 'bfloat16';
+    return { values: core.castToFloat32(data, from), from };
+  }
+  throw new FileError(
+    `${name} holds ${dtype}. This page quantizes floats: ${floatTypes.join(', ')}. Choose another tensor.`,
+  );
+}
+
+/** Reads one tensor of a model file. */
+async function readOne(core: Scalepoint, file: File, entry: TensorInfo, title: string): Promise<DataSet> {
+  const count = entry.shape.reduce((a, b) => a * b, 1);
+  if (count === 0)
+    throw new FileError(`${entry.name} is empty: its shape is [${entry.shape.join(', ')}]. Choose another tensor.`);
+  if (count > mostNumbers) {
+    throw new FileError(
+      `${entry.name} holds ${formatMany(count, 'number')}, more than this page takes at once (${formatMany(mostNumbers, 'number')}). Choose a smaller tensor, or use the package in your own code.`,
+    );
+  }
+  const tensor = await readTensor(file, entry.name);
+  const { values, from } = toFloat32(core, tensor);
+  return {
+    title,
+    values,
+    shape: [...tensor.shape],
+    stored: { name: entry.dtype, bytes: entry.bytes },
+    origin: { kind: 'file', tensor: entry.name, ...(from !== undefined && { from }) },
+    stem: stemOf(`${entry.name}.`),
+  };
+}
+
+/** Reads a file of nothing but little-endian float32. */
+async function readRaw(file: File): Promise<DataSet> {
+  if (file.size > mostNumbers * 4) {
+    throw new FileError(
+      `${file.name} is larger than this page takes at once (${formatBytes(mostNumbers * 4)}). Cut it into pieces, or use the package in your own code.`,
+    );
+  }
+  const bytes = await file.arrayBuffer();
+  const view = new DataView(bytes);
+  const values = new Float32Array(bytes.byteLength / 4);
+  for (let i = 0; i < values.length; i++) values[i] = view.getFloat32(i * 4, true);
+  // Bytes of something else rarely make floats of ordinary size.
+  const odd = values.reduce((n, x) => n + Number(!(Math.abs(x) < 1e12 && (x === 0 || Math.abs(x) > 1e-30))), 0);
+  return {
+    title: file.name,
+    values,
+    shape: [values.length],
+    stored: { name: 'float32', bytes: file.size },
+    origin: { kind: 'raw' },
+    stem: stemOf(file.name),
+    note:
+      odd > values.length / 10
+        ? 'Read as raw float32, but many of the numbers are absurd or not finite: it may be something else.'
+        : 'Read as raw float32, little-endian: its size is a multiple of 4, and nothing says that it is anything else.',
+  };
+}
+
+/**
+ * Tells what a file is by its content and reads it, or lists its tensors.
+ * @throws FileError if it is nothing that this page reads; ScalepointError if it breaks the rules of its format.
+ */
+export async function openFile(core: Scalepoint, file: File): Promise<OpenedFile> {
+  if (file.size === 0) throw new FileError(`${file.name} is empty. ${supported}`);
+  const head = new Uint8Array(await file.slice(0, 4096).arrayBuffer());
+  const numpy = startsWith(head, [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]);
+  if (numpy || looksLikeSafetensors(head, file.size) || /\.safetensors$/i.test(file.name)) {
+    const { tensors } = await inspectModel(file);
+    const [first] = tensors;
+    if (first === undefined) throw new FileError(`${file.name} holds no tensors. ${supported}`);
+    if (numpy) {
+      const data = await readOne(core, file, first, file.name);
+      return { kind: 'data', data: { ...data, stem: stemOf(file.name) } };
+    }
+    return {
+      kind: 'tensors',
+      name: file.name,
+      tensors,
+      read: (tensor) => readOne(core, file, tensor, `${tensor.name} in ${file.name}`),
+    };
+  }
+  const stranger = strangers.find(({ magic }) => startsWith(head, magic));
+  if (stranger !== undefined) throw new FileError(`${file.name} is ${stranger.what}. ${supported}`);
+  if (/\.onnx$/i.test(file.name)) throw new FileError(`${file.name} is an ONNX model. ${supported}`);
+  if (looksLikeText(head)) {
+    if (file.size > mostTextBytes) {
+      throw new FileError(
+        `${file.name} is a text of ${formatBytes(file.size)}, more than this page takes (${formatBytes(mostTextBytes)}). Save the numbers as .npy instead.`,
+      );
+    }
+    const parsed = parseNumbers(await file.text());
+    if (parsed.values.length === 0) throw new FileError(`${file.name} is a text without numbers. ${supported}`);
+    return { kind: 'data', data: textData(parsed, file.name, stemOf(file.name)) };
+  }
+  if (file.size % 4 === 0) return { kind: 'data', data: await readRaw(file) };
+  throw new FileError(
+    `${file.name} is of no format known here, and its ${formatMany(file.size, 'byte')} are no whole number of float32. ${supported}`,
+  );
+}

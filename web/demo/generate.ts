@@ -1,0 +1,97 @@
+/** Shapes of made-up numbers, each chosen because it stresses quantization in its own way. */
+export type Distribution = 'normal' | 'uniform' | 'heavy-tailed' | 'one-sided' | 'bimodal' | 'outliers';
+
+/** Every distribution with its name on the page and what it teaches. */
+export const distributions: readonly { readonly name: Distribution; readonly label: string; readonly hint: string }[] =
+  [
+    { name: 'normal', label: 'Normal', hint: 'A bell, as the weights of most layers are.' },
+    { name: 'uniform', label: 'Uniform', hint: 'Every level is used equally often: the best case for even steps.' },
+    {
+      name: 'heavy-tailed',
+      label: 'Heavy-tailed',
+      hint: 'A few far values stretch the range; most numbers share few levels.',
+    },
+    {
+      name: 'one-sided',
+      label: 'One-sided',
+      hint: 'Never negative, like activations after ReLU: asymmetric wins a bit.',
+    },
+    { name: 'bimodal', label: 'Two humps', hint: 'Levels between the humps are wasted.' },
+    {
+      name: 'outliers',
+      label: 'With outliers',
+      hint: 'One number in a thousand is 10 times too far: groups contain the damage.',
+    },
+  ];
+
+/** Rows of every generated matrix. Enough for per-channel to mean something, few enough to step through. */
+export const generatedRows = 16;
+
+/** A seeded source of numbers in [0, 1): the same seed gives the same numbers in every browser. */
+export function createRandom(seed: number): () => number {
+  // Xorshift with 32 bits of state, which must not be zero; the multiplication spreads neighbouring seeds apart.
+  let state = (Math.imul(seed + 1, 0x9e3779b1) ^ 0x2545f491) >>> 0 || 1;
+  const next = () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    state >>>= 0;
+    return state / 0x1_0000_0000;
+  };
+  // The first outputs still look like the seed.
+  for (let i = 0; i < 16; i++) next();
+  return next;
+}
+
+/** A source of standard normal numbers (Box-Muller, the two halves of each pair in turn). */
+function createNormal(random: () => number): () => number {
+  let spare: number | undefined;
+  return () => {
+    if (spare !== undefined) {
+      const value = spare;
+      spare = undefined;
+      return value;
+    }
+    // 1 - u lies in (0, 1], so that the logarithm is finite.
+    const radius = Math.sqrt(-2 * Math.log(1 - random()));
+    const angle = 2 * Math.PI * random();
+    spare = radius * Math.sin(angle);
+    return radius * Math.cos(angle);
+  };
+}
+
+/** What to generate. */
+export interface GenerateOptions {
+  readonly distribution: Distribution;
+  /** Numbers in all: a multiple of `generatedRows`. */
+  readonly size: number;
+  readonly seed: number;
+  /** Rows get sizes from 1/4 to 4, as the channels of a trained layer do. */
+  readonly rowsDiffer: boolean;
+}
+
+/** Makes a matrix of `generatedRows` rows, in row-major order. */
+export function generate({ distribution, size, seed, rowsDiffer }: GenerateOptions): Float32Array {
+  const random = createRandom(seed);
+  const normal = createNormal(random);
+  const draw: Record<Distribution, () => number> = {
+    normal,
+    uniform: () => 2 * random() - 1,
+    // A normal number over the root of a mean of squares: Student's t with 3 degrees of freedom.
+    'heavy-tailed': () => normal() / Math.sqrt((normal() ** 2 + normal() ** 2 + normal() ** 2) / 3 + 1e-3),
+    'one-sided': () => Math.abs(normal()),
+    bimodal: () => (random() < 0.5 ? -1 : 1) + 0.25 * normal(),
+    outliers: () => normal() * (random() < 0.001 ? 10 : 1),
+  };
+  const values = new Float32Array(size);
+  for (let i = 0; i < size; i++) values[i] = draw[distribution]();
+  if (rowsDiffer) {
+    const columns = size / generatedRows;
+    // 7 and 16 share no factor: every size occurs once, in an order that does not look sorted.
+    for (let row = 0; row < generatedRows; row++) {
+      const factor = 2 ** ((((row * 7) % generatedRows) / (generatedRows - 1)) * 4 - 2);
+      for (let i = row * columns; i < (row + 1) * columns; i++) values[i] = values[i]! * factor;
+    }
+  }
+  return values;
+}

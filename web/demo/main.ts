@@ -1,0 +1,198 @@
+import { load, type Scalepoint } from 'scalepoint';
+import { startActions } from './actions.js';
+import { startControls } from './controls.js';
+import { type DataSet, generatedData, type Statistics, statisticsOf } from './data.js';
+import { byId, setText } from './dom.js';
+import { type Evaluation, evaluate, sliceOf } from './evaluate.js';
+import { startAddress } from './history.js';
+import { showLadder } from './ladder.js';
+import { announce } from './live.js';
+import { partsOf } from './parts.js';
+import { startPictures } from './pictures.js';
+import { explainLoading, explainQuantizing, type Problem, showProblem } from './problems.js';
+import { sentence, showData, showFigures } from './results.js';
+import { startScrollBoxes } from './scroll.js';
+import { dtypeOf, granularityOf, parseHash, type Settings } from './settings.js';
+import { snippet } from './snippet.js';
+import { startSources } from './sources.js';
+import { startTable } from './table.js';
+import { startTheme } from './theme.js';
+import { showTwin } from './twin.js';
+
+/** Up to this many numbers every picture is exact, even while a control moves. */
+const liveLimit = 2 ** 20;
+/** Up to this many the exact picture follows when the controls rest; beyond, the sample stays and says so. */
+const restLimit = 2 ** 24;
+const restMilliseconds = 160;
+
+/** A try at quantizing: what came out, or what stood in the way. */
+interface Attempt {
+  readonly data: DataSet;
+  readonly settings: Settings;
+  readonly limit: number;
+  readonly result?: Evaluation;
+  readonly problem?: Problem;
+}
+
+/** Settings that change what is drawn, and not how the numbers are quantized. */
+const quantizesAlike = (a: Settings, b: Settings) =>
+  JSON.stringify({ ...a, part: 0, logCounts: false }) === JSON.stringify({ ...b, part: 0, logCounts: false });
+
+/** The page: settings and data in, pictures and figures out. Everything is drawn from these two and nothing else. */
+function startPage(core: Scalepoint): void {
+  let settings = parseHash(location.hash);
+  let own: DataSet | undefined;
+  let made: { key: string; data: DataSet } | undefined;
+  let statistics: { data: DataSet; result: Statistics } | undefined;
+  let attempt: Attempt | undefined;
+  const resultRegion = byId('result', HTMLElement);
+  let frame = 0;
+  let rest: ReturnType<typeof setTimeout> | undefined;
+
+  const address = startAddress((wanted) => {
+    settings = wanted;
+    sources.show(currentData() === own ? 'own' : 'generated');
+    schedule();
+  });
+  const table = startTable();
+  const pictures = startPictures(() => schedule());
+
+  /** Applies new settings, draws them with the next frame, and writes them to the address. */
+  const change = (wanted: Settings, control: string) => {
+    settings = wanted;
+    address.commit(settings, control);
+    schedule();
+  };
+  const controls = startControls(() => settings, change);
+  const sources = startSources(core, {
+    onGenerate: () => change({ ...settings, data: 'generated' }, 'source'),
+    onData(data) {
+      own = data;
+      change({ ...settings, data: 'own', part: 0 }, 'source');
+    },
+    onProblem: (problem) => showProblem('file', problem),
+  });
+
+  /** The numbers to show. Data that someone else brought are not here, whatever the address says. */
+  function currentData(): DataSet {
+    if (settings.data === 'own' && own !== undefined) return own;
+    const key = [settings.distribution, settings.size, settings.seed, settings.rowsDiffer].join();
+    if (made?.key !== key) made = { key, data: generatedData(settings) };
+    return made.data;
+  }
+
+  function statisticsFor(data: DataSet): Statistics {
+    if (statistics?.data !== data) statistics = { data, result: statisticsOf(data.values) };
+    return statistics.result;
+  }
+
+  /** Quantizes, unless the last attempt answers the question already. */
+  function quantized(data: DataSet, limit: number): Attempt {
+    const enough = Math.min(limit, data.values.length);
+    if (attempt?.data === data && attempt.limit >= enough && quantizesAlike(attempt.settings, settings)) return attempt;
+    try {
+      attempt = { data, settings, limit: enough, result: evaluate(core, data, settings, limit) };
+    } catch (error) {
+      const saturate = () => change({ ...settings, nonFinite: 'saturate' }, 'saturate');
+      const problem = explainQuantizing(error, statisticsFor(data), saturate);
+      // More numbers would meet the same problem.
+      attempt = { data, settings, limit: Number.POSITIVE_INFINITY, problem };
+    }
+    return attempt;
+  }
+
+  function draw(limit: number): void {
+    const data = currentData();
+    const { result, problem } = quantized(data, limit);
+    showProblem('settings', problem);
+    document.body.classList.toggle('failed', result === undefined);
+    const count = result?.parts.count ?? partsOf(granularityOf(settings, data.shape.length), data.shape).count;
+    controls.show(settings, { shape: data.shape, parts: count });
+    showData(data, statisticsFor(data), settings.bits);
+    showFigures(data, result);
+    table.show(data, result);
+    setText(byId('snippet', HTMLElement), snippet(data, settings));
+    setText(byId('level-legend', HTMLElement), `${dtypeOf(settings)} levels`);
+
+    const slice = result === undefined ? undefined : sliceOf(result, settings.part);
+    const bins = pictures.draw(core, {
+      values: slice?.values ?? data.values,
+      slice,
+      partName: slice === undefined || count === 1 ? '' : partName(slice.part, result?.exact === true),
+      logarithmic: settings.logCounts,
+    });
+    if (byId('twin', HTMLDetailsElement).open) showTwin(slice, bins);
+
+    clearTimeout(rest);
+    rest = setTimeout(atRest, restMilliseconds);
+  }
+
+  function partName(part: number, exact: boolean): string {
+    return `${settings.granularity === 'per-group' ? 'group' : 'channel'} ${part}${exact ? '' : ' of the sample'}`;
+  }
+
+  /** What can wait until the controls rest: exact figures for large data, the other bit widths, and a spoken sentence. */
+  function atRest(): void {
+    const data = currentData();
+    if (attempt?.result?.exact === false && data.values.length <= restLimit) {
+      draw(restLimit);
+      // This was the rest; drawing must not begin another.
+      clearTimeout(rest);
+    }
+    if (attempt?.result === undefined) byId('ladder', HTMLElement).replaceChildren();
+    else {
+      showLadder(core, data, settings, (bits) => change({ ...settings, bits }, 'ladder'));
+      announce(sentence(attempt.result));
+    }
+    resultRegion.ariaBusy = 'false';
+  }
+
+  /** Draws with the next frame, however often it is asked to. */
+  function schedule(): void {
+    // What was drawn is out of date: its rest must not be taken for the rest of what comes.
+    clearTimeout(rest);
+    if (frame !== 0) return;
+    resultRegion.ariaBusy = 'true';
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      draw(liveLimit);
+    });
+  }
+
+  byId('twin', HTMLDetailsElement).addEventListener('toggle', () => schedule());
+  startActions(core, () => ({ data: currentData(), settings }));
+  if (settings.data === 'own') {
+    settings = { ...settings, data: 'generated' };
+    showProblem('file', {
+      title: 'This link was made for numbers that are not here',
+      text: 'A link carries settings, never data. The settings are shown with generated numbers; choose a file or paste numbers to use them on yours.',
+    });
+  }
+  sources.show('generated');
+  schedule();
+}
+
+/** Loads the core and starts the page; if that fails, says so and why. */
+async function start(): Promise<void> {
+  startTheme();
+  startScrollBoxes();
+  byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
+    // The address after # belongs to the settings.
+    event.preventDefault();
+    byId('result', HTMLElement).focus();
+  });
+  try {
+    const core = await load();
+    setText(byId('about-version', HTMLElement), core.version);
+    setText(
+      byId('about-tier', HTMLElement),
+      core.simd ? 'SIMD core' : 'scalar core, as this browser has no WebAssembly SIMD',
+    );
+    startPage(core);
+  } catch (error) {
+    setText(byId('summary', HTMLElement), '');
+    showProblem('settings', explainLoading(error));
+  }
+}
+
+void start();

@@ -1,0 +1,86 @@
+import { ScalepointError } from 'scalepoint';
+import type { Statistics } from './data.js';
+import { byId, html } from './dom.js';
+import { formatCount, formatMany } from './format.js';
+
+/** Something that went wrong, in the visitor's words. */
+export interface Problem {
+  /** What happened. */
+  readonly title: string;
+  /** Where and why, and what to do now. */
+  readonly text: string;
+  readonly action?: { readonly label: string; readonly run: () => void };
+}
+
+/** Problems with a file stay until the next file or until closed; problems with the settings go when the settings do. */
+export type ProblemSlot = 'file' | 'settings';
+
+const shown = new Map<ProblemSlot, string>();
+
+/** Shows a problem in its slot, or clears the slot. The same problem twice is not announced twice. */
+export function showProblem(slot: ProblemSlot, problem?: Problem): void {
+  const key = problem === undefined ? '' : `${problem.title}\n${problem.text}`;
+  if ((shown.get(slot) ?? '') === key) return;
+  shown.set(slot, key);
+  const container = byId('problems', HTMLElement);
+  const old = container.querySelector(`[data-slot="${slot}"]`);
+  // Whoever pressed a button in the message goes on from the result, and not from the top of the page.
+  if (old?.contains(document.activeElement)) byId('result', HTMLElement).focus({ preventScroll: true });
+  old?.remove();
+  if (problem === undefined) return;
+  const buttons = html('div', { class: 'row' });
+  const button = (label: string, run: () => void) => {
+    const node = html('button', { type: 'button' }, label);
+    node.addEventListener('click', run);
+    buttons.append(node);
+  };
+  if (problem.action !== undefined) button(problem.action.label, problem.action.run);
+  if (slot === 'file') button('Close', () => showProblem('file'));
+  const card = html(
+    'div',
+    { class: 'problem', 'data-slot': slot },
+    html('p', {}, html('strong', {}, problem.title)),
+    html('p', {}, problem.text),
+  );
+  if (buttons.childElementCount > 0) card.append(buttons);
+  container.append(card);
+  // A file can be dropped while the page is scrolled down; its message must not be missed.
+  if (slot === 'file') card.scrollIntoView({ block: 'nearest' });
+}
+
+/** The message of anything that was thrown. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Explains why quantizing failed. */
+export function explainQuantizing(error: unknown, statistics: Statistics, saturate?: () => void): Problem {
+  if (error instanceof ScalepointError && error.code === 'NON_FINITE') {
+    const { notFinite, firstNotFinite } = statistics;
+    return {
+      title: `${formatMany(notFinite, 'number')} ${notFinite === 1 ? 'is' : 'are'} NaN or infinite`,
+      text: `The first stands at index ${formatCount(firstNotFinite)}. No integer stands for NaN, so quantizing refuses it unless told otherwise. With “Saturate”, NaN becomes the zero point, infinities go to the ends, and the range comes from the finite numbers.`,
+      ...(saturate !== undefined && { action: { label: 'Saturate them', run: saturate } }),
+    };
+  }
+  if (error instanceof ScalepointError && error.code === 'OUT_OF_MEMORY') {
+    return {
+      title: 'The browser gave no more memory',
+      text: `${error.message}. Close other tabs, or choose a smaller tensor.`,
+    };
+  }
+  return {
+    title: 'These settings do not work for these numbers',
+    text: `${messageOf(error)}. Change that setting, or press Reset.`,
+  };
+}
+
+/** Explains why the core did not load. */
+export function explainLoading(error: unknown): Problem {
+  const csp = error instanceof ScalepointError && error.code === 'CSP';
+  return {
+    title: 'The core did not load, so nothing can be quantized here',
+    text: `${messageOf(error)}. ${csp ? 'The server of this page forbids WebAssembly.' : 'Check the connection and load the page again; a current browser is needed.'}`,
+    action: { label: 'Load again', run: () => location.reload() },
+  };
+}

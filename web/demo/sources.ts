@@ -1,0 +1,165 @@
+import type { Scalepoint } from 'scalepoint';
+import { type DataSet, textData } from './data.js';
+import { byId, setText } from './dom.js';
+import { startDropping } from './drop.js';
+import { FileError, openFile } from './files.js';
+import { formatMany, formatShape } from './format.js';
+import { parseNumbers } from './numbers.js';
+import { messageOf, type Problem } from './problems.js';
+import { startTensorList } from './tensorlist.js';
+
+type Source = 'generate' | 'text' | 'file';
+
+/** What the sources report. */
+export interface SourceEvents {
+  /** The visitor wants generated numbers. */
+  onGenerate(): void;
+  /** The visitor brought numbers. */
+  onData(data: DataSet): void;
+  /** A file cannot be used; undefined when one could. */
+  onProblem(problem: Problem | undefined): void;
+}
+
+/** The panel that says where the numbers come from. */
+export interface Sources {
+  /** Shows the fields of generated data, or of the data that the visitor brought last. */
+  show(data: 'generated' | 'own'): void;
+}
+
+/** Something to look at when "Paste" is chosen: two rows, so that channels can be tried. */
+const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
+3.1,  -2.4,  0.8,  5.6,  -4.9, 1.7,  -0.3,  2.2`;
+
+/** Starts the panel, the file dialog, and dropping a file anywhere on the page. */
+export function startSources(core: Scalepoint, events: SourceEvents): Sources {
+  const text = byId('text', HTMLTextAreaElement);
+  const picker = byId('file', HTMLInputElement);
+  let lastOwn: Source = 'text';
+  let fileData: DataSet | undefined;
+  // Reading takes time; only the newest request may change the page.
+  let request = 0;
+
+  const showPanel = (source: Source) => {
+    for (const name of ['generate', 'text', 'file'] as const)
+      byId(`source-${name}`, HTMLElement).hidden = name !== source;
+    for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]'))
+      radio.checked = radio.value === source;
+  };
+
+  const readText = () => {
+    lastOwn = 'text';
+    const parsed = parseNumbers(text.value);
+    const data = textData(parsed, 'Pasted numbers', 'pasted');
+    setText(
+      byId('text-hint', HTMLElement),
+      parsed.values.length === 0
+        ? 'No numbers found yet. Write some, or paste a column of a table.'
+        : `${formatMany(parsed.values.length, 'number')}${data.shape.length > 1 ? `, ${formatShape(data.shape)}` : ''}. ${data.note ?? ''}`,
+    );
+    if (parsed.values.length > 0) events.onData(data);
+  };
+
+  const useFileData = (data: DataSet) => {
+    lastOwn = 'file';
+    fileData = data;
+    events.onProblem(undefined);
+    events.onData(data);
+  };
+
+  /** Runs one reading at a time; what fails is explained and changes nothing else. */
+  const attempt = async (what: string, work: () => Promise<(() => void) | undefined>) => {
+    const mine = ++request;
+    try {
+      const finish = await work();
+      if (mine === request) finish?.();
+    } catch (error) {
+      if (mine === request) events.onProblem(explainFile(error, what));
+    }
+  };
+
+  const tensors = startTensorList((file, entry) =>
+    attempt(entry.name, async () => {
+      const data = await file.read(entry);
+      return () => useFileData(data);
+    }),
+  );
+
+  const open = (file: File) =>
+    attempt(file.name, async () => {
+      const opened = await openFile(core, file);
+      return () => {
+        showPanel('file');
+        if (opened.kind === 'data') {
+          tensors.show(undefined);
+          useFileData(opened.data);
+        } else {
+          const usable = tensors.show(opened);
+          events.onProblem(
+            usable
+              ? undefined
+              : {
+                  title: 'No floats in there',
+                  text: `${opened.name} holds no float tensor with numbers in it. Drop another file.`,
+                },
+          );
+        }
+      };
+    });
+
+  const choose = (source: Source) => {
+    request++;
+    showPanel(source);
+    if (source === 'generate') events.onGenerate();
+    else if (source === 'text') readText();
+    else if (fileData !== undefined) useFileData(fileData);
+  };
+
+  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]')) {
+    radio.addEventListener('change', () => choose(radio.value as Source));
+  }
+  text.value = exampleText;
+  text.addEventListener('input', readText);
+  byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
+  picker.addEventListener('change', () => {
+    const [file] = picker.files ?? [];
+    // Emptied, so that choosing the same file again counts as a change.
+    if (file !== undefined) void open(file).finally(() => (picker.value = ''));
+  });
+  byId('sample', HTMLButtonElement).addEventListener('click', () => {
+    void attempt('the sample model', async () => {
+      const file = await fetchSample();
+      return () => void open(file);
+    });
+  });
+  startDropping((file) => void open(file));
+
+  return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn) };
+}
+
+/** Fetches the sample that lies beside the page. */
+async function fetchSample(): Promise<File> {
+  const response = await fetch('./samples/digits.safetensors');
+  // A server may answer with its start page where there is no file.
+  if (!response.ok || /html/.test(response.headers.get('content-type') ?? '')) {
+    throw new FileError('The sample model is not on this server. Drop a file of your own, or make numbers.');
+  }
+  return new File([await response.arrayBuffer()], 'digits.safetensors');
+}
+
+/** Explains why a file could not be used. */
+function explainFile(error: unknown, what: string): Problem {
+  if (error instanceof FileError) return { title: 'That cannot be read here', text: error.message };
+  if (error instanceof TypeError && /fetch/i.test(error.message)) {
+    return { title: `Could not load ${what}`, text: 'The connection failed. Try again, or drop a file of your own.' };
+  }
+  const { tensor, byteOffset } = error as { tensor?: unknown; byteOffset?: unknown };
+  const where = [
+    typeof tensor === 'string' ? `tensor ${tensor}` : '',
+    typeof byteOffset === 'number' ? `byte ${byteOffset}` : '',
+  ].filter((part) => part !== '');
+  const place = where.length > 0 ? ` (${where.join(', ')})` : '';
+  return {
+    title: `Could not read ${what}`,
+    text: `${messageOf(error).replace(/\.$/, '')}${place}. The numbers shown before are still here; choose another tensor or file.`,
+  };
+}

@@ -1,0 +1,106 @@
+import type { DataSet } from './data.js';
+import { byId, html, setText } from './dom.js';
+import type { Evaluation } from './evaluate.js';
+import { formatCount, formatReal } from './format.js';
+
+const rowsOnPage = 16;
+
+/** A code's bits: two's complement, as `pack` stores them. */
+export function bitsOf(code: number, bits: number): string {
+  return (code < 0 ? code + 2 ** bits : code).toString(2).padStart(bits, '0');
+}
+
+/** The first element at or after a position of the data; a sample does not hold every position. */
+function firstAt(evaluation: Evaluation, wanted: number): number {
+  let low = 0;
+  let high = evaluation.values.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (evaluation.position(middle) < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/** The table of original, code, restored and error, a page at a time. */
+export interface NumberTable {
+  /** Shows the same page of another evaluation; originals alone if there is none. */
+  show(data: DataSet, evaluation: Evaluation | undefined): void;
+}
+
+/** Starts the table and its buttons. */
+export function startTable(): NumberTable {
+  const body = byId('rows', HTMLElement);
+  const field = byId('goto', HTMLInputElement);
+  const previous = byId('previous', HTMLButtonElement);
+  const next = byId('next', HTMLButtonElement);
+  let data: DataSet | undefined;
+  let evaluation: Evaluation | undefined;
+  let start = 0;
+
+  const render = () => {
+    if (data === undefined) return;
+    const total = evaluation?.values.length ?? data.values.length;
+    start = Math.max(0, Math.min(start, total - 1));
+    const end = Math.min(start + rowsOnPage, total);
+    const rows: HTMLTableRowElement[] = [];
+    for (let i = start; i < end; i++) rows.push(row(i, data, evaluation));
+    body.replaceChildren(...rows);
+    const position = evaluation?.position ?? ((i: number) => i);
+    const whole = formatCount(data.values.length);
+    setText(
+      byId('range', HTMLElement),
+      evaluation?.exact === false
+        ? `${formatCount(start)}–${formatCount(end - 1)} of the sample`
+        : `${formatCount(position(start))}–${formatCount(position(end - 1))} of ${whole}`,
+    );
+    previous.disabled = start === 0;
+    next.disabled = end >= total;
+    field.max = String(data.values.length - 1);
+  };
+  previous.addEventListener('click', () => {
+    start -= rowsOnPage;
+    render();
+  });
+  next.addEventListener('click', () => {
+    start += rowsOnPage;
+    render();
+  });
+  field.addEventListener('input', () => {
+    if (field.value === '' || !field.checkValidity()) return;
+    start = evaluation === undefined ? field.valueAsNumber : firstAt(evaluation, field.valueAsNumber);
+    render();
+  });
+  return {
+    show(newData, newEvaluation) {
+      if (newData !== data) start = 0;
+      data = newData;
+      evaluation = newEvaluation;
+      render();
+    },
+  };
+}
+
+function row(i: number, data: DataSet, evaluation: Evaluation | undefined): HTMLTableRowElement {
+  const cells: string[] = [];
+  if (evaluation === undefined) cells.push(formatReal(data.values[i]!, 6), '–', '–', '–', '–');
+  else {
+    const original = evaluation.values[i]!;
+    const restored = evaluation.restored[i]!;
+    const code = evaluation.codes[i]!;
+    cells.push(
+      formatReal(original, 6),
+      String(code),
+      bitsOf(code, evaluation.settings.bits),
+      formatReal(restored, 6),
+      formatReal(restored - original, 3),
+    );
+  }
+  const position = evaluation?.position(i) ?? i;
+  return html(
+    'tr',
+    {},
+    html('th', { scope: 'row', class: 'number' }, formatCount(position)),
+    ...cells.map((cell) => html('td', { class: 'number' }, cell)),
+  );
+}

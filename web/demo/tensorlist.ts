@@ -1,0 +1,64 @@
+import type { TensorInfo } from 'scalepoint/model';
+import { byId, html, setText } from './dom.js';
+import { floatTypes, type TensorFile } from './files.js';
+import { formatBytes, formatMany, formatShape } from './format.js';
+
+/** With more tensors than this, a box to find one is shown. */
+const manyTensors = 12;
+
+/** The list of a file's tensors. */
+export function startTensorList(onChoose: (file: TensorFile, entry: TensorInfo) => void) {
+  const list = byId('tensor', HTMLSelectElement);
+  const filter = byId('tensor-filter', HTMLInputElement);
+  let file: TensorFile | undefined;
+
+  const fill = () => {
+    const wanted = filter.value.trim().toLowerCase();
+    const selected = list.value;
+    list.replaceChildren(
+      ...(file?.tensors ?? []).flatMap((tensor, i) => {
+        if (!tensor.name.toLowerCase().includes(wanted)) return [];
+        const obstacle = tensor.shape.includes(0)
+          ? ' (empty)'
+          : floatTypes.includes(tensor.dtype)
+            ? ''
+            : ' (no floats)';
+        const label = `${tensor.name} · ${tensor.dtype} ${formatShape(tensor.shape)}${obstacle}`;
+        const attributes = {
+          value: i,
+          title: `${label}, ${formatBytes(tensor.bytes)}`,
+          disabled: obstacle !== '' && '',
+        };
+        return [html('option', attributes, label)];
+      }),
+    );
+    list.value = selected;
+  };
+  const choose = () => {
+    const entry = file?.tensors[Number(list.value)];
+    if (file !== undefined && entry !== undefined && list.value !== '') onChoose(file, entry);
+  };
+  list.addEventListener('change', choose);
+  filter.addEventListener('input', fill);
+
+  return {
+    /** Shows the tensors of a file and reads the first matrix, or hides the list. False if none of them can be read. */
+    show(opened: TensorFile | undefined): boolean {
+      file = opened;
+      byId('tensors', HTMLElement).hidden = opened === undefined;
+      if (opened === undefined) return false;
+      filter.value = '';
+      byId('tensor-filter-field', HTMLElement).hidden = opened.tensors.length <= manyTensors;
+      setText(byId('tensors-file', HTMLElement), opened.name);
+      setText(byId('tensors-count', HTMLElement), formatMany(opened.tensors.length, 'tensor'));
+      fill();
+      const usable = [...list.options].filter((option) => !option.disabled);
+      // A matrix shows more than a bias does.
+      const first = usable.find((option) => (opened.tensors[Number(option.value)]?.shape.length ?? 0) > 1) ?? usable[0];
+      if (first === undefined) return false;
+      list.value = first.value;
+      choose();
+      return true;
+    },
+  };
+}
