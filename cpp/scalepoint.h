@@ -32,7 +32,7 @@ struct Layout {
   uint64_t group_size = 1;
 
   [[nodiscard]] bool valid() const;
-  [[nodiscard]] uint64_t groups_per_axis() const { return (axis_size + group_size - 1) / group_size; }
+  [[nodiscard]] uint64_t groups_per_axis() const { return axis_size / group_size + (axis_size % group_size != 0); }
   /// One more than the largest parameter that the elements [start, start + size) use.
   [[nodiscard]] uint64_t parameter_end(uint64_t start, uint64_t size) const;
 };

@@ -602,14 +602,13 @@ TEST(DequantizeLinear, agrees_with_the_oracle_for_every_layout_in_one_call_and_i
 
 TEST(LinearStatus, names_each_misuse) {
   const std::vector<float> x(12, 1);
-  const std::vector<std::byte> bytes(12);
   const Layout layout = {Granularity::kPerChannel, 4, 3, 1};
   const Given good = {std::vector<float>(4, 1), std::vector<int32_t>(4, 0)};
-  const auto both = [&](DType dtype, const Layout& layout, const Given& given, size_t code_bytes, Status expected) {
+  const auto both = [&](DType dtype, const Layout& used_layout, const Given& given, size_t code_bytes, Status expected) {
     std::vector<std::byte> codes(code_bytes);
     std::vector<float> restored(12);
-    EXPECT_EQ(quantize_linear(x, layout, 0, given.scale, given.zero_point, spec_of(dtype), codes), expected);
-    EXPECT_EQ(dequantize_linear(codes, dtype, layout, 0, given.scale, given.zero_point, restored), expected);
+    EXPECT_EQ(quantize_linear(x, used_layout, 0, given.scale, given.zero_point, spec_of(dtype), codes), expected);
+    EXPECT_EQ(dequantize_linear(codes, dtype, used_layout, 0, given.scale, given.zero_point, restored), expected);
   };
   both(kInt8, layout, good, 12, Status::kOk);
   both(kUint16, layout, good, 24, Status::kOk);

@@ -25,7 +25,7 @@ export function typedArrayName(value: unknown): string | undefined {
 }
 
 /** @throws TypeError if the array's buffer was detached, or shrank below it. */
-function checkAttached(array: AnyTypedArray, what: string): void {
+export function checkAttached(array: AnyTypedArray, what: string): void {
   if (array.length > 0) return;
   try {
     // Throws for detached and out-of-bounds arrays, whose length reads 0.
@@ -67,36 +67,38 @@ class WasmSource extends Source {
   }
 }
 
-/** A JavaScript array that is copied into one buffer of wasm memory, tile by tile. */
+/** A typed array that is copied into one buffer of wasm memory, tile by tile. */
 class CopiedSource extends Source {
   readonly inPlace = false;
 
   constructor(
     core: Core,
-    private readonly array: Float32Array | Float64Array | readonly number[],
+    private readonly array: Float32Array | Float64Array,
     private readonly to: number,
-    length: number,
-    private readonly what: string,
   ) {
-    super(core, length);
+    super(core, array.length);
   }
 
   at(start: number, count: number): number {
-    const heap = this.core.module.HEAPF32;
     const { array } = this;
-    if (Array.isArray(array)) {
-      for (let i = 0, to = this.to >>> 2; i < count; i++, to++) {
-        const value: unknown = array[start + i];
-        if (typeof value !== 'number')
-          throw new TypeError(`${this.what}[${start + i}]: expected a number, got ${show(value)}`);
-        heap[to] = value;
-      }
-    } else {
-      const typed = array as Float32Array;
-      heap.set(start === 0 && count === this.length ? typed : typed.subarray(start, start + count), this.to >>> 2);
-    }
+    const whole = start === 0 && count === this.length;
+    this.core.module.HEAPF32.set(whole ? array : array.subarray(start, start + count), this.to >>> 2);
     return this.to;
   }
+}
+
+/**
+ * The numbers of a plain array. They are taken over at once: reading one may run code of the caller's, which may use the instance.
+ * @throws TypeError naming the element
+ */
+function floatsOf(array: readonly unknown[], what: string): Float32Array {
+  const floats = new Float32Array(array.length);
+  for (let i = 0; i < floats.length; i++) {
+    const value = array[i];
+    if (typeof value !== 'number') throw new TypeError(`${what}[${i}]: expected a number, got ${show(value)}`);
+    floats[i] = value;
+  }
+  return floats;
 }
 
 /** 16-bit floats, from JavaScript or wasm memory, widened tile by tile. */
@@ -175,7 +177,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   }
   if (Array.isArray(x)) {
     if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got an array`);
-    return new CopiedSource(core, x as readonly number[], to, x.length, what);
+    return new CopiedSource(core, floatsOf(x, what), to);
   }
   const name = typedArrayName(x);
   if (name === undefined) {
@@ -206,7 +208,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   }
   const address = addressOfView(core, array);
   if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
-  return new CopiedSource(core, array as Float32Array | Float64Array, to, array.length, what);
+  return new CopiedSource(core, array as Float32Array | Float64Array, to);
 }
 
 const constructors = {
@@ -225,8 +227,7 @@ export class Sink {
   /** Where the results lie if that is wasm memory. */
   readonly address: number | undefined;
   readonly #array: WasmView | undefined;
-  /** What the caller gets back. */
-  readonly result: WasmView | WasmArray;
+  readonly #given: WasmView | WasmArray;
 
   /** @throws TypeError or RangeError naming `what` */
   constructor(
@@ -238,7 +239,7 @@ export class Sink {
   ) {
     if (out === undefined) {
       this.#array = new constructors[dtype](length);
-      this.result = this.#array;
+      this.#given = this.#array;
       return;
     }
     const expected = constructors[dtype].name;
@@ -250,13 +251,20 @@ export class Sink {
     if (given.length !== length) {
       throw new RangeError(`${what}: expected ${length} elements, got ${given.length}`);
     }
-    this.result = given;
+    this.#given = given;
     if (given instanceof OwnedWasmArray) {
       this.address = given.addressIn(core, what);
     } else {
       this.address = addressOfView(core, given);
       if (this.address === undefined) this.#array = given;
     }
+  }
+
+  /** What the caller gets back. If memory grew, a view of it is made anew. */
+  get result(): WasmView | WasmArray {
+    const given = this.#given;
+    if (this.address === undefined || given instanceof OwnedWasmArray || given.length === this.length) return given;
+    return this.core.view(this.dtype, this.address, this.length);
   }
 
   /** Address for the results [start, ...): in place, or `tile`. */
@@ -268,8 +276,28 @@ export class Sink {
   put(start: number, count: number, tile: number): void {
     const array = this.#array;
     if (array === undefined) return;
+    const heap = this.core.heap(this.dtype);
     const from = tile / sizes[this.dtype];
-    array.set(this.core.heap(this.dtype).subarray(from, from + count), start);
+    // For a handful of values a loop is faster than a view of them.
+    if (count > 16) array.set(heap.subarray(from, from + count), start);
+    else for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
+  }
+}
+
+/** Brings results from somewhere in wasm memory home. */
+export function copyOut(
+  core: Core,
+  dtype: 'float32' | 'int32',
+  from: number,
+  count: number,
+  to: Sink,
+  start: number,
+): void {
+  if (to.address === undefined) {
+    to.put(start, count, from);
+  } else {
+    const heap = core.heap(dtype);
+    heap.copyWithin(to.address / 4 + start, from / 4, from / 4 + count);
   }
 }
 

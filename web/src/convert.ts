@@ -6,7 +6,8 @@
 import { ScalepointError } from './errors.js';
 import { quoted } from './formats/bytes.js';
 import type { TensorDType } from './formats/safetensors.js';
-import type { ErrorMeasures, Scalepoint } from './quantize.js';
+import type { ErrorMeasures } from './options.js';
+import type { Scalepoint } from './quantize.js';
 
 /** Element types that can become int8. */
 export type FloatDType = 'F32' | 'F16' | 'BF16' | 'F64';

@@ -1,21 +1,18 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
-export {
-  type CompareOptions,
-  type ErrorMeasures,
-  type ErrorSum,
-  type Histogram,
-  type HistogramOptions,
-  load,
-  type PackedTensor,
-  type ParameterOptions,
-  type QuantizationParameters,
-  type QuantizeOptions,
-  type QuantizeOutput,
-  type Range,
-  type Scalepoint,
-  type WasmArrayOf,
-} from './quantize.js';
+export type {
+  CompareOptions,
+  ErrorMeasures,
+  Histogram,
+  HistogramOptions,
+  PackedTensor,
+  ParameterOptions,
+  QuantizationParameters,
+  QuantizeOptions,
+  QuantizeOutput,
+  Range,
+} from './options.js';
+export { type ErrorSum, load, type Scalepoint, type WasmArrayOf } from './quantize.js';
 export {
   type CodeArray,
   type DType,

@@ -1,7 +1,10 @@
 /// <reference lib="esnext.disposable" preserve="true" />
+// The array calls: quantize, dequantize, compare and the rest.
 import {
   CodeSource,
   checkApart,
+  checkAttached,
+  copyOut,
   type FloatInput,
   forEachTile,
   type HalfFormat,
@@ -9,16 +12,39 @@ import {
   Sink,
   type Source,
   sourceOf,
+  typedArrayName,
 } from './array.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
 import {
+  type CompareOptions,
+  checkBound,
+  checkEach,
+  checkKeys,
+  checkScale,
+  checkZeroPoint,
+  choice,
+  compareKeys,
+  dequantizeKeys,
+  dtypeSpec,
+  type ErrorMeasures,
+  type Histogram,
+  type HistogramOptions,
+  halfFormats,
+  histogramKeys,
+  type Job,
+  jobOf,
+  type PackedTensor,
+  type QuantizationParameters,
+  type QuantizeOptions,
+  quantizeKeys,
+  runsOf,
+} from './options.js';
+import {
   type CodeArray,
   checkShape,
-  type DType,
   type DTypeInfo,
   dtypeInfo,
-  type Granularity,
   type Layout,
   type LinearQuantizedTensor,
   layoutOf,
@@ -30,298 +56,9 @@ import {
 } from './tensor.js';
 import { type Core, type LoadOptions, loadCore, OwnedWasmArray, tileParameters, tileSize } from './wasm.js';
 
-/** How the range that the codes cover is found. Numbers, or one a channel or group. */
-export type Range =
-  | 'min-max'
-  | { readonly min: number | ArrayLike<number>; readonly max: number | ArrayLike<number> }
-  | { readonly scale: number | ArrayLike<number>; readonly zeroPoint: number | ArrayLike<number> };
-
-/** Options that decide scale and zero point. */
-export interface ParameterOptions {
-  /** @defaultValue 'int8' */
-  dtype?: DType;
-  /**
-   * 'symmetric': zero point 0 (unsigned: the middle, 2^(bits-1)). 'asymmetric': the codes cover [min, max].
-   * @defaultValue 'symmetric'
-   */
-  scheme?: 'symmetric' | 'asymmetric';
-  /** Its product is the number of elements. @defaultValue [length] */
-  shape?: readonly number[];
-  /** @defaultValue { kind: 'per-tensor' } */
-  granularity?: Granularity;
-  /** @defaultValue 'min-max' */
-  range?: Range;
-  /**
-   * true: the range is widened to hold 0. false: it is not, and the zero point of an asymmetric scheme may leave the dtype's range (at most
-   * 2^22 in size; the scale is widened to keep that).
-   * @defaultValue true
-   */
-  includeZero?: boolean;
-  /**
-   * Symmetric scale: absmax / qmax ('restricted') or 2 absmax / (qmax - qmin) ('full').
-   * @defaultValue 'restricted'
-   */
-  symmetricRange?: 'restricted' | 'full';
-  /**
-   * What NaN and infinities do. 'error': a ScalepointError `NON_FINITE`. 'saturate': NaN becomes the zero point (saturated to the
-   * dtype), infinities the ends, and the range comes from the finite values.
-   * @defaultValue 'error'
-   */
-  nonFinite?: 'error' | 'saturate';
-  /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
-}
-
-/** Where `quantize` puts its results: the codes alone, or all three. */
-export type QuantizeOutput =
-  | CodeArray
-  | WasmArray
-  | { readonly data: CodeArray | WasmArray; readonly scale?: Float32Array; readonly zeroPoint?: Int32Array };
-
-/** Options of `quantize`. */
-export interface QuantizeOptions extends ParameterOptions {
-  /**
-   * How x becomes a code, in float32, half to even, saturated last: 'onnx' round(x / scale) + zeroPoint, 'fused'
-   * round(x / scale + zeroPoint), 'reciprocal' round(x * (1 / scale)) + zeroPoint.
-   * @defaultValue 'onnx'
-   */
-  rounding?: 'onnx' | 'fused' | 'reciprocal';
-  /** Arrays of the right kind and length to fill instead of fresh ones. */
-  out?: QuantizeOutput;
-}
-
-/** Scale and zero point: one; one a channel; or one a group. */
-export interface QuantizationParameters {
-  readonly scale: Float32Array;
-  readonly zeroPoint: Int32Array;
-}
-
-/** How far y is from x; e = x - y. */
-export interface ErrorMeasures {
-  /** Mean of e^2. */
-  readonly mse: number;
-  /** Square root of the mse. */
-  readonly rmse: number;
-  readonly meanAbsoluteError: number;
-  readonly maxAbsoluteError: number;
-  /** sqrt(sum e^2 / sum x^2). */
-  readonly relativeL2: number;
-  /** 10 log10(sum x^2 / sum e^2), in decibels. Infinity without any error; -Infinity for a zero signal with an error. */
-  readonly sqnrDb: number;
-  /** sum x y / sqrt(sum x^2 sum y^2), in [-1, 1]. 1 without any error; 0 for a zero signal with an error. */
-  readonly cosine: number;
-  /** Pairs with a NaN or an infinity; they are left out of everything else. */
-  readonly nonFinite: number;
-}
-
-/** Options of `compare`. */
-export interface CompareOptions {
-  /** Each array argument that is a Uint16Array holds the bits of such floats. */
-  from?: HalfFormat;
-}
-
-/** Options of `histogram`. */
-export interface HistogramOptions {
-  /** Number of bins, 1 to 2^20. @defaultValue 256 */
-  bins?: number;
-  /** Lower edge of the first bin. @defaultValue the smallest finite value */
-  min?: number;
-  /** Upper edge of the last bin, which belongs to it. @defaultValue the largest finite value */
-  max?: number;
-  /** The input is a Uint16Array of the bits of such floats. */
-  from?: HalfFormat;
-}
-
-/** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins; NaN is counted nowhere. */
-export interface Histogram {
-  readonly min: number;
-  readonly max: number;
-  readonly counts: Uint32Array;
-  /** Values below min, -Infinity too. */
-  readonly below: number;
-  /** Values above max, Infinity too. */
-  readonly above: number;
-}
-
-/** What `unpack` has to know of the codes. */
-export interface PackedTensor {
-  readonly dtype: DType;
-  readonly shape: readonly number[];
-}
-
-const maxZeroPoint = 2 ** 22;
 /** Arrays up to this size are kept in wasm memory between the two passes of a range and its codes; larger ones are copied twice. */
 const residentBytes = 64 * 2 ** 20;
 const statusNonFinite = 7;
-
-const quantizeKeys = new Set([
-  'dtype',
-  'scheme',
-  'shape',
-  'granularity',
-  'range',
-  'includeZero',
-  'symmetricRange',
-  'rounding',
-  'nonFinite',
-  'from',
-  'out',
-]);
-const compareKeys = new Set(['from']);
-const histogramKeys = new Set(['bins', 'min', 'max', 'from']);
-const dequantizeKeys = new Set(['out']);
-
-function checkKeys(options: unknown, known: ReadonlySet<string>): void {
-  if (typeof options !== 'object' || options === null)
-    throw new TypeError(`options: expected an object, got ${show(options)}`);
-  for (const key in options) {
-    if (!known.has(key))
-      throw new TypeError(`options: there is no option ${show(key)}; there are ${[...known].join(', ')}`);
-  }
-}
-
-function choice(options: object, name: string, values: readonly string[]): number {
-  const value = (options as Record<string, unknown>)[name];
-  if (value === undefined) return 0;
-  const index = values.indexOf(value as string);
-  if (index < 0) {
-    throw new RangeError(`${name}: expected ${values.map((v) => `'${v}'`).join(' or ')}, got ${show(value)}`);
-  }
-  return index;
-}
-
-const schemes = ['symmetric', 'asymmetric'];
-const symmetricRanges = ['restricted', 'full'];
-const roundings = ['onnx', 'fused', 'reciprocal'];
-const policies = ['error', 'saturate'];
-
-/** The dtype alone, as cpp/bindings.cpp packs a spec. */
-function dtypeSpec(info: DTypeInfo): number {
-  return info.bits | (info.signed ? 1 << 5 : 0);
-}
-
-/** All of the options that the core reads, in one number. */
-function specOf(options: QuantizeOptions, info: DTypeInfo): number {
-  const { includeZero = true } = options;
-  if (typeof includeZero !== 'boolean')
-    throw new TypeError(`includeZero: expected a boolean, got ${show(includeZero)}`);
-  return (
-    dtypeSpec(info) |
-    (choice(options, 'scheme', schemes) << 6) |
-    (choice(options, 'symmetricRange', symmetricRanges) << 7) |
-    (includeZero ? 1 << 8 : 0) |
-    (choice(options, 'rounding', roundings) << 9) |
-    (choice(options, 'nonFinite', policies) << 11)
-  );
-}
-
-/** A number or an array of them, as a function of the parameter's index. */
-function perParameter(
-  value: unknown,
-  parameters: number,
-  name: string,
-  check: (v: number, name: string) => void,
-): (i: number) => number {
-  if (typeof value === 'number') {
-    check(value, name);
-    return () => value;
-  }
-  const list = value as ArrayLike<number> | null | undefined;
-  if (typeof list !== 'object' || list === null || typeof list.length !== 'number') {
-    throw new TypeError(`${name}: expected a number or an array of numbers, got ${show(value)}`);
-  }
-  if (list.length !== parameters) {
-    throw new RangeError(`${name}: expected ${parameters} values, one for each scale, got ${list.length}`);
-  }
-  for (let i = 0; i < parameters; i++) {
-    const v: unknown = list[i];
-    if (typeof v !== 'number') throw new TypeError(`${name}[${i}]: expected a number, got ${show(v)}`);
-    check(v, `${name}[${i}]`);
-  }
-  return (i) => list[i] as number;
-}
-
-function checkBound(v: number, name: string): void {
-  if (!Number.isFinite(Math.fround(v))) throw new RangeError(`${name}: expected a finite float32 number, got ${v}`);
-}
-
-function checkScale(v: number, name: string): void {
-  const scale = Math.fround(v);
-  if (!(scale > 0 && scale < Infinity))
-    throw new RangeError(`${name}: expected a finite number above 0 in float32, got ${v}`);
-}
-
-function checkZeroPoint(v: number, name: string): void {
-  if (!Number.isInteger(v) || Math.abs(v) > maxZeroPoint) {
-    throw new RangeError(`${name}: expected a whole number of at most 2^22 in size, got ${v}`);
-  }
-}
-
-/** A checked `range` option. */
-type ResolvedRange =
-  | { kind: 'min-max' }
-  | { kind: 'bounds'; min: (i: number) => number; max: (i: number) => number }
-  | { kind: 'given'; scale: (i: number) => number; zeroPoint: (i: number) => number };
-
-function resolveRange(range: unknown, parameters: number): ResolvedRange {
-  if (range === undefined || range === 'min-max') return { kind: 'min-max' };
-  if (typeof range === 'object' && range !== null) {
-    const given = range as Record<string, unknown>;
-    if ('scale' in given || 'zeroPoint' in given) {
-      return {
-        kind: 'given',
-        scale: perParameter(given.scale, parameters, 'range.scale', checkScale),
-        zeroPoint: perParameter(given.zeroPoint, parameters, 'range.zeroPoint', checkZeroPoint),
-      };
-    }
-    if ('min' in given || 'max' in given) {
-      const min = perParameter(given.min, parameters, 'range.min', checkBound);
-      const max = perParameter(given.max, parameters, 'range.max', checkBound);
-      for (let i = 0; i < parameters; i++) {
-        if (min(i) > max(i)) throw new RangeError(`range: min ${min(i)} is above max ${max(i)}`);
-      }
-      return { kind: 'bounds', min, max };
-    }
-  }
-  const got =
-    typeof range === 'object' && range !== null
-      ? `an object with ${Object.keys(range).join(', ') || 'no keys'}`
-      : show(range);
-  throw new RangeError(`range: expected 'min-max', { min, max } or { scale, zeroPoint }, got ${got}`);
-}
-
-/** Everything about a `quantize` call that does not depend on the values. */
-interface Job {
-  info: DTypeInfo;
-  shape: number[];
-  granularity: Granularity;
-  layout: Layout;
-  spec: number;
-  range: ResolvedRange;
-}
-
-const perTensor: Granularity = { kind: 'per-tensor' };
-
-function jobOf(options: QuantizeOptions, size: number): Job {
-  const info = dtypeInfo(options.dtype ?? 'int8');
-  const spec = specOf(options, info);
-  const shape = checkShape(options.shape, size);
-  const granularity = options.granularity === undefined ? perTensor : resolveGranularity(options.granularity, shape);
-  const layout = layoutOf(granularity, shape, size);
-  return { info, shape, granularity, layout, spec, range: resolveRange(options.range, layout.parameters) };
-}
-
-/**
- * Line and run length if every parameter's elements are contiguous and fit into a tile: range, parameters and codes then take one pass.
- */
-function runsOf(layout: Layout): { line: number; run: number } | undefined {
-  const { kind, size, axisSize, innerSize, groupSize } = layout;
-  let runs: { line: number; run: number } | undefined;
-  if (kind === 0) runs = { line: size, run: size };
-  else if (kind === 1 && innerSize > 1 && size === axisSize * innerSize) runs = { line: innerSize, run: innerSize };
-  else if (kind === 2 && innerSize === 1) runs = { line: axisSize, run: groupSize };
-  return runs !== undefined && runs.run <= tileSize ? runs : undefined;
-}
 
 /** Addresses of the parameters of a call in wasm memory. */
 interface Parameters {
@@ -331,23 +68,44 @@ interface Parameters {
   zeroPoint: number;
 }
 
-function isOutObject(out: unknown): out is { data: unknown; scale?: unknown; zeroPoint?: unknown } {
-  return typeof out === 'object' && out !== null && !ArrayBuffer.isView(out) && !(out instanceof OwnedWasmArray);
+const outKeys = new Set(['data', 'scale', 'zeroPoint']);
+
+/** The three places of an `out` option. */
+function placesOf(out: unknown): { data?: unknown; scale?: unknown; zeroPoint?: unknown } {
+  if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray)
+    return { data: out };
+  if (!('data' in out)) {
+    throw new TypeError(`out: expected a typed array, a WasmArray or { data, scale, zeroPoint }, got ${show(out)}`);
+  }
+  for (const key in out)
+    if (!outKeys.has(key))
+      throw new TypeError(`out: there is no ${show(key)} to give; there are data, scale, zeroPoint`);
+  return out;
 }
 
-function parameterArray<T extends Float32Array | Int32Array>(
+/** The parameters of a tensor that the caller gave, taken over where they lie in memory that may grow. */
+function parametersOf<T extends Float32Array | Int32Array>(
+  core: Core,
   given: unknown,
   make: new (n: number) => T,
   n: number,
   name: string,
 ): T {
-  if (given === undefined) return new make(n);
-  if (Object.prototype.toString.call(given).slice(8, -1) !== make.name) {
-    throw new TypeError(`${name}: expected a ${make.name}, got ${show(given)}`);
-  }
+  if (typedArrayName(given) !== make.name) throw new TypeError(`${name}: expected a ${make.name}, got ${show(given)}`);
   const array = given as T;
+  checkAttached(array, name);
   if (array.length !== n) throw new RangeError(`${name}: expected ${n} elements, got ${array.length}`);
-  return array;
+  return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
+}
+
+/** A tensor that the caller gave, checked. */
+interface GivenTensor {
+  readonly codes: CodeSource;
+  readonly info: DTypeInfo;
+  readonly layout: Layout;
+  readonly spec: number;
+  readonly scale: Float32Array;
+  readonly zeroPoint: Int32Array;
 }
 
 /** An instance of the core: quantizes, restores and measures arrays. Made by `load`. */
@@ -379,11 +137,15 @@ export class Scalepoint {
     const job = jobOf(options, source.length);
     const { info, layout } = job;
     const { out } = options;
-    const places: { data: unknown; scale?: unknown; zeroPoint?: unknown } = isOutObject(out) ? out : { data: out };
-    const codes = new Sink(core, info.storage, source.length, places.data, isOutObject(out) ? 'out.data' : 'out');
-    if (out !== undefined) checkApart(x, codes, 'out');
-    const scale = parameterArray(places.scale, Float32Array, layout.parameters, 'out.scale');
-    const zeroPoint = parameterArray(places.zeroPoint, Int32Array, layout.parameters, 'out.zeroPoint');
+    const places = placesOf(out);
+    const codes = new Sink(core, info.storage, source.length, places.data, places === out ? 'out.data' : 'out');
+    const scale = new Sink(core, 'float32', layout.parameters, places.scale, 'out.scale');
+    const zeroPoint = new Sink(core, 'int32', layout.parameters, places.zeroPoint, 'out.zeroPoint');
+    if (out !== undefined) {
+      checkApart(x, codes, places === out ? 'out.data' : 'out');
+      checkApart(x, scale, 'out.scale');
+      checkApart(x, zeroPoint, 'out.zeroPoint');
+    }
     const runs = job.range.kind === 'min-max' ? runsOf(layout) : undefined;
     if (runs !== undefined) this.#quantizeRuns(source, job, runs, codes, scale, zeroPoint);
     else this.#quantizeInPasses(source, job, codes, scale, zeroPoint);
@@ -393,8 +155,8 @@ export class Scalepoint {
       shape: job.shape,
       granularity: job.granularity,
       data: codes.result as CodeArray | WasmArray,
-      scale,
-      zeroPoint,
+      scale: scale.result as Float32Array,
+      zeroPoint: zeroPoint.result as Int32Array,
     };
   }
 
@@ -407,13 +169,13 @@ export class Scalepoint {
     const core = this.#core;
     const source = sourceOf(core, x, options.from, 'x');
     const job = jobOf(options, source.length);
-    const scale = new Float32Array(job.layout.parameters);
-    const zeroPoint = new Int32Array(job.layout.parameters);
+    const scale = new Sink(core, 'float32', job.layout.parameters, undefined, 'scale');
+    const zeroPoint = new Sink(core, 'int32', job.layout.parameters, undefined, 'zeroPoint');
     this.#withParameters(job.layout.parameters, (at) => {
       this.#findParameters(source, job, at);
       this.#copyParameters(at, scale, zeroPoint);
     });
-    return { scale, zeroPoint };
+    return { scale: scale.result as Float32Array, zeroPoint: zeroPoint.result as Int32Array };
   }
 
   /**
@@ -428,10 +190,11 @@ export class Scalepoint {
   ): Float32Array | WasmArray {
     checkKeys(options, dequantizeKeys);
     const core = this.#core;
-    const { codes, layout, spec } = this.#codesOf(q, 'q');
+    const given = this.#codesOf(q, 'q');
+    const { codes, layout, spec } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
     if (options.out !== undefined) checkApart(q.data, x, 'out');
-    this.#withGivenParameters(q, (at) => {
+    this.#withGivenParameters(given, (at) => {
       const tile = core.scratch.x;
       forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
         const from = codes.at(start, count);
@@ -481,14 +244,16 @@ export class Scalepoint {
     checkKeys(options, compareKeys);
     const core = this.#core;
     const { from } = options;
+    choice(options, 'from', halfFormats);
     const fromOf = (v: unknown) => (from !== undefined && isHalf(v) ? from : undefined);
     const source = sourceOf(core, a, fromOf(a), 'a');
     const at = core.scratch.sums;
     core.module.HEAPF64.set(sums, at / 8);
     if (isQuantized(b)) {
-      const { codes, layout, spec } = this.#codesOf(b, 'b');
+      const given = this.#codesOf(b, 'b');
+      const { codes, layout, spec } = given;
       checkSameLength(source.length, codes.length);
-      this.#withGivenParameters(b, ({ scale, zeroPoint }) => {
+      this.#withGivenParameters(given, ({ scale, zeroPoint }) => {
         forEachTile(source.length, source.inPlace && codes.inPlace, (start, count) => {
           const x = source.at(start, count);
           const y = codes.at(start, count);
@@ -673,8 +438,8 @@ export class Scalepoint {
     job: Job,
     { line, run }: { line: number; run: number },
     codes: Sink,
-    scale: Float32Array,
-    zeroPoint: Int32Array,
+    scale: Sink,
+    zeroPoint: Sink,
   ): void {
     const core = this.#core;
     const { scratch } = core;
@@ -710,15 +475,15 @@ export class Scalepoint {
       );
       if (status !== 0) this.#fail(status, from, count, start);
       codes.put(start, count, scratch.y);
-      copyOut(core.module.HEAPF32, scratch.scale, used, scale, parameter);
-      copyOut(core.module.HEAP32, scratch.zeroPoint, used, zeroPoint, parameter);
+      copyOut(core, 'float32', scratch.scale, used, scale, parameter);
+      copyOut(core, 'int32', scratch.zeroPoint, used, zeroPoint, parameter);
       start += count;
       parameter += used;
     }
   }
 
   /** Any layout and range: the parameters first, then the codes. */
-  #quantizeInPasses(given: Source, job: Job, codes: Sink, scale: Float32Array, zeroPoint: Int32Array): void {
+  #quantizeInPasses(given: Source, job: Job, codes: Sink, scale: Sink, zeroPoint: Sink): void {
     const core = this.#core;
     const { layout, spec } = job;
     const passes = (source: Source) =>
@@ -761,19 +526,13 @@ export class Scalepoint {
     const { layout, spec, range } = job;
     const n = layout.parameters;
     if (range.kind === 'given') {
-      const { HEAPF32, HEAP32 } = core.module;
-      for (let i = 0; i < n; i++) {
-        HEAPF32[at.scale / 4 + i] = range.scale(i);
-        HEAP32[at.zeroPoint / 4 + i] = range.zeroPoint(i);
-      }
+      core.module.HEAPF32.set(range.scale, at.scale / 4);
+      core.module.HEAP32.set(range.zeroPoint, at.zeroPoint / 4);
       return;
     }
     if (range.kind === 'bounds') {
-      const { HEAPF32 } = core.module;
-      for (let i = 0; i < n; i++) {
-        HEAPF32[at.min / 4 + i] = range.min(i);
-        HEAPF32[at.max / 4 + i] = range.max(i);
-      }
+      core.module.HEAPF32.set(range.min, at.min / 4);
+      core.module.HEAPF32.set(range.max, at.max / 4);
     } else {
       core.module.clearRange(at.min, at.max, n);
       forEachTile(source.length, source.inPlace, (start, count) => {
@@ -828,7 +587,7 @@ export class Scalepoint {
   }
 
   /** Brings a quantized tensor's parameters into wasm memory for f. */
-  #withGivenParameters<T>(q: LinearQuantizedTensor, f: (at: Parameters) => T): T {
+  #withGivenParameters<T>(q: GivenTensor, f: (at: Parameters) => T): T {
     return this.#withParameters(q.scale.length, (at) => {
       this.#core.module.HEAPF32.set(q.scale, at.scale / 4);
       this.#core.module.HEAP32.set(q.zeroPoint, at.zeroPoint / 4);
@@ -836,26 +595,24 @@ export class Scalepoint {
     });
   }
 
-  #copyParameters(at: Parameters, scale: Float32Array, zeroPoint: Int32Array): void {
-    copyOut(this.#core.module.HEAPF32, at.scale, scale.length, scale, 0);
-    copyOut(this.#core.module.HEAP32, at.zeroPoint, zeroPoint.length, zeroPoint, 0);
+  #copyParameters(at: Parameters, scale: Sink, zeroPoint: Sink): void {
+    copyOut(this.#core, 'float32', at.scale, scale.length, scale, 0);
+    copyOut(this.#core, 'int32', at.zeroPoint, zeroPoint.length, zeroPoint, 0);
   }
 
   /** Checks a tensor that the caller gave, down to every scale. */
-  #codesOf(q: unknown, what: string): { codes: CodeSource; info: DTypeInfo; layout: Layout; spec: number } {
+  #codesOf(q: unknown, what: string): GivenTensor {
     if (!isQuantized(q)) throw new TypeError(`${what}: expected a quantized tensor of kind 'linear', got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
     const codes = new CodeSource(this.#core, q.data, info.storage, `${what}.data`);
     if (q.shape === undefined) throw new TypeError(`${what}.shape: expected an array of whole numbers, got undefined`);
     const shape = checkShape(q.shape, codes.length);
     const layout = layoutOf(resolveGranularity(q.granularity, shape), shape, codes.length);
-    const scale = parameterArray(q.scale ?? null, Float32Array, layout.parameters, `${what}.scale`);
-    const zeroPoint = parameterArray(q.zeroPoint ?? null, Int32Array, layout.parameters, `${what}.zeroPoint`);
-    for (let i = 0; i < scale.length; i++) {
-      checkScale(scale[i] as number, `${what}.scale[${i}]`);
-      checkZeroPoint(zeroPoint[i] as number, `${what}.zeroPoint[${i}]`);
-    }
-    return { codes, info, layout, spec: dtypeSpec(info) };
+    const scale = parametersOf(this.#core, q.scale, Float32Array, layout.parameters, `${what}.scale`);
+    const zeroPoint = parametersOf(this.#core, q.zeroPoint, Int32Array, layout.parameters, `${what}.zeroPoint`);
+    checkEach(scale, checkScale, `${what}.scale`);
+    checkEach(zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
+    return { codes, info, layout, spec: dtypeSpec(info), scale, zeroPoint };
   }
 
   /** For calls whose arguments were checked: any status but 0 is our own mistake. */
@@ -921,12 +678,6 @@ export type WasmArrayOf<T extends WasmDType> = WasmArray & {
     int32: Int32Array;
   }[T];
 };
-
-function copyOut<T extends Float32Array | Int32Array>(heap: T, address: number, n: number, to: T, start: number): void {
-  // A loop is faster than subarray and set for the few parameters of common calls.
-  if (n < 16) for (let i = 0; i < n; i++) to[start + i] = heap[address / 4 + i] as number;
-  else to.set(heap.subarray(address / 4, address / 4 + n), start);
-}
 
 function packedSize(n: number, bits: number): number {
   return Math.floor(n / 8) * bits + Math.ceil(((n % 8) * bits) / 8);

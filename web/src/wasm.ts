@@ -44,13 +44,14 @@ async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefi
 
 const magic = [0x00, 0x61, 0x73, 0x6d];
 
-async function compileBytes(bytes: BufferSource, from: string): Promise<WebAssembly.Module> {
-  const start = ArrayBuffer.isView(bytes)
-    ? new Uint8Array(bytes.buffer, bytes.byteOffset, Math.min(bytes.byteLength, 16))
-    : new Uint8Array(bytes, 0, Math.min(bytes.byteLength, 16));
-  if (!magic.every((byte, i) => start[i] === byte)) {
+async function compileBytes(source: BufferSource, from: string): Promise<WebAssembly.Module> {
+  // Engines take typed arrays, but not all take a DataView.
+  const bytes = ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer as ArrayBuffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source);
+  if (!magic.every((byte, i) => bytes[i] === byte)) {
     const text =
-      start[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
+      bytes[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
     throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${hint}`);
   }
   return WebAssembly.compile(bytes);
@@ -65,13 +66,19 @@ async function compileResponse(response: Response, from: string): Promise<WebAss
     throw new ScalepointError('WASM_LOAD', `${from} could not be fetched: status ${response.status}.${hint}`);
   }
   const type = response.headers.get('content-type') ?? '';
-  if (/^application\/wasm\b/i.test(type)) return WebAssembly.compileStreaming(response);
+  // Streaming refuses even a parameter behind the type.
+  if (/^application\/wasm$/i.test(type.trim())) return WebAssembly.compileStreaming(response);
   return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
+}
+
+/** Whether it is an ArrayBuffer, of this window or another one. */
+function isBuffer(value: unknown): value is ArrayBuffer {
+  return Object.prototype.toString.call(value) === '[object ArrayBuffer]';
 }
 
 async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
-  if (source instanceof ArrayBuffer || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
+  if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
   if (typeof Response !== 'undefined' && source instanceof Response)
     return compileResponse(source, source.url || 'wasm');
   if (source !== undefined && !(source instanceof URL) && typeof source !== 'string') {
@@ -110,10 +117,16 @@ function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
   });
 }
 
+const loadKeys = ['simd', 'wasm'];
+
 /** Loads an instance of the core. Every call makes one more. */
 export async function loadCore(options: LoadOptions = {}): Promise<Core> {
   if (typeof options !== 'object' || options === null)
     throw new TypeError(`options: expected an object, got ${show(options)}`);
+  for (const key in options) {
+    if (!loadKeys.includes(key))
+      throw new TypeError(`options: there is no option ${show(key)}; there are ${loadKeys.join(', ')}`);
+  }
   const { simd = 'auto', wasm } = options;
   if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
     throw new RangeError(`simd: expected 'auto', 'on' or 'off', got ${show(simd)}`);
@@ -124,11 +137,19 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
   }
   const tier: Tier = supported ? 'simd' : 'scalar';
   try {
-    const module = await instantiate(await compile(typeof wasm === 'function' ? await wasm(tier) : wasm, tier));
+    const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
+    if (typeof wasm === 'function' && source === undefined) throw new TypeError('wasm: the function gave undefined');
+    const module = await instantiate(await compile(source, tier));
     if (typeof module.buildId !== 'function' || module.buildId() !== buildId) {
       throw new ScalepointError(
         'VERSION_MISMATCH',
         'the wasm file belongs to another version of scalepoint than this JavaScript',
+      );
+    }
+    if (simd !== 'auto' && module.isSimd() !== (simd === 'on')) {
+      throw new ScalepointError(
+        'WASM_LOAD',
+        `simd is '${simd}', but the wasm file is the ${module.isSimd() ? 'SIMD' : 'scalar'} build`,
       );
     }
     return new Core(module);

@@ -1,0 +1,134 @@
+// `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, in Node and in Chromium.
+//
+//   npm run bench [-- --node | --chromium] [--sizes 65536,1048576] [--readme]
+//
+// --readme puts the table into README.md. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { chromium } from 'playwright';
+import { serve } from '../../scripts/serve.mjs';
+import { elementwise } from './elementwise.mjs';
+
+const root = fileURLToPath(new URL('../..', import.meta.url));
+const limits = join(root, 'build/wasm/limits.wasm');
+const { values: options } = parseArgs({
+  options: {
+    node: { type: 'boolean', default: false },
+    chromium: { type: 'boolean', default: false },
+    readme: { type: 'boolean', default: false },
+    sizes: { type: 'string', default: '65536,1048576,16777216' },
+  },
+});
+const sizes = options.sizes.split(',').map(Number);
+const everywhere = options.node === options.chromium;
+
+function print({ operation, n, ms, ratios }) {
+  const ratio = (value) => (Number.isFinite(value) ? value.toFixed(2) : '-');
+  const parts = Object.entries(ratios).map(([name, value]) => `${name} ${ratio(value)}`);
+  const times = Object.entries(ms).map(([name, value]) => `${name} ${value < 1 ? value.toFixed(4) : value.toFixed(2)}`);
+  console.log(
+    `${operation.padEnd(34)} ${String(n).padStart(9)}  ${parts.join('  ')}\n${' '.repeat(46)}ms: ${times.join('  ')}`,
+  );
+}
+
+async function inNode() {
+  console.log(`\nNode ${process.versions.node}\n`);
+  const { load } = await import('../../dist/index.js');
+  const ort = await import('onnxruntime-web/wasm');
+  return elementwise({ load, ort, limits: readFileSync(limits), sizes, report: print });
+}
+
+async function inChromium() {
+  // onnxruntime-web starts itself from a module of its own, so that the whole folder is served.
+  const policy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'";
+  const server = await serve({ folder: root, port: 0, policy });
+  const browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+  });
+  try {
+    console.log(`\nChromium ${browser.version()}\n`);
+    const page = await browser.newPage();
+    await page.exposeFunction('report', print);
+    await page.goto(`${server.url}package.json`);
+    return await page.evaluate(async (wanted) => {
+      const [{ load }, ort, { elementwise: run }, response] = await Promise.all([
+        import('/dist/index.js'),
+        import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
+        import('/tests/bench/elementwise.mjs'),
+        fetch('/build/wasm/limits.wasm'),
+      ]);
+      return run({ load, ort, limits: await response.arrayBuffer(), sizes: wanted, report: globalThis.report });
+    }, sizes);
+  } finally {
+    await browser.close();
+    await server.close();
+  }
+}
+
+/** The README's table: what a user gains, as ratios, from the rows of the largest size. */
+function tableOf(results) {
+  const size = Math.max(...sizes);
+  const wanted = [
+    'minmax',
+    'quantize',
+    'quantize, JS in and out',
+    'range and quantize',
+    'range and quantize, JS in and out',
+    'dequantize',
+    'dequantize, JS in and out',
+    'int8 groups of 32',
+    'int8 groups of 32, asymmetric',
+    'int4 groups of 32',
+    'quantize and compare',
+    'quantize 1024 floats, JS in and out',
+  ];
+  const lines = [
+    '| operation | where | ours, ms | of the memory limit | onnxruntime-web / ours | plain JavaScript / ours |',
+    '|---|---|---|---|---|---|',
+  ];
+  const times = (value) => (Number.isFinite(value) ? `${value.toFixed(1)} x` : '-');
+  for (const operation of wanted) {
+    for (const [where, rows] of Object.entries(results)) {
+      const row = rows.find((r) => r.operation === operation && (r.n === size || r.n === 1024));
+      if (row === undefined) continue;
+      const { ms, ratios } = row;
+      const ours =
+        operation.includes('JS in') && ms.js !== undefined
+          ? ms.js
+          : operation.includes('asymmetric')
+            ? ms.asymmetric
+            : (ms.both ?? ms.ours);
+      const limit = Object.entries(ratios).find(([name]) => name.endsWith('limit') && name !== 'divider limit');
+      lines.push(
+        `| ${operation} | ${where} | ${ours < 1 ? ours.toFixed(4) : ours.toFixed(1)} | ${limit ? `${limit[1].toFixed(2)} x` : '-'} | ${times(ratios.ort)} | ${times(ratios.plain)} |`,
+      );
+    }
+  }
+  const cpu = cpus()[0]?.model ?? 'unknown processor';
+  return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
+}
+
+function updateReadme(results) {
+  const path = join(root, 'README.md');
+  const [start, end] = ['<!-- bench: start -->', '<!-- bench: end -->'];
+  const readme = readFileSync(path, 'utf8');
+  const [from, to] = [readme.indexOf(start), readme.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`README.md has no place for the table: ${start} ... ${end}`);
+  writeFileSync(path, `${readme.slice(0, from + start.length)}\n${tableOf(results)}\n${readme.slice(to)}`);
+}
+
+if (!existsSync(join(root, 'dist/index.js'))) throw new Error('build first: npm run build');
+execFileSync('cmake', ['--build', join(root, 'build/wasm'), '--target', 'limits'], { stdio: 'ignore' });
+const results = {};
+if (everywhere || options.node) results.Node = await inNode();
+if (everywhere || options.chromium) results.Chromium = await inChromium();
+const report = join(root, 'build/bench/elementwise.json');
+mkdirSync(dirname(report), { recursive: true });
+writeFileSync(report, `${JSON.stringify(results, null, 2)}\n`);
+if (options.readme) updateReadme(results);
+console.log(`\nAll figures: ${report}`);
