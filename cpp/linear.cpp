@@ -6,22 +6,15 @@ namespace scalepoint {
 namespace {
 
 /// Value by value, for parameters that the kernels' fast rounding does not reach.
-uint32_t quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point,
-                         kernels::CodeFormat format, std::byte* codes) {
-  uint32_t largest = 0;
+void quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
+                     std::byte* codes) {
+  const DType dtype = format.dtype;
   for (size_t i = 0; i < s.size; i++) {
     const size_t p = s.uniform ? 0 : i;
-    const int32_t code = quantize_value(x[i], scale[p], zero_point[p], format.dtype.qmin(), format.dtype.qmax(), format.rounding);
-    if (format.dtype.storage_bytes() == 2) {
-      const auto stored = static_cast<uint16_t>(code);
-      std::memcpy(codes + 2 * i, &stored, 2);
-    } else {
-      codes[i] = static_cast<std::byte>(code);
-    }
-    const uint32_t size = bit_cast<uint32_t>(x[i]) & kAbsMask;
-    largest = size > largest ? size : largest;
+    const auto code =
+        static_cast<uint16_t>(quantize_value(x[i], scale[p], zero_point[p], dtype.qmin(), dtype.qmax(), format.rounding));
+    std::memcpy(codes + i * dtype.storage_bytes(), &code, dtype.storage_bytes());  // little-endian: the low byte is first
   }
-  return largest;
 }
 
 bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
@@ -58,24 +51,26 @@ Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t 
   if (codes.size() != x.size() * spec.dtype.storage_bytes()) return Status::kSizeMismatch;
   if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
   const kernels::CodeFormat format = {spec.dtype, spec.rounding};
-  uint32_t largest = 0;
+  bool finite = true;
   for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
-    const float* from = x.data() + s.offset;
+    const std::span<const float> from = x.subspan(s.offset, s.size);
     std::byte* to = codes.data() + s.offset * spec.dtype.storage_bytes();
     const float* scales = scale.data() + s.parameter;
     const int32_t* zeros = zero_point.data() + s.parameter;
-    uint32_t seen;
+    bool suspicious = true;
     if (needs_slow_rounding(s, scales, zeros, spec.rounding)) {
-      seen = quantize_slowly(from, s, scales, zeros, format, to);
+      quantize_slowly(from.data(), s, scales, zeros, format, to);
     } else if (s.uniform) {
-      seen = kernels::quantize_uniform(from, s.size, *scales, *zeros, format, to);
+      suspicious = kernels::quantize_uniform(from.data(), s.size, *scales, *zeros, format, to);
     } else {
-      seen = kernels::quantize_each(from, s.size, scales, zeros, format, to);
+      suspicious = kernels::quantize_each(from.data(), s.size, scales, zeros, format, to);
     }
-    if (seen > kInfinityBits) mend_nan(from, s, zeros, spec.dtype, to);
-    largest = seen > largest ? seen : largest;
+    if (suspicious && first_non_finite(from) < s.size) {
+      finite = false;
+      mend_nan(from.data(), s, zeros, spec.dtype, to);
+    }
   });
-  return largest >= kInfinityBits && spec.non_finite == NonFinite::kError ? Status::kNonFinite : Status::kOk;
+  return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
 }
 
 Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec,

@@ -47,13 +47,16 @@ struct PerRounding {
 /// Orders like |x|: the bits without the sign, moved up by one. A shift needs no constant in a register, a mask does.
 inline I32x4 size_of(F32x4 x) { return shift_left_one(bits(x)); }
 
-/// The largest size of the four lanes, as the bits of |x|.
-inline uint32_t largest_lane(I32x4 sizes) {
+/// The bits of |x|.
+inline I32x4 abs_bits(F32x4 x) { return bit_and(bits(x), splat(static_cast<int32_t>(kAbsMask))); }
+
+/// The largest of the four lanes.
+inline uint32_t largest_lane(I32x4 a) {
   int32_t lane[4];
-  store(lane, sizes);
+  store(lane, a);
   uint32_t largest = 0;
   for (const int32_t v : lane) largest = static_cast<uint32_t>(v) > largest ? static_cast<uint32_t>(v) : largest;
-  return largest >> 1;
+  return largest;
 }
 
 // ------------------------------------------------------------------------------------------------------------------ ranges
@@ -114,59 +117,62 @@ struct Params {
   }
 };
 
-/// Four codes, clamped from below. kMagic rounds (see round.h); ONE integer maximum is the lower clamp, since the bits of floats
-/// above 0 order like the floats and those of negative ones are negative; store_codes clamps from above. Holds for infinities as
-/// well.
+/// The bits of kMagic + x / scale (or what the rounding has for it): kMagicBits + the rounded value while that is small, see round.h.
 template <Rounding kRounding>
-inline I32x4 codes_of(F32x4 x, const Params& p) {
+inline I32x4 rounded_bits(F32x4 x, const Params& p) {
   F32x4 v = kRounding == Rounding::kReciprocal ? mul(x, p.factor) : div(x, p.factor);
   if (kRounding == Rounding::kFused) v = add(v, p.shift);
-  return sub(max_signed(bits(add(v, splat(kMagic))), p.low), p.bias);
+  return bits(add(v, splat(kMagic)));
 }
 
+/// 16 codes. ONE integer maximum is the lower clamp, since the bits of floats above 0 order like the floats and those of negative ones are
+/// negative; store_codes clamps from above. Holds for infinities as well. As unsigned integers the rounded bits of anything that is not
+/// finite are at least kInfinityBits (as are those of quotients below -2^23 or so): their maximum, one operation a vector, tells
+/// whether x has to be searched.
 template <Rounding kRounding, class Code>
-inline void quantize_step(const float* x, Code* codes, const Params& p, int32_t qmax, I32x4& largest) {
+inline void quantize_step(const float* x, Code* codes, const Params& p, int32_t qmax, I32x4& suspicious) {
   I32x4 c[4];
   for (int j = 0; j < 4; j++) {
-    const F32x4 v = load(x + 4 * j);
-    largest = max_unsigned(largest, size_of(v));
-    c[j] = codes_of<kRounding>(v, p);
+    const I32x4 rounded = rounded_bits<kRounding>(load(x + 4 * j), p);
+    suspicious = max_unsigned(suspicious, rounded);
+    c[j] = sub(max_signed(rounded, p.low), p.bias);
   }
   store_codes(codes, c[0], c[1], c[2], c[3], qmax);
 }
 
 template <Rounding kRounding, class Code>
-uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to) {
+bool quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to) {
   const Params p = Params::make<kRounding>(splat(scale), splat(zero_point), dtype.qmin());
   const int32_t qmax = dtype.qmax();
   Code* codes = static_cast<Code*>(to);
-  I32x4 largest = splat(0);
+  I32x4 suspicious = splat(0);
   size_t i = 0;
-  for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, qmax, largest);
+  for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, qmax, suspicious);
   if (i < n && n >= kStep) {
     // The last step once more: the same codes again where it overlaps.
-    quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, qmax, largest);
+    quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, qmax, suspicious);
   } else if (i < n) {
     float few[kStep] = {};
     Code out[kStep];
     for (size_t j = 0; j < n; j++) few[j] = x[j];
-    quantize_step<kRounding>(few, out, p, qmax, largest);
+    quantize_step<kRounding>(few, out, p, qmax, suspicious);
     for (size_t j = 0; j < n; j++) codes[j] = out[j];
   }
-  return largest_lane(largest);
+  return largest_lane(suspicious) >= kInfinityBits;
 }
 
 template <Rounding kRounding, class Code>
-uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, DType dtype, void* to) {
+bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, DType dtype, void* to) {
   Code* codes = static_cast<Code*>(to);
-  I32x4 largest = splat(0);
+  I32x4 suspicious = splat(0);
   const int32_t qmin = dtype.qmin(), qmax = dtype.qmax();
   const auto step = [&](const float* xs, const float* scales, const int32_t* zeros, Code* out) {
     I32x4 c[4];
     for (int j = 0; j < 4; j++) {
-      const F32x4 v = load(xs + 4 * j);
-      largest = max_unsigned(largest, size_of(v));
-      c[j] = codes_of<kRounding>(v, Params::make<kRounding>(load(scales + 4 * j), load(zeros + 4 * j), qmin));
+      const Params p = Params::make<kRounding>(load(scales + 4 * j), load(zeros + 4 * j), qmin);
+      const I32x4 rounded = rounded_bits<kRounding>(load(xs + 4 * j), p);
+      suspicious = max_unsigned(suspicious, rounded);
+      c[j] = sub(max_signed(rounded, p.low), p.bias);
     }
     store_codes(out, c[0], c[1], c[2], c[3], qmax);
   };
@@ -183,7 +189,7 @@ uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32
     step(xs, scales, zeros, out);
     std::memcpy(codes + i, out, (n - i) * sizeof(Code));
   }
-  return largest_lane(largest);
+  return largest_lane(suspicious) >= kInfinityBits;
 }
 
 /// The largest |x| of a run, four lanes' worth.
@@ -212,14 +218,11 @@ inline LowHigh low_high_of_run(const float* x, size_t n) {
   return {from_bits(min_signed(a.down, zero)), from_bits(max_signed(a.up, zero))};
 }
 
-/// Lane i: the largest of the four lanes of the i-th vector. One transpose serves four runs.
-inline F32x4 max_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
+/// Lane i: the lane of the i-th vector that is farthest from 0, where all lanes have one sign (or are +0): the one with the largest bits.
+/// Keeps NaN. One transpose serves four runs.
+inline F32x4 farthest_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   transpose(a, b, c, d);
-  return pmax(pmax(a, b), pmax(c, d));
-}
-inline F32x4 min_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
-  transpose(a, b, c, d);
-  return pmin(pmin(a, b), pmin(c, d));
+  return from_bits(max_unsigned(max_unsigned(bits(a), bits(b)), max_unsigned(bits(c), bits(d))));
 }
 
 struct FourParams {
@@ -249,36 +252,54 @@ inline FourParams four_asymmetric(F32x4 low, F32x4 high, DType dtype) {
   return {select(empty, splat(1.0f), narrow(scale0, scale1)), select(empty, splat(0), zero_point)};
 }
 
-/// kSize is the run size where it is known when compiling, else 0.
+/// Range and parameters of four adjacent runs of n elements. Returns the largest |x| of each as bits. kSize is the run size where it
+/// is known when compiling, else 0.
+template <size_t kSize>
+[[gnu::noinline]] I32x4 choose_four(const float* x, size_t run_size, const QuantizationSpec& spec, float* scale,
+                                    int32_t* zero_point) {
+  const size_t n = kSize > 0 ? kSize : run_size;
+  I32x4 largest;
+  FourParams four;
+  if (spec.scheme == Scheme::kSymmetric) {
+    F32x4 r[4];
+    SCALEPOINT_NO_UNROLL
+    for (size_t j = 0; j < 4; j++) r[j] = largest_of_run(x + j * n, n);
+    const F32x4 sizes = farthest_of_each(r[0], r[1], r[2], r[3]);
+    largest = bits(sizes);
+    four = four_symmetric(sizes, spec);
+  } else {
+    LowHigh r[4];
+    SCALEPOINT_NO_UNROLL
+    for (size_t j = 0; j < 4; j++) r[j] = low_high_of_run(x + j * n, n);
+    const F32x4 low = farthest_of_each(r[0].low, r[1].low, r[2].low, r[3].low);
+    const F32x4 high = farthest_of_each(r[0].high, r[1].high, r[2].high, r[3].high);
+    largest = shift_right_one(max_unsigned(size_of(low), size_of(high)));
+    four = four_asymmetric(low, high, spec.dtype);
+  }
+  store(scale, four.scale);
+  store(zero_point, four.zero_point);
+  return largest;
+}
+
+/// The parameters of the next four runs are computed before the codes of these four: a maximum, a transpose and a division that wait for
+/// each other then overlap with work that waits for none of them.
 template <Rounding kRounding, class Code, size_t kSize>
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* to) {
+  if (runs == 0) return 0;
   const size_t n = kSize > 0 ? kSize : run_size;
   Code* codes = static_cast<Code*>(to);
-  const DType dtype = spec.dtype;
-  I32x4 largest = splat(0);
-  for (size_t run = 0; run < runs; run += 4, scale += 4, zero_point += 4) {
-    FourParams four;
-    if (spec.scheme == Scheme::kSymmetric) {
-      F32x4 size[4];
-      SCALEPOINT_NO_UNROLL
-      for (size_t j = 0; j < 4; j++) size[j] = largest_of_run(x + j * n, n);
-      four = four_symmetric(max_of_each(size[0], size[1], size[2], size[3]), spec);
-    } else {
-      LowHigh r[4];
-      SCALEPOINT_NO_UNROLL
-      for (size_t j = 0; j < 4; j++) r[j] = low_high_of_run(x + j * n, n);
-      four = four_asymmetric(min_of_each(r[0].low, r[1].low, r[2].low, r[3].low),
-                             max_of_each(r[0].high, r[1].high, r[2].high, r[3].high), dtype);
+  const int32_t qmin = spec.dtype.qmin(), qmax = spec.dtype.qmax();
+  I32x4 largest = choose_four<kSize>(x, n, spec, scale, zero_point), unused = splat(0);
+  for (size_t run = 0; run < runs; run += 4) {
+    if (run + 4 < runs) {
+      largest = max_unsigned(largest, choose_four<kSize>(x + 4 * n, n, spec, scale + run + 4, zero_point + run + 4));
     }
-    store(scale, four.scale);
-    store(zero_point, four.zero_point);
     SCALEPOINT_NO_UNROLL
-    for (size_t j = 0; j < 4; j++) {
-      const Params p = Params::make<kRounding>(splat(scale[j]), splat(zero_point[j]), dtype.qmin());
+    for (size_t j = run; j < run + 4; j++) {
+      const Params p = Params::make<kRounding>(splat(scale[j]), splat(zero_point[j]), qmin);
       SCALEPOINT_NO_UNROLL
-      for (size_t i = 0; i < n; i += kStep, x += kStep, codes += kStep)
-        quantize_step<kRounding>(x, codes, p, dtype.qmax(), largest);
+      for (size_t i = 0; i < n; i += kStep, x += kStep, codes += kStep) quantize_step<kRounding>(x, codes, p, qmax, unused);
     }
   }
   return largest_lane(largest);
@@ -407,9 +428,9 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
     // Two vectors are added before they meet a sum: half as many additions have to wait for one another.
     const auto take = [&](F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
       const F32x4 e = sub(a, b), f = sub(c, d);
-      const I32x4 size_e = size_of(e), size_f = size_of(f);
+      const I32x4 size_e = abs_bits(e), size_f = abs_bits(f);
       squared_error = add(squared_error, add(mul(e, e), mul(f, f)));
-      absolute_error = add(absolute_error, add(from_bits(shift_right_one(size_e)), from_bits(shift_right_one(size_f))));
+      absolute_error = add(absolute_error, add(from_bits(size_e), from_bits(size_f)));
       squared_x = add(squared_x, add(mul(a, a), mul(c, c)));
       squared_y = add(squared_y, add(mul(b, b), mul(d, d)));
       product = add(product, add(mul(a, b), mul(c, d)));
@@ -467,9 +488,9 @@ void accumulate_code_error(const float* x, const void* codes, size_t n, float sc
     }                                                                                                                         \
   }
 
-constexpr PerRounding<PerCodeType<uint32_t (*)(const float*, size_t, float, int32_t, DType, void*)>> kQuantizeUniform =
+constexpr PerRounding<PerCodeType<bool (*)(const float*, size_t, float, int32_t, DType, void*)>> kQuantizeUniform =
     SCALEPOINT_PER_ROUNDING(quantize_uniform);
-constexpr PerRounding<PerCodeType<uint32_t (*)(const float*, size_t, const float*, const int32_t*, DType, void*)>> kQuantizeEach =
+constexpr PerRounding<PerCodeType<bool (*)(const float*, size_t, const float*, const int32_t*, DType, void*)>> kQuantizeEach =
     SCALEPOINT_PER_ROUNDING(quantize_each);
 template <Rounding kRounding, class Code>
 constexpr auto kEvenRuns = &quantize_even_runs<kRounding, Code, 0>;
@@ -574,14 +595,14 @@ uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, floa
     std::memcpy(min + i, low, (n - i) * sizeof(float));
     std::memcpy(max + i, high, (n - i) * sizeof(float));
   }
-  return largest_lane(largest);
+  return largest_lane(largest) >> 1;
 }
 
-uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes) {
+bool quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes) {
   return kQuantizeUniform[format.rounding][format.dtype](x, n, scale, zero_point, format.dtype, codes);
 }
 
-uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes) {
+bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes) {
   return kQuantizeEach[format.rounding][format.dtype](x, n, scale, zero_point, format.dtype, codes);
 }
 

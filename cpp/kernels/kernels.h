@@ -34,10 +34,11 @@ struct CodeFormat {
 /// most 2^22 in size. Beyond it the callers go value by value.
 inline constexpr int32_t kMaxFastZeroPoint = kMaxZeroPoint - 65536;
 
-/// Codes with one scale and zero point. Returns the largest |x| as bits. The code of NaN may be any.
-uint32_t quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes);
+/// Codes with one scale and zero point. Returns true if x may hold NaN or an infinity: always when it does, and else only when some
+/// x / scale is below -2^23. The code of NaN may be any.
+bool quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes);
 /// Codes with a scale and zero point for every element, likewise.
-uint32_t quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes);
+bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes);
 
 /// Range, parameters and codes of adjacent runs, four at a time: their horizontal maxima come out of one transpose and their
 /// scales out of one division, where one run after the other would wait for each. runs is a multiple of 4, run_size of 16; the

@@ -175,11 +175,8 @@ describeBuilds('compare', (sp) => {
         const y = x.map((v) => v + v * error * (random.bits() / 2 ** 31 - 1));
         expectMeasures(sp.compare(x, y), x, y);
       }
-      expectMeasures(
-        sp.compare(x, random.bell(n)),
-        x,
-        new Random(0).bell(0).length ? [] : sp.dequantize(sp.quantize(x)),
-      );
+      const z = random.bell(n);
+      expectMeasures(sp.compare(x, z), x, z);
     }
   });
 

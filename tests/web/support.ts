@@ -204,9 +204,8 @@ export function parametersFor(low: number, high: number, rule: Rule): { scale: n
   let [min, max] = [low, high];
   if (includeZero) [min, max] = [Math.min(min, 0), Math.max(max, 0)];
   if (min === max && min === 0) return { scale: 1, zeroPoint: 0 };
-  if (min === max && Math.abs(min) >= smallest) {
-    return { scale: Math.abs(min), zeroPoint: min < 0 && !signed ? 1 : 0 };
-  }
+  // A constant is one step from its zero point, or rounds to one of the two if that step would be too small.
+  if (min === max) return { scale: Math.max(Math.abs(min), smallest), zeroPoint: min < 0 && !signed ? 1 : 0 };
   const scale = Math.max((max - min) / (qmax - qmin), smallest);
   const zeroPoint = roundHalfEven(qmin - min / scale) + 0;
   return { scale: finite(scale, Math.max(zeroPoint - qmin, qmax - zeroPoint)), zeroPoint };

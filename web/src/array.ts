@@ -48,6 +48,11 @@ export abstract class Source {
 
   /** Address of the float32 values of elements [start, start + count), count <= tileSize unless inPlace. Good until the next call. */
   abstract at(start: number, count: number): number;
+
+  /** The same elements, to be kept in that memory of length * 4 bytes; undefined if that would save nothing. */
+  residentAt(_address: number): Source | undefined {
+    return undefined;
+  }
 }
 
 /** Float32 values that lie in wasm memory. */
@@ -84,6 +89,10 @@ class CopiedSource extends Source {
     const whole = start === 0 && count === this.length;
     this.core.module.HEAPF32.set(whole ? array : array.subarray(start, start + count), this.to >>> 2);
     return this.to;
+  }
+
+  override residentAt(address: number): Source {
+    return new ResidentSource(this.core, this.array, address);
   }
 }
 
@@ -130,23 +139,22 @@ class HalfSource extends Source {
   }
 }
 
-/** All of another source, kept in wasm memory after its first reading, so that a second one costs nothing. */
-export class ResidentSource extends Source {
+/** A typed array that is kept in wasm memory after its first reading, so that a second one costs nothing. */
+class ResidentSource extends Source {
   readonly inPlace = false;
   #known = 0;
 
   constructor(
     core: Core,
-    private readonly inner: Source,
+    private readonly array: Float32Array | Float64Array,
     private readonly address: number,
   ) {
-    super(core, inner.length);
+    super(core, array.length);
   }
 
   at(start: number, count: number): number {
     if (start + count > this.#known) {
-      const from = this.inner.at(start, count) >>> 2;
-      this.core.module.HEAPF32.copyWithin((this.address >>> 2) + start, from, from + count);
+      this.core.module.HEAPF32.set(this.array.subarray(start, start + count), (this.address >>> 2) + start);
       this.#known = start + count;
     }
     return this.address + start * 4;
@@ -276,11 +284,15 @@ export class Sink {
   put(start: number, count: number, tile: number): void {
     const array = this.#array;
     if (array === undefined) return;
+    // For a handful of values a loop is faster than a view of them.
+    if (count > 16) {
+      const view = this.core.viewAgain(this.dtype, tile, count);
+      array.set(view, start);
+      return;
+    }
     const heap = this.core.heap(this.dtype);
     const from = tile / sizes[this.dtype];
-    // For a handful of values a loop is faster than a view of them.
-    if (count > 16) array.set(heap.subarray(from, from + count), start);
-    else for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
+    for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
   }
 }
 
@@ -301,10 +313,11 @@ export function copyOut(
   }
 }
 
-/** @throws RangeError if `out` shares memory with x. */
-export function checkApart(x: unknown, out: Sink, what: string): void {
+/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. */
+export function checkApart(x: unknown, out: unknown, what: string): void {
+  if (out === undefined) return;
   const a = x instanceof OwnedWasmArray ? x.view : x;
-  const b = out.result instanceof OwnedWasmArray ? out.result.view : out.result;
+  const b = out instanceof OwnedWasmArray ? out.view : out;
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
   if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
     throw new RangeError(`${what}: shares memory with the input`);

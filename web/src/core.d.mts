@@ -43,7 +43,8 @@ export interface CoreModule {
     spec: number,
     codes: number,
   ): number;
-  quantizeRuns(
+  /** A plain export: see cpp/bindings.cpp. */
+  _quantize_runs_export(
     x: number,
     n: number,
     lineSize: number,

@@ -8,7 +8,6 @@ import {
   type FloatInput,
   forEachTile,
   type HalfFormat,
-  ResidentSource,
   Sink,
   type Source,
   sourceOf,
@@ -141,11 +140,9 @@ export class Scalepoint {
     const codes = new Sink(core, info.storage, source.length, places.data, places === out ? 'out.data' : 'out');
     const scale = new Sink(core, 'float32', layout.parameters, places.scale, 'out.scale');
     const zeroPoint = new Sink(core, 'int32', layout.parameters, places.zeroPoint, 'out.zeroPoint');
-    if (out !== undefined) {
-      checkApart(x, codes, places === out ? 'out.data' : 'out');
-      checkApart(x, scale, 'out.scale');
-      checkApart(x, zeroPoint, 'out.zeroPoint');
-    }
+    checkApart(x, places.data, places === out ? 'out.data' : 'out');
+    checkApart(x, places.scale, 'out.scale');
+    checkApart(x, places.zeroPoint, 'out.zeroPoint');
     const runs = job.range.kind === 'min-max' ? runsOf(layout) : undefined;
     if (runs !== undefined) this.#quantizeRuns(source, job, runs, codes, scale, zeroPoint);
     else this.#quantizeInPasses(source, job, codes, scale, zeroPoint);
@@ -193,7 +190,7 @@ export class Scalepoint {
     const given = this.#codesOf(q, 'q');
     const { codes, layout, spec } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
-    if (options.out !== undefined) checkApart(q.data, x, 'out');
+    checkApart(q.data, options.out, 'out');
     this.#withGivenParameters(given, (at) => {
       const tile = core.scratch.x;
       forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
@@ -462,7 +459,7 @@ export class Scalepoint {
       const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
       const from = source.at(start, count);
       const to = codes.at(start, scratch.y);
-      const status = core.module.quantizeRuns(
+      const status = core.module._quantize_runs_export(
         from,
         count,
         whole ? line : count,
@@ -514,7 +511,7 @@ export class Scalepoint {
       });
     const bytes = given.length * 4;
     if (!given.inPlace && job.range.kind === 'min-max' && given.length > tileSize && bytes <= residentBytes) {
-      core.withMemory(bytes, (address) => passes(new ResidentSource(core, given, address)));
+      core.withMemory(bytes, (address) => passes(given.residentAt(address) ?? given));
     } else {
       passes(given);
     }

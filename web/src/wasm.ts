@@ -192,6 +192,7 @@ function align(address: number): number {
 /** One instance of the wasm module with its memory. */
 export class Core {
   #module: CoreModule | undefined;
+  #lastView: { dtype: WasmDType; address: number; buffer: ArrayBufferLike; view: WasmView } | undefined;
   /** Allocated at once: views of wasm memory that callers hold stay good for longer. */
   readonly scratch: Scratch;
 
@@ -218,6 +219,7 @@ export class Core {
   /** Drops the instance: wasm memory goes back only as a whole. */
   dispose(): void {
     this.#module = undefined;
+    this.#lastView = undefined;
   }
 
   /** @throws ScalepointError `OUT_OF_MEMORY` */
@@ -258,6 +260,22 @@ export class Core {
       case 'int32':
         return new Int32Array(buffer, address, length);
     }
+  }
+
+  /** As view; the last one is kept, since calls in a loop ask for the same again, and making one costs as much as a copy of 1 kB. */
+  viewAgain(dtype: WasmDType, address: number, length: number): WasmView {
+    let last = this.#lastView;
+    if (
+      last === undefined ||
+      last.dtype !== dtype ||
+      last.address !== address ||
+      last.view.length !== length ||
+      last.buffer !== this.module.HEAPU8.buffer
+    ) {
+      last = { dtype, address, buffer: this.module.HEAPU8.buffer, view: this.view(dtype, address, length) };
+      this.#lastView = last;
+    }
+    return last.view;
   }
 
   /** The heap view for elements of that type. */
