@@ -22,7 +22,7 @@ const options: QuantizeOptions = { dtype: 'int8', scheme: 'asymmetric' };
 /** Random finite 16-bit floats: their bits, and as float32. */
 function halves(
   n: number,
-  valueOf: (bits: number) => number,
+  toNumber: (bits: number) => number,
   exponentMask: number,
 ): { bits: Uint16Array; x: Float32Array } {
   const random = new Random(n + exponentMask);
@@ -30,7 +30,7 @@ function halves(
     const word = random.bits() & 0xffff;
     return (word & exponentMask) === exponentMask ? word & ~(exponentMask & -exponentMask) : word;
   });
-  return { bits, x: Float32Array.from(bits, valueOf) };
+  return { bits, x: Float32Array.from(bits, toNumber) };
 }
 
 interface Float16ArrayConstructor {
@@ -79,11 +79,11 @@ describeBuilds('inputs of quantize', (sp) => {
   });
 
   it.each(lengths)('give the same codes from the bits of %i 16-bit floats', (n) => {
-    for (const [from, valueOf, mask] of [
+    for (const [from, toNumber, mask] of [
       ['float16', float16Value, 0x7c00],
       ['bfloat16', bfloat16Value, 0x7f80],
     ] as const) {
-      const { bits, x } = halves(n, valueOf, mask);
+      const { bits, x } = halves(n, toNumber, mask);
       const want = expected(x, options as object);
       const inWasm = sp.allocate('uint16', n);
       try {
@@ -125,11 +125,11 @@ describeBuilds('inputs of quantize', (sp) => {
 
   it('widens each of the 65536 float16 and bfloat16 numbers exactly', () => {
     const bits = Uint16Array.from({ length: 65536 }, (_, i) => i);
-    for (const [from, valueOf, nonFinite] of [
+    for (const [from, toNumber, nonFinite] of [
       ['float16', float16Value, 2 * 1024],
       ['bfloat16', bfloat16Value, 2 * 128],
     ] as const) {
-      const x = Float32Array.from(bits, valueOf);
+      const x = Float32Array.from(bits, toNumber);
       const measures = sp.compare(x, bits, { from });
       expect(measures.nonFinite).toBe(nonFinite);
       expect(measures.maxAbsoluteError).toBe(0);

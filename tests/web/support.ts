@@ -187,10 +187,10 @@ export function parametersFor(low: number, high: number, rule: Rule): { scale: n
   const smallest = 2 ** -127;
   // As float32, and lowered if so many steps of it, the farthest that a code restores to, would be infinite.
   const finite = (scale: number, steps: number) => {
-    const isFinite = (s: number) => Number.isFinite(Math.fround(s * steps));
+    const staysFinite = (s: number) => Number.isFinite(Math.fround(s * steps));
     let rounded = Math.fround(scale);
-    if (!isFinite(rounded)) rounded = Math.fround(largestFloat / steps);
-    while (!isFinite(rounded)) rounded = floatBelow(rounded);
+    if (!staysFinite(rounded)) rounded = Math.fround(largestFloat / steps);
+    while (!staysFinite(rounded)) rounded = floatBelow(rounded);
     return rounded;
   };
   if (scheme === 'symmetric') {

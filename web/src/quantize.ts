@@ -50,6 +50,7 @@ import {
   type QuantizedTensor,
   resolveGranularity,
   show,
+  sizeOfShape,
   type WasmArray,
   type WasmDType,
 } from './tensor.js';
@@ -354,11 +355,7 @@ export class Scalepoint {
     if (typeof q !== 'object' || q === null)
       throw new TypeError(`q: expected an object with dtype and shape, got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
-    const { shape } = q;
-    if (!Array.isArray(shape)) throw new TypeError(`shape: expected an array of whole numbers, got ${show(shape)}`);
-    let n = 1;
-    for (const dimension of shape) n *= dimension;
-    checkShape(shape, n);
+    const n = sizeOfShape(q.shape);
     const packed = new CodeSource(core, bytes, 'uint8', 'bytes');
     if (packed.length !== packedSize(n, info.bits)) {
       throw new RangeError(

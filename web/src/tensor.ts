@@ -67,26 +67,27 @@ const names: readonly DType[] = [
   'uint16',
 ];
 
+// Frozen, as every caller gets the same ones.
 const infos = new Map<string, DTypeInfo>(
   names.map((name) => {
     const signed = name.startsWith('int');
     const bits = Number(name.replace(/^u?int/, ''));
     return [
       name,
-      {
+      Object.freeze({
         name,
         bits,
         signed,
         qmin: signed ? -(2 ** (bits - 1)) : 0,
         qmax: signed ? 2 ** (bits - 1) - 1 : 2 ** bits - 1,
         storage: `${signed ? '' : 'u'}int${bits > 8 ? 16 : 8}` as DTypeInfo['storage'],
-      },
+      }),
     ];
   }),
 );
 
 /** Every dtype, narrow to wide, signed first. */
-export const dtypes: readonly DType[] = names;
+export const dtypes: readonly DType[] = Object.freeze([...names]);
 
 /**
  * Bits, range and storage of a dtype.
@@ -124,11 +125,10 @@ export interface Layout {
 }
 
 /**
- * Checks a shape against the number of elements.
+ * The number of elements of a shape.
  * @throws TypeError or RangeError naming `shape`.
  */
-export function checkShape(shape: unknown, size: number): number[] {
-  if (shape === undefined) return [size];
+export function sizeOfShape(shape: unknown): number {
   if (!Array.isArray(shape)) throw new TypeError(`shape: expected an array of whole numbers, got ${show(shape)}`);
   let product = 1;
   let zero = false;
@@ -141,10 +141,18 @@ export function checkShape(shape: unknown, size: number): number[] {
     else product *= dimension;
     if (product > Number.MAX_SAFE_INTEGER) throw new RangeError(`shape: the product of ${show(shape)} is too large`);
   }
-  if ((zero ? 0 : product) !== size) {
-    throw new RangeError(
-      `shape: the product of ${show(shape)} is ${zero ? 0 : product}, but the array has ${size} elements`,
-    );
+  return zero ? 0 : product;
+}
+
+/**
+ * A copy of a shape for so many elements; of one dimension unless given.
+ * @throws TypeError or RangeError naming `shape`.
+ */
+export function checkShape(shape: unknown, size: number): number[] {
+  if (shape === undefined) return [size];
+  const product = sizeOfShape(shape);
+  if (product !== size) {
+    throw new RangeError(`shape: the product of ${show(shape)} is ${product}, but the array has ${size} elements`);
   }
   return [...(shape as number[])];
 }
