@@ -44,7 +44,7 @@ Status bfloat16_to_float32(std::span<const uint16_t> bits, std::span<float> x) n
 
 Status float32_to_float16(std::span<const float> x, std::span<uint16_t> bits) noexcept {
   if (bits.size() != x.size()) return Status::kSizeMismatch;
-  // The compiler's vectors would take the branches lane by lane.
+    // The compiler's vectors would take the branches lane by lane.
 #ifdef __clang__
 #pragma clang loop vectorize(disable)
 #endif

@@ -37,7 +37,6 @@ inline I32x4 load(const int32_t* p) {
 }
 inline void store(float* p, F32x4 a) { std::memcpy(p, a.v, sizeof(a.v)); }
 inline void store(int32_t* p, I32x4 a) { std::memcpy(p, a.v, sizeof(a.v)); }
-inline void store(double* p, F64x2 a) { std::memcpy(p, a.v, sizeof(a.v)); }
 inline F32x4 splat(float x) { return {{x, x, x, x}}; }
 inline I32x4 splat(int32_t x) { return {{x, x, x, x}}; }
 inline F64x2 splat(double x) { return {{x, x}}; }
@@ -58,7 +57,6 @@ SCALEPOINT_LANEWISE(F32x4, mul, x* y)
 SCALEPOINT_LANEWISE(F32x4, div, x / y)
 SCALEPOINT_LANEWISE(F32x4, pmin, y < x ? y : x)
 SCALEPOINT_LANEWISE(F32x4, pmax, x < y ? y : x)
-SCALEPOINT_LANEWISE(F64x2, add, x + y)
 SCALEPOINT_LANEWISE(F64x2, sub, x - y)
 SCALEPOINT_LANEWISE(F64x2, div, x / y)
 SCALEPOINT_LANEWISE(F64x2, pmax, x < y ? y : x)
@@ -101,15 +99,6 @@ inline F32x4 narrow(F64x2 low, F64x2 high) {
 inline int32_t truncate(double x) { return x != x ? 0 : static_cast<int32_t>(clamp(x, -2147483648.0, 2147483647.0)); }
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {{truncate(low.v[0]), truncate(low.v[1]), truncate(high.v[0]), truncate(high.v[1])}};
-}
-
-template <int kLane>
-inline F32x4 broadcast(F32x4 a) {
-  return splat(a.v[kLane]);
-}
-template <int kLane>
-inline I32x4 broadcast(I32x4 a) {
-  return splat(a.v[kLane]);
 }
 
 inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {

@@ -36,7 +36,6 @@ inline F32x4 load(const float* p) { return {wasm_v128_load(p)}; }
 inline I32x4 load(const int32_t* p) { return {wasm_v128_load(p)}; }
 inline void store(float* p, F32x4 a) { wasm_v128_store(p, a.v); }
 inline void store(int32_t* p, I32x4 a) { wasm_v128_store(p, a.v); }
-inline void store(double* p, F64x2 a) { wasm_v128_store(p, a.v); }
 inline F32x4 splat(float x) { return {wasm_f32x4_splat(x)}; }
 inline I32x4 splat(int32_t x) { return {wasm_i32x4_splat(x)}; }
 inline F64x2 splat(double x) { return {wasm_f64x2_splat(x)}; }
@@ -69,7 +68,6 @@ inline I32x4 select(I32x4 mask, I32x4 a, I32x4 b) { return {wasm_v128_bitselect(
 inline F32x4 select(I32x4 mask, F32x4 a, F32x4 b) { return {wasm_v128_bitselect(a.v, b.v, mask.v)}; }
 inline F32x4 to_float(I32x4 a) { return {wasm_f32x4_convert_i32x4(a.v)}; }
 
-inline F64x2 add(F64x2 a, F64x2 b) { return {wasm_f64x2_add(a.v, b.v)}; }
 inline F64x2 sub(F64x2 a, F64x2 b) { return {wasm_f64x2_sub(a.v, b.v)}; }
 inline F64x2 div(F64x2 a, F64x2 b) { return {wasm_f64x2_div(a.v, b.v)}; }
 inline F64x2 pmax(F64x2 a, F64x2 b) { return {wasm_f64x2_pmax(a.v, b.v)}; }
@@ -81,15 +79,6 @@ inline F32x4 narrow(F64x2 low, F64x2 high) {
 }
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {wasm_i32x4_shuffle(wasm_i32x4_trunc_sat_f64x2_zero(low.v), wasm_i32x4_trunc_sat_f64x2_zero(high.v), 0, 1, 4, 5)};
-}
-
-template <int kLane>
-inline F32x4 broadcast(F32x4 a) {
-  return {wasm_i32x4_shuffle(a.v, a.v, kLane, kLane, kLane, kLane)};
-}
-template <int kLane>
-inline I32x4 broadcast(I32x4 a) {
-  return {wasm_i32x4_shuffle(a.v, a.v, kLane, kLane, kLane, kLane)};
 }
 
 /// Rows become columns: after it, a holds lane 0 of a, b, c, d; and so on.

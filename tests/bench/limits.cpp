@@ -22,7 +22,8 @@ int32_t limit_read(const float* x, size_t n) {
     d = wasm_v128_xor(d, load(x + i + 12));
   }
   a = wasm_v128_xor(wasm_v128_xor(a, b), wasm_v128_xor(c, d));
-  return wasm_i32x4_extract_lane(a, 0) ^ wasm_i32x4_extract_lane(a, 1) ^ wasm_i32x4_extract_lane(a, 2) ^ wasm_i32x4_extract_lane(a, 3);
+  return wasm_i32x4_extract_lane(a, 0) ^ wasm_i32x4_extract_lane(a, 1) ^ wasm_i32x4_extract_lane(a, 2) ^
+         wasm_i32x4_extract_lane(a, 3);
 }
 
 /// Reads 4 n bytes and writes n, as quantize does.
@@ -60,7 +61,8 @@ int32_t limit_divide(float by, size_t n) {
     g = wasm_f32x4_div(g, s);
     h = wasm_f32x4_div(h, s);
   }
-  a = wasm_v128_xor(wasm_v128_xor(wasm_v128_xor(a, b), wasm_v128_xor(c, d)), wasm_v128_xor(wasm_v128_xor(e, f), wasm_v128_xor(g, h)));
+  a = wasm_v128_xor(wasm_v128_xor(wasm_v128_xor(a, b), wasm_v128_xor(c, d)),
+                    wasm_v128_xor(wasm_v128_xor(e, f), wasm_v128_xor(g, h)));
   return wasm_i32x4_extract_lane(a, 0);
 }
 }

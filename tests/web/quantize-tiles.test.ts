@@ -45,6 +45,11 @@ const layouts: [string, number[], Granularity][] = [
   ['groups as long as a tile', [300_000], { kind: 'per-group', groupSize: tile }],
   ['groups longer than a tile', [300_000], { kind: 'per-group', groupSize: tile + 5 }],
   ['groups longer than a row', [40, 7000], { kind: 'per-group', groupSize: 2 ** 40 }],
+  [
+    'rows of a group and a short one, more than there is room for at a time',
+    [45_000, 3],
+    { kind: 'per-group', groupSize: 2 },
+  ],
   ['groups along a middle axis with a short one', [5, 600, 100], { kind: 'per-group', groupSize: 128, axis: 1 }],
   ['groups along the first axis', [301, 1000], { kind: 'per-group', groupSize: 2, axis: 0 }],
 ];

@@ -323,7 +323,8 @@ export function jobOf(options: QuantizeOptions, size: number): Job {
  * Line and run length if every parameter's elements are contiguous and fit into a tile: range, parameters and codes then take one pass.
  */
 export function runsOf(layout: Layout): { line: number; run: number } | undefined {
-  const { kind, size, axisSize, innerSize, groupSize } = layout;
+  const { size } = layout;
+  const [kind, axisSize, innerSize, groupSize] = layout.numbers;
   let runs: { line: number; run: number } | undefined;
   if (kind === 0) runs = { line: size, run: size };
   else if (kind === 1 && innerSize > 1 && size === axisSize * innerSize) runs = { line: innerSize, run: innerSize };

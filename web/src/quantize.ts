@@ -201,10 +201,7 @@ export class Scalepoint {
           core.module.dequantizeLinear(
             from,
             count,
-            layout.kind,
-            layout.axisSize,
-            layout.innerSize,
-            layout.groupSize,
+            ...layout.numbers,
             start,
             at.scale,
             at.zeroPoint,
@@ -246,11 +243,11 @@ export class Scalepoint {
     const fromOf = (v: unknown) => (from !== undefined && isHalf(v) ? from : undefined);
     const source = sourceOf(core, a, fromOf(a), 'a');
     const at = core.scratch.sums;
-    core.module.HEAPF64.set(sums, at / 8);
     if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
       const { codes, layout, spec } = given;
       checkSameLength(source.length, codes.length);
+      core.module.HEAPF64.set(sums, at / 8);
       this.#withGivenParameters(given, ({ scale, zeroPoint }) => {
         forEachTile(source.length, source.inPlace && codes.inPlace, (start, count) => {
           const x = source.at(start, count);
@@ -260,10 +257,7 @@ export class Scalepoint {
               x,
               count,
               y,
-              layout.kind,
-              layout.axisSize,
-              layout.innerSize,
-              layout.groupSize,
+              ...layout.numbers,
               start,
               scale,
               zeroPoint,
@@ -277,6 +271,7 @@ export class Scalepoint {
     } else {
       const other = sourceOf(core, b, fromOf(b), 'b', core.scratch.y);
       checkSameLength(source.length, other.length);
+      core.module.HEAPF64.set(sums, at / 8);
       forEachTile(source.length, source.inPlace && other.inPlace, (start, count) => {
         const x = source.at(start, count);
         this.#check(core.module.accumulateError(x, other.at(start, count), count, at));
@@ -491,10 +486,7 @@ export class Scalepoint {
           const status = core.module.quantizeLinear(
             from,
             count,
-            layout.kind,
-            layout.axisSize,
-            layout.innerSize,
-            layout.groupSize,
+            ...layout.numbers,
             start,
             at.scale,
             at.zeroPoint,
@@ -531,19 +523,7 @@ export class Scalepoint {
       core.module.clearRange(at.min, at.max, n);
       forEachTile(source.length, source.inPlace, (start, count) => {
         const from = source.at(start, count);
-        const status = core.module.observe(
-          from,
-          count,
-          layout.kind,
-          layout.axisSize,
-          layout.innerSize,
-          layout.groupSize,
-          start,
-          spec,
-          at.min,
-          at.max,
-          n,
-        );
+        const status = core.module.observe(from, count, ...layout.numbers, start, spec, at.min, at.max, n);
         if (status !== 0) this.#fail(status, from, count, start);
       });
     }

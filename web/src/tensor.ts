@@ -115,11 +115,10 @@ export function show(value: unknown, depth = 0): string {
 
 /** The layout of parameters over an array: what cpp/scalepoint.h calls Layout. */
 export interface Layout {
-  readonly kind: 0 | 1 | 2;
+  /** Granularity, axis size, inner size and group size, as the core's functions take them. */
+  readonly numbers: readonly [kind: 0 | 1 | 2, axisSize: number, innerSize: number, groupSize: number];
+  /** Number of elements. */
   readonly size: number;
-  readonly axisSize: number;
-  readonly innerSize: number;
-  readonly groupSize: number;
   /** Number of scales and zero points. */
   readonly parameters: number;
 }
@@ -191,26 +190,18 @@ export function resolveGranularity(granularity: unknown, shape: readonly number[
 
 /** The layout of a resolved granularity. */
 export function layoutOf(granularity: Granularity, shape: readonly number[], size: number): Layout {
-  if (granularity.kind === 'per-tensor') {
-    return { kind: 0, size, axisSize: 1, innerSize: 1, groupSize: 1, parameters: 1 };
-  }
+  if (granularity.kind === 'per-tensor') return { numbers: [0, 1, 1, 1], size, parameters: 1 };
   const axis = granularity.axis ?? shape.length - 1;
   const axisSize = shape[axis] ?? 1;
   let innerSize = 1;
   for (let i = axis + 1; i < shape.length; i++) innerSize *= shape[i] ?? 1;
   if (granularity.kind === 'per-channel') {
-    return { kind: 1, size, axisSize, innerSize, groupSize: 1, parameters: axisSize };
+    return { numbers: [1, axisSize, innerSize, 1], size, parameters: axisSize };
   }
   const groupSize = Math.max(1, Math.min(granularity.groupSize, axisSize));
   const outerSize = size === 0 ? 0 : size / (axisSize * innerSize);
-  return {
-    kind: 2,
-    size,
-    axisSize,
-    innerSize,
-    groupSize,
-    parameters: outerSize * Math.ceil(axisSize / groupSize) * innerSize,
-  };
+  const parameters = outerSize * Math.ceil(axisSize / groupSize) * innerSize;
+  return { numbers: [2, axisSize, innerSize, groupSize], size, parameters };
 }
 
 /**

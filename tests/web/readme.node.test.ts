@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import { load } from 'scalepoint';
+import { describe, expect, it } from 'vitest';
+
+const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+const blocks = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code = '']) => code);
+
+/** Runs a block of the README with `load` and `sp` there, and gives the variables that it names. */
+async function run(code: string, names: string[]): Promise<Record<string, unknown>> {
+  const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
+  const body = code.replace(/^import .*$/m, '');
+  const sp = /const sp =/.test(body) ? '' : 'const sp = await load();\n';
+  return await new AsyncFunction('load', `${sp}${body}\nreturn { ${names.join(', ')} };`)(load);
+}
+
+describe('the examples of the README', () => {
+  it('are two', () => {
+    expect(blocks).toHaveLength(2);
+  });
+
+  it('quantize, restore, measure and pack as the comments say', async () => {
+    const { q, restored, weights, sqnrDb, bytes } = (await run(blocks[0]!, [
+      'q',
+      'restored',
+      'weights',
+      'sqnrDb',
+      'bytes',
+    ])) as {
+      q: { data: Int8Array; scale: Float32Array };
+      restored: Float32Array;
+      weights: Float32Array;
+      sqnrDb: number;
+      bytes: Uint8Array;
+    };
+    expect(q.data).toBeInstanceOf(Int8Array);
+    expect(q.data).toHaveLength(32);
+    expect(Math.min(...q.data)).toBeGreaterThanOrEqual(-8);
+    expect(Math.max(...q.data)).toBeLessThanOrEqual(7);
+    expect(q.scale).toHaveLength(4);
+    for (const [i, x] of weights.entries()) {
+      // Half a step; the division, the product and the difference are each off by at most 2^-24 of a value below 1.
+      expect(Math.abs(x - restored[i]!)).toBeLessThanOrEqual(q.scale[Math.floor(i / 8)]! / 2 + 3 * 2 ** -24);
+    }
+    expect(bytes).toHaveLength(16);
+    expect(blocks[0]).toContain(`// ${sqnrDb.toFixed(1)} dB`);
+  });
+
+  it('work on arrays in wasm memory', async () => {
+    const { x } = (await run(blocks[1]!, ['x'])) as { x: { view: unknown } };
+    // The last line disposed of it.
+    expect(() => x.view).toThrow(/dispose/);
+  });
+});
