@@ -54,6 +54,15 @@ int quantize_piece(Address x, size_t n, int kind, double axis_size, double inner
                                           span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
 }
 
+int quantize_piece_measured(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                            Address scale, Address zero_point, size_t parameters, uint32_t spec, Address codes, Address sums) {
+  const QuantizationSpec s = spec_of(spec);
+  return static_cast<int>(quantize_linear_measured(
+      span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
+      span_at<const float>(scale, parameters), span_at<const int32_t>(zero_point, parameters), s,
+      span_at<std::byte>(codes, n * s.dtype.storage_bytes()), *reinterpret_cast<ErrorSums*>(sums)));
+}
+
 int dequantize_piece(Address codes, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
                      Address scale, Address zero_point, size_t parameters, uint32_t spec, Address x) {
   const DType dtype = spec_of(spec).dtype;
@@ -148,6 +157,7 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("observe", &observe_piece);
   function("chooseQparams", &choose);
   function("quantizeLinear", &quantize_piece);
+  function("quantizeLinearMeasured", &quantize_piece_measured);
   function("dequantizeLinear", &dequantize_piece);
   function("accumulateError", &add_error);
   function("accumulateCodeError", &add_code_error);

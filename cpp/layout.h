@@ -1,6 +1,7 @@
 // Walks a piece of an array in stretches that share a parameter, or take consecutive ones.
 #pragma once
 
+#include "kernels/kernels.h"
 #include "scalepoint.h"
 
 namespace scalepoint {
@@ -62,6 +63,24 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
     if (first.size == 0) first = s;
   });
   return first;
+}
+
+inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
+
+/// What the error sums take at a time: whole blocks of a stretch with one parameter, or some blocks of shorter or other stretches, which
+/// stay in the first-level cache. Blocks count from the start of the piece either way.
+struct Part {
+  size_t size;
+  uint64_t parameter;  ///< if uniform
+  bool uniform;
+};
+
+inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
+  using kernels::kErrorBlock;
+  const Stretch s = stretch_at(layout, start, size);
+  if (s.uniform && s.size == size) return {size, s.parameter, true};
+  if (s.uniform && s.size >= kErrorBlock) return {s.size - s.size % kErrorBlock, s.parameter, true};
+  return {size < kPartSize ? size : kPartSize, 0, false};
 }
 
 /// kSizeMismatch, kBadScale or kBadZeroPoint if the parameters that the piece uses are missing or wrong.

@@ -73,6 +73,44 @@ Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t 
   return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
 }
 
+Status quantize_linear_measured(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
+                                std::span<const int32_t> zero_point, const QuantizationSpec& spec, std::span<std::byte> codes,
+                                ErrorSums& sums) noexcept {
+  if (!spec.dtype.valid()) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  const size_t bytes = spec.dtype.storage_bytes();
+  if (codes.size() != x.size() * bytes) return Status::kSizeMismatch;
+  if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
+  bool finite = true;
+  for (size_t i = 0; i < x.size();) {
+    const Part part = part_at(layout, start + i, x.size() - i);
+    const std::span<const float> from = x.subspan(i, part.size);
+    const std::span<std::byte> to = codes.subspan(i * bytes, part.size * bytes);
+    const Stretch whole = {0, part.size, part.parameter, true};
+    if (part.uniform && spec.dtype.bits <= 8 &&
+        !needs_slow_rounding(whole, &scale[part.parameter], &zero_point[part.parameter], spec.rounding)) {
+      const bool suspicious =
+          kernels::quantize_measured(from.data(), part.size, scale[part.parameter], zero_point[part.parameter],
+                                     {spec.dtype, spec.rounding}, to.data(), sums);
+      if (suspicious && first_non_finite(from) < part.size) {
+        finite = false;
+        mend_nan(from.data(), whole, &zero_point[part.parameter], spec.dtype, to.data());
+      }
+    } else {
+      Status status = quantize_linear(from, layout, start + i, scale, zero_point, spec, to);
+      if (status == Status::kNonFinite) {
+        finite = false;
+      } else if (status != Status::kOk) {
+        return status;
+      }
+      status = accumulate_code_error(from, to, spec.dtype, layout, start + i, scale, zero_point, sums);
+      if (status != Status::kOk) return status;
+    }
+    i += part.size;
+  }
+  return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
+}
+
 Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size, const QuantizationSpec& spec,
                      std::span<float> scale, std::span<int32_t> zero_point, std::span<std::byte> codes) noexcept {
   if (!spec.dtype.valid()) return Status::kBadDType;

@@ -140,8 +140,10 @@ struct ErrorSums {
 /// Adds the pairs (x[i], y[i]) to sums. Blocks of 512 elements, counted from the start of x, are summed in float32 in a fixed
 /// order and then added to the doubles, so that the result does not depend on the build. A block whose squares would overflow or
 /// vanish in float32 is summed in double instead.
-/// Error:   relative to the exact sums (for the product: to sqrt(sum x^2 sum y^2)) at most 70 * 2^-24: 67 float32 additions in a
-///          row (64 of pairs in a lane, one within the pair, two over the lanes) and up to three roundings a term.
+/// Error:   relative to the exact sums at most 70 * 2^-24: 67 float32 additions in a row (64 of pairs in a lane, one within the pair,
+///          two over the lanes) and up to three roundings a term. The product is (sum x^2 + sum y^2 - sum e^2) / 2 in blocks with
+///          16 sum e^2 <= sum x^2, where sum y^2 lies between 9/16 and 25/16 of sum x^2: at most 70 * 2^-24 * (1 + 25/16 + 1/16) / 2 of
+///          sum x^2, or 125 * 2^-24 of sqrt(sum x^2 sum y^2).
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status accumulate_error(std::span<const float> x, std::span<const float> y, ErrorSums& sums) noexcept;
 
@@ -149,6 +151,12 @@ struct ErrorSums {
 [[nodiscard]] Status accumulate_code_error(std::span<const float> x, std::span<const std::byte> codes, DType dtype,
                                            const Layout& layout, uint64_t start, std::span<const float> scale,
                                            std::span<const int32_t> zero_point, ErrorSums& sums) noexcept;
+
+/// quantize_linear and accumulate_code_error in one pass: the same codes and the same sums, bit for bit. Shape and status as
+/// quantize_linear; sums mean nothing unless kOk.
+[[nodiscard]] Status quantize_linear_measured(std::span<const float> x, const Layout& layout, uint64_t start,
+                                              std::span<const float> scale, std::span<const int32_t> zero_point,
+                                              const QuantizationSpec& spec, std::span<std::byte> codes, ErrorSums& sums) noexcept;
 
 // ------------------------------------------------------------------------------------------------------------ dense packing
 

@@ -119,10 +119,10 @@ struct Params {
 
 /// The bits of kMagic + x / scale (or what the rounding has for it): kMagicBits + the rounded value while that is small, see round.h.
 template <Rounding kRounding>
-inline I32x4 rounded_bits(F32x4 x, const Params& p) {
+inline I32x4 rounded_bits(F32x4 x, const Params& p, F32x4 magic = splat(kMagic)) {
   F32x4 v = kRounding == Rounding::kReciprocal ? mul(x, p.factor) : div(x, p.factor);
   if (kRounding == Rounding::kFused) v = add(v, p.shift);
-  return bits(add(v, splat(kMagic)));
+  return bits(add(v, magic));
 }
 
 /// 16 codes. ONE integer maximum is the lower clamp, since the bits of floats above 0 order like the floats and those of negative ones are
@@ -351,7 +351,10 @@ inline F32x4 sum_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return add(add(a, b), add(c, d));
 }
 
-/// The y of an error measure as an array.
+// The y of an error measure, in three forms. `eight` gives the values of eight elements; `make` does the same where they may have to be made
+// first, from the x at hand.
+
+/// An array.
 struct FloatValues {
   const float* y;
 
@@ -361,9 +364,10 @@ struct FloatValues {
     low = load(y + i);
     high = load(y + i + 4);
   }
+  void make(size_t i, F32x4, F32x4, F32x4& low, F32x4& high) const { eight(i, low, high); }
 };
 
-/// The y of an error measure as codes that share scale and zero point. The same values as dequantize_uniform gives.
+/// Codes that share scale and zero point. The same values as dequantize_uniform gives.
 template <class Code>
 struct CodeValues {
   const Code* codes;
@@ -377,6 +381,29 @@ struct CodeValues {
     load_eight_codes(codes + i, c);
     low = mul(splat(scale), to_float(opaque(sub(c[0], splat(zero_point)))));
     high = mul(splat(scale), to_float(opaque(sub(c[1], splat(zero_point)))));
+  }
+  void make(size_t i, F32x4, F32x4, F32x4& low, F32x4& high) const { eight(i, low, high); }
+};
+
+/// Codes that are made on the way, the same as those of quantize_uniform. While a division holds up the next ones, the sums cost little.
+template <Rounding kRounding, class Code>
+struct MadeValues : CodeValues<Code> {
+  Code* made;
+  Params p;
+  I32x4 top;     ///< bits of kMagic + the largest rounded value
+  F32x4 center;  ///< kMagic + what was added before rounding
+
+  MadeValues from(size_t i) const { return {CodeValues<Code>::from(i), made + i, p, top, center}; }
+  void make(size_t i, F32x4 a, F32x4 b, F32x4& low, F32x4& high) const {
+    // One register for both of its uses, but where the zero point is in.
+    const F32x4 magic = kRounding == Rounding::kFused ? splat(kMagic) : center;
+    const I32x4 first = min_signed(max_signed(rounded_bits<kRounding>(a, p, magic), p.low), top);
+    const I32x4 second = min_signed(max_signed(rounded_bits<kRounding>(b, p, magic), p.low), top);
+    store_eight_codes(made + i, sub(first, p.bias), sub(second, p.bias));
+    // The differences are exact: between integers below 2^24.
+    const F32x4 step = kRounding == Rounding::kReciprocal ? splat(this->scale) : p.factor;
+    low = mul(step, sub(from_bits(first), center));
+    high = mul(step, sub(from_bits(second), center));
   }
 };
 
@@ -416,14 +443,37 @@ bool all_zero(const Values& y, size_t n) {
   return true;
 }
 
+/// sum x y of a block.
+template <class Values>
+[[gnu::noinline]] float sum_products(const float* x, const Values& y, size_t n) {
+  F32x4 product = splat(0.0f);
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 8 <= n; i += 8) {
+    F32x4 low, high;
+    y.eight(i, low, high);
+    product = add(product, add(mul(load(x + i), low), mul(load(x + i + 4), high)));
+  }
+  if (i < n) {
+    float xs[8] = {}, ys[8] = {};
+    for (size_t j = 0; i + j < n; j++) {
+      xs[j] = x[i + j];
+      ys[j] = y.at(i + j);
+    }
+    product = add(product, add(mul(load(xs), load(ys)), mul(load(xs + 4), load(ys + 4))));
+  }
+  float total[4];
+  store(total, sum_of_each(product, product, product, product));
+  return total[0];
+}
+
 template <class Values>
 void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums& sums) {
   for (size_t start = 0; start < all; start += kErrorBlock) {
     const size_t n = all - start < kErrorBlock ? all - start : kErrorBlock;
     const float* x = all_x + start;
     const Values y = all_y.from(start);
-    F32x4 squared_error = splat(0.0f), absolute_error = squared_error, squared_x = squared_error, squared_y = squared_error,
-          product = squared_error;
+    F32x4 squared_error = splat(0.0f), absolute_error = squared_error, squared_x = squared_error, squared_y = squared_error;
     I32x4 largest = splat(0);
     // Two vectors are added before they meet a sum: half as many additions have to wait for one another.
     const auto take = [&](F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
@@ -433,15 +483,15 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
       absolute_error = add(absolute_error, add(from_bits(size_e), from_bits(size_f)));
       squared_x = add(squared_x, add(mul(a, a), mul(c, c)));
       squared_y = add(squared_y, add(mul(b, b), mul(d, d)));
-      product = add(product, add(mul(a, b), mul(c, d)));
       largest = max_unsigned(largest, max_unsigned(size_e, size_f));
     };
     size_t i = 0;
     SCALEPOINT_NO_UNROLL
     for (; i + 8 <= n; i += 8) {
+      const F32x4 a = load(x + i), b = load(x + i + 4);
       F32x4 low, high;
-      y.eight(i, low, high);
-      take(load(x + i), low, load(x + i + 4), high);
+      y.make(i, a, b, low, high);
+      take(a, low, b, high);
     }
     if (i < n) {
       float xs[8] = {}, ys[8] = {};
@@ -451,20 +501,21 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
       }
       take(load(xs), load(ys), load(xs + 4), load(ys + 4));
     }
-    float total[8];
+    float total[4];
     store(total, sum_of_each(squared_error, squared_x, squared_y, absolute_error));
-    store(total + 4, sum_of_each(product, product, product, product));
     const uint32_t max_error = largest_lane(largest);
     if (!(is_safe(total[0]) || max_error == 0) || !(is_safe(total[1]) || all_zero(FloatValues{x}, n)) ||
         !(is_safe(total[2]) || all_zero(y, n))) {
       accumulate_block_in_double(x, y, n, sums);
       continue;
     }
-    sums.squared_error += total[0];
-    sums.squared_x += total[1];
-    sums.squared_y += total[2];
+    const double se = total[0], sx = total[1], sy = total[2];
+    sums.squared_error += se;
+    sums.squared_x += sx;
+    sums.squared_y += sy;
     sums.absolute_error += total[3];
-    sums.product += total[4];
+    // 2 x y = x^2 + y^2 - e^2 saves a sum where little cancels, which is wherever y restores x by more than 12 dB.
+    sums.product += 16 * se <= sx ? (sx + sy - se) / 2 : sum_products(x, y, n);
     const double max_absolute_error = bit_cast<float>(max_error);
     if (max_absolute_error > sums.max_absolute_error) sums.max_absolute_error = max_absolute_error;
   }
@@ -473,6 +524,23 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
 template <class Code>
 void accumulate_code_error(const float* x, const void* codes, size_t n, float scale, int32_t zero_point, ErrorSums& sums) {
   accumulate_error_of(x, CodeValues<Code>{static_cast<const Code*>(codes), scale, zero_point}, n, sums);
+}
+
+template <Rounding kRounding, class Code>
+bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to, ErrorSums& sums) {
+  Code* codes = static_cast<Code*>(to);
+  const size_t rest = n % 8;
+  const bool suspicious_rest = quantize_uniform<kRounding, Code>(x + n - rest, rest, scale, zero_point, dtype, codes + n - rest);
+  const int32_t center = kRounding == Rounding::kFused ? zero_point : 0;
+  const MadeValues<kRounding, Code> values = {{codes, scale, zero_point},
+                                              codes,
+                                              Params::make<kRounding>(splat(scale), splat(zero_point), dtype.qmin()),
+                                              splat(kMagicBits + dtype.qmax() - zero_point + center),
+                                              from_bits(opaque(bits(splat(kMagic + static_cast<float>(center)))))};
+  // What is not finite is counted among the errors, and need not be looked for once more.
+  const double non_finite = sums.non_finite;
+  accumulate_error_of(x, values, n, sums);
+  return suspicious_rest || sums.non_finite > non_finite;
 }
 
 // ------------------------------------------------------------------------------------------------------------------ tables
@@ -496,10 +564,14 @@ template <Rounding kRounding, class Code>
 constexpr auto kEvenRuns = &quantize_even_runs<kRounding, Code, 0>;
 template <Rounding kRounding, class Code>
 constexpr auto kRunsOf32 = &quantize_even_runs<kRounding, Code, 32>;
+template <Rounding kRounding, class Code>
+constexpr auto kMeasured = &quantize_measured<kRounding, Code>;
 using EvenRuns = uint32_t (*)(const float*, size_t, size_t, const QuantizationSpec&, float*, int32_t*, void*);
+using Measured = bool (*)(const float*, size_t, float, int32_t, DType, void*, ErrorSums&);
+template <class Function>
 struct PerSign {
-  EvenRuns of_int8, of_uint8;
-  EvenRuns operator[](DType dtype) const { return dtype.is_signed ? of_int8 : of_uint8; }
+  Function of_int8, of_uint8;
+  Function operator[](DType dtype) const { return dtype.is_signed ? of_int8 : of_uint8; }
 };
 #define SCALEPOINT_PER_SIGN(f)                                                                                                \
   {                                                                                                                           \
@@ -507,8 +579,9 @@ struct PerSign {
       f<Rounding::kReciprocal, int8_t>, f<Rounding::kReciprocal, uint8_t>                                                     \
     }                                                                                                                         \
   }
-constexpr PerRounding<PerSign> kQuantizeEvenRuns = SCALEPOINT_PER_SIGN(kEvenRuns),
-                               kQuantizeRunsOf32 = SCALEPOINT_PER_SIGN(kRunsOf32);
+constexpr PerRounding<PerSign<EvenRuns>> kQuantizeEvenRuns = SCALEPOINT_PER_SIGN(kEvenRuns),
+                                         kQuantizeRunsOf32 = SCALEPOINT_PER_SIGN(kRunsOf32);
+constexpr PerRounding<PerSign<Measured>> kQuantizeMeasured = SCALEPOINT_PER_SIGN(kMeasured);
 constexpr PerCodeType<void (*)(const void*, size_t, float, int32_t, float*)> kDequantizeUniform = {
     &dequantize_uniform<int8_t>, &dequantize_uniform<uint8_t>, &dequantize_uniform<int16_t>, &dequantize_uniform<uint16_t>};
 constexpr PerCodeType<void (*)(const void*, size_t, const float*, const int32_t*, float*)> kDequantizeEach = {
@@ -610,6 +683,11 @@ uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const 
                             int32_t* zero_point, void* codes) {
   const auto& kernel = run_size == 32 ? kQuantizeRunsOf32 : kQuantizeEvenRuns;
   return kernel[spec.rounding][spec.dtype](x, run_size, runs, spec, scale, zero_point, codes);
+}
+
+bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes,
+                       ErrorSums& sums) {
+  return kQuantizeMeasured[format.rounding][format.dtype](x, n, scale, zero_point, format.dtype, codes, sums);
 }
 
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x) {

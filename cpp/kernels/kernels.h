@@ -47,6 +47,10 @@ bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* 
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* codes);
 
+/// quantize_uniform and accumulate_code_error in one pass, for dtypes of at most 8 bits: the same codes and sums, bit for bit.
+bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes,
+                       ErrorSums& sums);
+
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x);
 void dequantize_each(const void* codes, DType dtype, size_t n, const float* scale, const int32_t* zero_point, float* x);
 

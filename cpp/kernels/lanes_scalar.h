@@ -116,6 +116,11 @@ inline void store_codes(Code* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top
 }
 
 template <class Code>
+inline void store_eight_codes(Code* p, I32x4 a, I32x4 b) {
+  for (int i = 0; i < 8; i++) p[i] = static_cast<Code>(i < 4 ? a.v[i] : b.v[i - 4]);
+}
+
+template <class Code>
 inline void load_codes(const Code* p, I32x4* out) {
   for (int i = 0; i < 16; i++) out[i / 4].v[i % 4] = p[i];
 }

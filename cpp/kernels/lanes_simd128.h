@@ -109,6 +109,16 @@ inline void store_codes(uint16_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t
   wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(c.v, d.v));
 }
 
+/// Stores eight codes that are within their type.
+inline void store_eight_codes(int8_t* p, I32x4 a, I32x4 b) {
+  const v128_t wide = wasm_i16x8_narrow_i32x4(a.v, b.v);
+  wasm_v128_store64_lane(p, wasm_i8x16_narrow_i16x8(wide, wide), 0);
+}
+inline void store_eight_codes(uint8_t* p, I32x4 a, I32x4 b) {
+  const v128_t wide = wasm_i16x8_narrow_i32x4(a.v, b.v);
+  wasm_v128_store64_lane(p, wasm_u8x16_narrow_i16x8(wide, wide), 0);
+}
+
 /// Loads 16 codes into out[0..3].
 inline void load_codes(const int8_t* p, I32x4* out) {
   const v128_t v = wasm_v128_load(p), low = wasm_i16x8_extend_low_i8x16(v), high = wasm_i16x8_extend_high_i8x16(v);

@@ -84,7 +84,7 @@ function tableOf(results) {
     'int8 groups of 32',
     'int8 groups of 32, asymmetric',
     'int4 groups of 32',
-    'quantize and compare',
+    'quantize with error measures',
     'quantize 1024 floats, JS in and out',
   ];
   const lines = [
@@ -102,7 +102,7 @@ function tableOf(results) {
           ? ms.js
           : operation.includes('asymmetric')
             ? ms.asymmetric
-            : (ms.both ?? ms.ours);
+            : ms.ours;
       const limit = Object.entries(ratios).find(([name]) => name.endsWith('limit') && name !== 'divider limit');
       lines.push(
         `| ${operation} | ${where} | ${ours < 1 ? ours.toFixed(4) : ours.toFixed(1)} | ${limit ? `${limit[1].toFixed(2)} x` : '-'} | ${times(ratios.ort)} | ${times(ratios.plain)} |`,

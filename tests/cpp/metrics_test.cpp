@@ -7,6 +7,9 @@ namespace {
 /// The header's bound on the rounding errors of a sum: 67 float32 additions in a row, and up to three roundings of a term (e = x - y
 /// and the two of a square), each by at most 2^-24. The doubles that collect the blocks add nothing that counts.
 constexpr long double kBound = 70 * 0x1p-24L;
+/// The same for the product, relative to sqrt(sum x^2 sum y^2): where it is (sx + sy - se) / 2 of sums that are each off by kBound, with
+/// 16 se <= sx and therefore 9/16 sx <= sy <= 25/16 sx, that makes kBound (1 + 25/16 + 1/16) / 2 sx / sqrt(9/16) sx.
+constexpr long double kProductBound = 125 * 0x1p-24L;
 /// x - y is rounded once.
 constexpr long double kMaxBound = 0x1p-24L;
 /// The header's length of a block, which is summed in float32 or, where that would not do, in double.
@@ -33,7 +36,8 @@ void expect_sums(const std::vector<float>& x, const std::vector<float>& y, const
                      kMaxBound * expected.max_absolute_error));
   EXPECT_TRUE(within("squared_x", sums.squared_x, expected.squared_x, kBound * expected.squared_x));
   EXPECT_TRUE(within("squared_y", sums.squared_y, expected.squared_y, kBound * expected.squared_y));
-  EXPECT_TRUE(within("product", sums.product, expected.product, kBound * std::sqrt(expected.squared_x * expected.squared_y)));
+  EXPECT_TRUE(
+      within("product", sums.product, expected.product, kProductBound * std::sqrt(expected.squared_x * expected.squared_y)));
   EXPECT_EQ(sums.non_finite, static_cast<double>(expected.non_finite));
 }
 
@@ -365,6 +369,73 @@ TEST(AccumulateCodeError, refuses_what_dequantize_linear_refuses) {
   EXPECT_EQ(accumulate_code_error(x, codes, kInt8, layout, 0, scale, few_zero_points, sums), Status::kSizeMismatch);
   EXPECT_EQ(accumulate_code_error(x, codes, kInt8, layout, 0, bad_scale, zero_point, sums), Status::kBadScale);
   EXPECT_EQ(accumulate_code_error(x, codes, kInt8, layout, 0, scale, bad_zero_point, sums), Status::kBadZeroPoint);
+}
+
+// -------------------------------------------------------------------------------------------- quantization that measures
+
+/// Holds quantize_linear_measured to quantize_linear and accumulate_code_error, over one piece.
+void expect_same_in_one_pass(std::span<const float> x, const Layout& layout, uint64_t start, const std::vector<float>& scale,
+                             const std::vector<int32_t>& zero_point, const QuantizationSpec& spec) {
+  const size_t width = spec.dtype.storage_bytes();
+  std::vector<std::byte> codes(x.size() * width);
+  const Status status = quantize_linear(x, layout, start, scale, zero_point, spec, codes);
+  ErrorSums expected = {.squared_error = 1, .product = 2, .non_finite = 3}, sums = expected;
+  ASSERT_EQ(accumulate_code_error(x, codes, spec.dtype, layout, start, scale, zero_point, expected), Status::kOk);
+  Buffer<std::byte> measured(codes.size(), start % 3 * width);
+  ASSERT_EQ(quantize_linear_measured(Buffer<float>(x, start % 4), layout, start, scale, zero_point, spec, measured, sums),
+            status);
+  ASSERT_EQ(measured.values(), codes);
+  expect_identical(expected, sums);
+}
+
+TEST(QuantizeLinearMeasured, equals_two_passes_for_every_type_rounding_and_layout) {
+  Random random(71);
+  SCOPED_TRACE("seed 71");
+  size_t turn = 0;
+  for (const Partition& partition : all_partitions()) {
+    const DType dtype = kDTypes[turn++ % std::size(kDTypes)];
+    const size_t n = partition.size(), parameters = partition.parameter_count();
+    std::vector<float> x = random.uniform_values(n, -3, 3), scale = random.uniform_values(parameters, 0.001f, 0.1f);
+    if (turn % 4 == 0) x[random.below(n)] = kNonFinites[random.below(std::size(kNonFinites))];
+    if (turn % 7 == 0) scale[random.below(parameters)] = 0x1p-140f;  // too small for a reciprocal
+    std::vector<int32_t> zero_point(parameters);
+    for (int32_t& value : zero_point) value = random.below(10) == 0 ? kMaxZeroPoint : random.code(dtype);
+    for (const Rounding rounding : {Rounding::kOnnx, Rounding::kFused, Rounding::kReciprocal}) {
+      const NonFinite policy = random.coin() ? NonFinite::kError : NonFinite::kSaturate;
+      const QuantizationSpec spec = {.dtype = dtype, .rounding = rounding, .non_finite = policy};
+      size_t start = 0;
+      for (const size_t size : random.pieces(n, random.coin() ? SIZE_MAX : 400)) {
+        expect_same_in_one_pass(piece(x, start, size), layout_of(partition), start, scale, zero_point, spec);
+        if (HasFailure()) FAIL() << name(partition) << " " << name(spec) << " piece of " << size << " from " << start;
+        start += size;
+      }
+    }
+  }
+}
+
+TEST(QuantizeLinearMeasured, equals_two_passes_at_ties_ends_and_specials) {
+  Random random(72);
+  SCOPED_TRACE("seed 72");
+  for (const DType dtype : kDTypes) {
+    for (const Rounding rounding : {Rounding::kOnnx, Rounding::kFused, Rounding::kReciprocal}) {
+      for (const int32_t zero_point :
+           {reference::lowest_code(dtype), 0, 7, reference::highest_code(dtype), kMaxZeroPoint, -kMaxZeroPoint}) {
+        for (const float scale : {0.5f, 0.1f, 1e-30f, 1e30f}) {
+          std::vector<float> x;
+          for (size_t i = 0; i < 2100; i++) x.push_back((static_cast<float>(random.integer(-300, 300)) + 0.5f) * scale);
+          for (const float special : {kInfinity, -kInfinity, kNan, kNegativeNan, -0.0f, kLargest, -kLargest, kDenormal}) {
+            if (random.coin()) x[random.below(x.size())] = special;
+          }
+          const QuantizationSpec spec = {.dtype = dtype, .rounding = rounding, .non_finite = NonFinite::kSaturate};
+          for (const size_t length :
+               {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{9}, size_t{511}, size_t{513}, x.size()}) {
+            expect_same_in_one_pass(piece(x, 0, length), {}, 0, {scale}, {zero_point}, spec);
+            if (HasFailure()) FAIL() << name(spec) << " zero point " << zero_point << " scale " << scale << " length " << length;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

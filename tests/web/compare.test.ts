@@ -177,6 +177,7 @@ describeBuilds('compare', (sp) => {
       }
       const z = random.bell(n);
       expectMeasures(sp.compare(x, z), x, z);
+      expectMeasures(sp.compare(z, x), z, x);
     }
   });
 

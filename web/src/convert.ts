@@ -6,7 +6,7 @@
 import { ScalepointError } from './errors.js';
 import { quoted } from './formats/bytes.js';
 import type { TensorDType } from './formats/safetensors.js';
-import type { ErrorMeasures } from './options.js';
+import type { ErrorMeasures } from './measure.js';
 import type { Scalepoint } from './quantize.js';
 
 /** Element types that can become int8. */
@@ -182,8 +182,8 @@ export async function convertTensor(sp: ArrayCore, job: ConvertJob): Promise<Err
       ...from,
       shape: [stored.values.length, x.length / stored.values.length],
       range: { scale: stored.values, zeroPoint: 0 },
+      errors,
     });
-    errors.add(x, q, from);
     const codes = q.data as Int8Array<ArrayBuffer>;
     await job.writeCodes(begin, new Uint8Array(codes.buffer));
     job.progress?.((begin + x.length) * size);

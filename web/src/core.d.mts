@@ -43,6 +43,21 @@ export interface CoreModule {
     spec: number,
     codes: number,
   ): number;
+  quantizeLinearMeasured(
+    x: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+    spec: number,
+    codes: number,
+    sums: number,
+  ): number;
   /** A plain export: see cpp/bindings.cpp. */
   _quantize_runs_export(
     x: number,

@@ -1,8 +1,8 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
+export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
   CompareOptions,
-  ErrorMeasures,
   Histogram,
   HistogramOptions,
   PackedTensor,
@@ -12,7 +12,7 @@ export type {
   QuantizeOutput,
   Range,
 } from './options.js';
-export { type ErrorSum, load, type Scalepoint, type WasmArrayOf } from './quantize.js';
+export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
 export {
   type CodeArray,
   type DType,

@@ -24,14 +24,14 @@ import {
   type TensorInfo,
   tensorBytes,
 } from './formats/safetensors.js';
-import type { ErrorMeasures } from './options.js';
+import type { ErrorMeasures } from './measure.js';
 import { show } from './tensor.js';
 
 export type { ErrorCode } from './errors.js';
 export { ScalepointError } from './errors.js';
 export type { FileInput, NodeFileHandle } from './formats/bytes.js';
 export type { TensorDType, TensorInfo } from './formats/safetensors.js';
-export type { ErrorMeasures } from './options.js';
+export type { ErrorMeasures } from './measure.js';
 
 /** A file format that can be read. */
 export type ModelFormat = 'safetensors' | 'npy';

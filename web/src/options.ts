@@ -1,6 +1,7 @@
 // The options of the array calls: their types, and the checks that turn them into numbers for the core.
 import type { HalfFormat } from './array.js';
 import { ScalepointError } from './errors.js';
+import type { ErrorSum } from './measure.js';
 import {
   type CodeArray,
   checkShape,
@@ -74,30 +75,14 @@ export interface QuantizeOptions extends ParameterOptions {
   rounding?: 'onnx' | 'fused' | 'reciprocal';
   /** Arrays of the right kind and length to fill instead of fresh ones. */
   out?: QuantizeOutput;
+  /** Takes the error measures of the result, in the same pass over the data; see `sp.errorSum()`. */
+  errors?: ErrorSum;
 }
 
 /** Scale and zero point: one; one a channel; or one a group. */
 export interface QuantizationParameters {
   readonly scale: Float32Array;
   readonly zeroPoint: Int32Array;
-}
-
-/** How far y is from x; e = x - y. */
-export interface ErrorMeasures {
-  /** Mean of e^2. */
-  readonly mse: number;
-  /** Square root of the mse. */
-  readonly rmse: number;
-  readonly meanAbsoluteError: number;
-  readonly maxAbsoluteError: number;
-  /** sqrt(sum e^2 / sum x^2). */
-  readonly relativeL2: number;
-  /** 10 log10(sum x^2 / sum e^2), in decibels. Infinity without any error; -Infinity for a zero signal with an error. */
-  readonly sqnrDb: number;
-  /** sum x y / sqrt(sum x^2 sum y^2), in [-1, 1]. 1 without any error; 0 for a zero signal with an error. */
-  readonly cosine: number;
-  /** Pairs with a NaN or an infinity; they are left out of everything else. */
-  readonly nonFinite: number;
 }
 
 /** Options of `compare`. */
@@ -149,6 +134,7 @@ export const quantizeKeys = new Set([
   'nonFinite',
   'from',
   'out',
+  'errors',
 ]);
 export const compareKeys = new Set(['from']);
 export const histogramKeys = new Set(['bins', 'min', 'max', 'from']);

@@ -15,6 +15,7 @@ import {
 } from './array.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
+import { type ErrorMeasures, ErrorSum } from './measure.js';
 import {
   type CompareOptions,
   checkBound,
@@ -26,7 +27,6 @@ import {
   compareKeys,
   dequantizeKeys,
   dtypeSpec,
-  type ErrorMeasures,
   type Histogram,
   type HistogramOptions,
   halfFormats,
@@ -144,9 +144,23 @@ export class Scalepoint {
     checkApart(x, places.data, places === out ? 'out.data' : 'out');
     checkApart(x, places.scale, 'out.scale');
     checkApart(x, places.zeroPoint, 'out.zeroPoint');
+    const { errors } = options;
+    if (errors !== undefined && !(errors instanceof ErrorSum)) {
+      throw new TypeError(`errors: expected what sp.errorSum() gives, got ${show(errors)}`);
+    }
     const runs = job.range.kind === 'min-max' ? runsOf(layout) : undefined;
-    if (runs !== undefined) this.#quantizeRuns(source, job, runs, codes, scale, zeroPoint);
-    else this.#quantizeInPasses(source, job, codes, scale, zeroPoint);
+    if (errors !== undefined) {
+      errors.collect((sums) => {
+        core.module.HEAPF64.set(sums, core.scratch.sums / 8);
+        this.#quantizeInPasses(source, job, codes, scale, zeroPoint, true);
+        sums.set(this.#sums(sums.length));
+        return source.length;
+      });
+    } else if (runs !== undefined) {
+      this.#quantizeRuns(source, job, runs, codes, scale, zeroPoint);
+    } else {
+      this.#quantizeInPasses(source, job, codes, scale, zeroPoint, false);
+    }
     return {
       kind: 'linear',
       dtype: info.name,
@@ -277,7 +291,7 @@ export class Scalepoint {
         this.#check(core.module.accumulateError(x, other.at(start, count), count, at));
       });
     }
-    sums.set(core.module.HEAPF64.subarray(at / 8, at / 8 + sums.length));
+    sums.set(this.#sums(sums.length));
     return source.length;
   }
 
@@ -435,7 +449,7 @@ export class Scalepoint {
     const n = source.length;
     if (n === 0) {
       // No element, but per tensor there is a scale.
-      this.#quantizeInPasses(source, job, codes, scale, zeroPoint);
+      this.#quantizeInPasses(source, job, codes, scale, zeroPoint, false);
       return;
     }
     const most = Math.min(tileSize, tileParameters * run);
@@ -471,8 +485,8 @@ export class Scalepoint {
     }
   }
 
-  /** Any layout and range: the parameters first, then the codes. */
-  #quantizeInPasses(given: Source, job: Job, codes: Sink, scale: Sink, zeroPoint: Sink): void {
+  /** Any layout and range: the parameters first, then the codes, whose errors are added to the sums in the scratch memory if measured. */
+  #quantizeInPasses(given: Source, job: Job, codes: Sink, scale: Sink, zeroPoint: Sink, measured: boolean): void {
     const core = this.#core;
     const { layout, spec } = job;
     const passes = (source: Source) =>
@@ -483,7 +497,7 @@ export class Scalepoint {
         forEachTile(source.length, source.inPlace && codes.address !== undefined, (start, count) => {
           const from = source.at(start, count);
           const to = codes.at(start, tile);
-          const status = core.module.quantizeLinear(
+          const where = [
             from,
             count,
             ...layout.numbers,
@@ -493,7 +507,10 @@ export class Scalepoint {
             layout.parameters,
             spec,
             to,
-          );
+          ] as const;
+          const status = measured
+            ? core.module.quantizeLinearMeasured(...where, core.scratch.sums)
+            : core.module.quantizeLinear(...where);
           if (status !== 0) this.#fail(status, from, count, start);
           codes.put(start, count, tile);
         });
@@ -544,6 +561,12 @@ export class Scalepoint {
       const high = HEAPF32[max / 4] as number;
       return low <= high ? { min: low, max: high } : { min: 0, max: 0 };
     });
+  }
+
+  /** The sums in the scratch memory. */
+  #sums(n: number): Float64Array {
+    const at = this.#core.scratch.sums / 8;
+    return this.#core.module.HEAPF64.subarray(at, at + n);
   }
 
   #withParameters<T>(n: number, f: (at: Parameters) => T): T {
@@ -608,38 +631,6 @@ export class Scalepoint {
   }
 }
 
-/** Error measures over pieces; made by `sp.errorSum()`. */
-export class ErrorSum {
-  readonly #add: (
-    a: FloatInput,
-    b: QuantizedTensor | FloatInput,
-    options: CompareOptions,
-    sums: Float64Array,
-  ) => number;
-  readonly #sums = new Float64Array(7);
-  #pairs = 0;
-
-  /** @internal */
-  constructor(
-    add: (a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array) => number,
-  ) {
-    this.#add = add;
-  }
-
-  /**
-   * Adds a piece: its floats, and the quantized tensor or the floats to hold against them.
-   * @throws as `compare`
-   */
-  add(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions = {}): void {
-    this.#pairs += this.#add(a, b, options, this.#sums);
-  }
-
-  /** The measures of all pieces together. */
-  measures(): ErrorMeasures {
-    return measuresOf(this.#sums, this.#pairs);
-  }
-}
-
 /** A WasmArray whose view is of the kind that its dtype says. */
 export type WasmArrayOf<T extends WasmDType> = WasmArray & {
   readonly dtype: T;
@@ -667,40 +658,6 @@ function isHalf(value: unknown): boolean {
 
 function checkSameLength(a: number, b: number): void {
   if (a !== b) throw new RangeError(`b: expected ${a} elements as in a, got ${b}`);
-}
-
-/** The measures that follow from the sums of cpp/scalepoint.h's ErrorSums, in its order. */
-function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const [
-    squaredError = 0,
-    absoluteError = 0,
-    maxAbsoluteError = 0,
-    squaredX = 0,
-    squaredY = 0,
-    product = 0,
-    nonFinite = 0,
-  ] = sums;
-  const n = length - nonFinite;
-  const mse = n === 0 ? 0 : squaredError / n;
-  const noError = squaredError === 0;
-  return {
-    mse,
-    rmse: Math.sqrt(mse),
-    meanAbsoluteError: n === 0 ? 0 : absoluteError / n,
-    maxAbsoluteError,
-    relativeL2: noError ? 0 : Math.sqrt(squaredError / squaredX),
-    sqnrDb: noError ? Infinity : squaredX === 0 ? -Infinity : 10 * Math.log10(squaredX / squaredError),
-    cosine: noError
-      ? 1
-      : squaredX === 0 || squaredY === 0
-        ? 0
-        : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
-    nonFinite,
-  };
-}
-
-function clampCosine(v: number): number {
-  return Math.max(-1, Math.min(1, v));
 }
 
 /**
