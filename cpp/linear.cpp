@@ -27,13 +27,28 @@ bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* ze
   return false;
 }
 
-/// Gives NaN the code that quantize_value gives it; the kernels leave it to chance.
-void mend_nan(const float* x, const Stretch& s, const int32_t* zero_point, DType dtype, std::byte* codes) {
-  for (size_t i = 0; i < s.size; i++) {
-    if (x[i] == x[i]) continue;
-    const auto code = static_cast<uint16_t>(clamp(zero_point[s.uniform ? 0 : i], dtype.qmin(), dtype.qmax()));
-    std::memcpy(codes + i * dtype.storage_bytes(), &code, dtype.storage_bytes());  // little-endian: the low byte is first
+/// The codes of a stretch. Returns whether all of x is finite.
+bool quantize_stretch(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
+                      std::byte* codes) {
+  const bool slow = needs_slow_rounding(s, scale, zero_point, format.rounding);
+  const auto quickly = [&](const float* from, size_t first, size_t n, std::byte* to) {
+    if (slow) return false;
+    return s.uniform ? kernels::quantize_uniform(from, n, *scale, *zero_point, format, to)
+                     : kernels::quantize_each(from, n, scale + first, zero_point + first, format, to);
+  };
+  if (quickly(x, 0, s.size, codes)) return true;
+  // Value by value, but only near what the kernels stumbled over.
+  constexpr size_t kNeighbourhood = 1024;
+  bool finite = true;
+  for (size_t i = 0; i < s.size; i += kNeighbourhood) {
+    const size_t n = s.size - i < kNeighbourhood ? s.size - i : kNeighbourhood;
+    std::byte* to = codes + i * format.dtype.storage_bytes();
+    if (quickly(x + i, i, n, to)) continue;
+    const size_t first = s.uniform ? 0 : i;
+    quantize_slowly(x + i, {0, n, 0, s.uniform}, scale + first, zero_point + first, format, to);
+    if (first_non_finite({x + i, n}) < n) finite = false;
   }
+  return finite;
 }
 
 /// Whether the kernels can take runs four at a time. Longer runs gain nothing by it.
@@ -57,18 +72,7 @@ Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t 
     std::byte* to = codes.data() + s.offset * spec.dtype.storage_bytes();
     const float* scales = scale.data() + s.parameter;
     const int32_t* zeros = zero_point.data() + s.parameter;
-    bool suspicious = true;
-    if (needs_slow_rounding(s, scales, zeros, spec.rounding)) {
-      quantize_slowly(from.data(), s, scales, zeros, format, to);
-    } else if (s.uniform) {
-      suspicious = kernels::quantize_uniform(from.data(), s.size, *scales, *zeros, format, to);
-    } else {
-      suspicious = kernels::quantize_each(from.data(), s.size, scales, zeros, format, to);
-    }
-    if (suspicious && first_non_finite(from) < s.size) {
-      finite = false;
-      mend_nan(from.data(), s, zeros, spec.dtype, to);
-    }
+    if (!quantize_stretch(from.data(), s, scales, zeros, format, to)) finite = false;
   });
   return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
 }
@@ -87,16 +91,11 @@ Status quantize_linear_measured(std::span<const float> x, const Layout& layout, 
     const std::span<const float> from = x.subspan(i, part.size);
     const std::span<std::byte> to = codes.subspan(i * bytes, part.size * bytes);
     const Stretch whole = {0, part.size, part.parameter, true};
-    if (part.uniform && spec.dtype.bits <= 8 &&
-        !needs_slow_rounding(whole, &scale[part.parameter], &zero_point[part.parameter], spec.rounding)) {
-      const bool suspicious =
-          kernels::quantize_measured(from.data(), part.size, scale[part.parameter], zero_point[part.parameter],
-                                     {spec.dtype, spec.rounding}, to.data(), sums);
-      if (suspicious && first_non_finite(from) < part.size) {
-        finite = false;
-        mend_nan(from.data(), whole, &zero_point[part.parameter], spec.dtype, to.data());
-      }
-    } else {
+    const bool done = part.uniform && spec.dtype.bits <= 8 &&
+                      !needs_slow_rounding(whole, &scale[part.parameter], &zero_point[part.parameter], spec.rounding) &&
+                      kernels::quantize_measured(from.data(), part.size, scale[part.parameter], zero_point[part.parameter],
+                                                 {spec.dtype, spec.rounding}, to.data(), sums);
+    if (!done) {
       Status status = quantize_linear(from, layout, start + i, scale, zero_point, spec, to);
       if (status == Status::kNonFinite) {
         finite = false;

@@ -104,16 +104,13 @@ inline void for_each_vector(const float* x, size_t n, Step step) {
 struct Params {
   F32x4 factor;
   F32x4 shift;  ///< zero point, added before rounding (kFused only)
-  I32x4 low;    ///< bits of kMagic + the smallest rounded value
   I32x4 bias;   ///< what to take from the bits to get the code
 
   template <Rounding kRounding>
-  static Params make(F32x4 scale, I32x4 zero_point, int32_t qmin) {
+  static Params make(F32x4 scale, I32x4 zero_point) {
     const F32x4 factor = kRounding == Rounding::kReciprocal ? div(splat(1.0f), scale) : scale;
-    if (kRounding == Rounding::kFused) {
-      return {factor, to_float(zero_point), splat(kMagicBits + qmin), splat(kMagicBits)};
-    }
-    return {factor, splat(0.0f), sub(splat(kMagicBits + qmin), zero_point), sub(splat(kMagicBits), zero_point)};
+    if (kRounding == Rounding::kFused) return {factor, to_float(zero_point), splat(kMagicBits)};
+    return {factor, splat(0.0f), sub(splat(kMagicBits), zero_point)};
   }
 };
 
@@ -125,56 +122,54 @@ inline I32x4 rounded_bits(F32x4 x, const Params& p, F32x4 magic = splat(kMagic))
   return bits(add(v, magic));
 }
 
-/// 16 codes. ONE integer maximum is the lower clamp, since the bits of floats above 0 order like the floats and those of negative ones are
-/// negative; store_codes clamps from above. Holds for infinities as well. As unsigned integers the rounded bits of anything that is not
-/// finite are at least kInfinityBits (as are those of quotients below -2^23 or so): their maximum, one operation a vector, tells
-/// whether x has to be searched.
+/// 16 codes. The bits of floats above 0 order like the floats, so that the saturating narrowing of store_codes clamps both ends, up to +infinity
+/// above and down to quotients of -1.5 * 2^23 below. Beyond that the sum with kMagic is negative, and its bits order the other way; as
+/// unsigned integers they are larger than kInfinityBits, like those of NaN and +infinity. Their maximum, one operation a vector, tells
+/// whether the codes hold: the division takes all the time there is, and each operation less leaves it more.
 template <Rounding kRounding, class Code>
-inline void quantize_step(const float* x, Code* codes, const Params& p, int32_t qmax, I32x4& suspicious) {
+inline void quantize_step(const float* x, Code* codes, const Params& p, DType dtype, I32x4& farthest) {
   I32x4 c[4];
   for (int j = 0; j < 4; j++) {
     const I32x4 rounded = rounded_bits<kRounding>(load(x + 4 * j), p);
-    suspicious = max_unsigned(suspicious, rounded);
-    c[j] = sub(max_signed(rounded, p.low), p.bias);
+    farthest = max_unsigned(farthest, rounded);
+    c[j] = sub(rounded, p.bias);
   }
-  store_codes(codes, c[0], c[1], c[2], c[3], qmax);
+  store_codes(codes, c[0], c[1], c[2], c[3], dtype.qmin(), dtype.qmax());
 }
 
 template <Rounding kRounding, class Code>
 bool quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to) {
-  const Params p = Params::make<kRounding>(splat(scale), splat(zero_point), dtype.qmin());
-  const int32_t qmax = dtype.qmax();
+  const Params p = Params::make<kRounding>(splat(scale), splat(zero_point));
   Code* codes = static_cast<Code*>(to);
-  I32x4 suspicious = splat(0);
+  I32x4 farthest = splat(0);
   size_t i = 0;
-  for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, qmax, suspicious);
+  for (; i + kStep <= n; i += kStep) quantize_step<kRounding>(x + i, codes + i, p, dtype, farthest);
   if (i < n && n >= kStep) {
     // The last step once more: the same codes again where it overlaps.
-    quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, qmax, suspicious);
+    quantize_step<kRounding>(x + n - kStep, codes + n - kStep, p, dtype, farthest);
   } else if (i < n) {
     float few[kStep] = {};
     Code out[kStep];
     for (size_t j = 0; j < n; j++) few[j] = x[j];
-    quantize_step<kRounding>(few, out, p, qmax, suspicious);
+    quantize_step<kRounding>(few, out, p, dtype, farthest);
     for (size_t j = 0; j < n; j++) codes[j] = out[j];
   }
-  return largest_lane(suspicious) >= kInfinityBits;
+  return largest_lane(farthest) < kInfinityBits;
 }
 
 template <Rounding kRounding, class Code>
 bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, DType dtype, void* to) {
   Code* codes = static_cast<Code*>(to);
-  I32x4 suspicious = splat(0);
-  const int32_t qmin = dtype.qmin(), qmax = dtype.qmax();
+  I32x4 farthest = splat(0);
   const auto step = [&](const float* xs, const float* scales, const int32_t* zeros, Code* out) {
     I32x4 c[4];
     for (int j = 0; j < 4; j++) {
-      const Params p = Params::make<kRounding>(load(scales + 4 * j), load(zeros + 4 * j), qmin);
+      const Params p = Params::make<kRounding>(load(scales + 4 * j), load(zeros + 4 * j));
       const I32x4 rounded = rounded_bits<kRounding>(load(xs + 4 * j), p);
-      suspicious = max_unsigned(suspicious, rounded);
-      c[j] = sub(max_signed(rounded, p.low), p.bias);
+      farthest = max_unsigned(farthest, rounded);
+      c[j] = sub(rounded, p.bias);
     }
-    store_codes(out, c[0], c[1], c[2], c[3], qmax);
+    store_codes(out, c[0], c[1], c[2], c[3], dtype.qmin(), dtype.qmax());
   };
   size_t i = 0;
   for (; i + kStep <= n; i += kStep) step(x + i, scale + i, zero_point + i, codes + i);
@@ -189,7 +184,7 @@ bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* 
     step(xs, scales, zeros, out);
     std::memcpy(codes + i, out, (n - i) * sizeof(Code));
   }
-  return largest_lane(suspicious) >= kInfinityBits;
+  return largest_lane(farthest) < kInfinityBits;
 }
 
 /// The largest |x| of a run, four lanes' worth.
@@ -289,7 +284,6 @@ uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const 
   if (runs == 0) return 0;
   const size_t n = kSize > 0 ? kSize : run_size;
   Code* codes = static_cast<Code*>(to);
-  const int32_t qmin = spec.dtype.qmin(), qmax = spec.dtype.qmax();
   I32x4 largest = choose_four<kSize>(x, n, spec, scale, zero_point), unused = splat(0);
   for (size_t run = 0; run < runs; run += 4) {
     if (run + 4 < runs) {
@@ -297,9 +291,9 @@ uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const 
     }
     SCALEPOINT_NO_UNROLL
     for (size_t j = run; j < run + 4; j++) {
-      const Params p = Params::make<kRounding>(splat(scale[j]), splat(zero_point[j]), qmin);
+      const Params p = Params::make<kRounding>(splat(scale[j]), splat(zero_point[j]));
       SCALEPOINT_NO_UNROLL
-      for (size_t i = 0; i < n; i += kStep, x += kStep, codes += kStep) quantize_step<kRounding>(x, codes, p, qmax, unused);
+      for (size_t i = 0; i < n; i += kStep, x += kStep, codes += kStep) quantize_step<kRounding>(x, codes, p, spec.dtype, unused);
     }
   }
   return largest_lane(largest);
@@ -390,15 +384,16 @@ template <Rounding kRounding, class Code>
 struct MadeValues : CodeValues<Code> {
   Code* made;
   Params p;
-  I32x4 top;     ///< bits of kMagic + the largest rounded value
+  I32x4 bottom;  ///< bits of kMagic + the smallest rounded value
+  I32x4 top;     ///< and the largest
   F32x4 center;  ///< kMagic + what was added before rounding
 
-  MadeValues from(size_t i) const { return {CodeValues<Code>::from(i), made + i, p, top, center}; }
+  MadeValues from(size_t i) const { return {CodeValues<Code>::from(i), made + i, p, bottom, top, center}; }
   void make(size_t i, F32x4 a, F32x4 b, F32x4& low, F32x4& high) const {
     // One register for both of its uses, but where the zero point is in.
     const F32x4 magic = kRounding == Rounding::kFused ? splat(kMagic) : center;
-    const I32x4 first = min_signed(max_signed(rounded_bits<kRounding>(a, p, magic), p.low), top);
-    const I32x4 second = min_signed(max_signed(rounded_bits<kRounding>(b, p, magic), p.low), top);
+    const I32x4 first = min_signed(max_signed(rounded_bits<kRounding>(a, p, magic), bottom), top);
+    const I32x4 second = min_signed(max_signed(rounded_bits<kRounding>(b, p, magic), bottom), top);
     store_eight_codes(made + i, sub(first, p.bias), sub(second, p.bias));
     // The differences are exact: between integers below 2^24.
     const F32x4 step = kRounding == Rounding::kReciprocal ? splat(this->scale) : p.factor;
@@ -530,17 +525,21 @@ template <Rounding kRounding, class Code>
 bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, DType dtype, void* to, ErrorSums& sums) {
   Code* codes = static_cast<Code*>(to);
   const size_t rest = n % 8;
-  const bool suspicious_rest = quantize_uniform<kRounding, Code>(x + n - rest, rest, scale, zero_point, dtype, codes + n - rest);
-  const int32_t center = kRounding == Rounding::kFused ? zero_point : 0;
+  if (!quantize_uniform<kRounding, Code>(x + n - rest, rest, scale, zero_point, dtype, codes + n - rest)) return false;
+  const int32_t in_center = kRounding == Rounding::kFused ? zero_point : 0;
+  const int32_t zero_bits = kMagicBits - zero_point + in_center;
   const MadeValues<kRounding, Code> values = {{codes, scale, zero_point},
                                               codes,
-                                              Params::make<kRounding>(splat(scale), splat(zero_point), dtype.qmin()),
-                                              splat(kMagicBits + dtype.qmax() - zero_point + center),
-                                              from_bits(opaque(bits(splat(kMagic + static_cast<float>(center)))))};
+                                              Params::make<kRounding>(splat(scale), splat(zero_point)),
+                                              splat(zero_bits + dtype.qmin()),
+                                              splat(zero_bits + dtype.qmax()),
+                                              from_bits(opaque(bits(splat(kMagic + static_cast<float>(in_center)))))};
   // What is not finite is counted among the errors, and need not be looked for once more.
-  const double non_finite = sums.non_finite;
+  const ErrorSums before = sums;
   accumulate_error_of(x, values, n, sums);
-  return suspicious_rest || sums.non_finite > non_finite;
+  if (sums.non_finite == before.non_finite) return true;
+  sums = before;
+  return false;
 }
 
 // ------------------------------------------------------------------------------------------------------------------ tables

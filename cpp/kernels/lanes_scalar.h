@@ -110,9 +110,9 @@ inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
 }
 
 template <class Code>
-inline void store_codes(Code* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top) {
+inline void store_codes(Code* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t bottom, int32_t top) {
   const I32x4 parts[4] = {a, b, c, d};
-  for (int i = 0; i < 16; i++) p[i] = static_cast<Code>(parts[i / 4].v[i % 4] < top ? parts[i / 4].v[i % 4] : top);
+  for (int i = 0; i < 16; i++) p[i] = static_cast<Code>(clamp(parts[i / 4].v[i % 4], bottom, top));
 }
 
 template <class Code>

@@ -91,20 +91,21 @@ inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
   d.v = wasm_i32x4_shuffle(ab_high, cd_high, 2, 3, 6, 7);
 }
 
-/// Stores 16 codes, each saturated to its type and to at most top. The caller has clamped them from below.
-inline void store_codes(int8_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top) {
+/// Stores 16 codes, each saturated to its type and to [bottom, top].
+inline void store_codes(int8_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t bottom, int32_t top) {
   const v128_t narrow = wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(a.v, b.v), wasm_i16x8_narrow_i32x4(c.v, d.v));
-  wasm_v128_store(p, wasm_i8x16_min(narrow, wasm_i8x16_splat(static_cast<int8_t>(top))));
+  const v128_t low = wasm_i8x16_splat(static_cast<int8_t>(bottom)), high = wasm_i8x16_splat(static_cast<int8_t>(top));
+  wasm_v128_store(p, wasm_i8x16_min(wasm_i8x16_max(narrow, low), high));
 }
-inline void store_codes(uint8_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t top) {
+inline void store_codes(uint8_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t, int32_t top) {
   const v128_t narrow = wasm_u8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(a.v, b.v), wasm_i16x8_narrow_i32x4(c.v, d.v));
   wasm_v128_store(p, wasm_u8x16_min(narrow, wasm_i8x16_splat(static_cast<int8_t>(top))));
 }
-inline void store_codes(int16_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t) {
+inline void store_codes(int16_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t, int32_t) {
   wasm_v128_store(p, wasm_i16x8_narrow_i32x4(a.v, b.v));
   wasm_v128_store(p + 8, wasm_i16x8_narrow_i32x4(c.v, d.v));
 }
-inline void store_codes(uint16_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t) {
+inline void store_codes(uint16_t* p, I32x4 a, I32x4 b, I32x4 c, I32x4 d, int32_t, int32_t) {
   wasm_v128_store(p, wasm_u16x8_narrow_i32x4(a.v, b.v));
   wasm_v128_store(p + 8, wasm_u16x8_narrow_i32x4(c.v, d.v));
 }
