@@ -57,7 +57,9 @@ void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
 /// The first stretch of the elements [start, start + size); size > 0.
 inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
   if (layout.granularity == Granularity::kPerTensor) return {0, size, 0, true};
-  const uint64_t longest = layout.inner_size > 1 ? layout.inner_size : layout.axis_size;
+  // No stretch is longer; so few elements hold two of them at most.
+  const bool per_group = layout.granularity == Granularity::kPerGroup;
+  const uint64_t longest = layout.inner_size > 1 ? layout.inner_size : per_group ? layout.group_size : layout.axis_size;
   Stretch first{};
   for_each_stretch(layout, start, longest < size ? static_cast<size_t>(longest) : size, [&](const Stretch& s) {
     if (first.size == 0) first = s;

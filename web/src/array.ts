@@ -1,6 +1,6 @@
 // What goes into and comes out of the core: reads any kind of input as float32 in wasm memory, tile by tile, and writes results to
 // wherever they belong. Arrays that lie in wasm memory already are used in place.
-import { type CodeArray, show, type WasmArray, type WasmDType, type WasmView } from './tensor.js';
+import { article, type CodeArray, show, type WasmArray, type WasmDType, type WasmView } from './tensor.js';
 import { type Core, OwnedWasmArray, tileSize } from './wasm.js';
 
 /** A Float16Array, which engines have only lately. */
@@ -253,7 +253,7 @@ export class Sink {
     const expected = constructors[dtype].name;
     const found = out instanceof OwnedWasmArray ? constructors[out.dtype].name : typedArrayName(out);
     if (found !== expected)
-      throw new TypeError(`${what}: expected a ${expected} or a WasmArray of ${dtype}, got ${show(out)}`);
+      throw new TypeError(`${what}: expected ${article(expected)} or a WasmArray of ${dtype}, got ${show(out)}`);
     const given = out as WasmView | OwnedWasmArray;
     if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
     if (given.length !== length) {
@@ -340,9 +340,7 @@ export class CodeSource {
   ) {
     const found = data instanceof OwnedWasmArray ? constructors[data.dtype].name : typedArrayName(data);
     if (found !== constructors[dtype].name) {
-      throw new TypeError(
-        `${what}: expected ${/^i/.test(dtype) ? 'an' : 'a'} ${constructors[dtype].name}, got ${show(data)}`,
-      );
+      throw new TypeError(`${what}: expected ${article(constructors[dtype].name)}, got ${show(data)}`);
     }
     const array = data as CodeArray | OwnedWasmArray;
     this.length = array.length;

@@ -60,10 +60,9 @@ export interface ParameterOptions {
 }
 
 /** Where `quantize` puts its results: the codes alone, or all three. */
-export type QuantizeOutput =
-  | CodeArray
-  | WasmArray
-  | { readonly data: CodeArray | WasmArray; readonly scale?: Float32Array; readonly zeroPoint?: Int32Array };
+export type QuantizeOutput<Data extends CodeArray | WasmArray = CodeArray | WasmArray> =
+  | Data
+  | { readonly data: Data; readonly scale?: Float32Array; readonly zeroPoint?: Int32Array };
 
 /** Options of `quantize`. */
 export interface QuantizeOptions extends ParameterOptions {

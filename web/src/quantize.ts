@@ -36,10 +36,12 @@ import {
   type PackedTensor,
   type QuantizationParameters,
   type QuantizeOptions,
+  type QuantizeOutput,
   quantizeKeys,
   runsOf,
 } from './options.js';
 import {
+  article,
   type CodeArray,
   checkShape,
   type DTypeInfo,
@@ -91,7 +93,8 @@ function parametersOf<T extends Float32Array | Int32Array>(
   n: number,
   name: string,
 ): T {
-  if (typedArrayName(given) !== make.name) throw new TypeError(`${name}: expected a ${make.name}, got ${show(given)}`);
+  if (typedArrayName(given) !== make.name)
+    throw new TypeError(`${name}: expected ${article(make.name)}, got ${show(given)}`);
   const array = given as T;
   checkAttached(array, name);
   if (array.length !== n) throw new RangeError(`${name}: expected ${n} elements, got ${array.length}`);
@@ -130,6 +133,11 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
    * after an error means nothing.
    */
+  quantize(
+    x: FloatInput,
+    options?: QuantizeOptions & { out?: QuantizeOutput<CodeArray> },
+  ): LinearQuantizedTensor<CodeArray>;
+  quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor;
   quantize(x: FloatInput, options: QuantizeOptions = {}): LinearQuantizedTensor {
     checkKeys(options, quantizeKeys);
     const core = this.#core;
@@ -515,11 +523,18 @@ export class Scalepoint {
           codes.put(start, count, tile);
         });
       });
+    // Two passes over an array of moderate size: it is copied once and stays for the second one, where memory has room for it.
     const bytes = given.length * 4;
-    if (!given.inPlace && job.range.kind === 'min-max' && given.length > tileSize && bytes <= residentBytes) {
-      core.withMemory(bytes, (address) => passes(given.residentAt(address) ?? given));
-    } else {
+    const worthIt = job.range.kind === 'min-max' && given.length > tileSize && bytes <= residentBytes;
+    const address = worthIt && !given.inPlace ? core.tryAllocate(bytes) : 0;
+    if (address === 0) {
       passes(given);
+      return;
+    }
+    try {
+      passes(given.residentAt(address) ?? given);
+    } finally {
+      core.release(address);
     }
   }
 

@@ -99,6 +99,11 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   return info;
 }
 
+/** A name with its article. */
+export function article(name: string): string {
+  return `${/^[aeiou]/i.test(name) && !/^ui/i.test(name) ? 'an' : 'a'} ${name}`;
+}
+
 /** A value for an error message: short, and never throwing. */
 export function show(value: unknown, depth = 0): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
@@ -225,13 +230,13 @@ export type WasmDType = 'float32' | 'int8' | 'uint8' | 'int16' | 'uint16' | 'int
 export type WasmView = Float32Array | CodeArray | Int32Array;
 
 /** Integers with the scale and zero point that give them meaning. Plain data, unless its data is a WasmArray. */
-export interface LinearQuantizedTensor {
+export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = CodeArray | WasmArray> {
   readonly kind: 'linear';
   readonly dtype: DType;
   readonly shape: readonly number[];
   readonly granularity: Granularity;
   /** One code an element, in row-major order. */
-  readonly data: CodeArray | WasmArray;
+  readonly data: Data;
   /** One scale; one a channel; or one a group, in row-major order of the shape with the axis divided by groupSize, rounded up. */
   readonly scale: Float32Array;
   /** As many as there are scales. */

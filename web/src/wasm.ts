@@ -222,9 +222,14 @@ export class Core {
     this.#lastView = undefined;
   }
 
+  /** The address of so many bytes, or 0 if there is no room. */
+  tryAllocate(bytes: number): number {
+    return bytes < 2 ** 32 ? this.module.allocate(Math.max(bytes, 1)) : 0;
+  }
+
   /** @throws ScalepointError `OUT_OF_MEMORY` */
   allocate(bytes: number): number {
-    const address = bytes < 2 ** 32 ? this.module.allocate(Math.max(bytes, 1)) : 0;
+    const address = this.tryAllocate(bytes);
     if (address === 0) throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${bytes} more bytes`);
     return address;
   }
