@@ -69,8 +69,8 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
 
 inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
 
-/// What the error sums take at a time: whole blocks of a stretch with one parameter, or some blocks of shorter or other stretches, which
-/// stay in the first-level cache. Blocks count from the start of the piece either way.
+/// What the error sums take at a time: whole blocks of a stretch with one parameter, or some blocks of shorter or other
+/// stretches, which stay in the first-level cache. Blocks count from the start of the piece either way.
 struct Part {
   size_t size;
   uint64_t parameter;  ///< if uniform

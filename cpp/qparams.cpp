@@ -11,8 +11,8 @@ struct QParams {
   int32_t zero_point;
 };
 
-/// The scale as float32, lowered where `steps` of it would be beyond float32, so that no code restores to an infinity. That takes values
-/// next to the largest float.
+/// The scale as float32, lowered where `steps` of it would be beyond float32, so that no code restores to an infinity. That takes
+/// values next to the largest float.
 float finite_scale(double scale, int32_t steps) {
   const double largest = FLT_MAX;
   auto rounded = static_cast<float>(scale * steps <= largest ? scale : largest / steps);

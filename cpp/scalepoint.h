@@ -62,11 +62,11 @@ inline constexpr float kMinScale = 0x1p-127f;
 ///   asymmetric  the range is widened to hold 0 if include_zero; scale = (max - min) / (qmax - qmin); zero point =
 ///               round_half_even(qmin - min / scale). Without include_zero the zero point may leave [qmin, qmax]; the scale is
 ///               widened where needed to keep it at most kMaxZeroPoint - 2^16 in size.
-/// Special: a symmetric range of 0, or an asymmetric one of zero width around 0, gives scale 1 (and zero point 0 if asymmetric). An
-///          asymmetric range of zero width around c != 0 (only without include_zero) gives scale |c| and zero point 0, or 1 where an
-///          unsigned type has to hold -1, so that c is restored exactly. A scale below kMinScale is raised to it; one that would
-///          restore a code to an infinity is lowered, but for the codes that a symmetric restricted or a constant range does not use. An
-///          empty range (min > max, as observe leaves it when it saw no finite value) counts as [0, 0].
+/// Special: a symmetric range of 0, or an asymmetric one of zero width around 0, gives scale 1 (and zero point 0 if asymmetric).
+///          An asymmetric range of zero width around c != 0 (only without include_zero) gives scale |c| and zero point 0, or 1
+///          where an unsigned type has to hold -1, so that c is restored exactly. A scale below kMinScale is raised to it; one
+///          that would restore a code to an infinity is lowered, but for the codes that a symmetric restricted or a constant
+///          range does not use. An empty range (min > max, as observe leaves it when it saw no finite value) counts as [0, 0].
 /// Shape:   min, max, scale and zero_point have the same length.
 /// Status:  kBadDType, kSizeMismatch, or kBadRange if a bound is not finite. scale and zero_point are unspecified unless kOk.
 [[nodiscard]] Status choose_qparams(std::span<const float> min, std::span<const float> max, const QuantizationSpec& spec,
@@ -140,10 +140,10 @@ struct ErrorSums {
 /// Adds the pairs (x[i], y[i]) to sums. Blocks of 512 elements, counted from the start of x, are summed in float32 in a fixed
 /// order and then added to the doubles, so that the result does not depend on the build. A block whose squares would overflow or
 /// vanish in float32 is summed in double instead.
-/// Error:   relative to the exact sums at most 70 * 2^-24: 67 float32 additions in a row (64 of pairs in a lane, one within the pair,
-///          two over the lanes) and up to three roundings a term. The product is (sum x^2 + sum y^2 - sum e^2) / 2 in blocks with
-///          16 sum e^2 <= sum x^2, where sum y^2 lies between 9/16 and 25/16 of sum x^2: at most 70 * 2^-24 * (1 + 25/16 + 1/16) / 2 of
-///          sum x^2, or 125 * 2^-24 of sqrt(sum x^2 sum y^2).
+/// Error:   relative to the exact sums at most 70 * 2^-24: 67 float32 additions in a row (64 of pairs in a lane, one within the
+///          pair, two over the lanes) and up to three roundings a term. The product is (sum x^2 + sum y^2 - sum e^2) / 2 in
+///          blocks with 16 sum e^2 <= sum x^2, where sum y^2 lies between 9/16 and 25/16 of sum x^2: at most 70 * 2^-24 * (1 +
+///          25/16 + 1/16) / 2 of sum x^2, or 125 * 2^-24 of sqrt(sum x^2 sum y^2).
 /// Status:  kSizeMismatch.
 [[nodiscard]] Status accumulate_error(std::span<const float> x, std::span<const float> y, ErrorSums& sums) noexcept;
 

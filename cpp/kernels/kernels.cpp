@@ -114,7 +114,8 @@ struct Params {
   }
 };
 
-/// The bits of kMagic + x / scale (or what the rounding has for it): kMagicBits + the rounded value while that is small, see round.h.
+/// The bits of kMagic + x / scale (or what the rounding has for it): kMagicBits + the rounded value while that is small, see
+/// round.h.
 template <Rounding kRounding>
 inline I32x4 rounded_bits(F32x4 x, const Params& p, F32x4 magic = splat(kMagic)) {
   F32x4 v = kRounding == Rounding::kReciprocal ? mul(x, p.factor) : div(x, p.factor);
@@ -122,10 +123,11 @@ inline I32x4 rounded_bits(F32x4 x, const Params& p, F32x4 magic = splat(kMagic))
   return bits(add(v, magic));
 }
 
-/// 16 codes. The bits of floats above 0 order like the floats, so that the saturating narrowing of store_codes clamps both ends, up to +infinity
-/// above and down to quotients of -1.5 * 2^23 below. Beyond that the sum with kMagic is negative, and its bits order the other way; as
-/// unsigned integers they are larger than kInfinityBits, like those of NaN and +infinity. Their maximum, one operation a vector, tells
-/// whether the codes hold: the division takes all the time there is, and each operation less leaves it more.
+/// 16 codes. The bits of floats above 0 order like the floats, so that the saturating narrowing of store_codes clamps both ends,
+/// up to +infinity above and down to quotients of -1.5 * 2^23 below. Beyond that the sum with kMagic is negative, and its bits
+/// order the other way; as unsigned integers they are larger than kInfinityBits, like those of NaN and +infinity. Their maximum,
+/// one operation a vector, tells whether the codes hold. (A clamp of its own and a search for what is not finite cost two
+/// operations more, which delay the division, the bound of this loop.)
 template <Rounding kRounding, class Code>
 inline void quantize_step(const float* x, Code* codes, const Params& p, DType dtype, I32x4& farthest) {
   I32x4 c[4];
@@ -213,8 +215,8 @@ inline LowHigh low_high_of_run(const float* x, size_t n) {
   return {from_bits(min_signed(a.down, zero)), from_bits(max_signed(a.up, zero))};
 }
 
-/// Lane i: the lane of the i-th vector that is farthest from 0, where all lanes have one sign (or are +0): the one with the largest bits.
-/// Keeps NaN. One transpose serves four runs.
+/// Lane i: the lane of the i-th vector that is farthest from 0, where all lanes have one sign (or are +0): the one with the
+/// largest bits. Keeps NaN. One transpose serves four runs.
 inline F32x4 farthest_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   transpose(a, b, c, d);
   return from_bits(max_unsigned(max_unsigned(bits(a), bits(b)), max_unsigned(bits(c), bits(d))));
@@ -247,8 +249,8 @@ inline FourParams four_asymmetric(F32x4 low, F32x4 high, DType dtype) {
   return {select(empty, splat(1.0f), narrow(scale0, scale1)), select(empty, splat(0), zero_point)};
 }
 
-/// Range and parameters of four adjacent runs of n elements. Returns the largest |x| of each as bits. kSize is the run size where it
-/// is known when compiling, else 0.
+/// Range and parameters of four adjacent runs of n elements. Returns the largest |x| of each as bits. kSize is the run size where
+/// it is known when compiling, else 0.
 template <size_t kSize>
 [[gnu::noinline]] I32x4 choose_four(const float* x, size_t run_size, const QuantizationSpec& spec, float* scale,
                                     int32_t* zero_point) {
@@ -276,8 +278,8 @@ template <size_t kSize>
   return largest;
 }
 
-/// The parameters of the next four runs are computed before the codes of these four: a maximum, a transpose and a division that wait for
-/// each other then overlap with work that waits for none of them.
+/// The parameters of the next four runs are computed before the codes of these four: a maximum, a transpose and a division that
+/// wait for each other then overlap with work that waits for none of them.
 template <Rounding kRounding, class Code, size_t kSize>
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* to) {
@@ -345,8 +347,8 @@ inline F32x4 sum_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return add(add(a, b), add(c, d));
 }
 
-// The y of an error measure, in three forms. `eight` gives the values of eight elements; `make` does the same where they may have to be made
-// first, from the x at hand.
+// The y of an error measure, in three forms. `eight` gives the values of eight elements; `make` does the same where they may have
+// to be made first, from the x at hand.
 
 /// An array.
 struct FloatValues {
@@ -379,7 +381,8 @@ struct CodeValues {
   void make(size_t i, F32x4, F32x4, F32x4& low, F32x4& high) const { eight(i, low, high); }
 };
 
-/// Codes that are made on the way, the same as those of quantize_uniform. While a division holds up the next ones, the sums cost little.
+/// Codes that are made on the way, the same as those of quantize_uniform. While a division holds up the next ones, the sums cost
+/// little.
 template <Rounding kRounding, class Code>
 struct MadeValues : CodeValues<Code> {
   Code* made;
@@ -617,8 +620,8 @@ Range range(const float* x, size_t n) {
     down[0] = static_cast<uint32_t>(down[j]) > static_cast<uint32_t>(down[0]) ? down[j] : down[0];
     near[0] = static_cast<uint32_t>(near[j]) < static_cast<uint32_t>(near[0]) ? near[j] : near[0];
   }
-  // Without a sign anywhere, or with one everywhere, the other end is the value nearest to 0, whose bits are the smallest. Adding 0
-  // takes the sign from -0.
+  // Without a sign anywhere, or with one everywhere, the other end is the value nearest to 0, whose bits are the smallest. Adding
+  // 0 takes the sign from -0.
   Range r;
   r.min = bit_cast<float>(down[0] < 0 ? down[0] : near[0]) + 0.0f;
   r.max = bit_cast<float>(up[0] >= 0 ? up[0] : near[0]) + 0.0f;
@@ -710,8 +713,8 @@ void accumulate_code_error(const float* x, const void* codes, DType dtype, size_
 void float16_to_float32(const uint16_t* bits, size_t n, float* x) {
   for (size_t i = 0; i < n; i++) {
     const uint32_t size = bits[i] & 0x7FFFu, sign = (bits[i] & 0x8000u) << 16;
-    // Subnormal: a whole number of 2^-24, made a float by putting it into the fraction of 2^23 (see lanes_simd128.h for why no conversion).
-    // Otherwise the exponent moves from bias 15 to 127; all ones stay all ones.
+    // Subnormal: a whole number of 2^-24, made a float by putting it into the fraction of 2^23 (see lanes_simd128.h for why no
+    // conversion). Otherwise the exponent moves from bias 15 to 127; all ones stay all ones.
     const uint32_t subnormal = bit_cast<uint32_t>((bit_cast<float>(size | 0x4B000000u) - 0x1p23f) * 0x1p-24f);
     const uint32_t normal = (size << 13) + (112u << 23) + (size >= 0x7C00u ? 112u << 23 : 0);
     x[i] = bit_cast<float>((size < 0x0400u ? subnormal : normal) | sign);

@@ -34,8 +34,8 @@ struct CodeFormat {
 /// most 2^22 in size. Beyond it the callers go value by value.
 inline constexpr int32_t kMaxFastZeroPoint = kMaxZeroPoint - 65536;
 
-/// Codes with one scale and zero point. Returns whether they hold: false if x has NaN or an infinity, or a quotient below -2^23; such
-/// arrays are for quantize_value.
+/// Codes with one scale and zero point. Returns whether they hold: false if x has NaN or an infinity, or a quotient below
+/// -1.5 * 2^23; such arrays are for quantize_value.
 bool quantize_uniform(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes);
 /// Codes with a scale and zero point for every element, likewise.
 bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* zero_point, CodeFormat format, void* codes);
@@ -47,8 +47,8 @@ bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* 
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* codes);
 
-/// quantize_uniform and accumulate_code_error in one pass, for dtypes of at most 8 bits: the same codes and sums, bit for bit. Sums are
-/// left alone if it returns false.
+/// quantize_uniform and accumulate_code_error in one pass, for dtypes of at most 8 bits: the same codes and sums, bit for bit.
+/// Sums are left alone if it returns false.
 bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes,
                        ErrorSums& sums);
 

@@ -905,8 +905,8 @@ TEST(QuantizeRuns, restores_everything_within_half_a_step) {
     for (size_t j = 0; j < x.size(); j++) {
       const size_t run = j / 100 * 4 + j % 100 / 32;
       const double restored = static_cast<double>(got.scale[run]) * (codes[j] - got.zero_point[run]);
-      // As for the ends of a range: half a step, as much again where the scale was lowered for values near the largest float, and the
-      // roundings of the scale (2^-23 of x if it is denormal) and of the division.
+      // As for the ends of a range: half a step, as much again where the scale was lowered for values near the largest float, and
+      // the roundings of the scale (2^-23 of x if it is denormal) and of the division.
       const double steps = std::fabs(x[j]) > 0x1p126f ? 1 : 0.5;
       ASSERT_LE(std::fabs(restored - x[j]), got.scale[run] * (steps + 0x1p-22) + std::fabs(x[j]) * 0x1p-22)
           << tests::name(spec) << " " << exact(x[j]) << " scale " << exact(got.scale[run]) << " zero point "

@@ -4,11 +4,11 @@
 namespace scalepoint::tests {
 namespace {
 
-/// The header's bound on the rounding errors of a sum: 67 float32 additions in a row, and up to three roundings of a term (e = x - y
-/// and the two of a square), each by at most 2^-24. The doubles that collect the blocks add nothing that counts.
+/// The header's bound on the rounding errors of a sum: 67 float32 additions in a row, and up to three roundings of a term (e = x
+/// - y and the two of a square), each by at most 2^-24. The doubles that collect the blocks add nothing that counts.
 constexpr long double kBound = 70 * 0x1p-24L;
-/// The same for the product, relative to sqrt(sum x^2 sum y^2): where it is (sx + sy - se) / 2 of sums that are each off by kBound, with
-/// 16 se <= sx and therefore 9/16 sx <= sy <= 25/16 sx, that makes kBound (1 + 25/16 + 1/16) / 2 sx / sqrt(9/16) sx.
+/// The same for the product, relative to sqrt(sum x^2 sum y^2): where it is (sx + sy - se) / 2 of sums that are each off by
+/// kBound, with 16 se <= sx and therefore 9/16 sx <= sy <= 25/16 sx, that makes kBound (1 + 25/16 + 1/16) / 2 sx / sqrt(9/16) sx.
 constexpr long double kProductBound = 125 * 0x1p-24L;
 /// x - y is rounded once.
 constexpr long double kMaxBound = 0x1p-24L;

@@ -104,8 +104,8 @@ bool tiny_constant(float min, float max, const QuantizationSpec& spec) {
   return spec.scheme == Scheme::kAsymmetric && !spec.include_zero && min == max && min != 0 && std::fabs(min) < 0x1p-127f;
 }
 
-/// Whether the codes that values of the range can get stand for finite values: all of the type, but in a restricted symmetric range, whose
-/// values get no code below -qmax.
+/// Whether the codes that values of the range can get stand for finite values: all of the type, but in a restricted symmetric
+/// range, whose values get no code below -qmax.
 bool all_finite(float scale, double zero_point, const QuantizationSpec& spec) {
   const bool restricted = spec.scheme == Scheme::kSymmetric && spec.symmetric_range == SymmetricRange::kRestricted;
   const int32_t lowest = reference::lowest_code(spec.dtype) + (restricted ? 1 : 0), highest = reference::highest_code(spec.dtype);
@@ -301,10 +301,10 @@ TEST(ChooseQparams, restores_both_ends_of_the_range_within_half_a_step) {
       for (const float end : {min, max}) {
         const int32_t code = reference::quantize_value(end, chosen.scale, chosen.zero_point, spec.dtype, Rounding::kOnnx);
         const double restored = static_cast<double>(chosen.scale) * (static_cast<double>(code) - chosen.zero_point);
-        // Half a step from rounding the zero point or the code, and as much again where the scale was lowered: the code farthest from
-        // the zero point was at most half a step past the largest float, and the other end loses no more. The scale's rounding to
-        // float32 moves the value by up to 2^-23 of itself (a denormal scale, at least 2^-127, has steps of 2^-149), the division
-        // rounds by up to 2^-24 of it.
+        // Half a step from rounding the zero point or the code, and as much again where the scale was lowered: the code farthest
+        // from the zero point was at most half a step past the largest float, and the other end loses no more. The scale's
+        // rounding to float32 moves the value by up to 2^-23 of itself (a denormal scale, at least 2^-127, has steps of 2^-149),
+        // the division rounds by up to 2^-24 of it.
         const bool lowered = chosen.scale < static_cast<float>(reference::choose_qparams(min, max, spec).scale);
         const double bound = chosen.scale * ((lowered ? 1 : 0.5) + 0x1p-22) + std::fabs(end) * 0x1p-22;
         ASSERT_TRUE(std::isfinite(reference::dequantize_value(code, chosen.scale, chosen.zero_point)))

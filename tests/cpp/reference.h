@@ -35,8 +35,8 @@ struct Partition {
 
 // ------------------------------------------------------------------------------------------------- scale and zero point
 
-/// The scale before it is rounded to float32. The zero point may be larger than the documentation allows, and the scale so large that
-/// a code stands for an infinity: the widening and the lowering that these lead to are no part of the oracle, because the
+/// The scale before it is rounded to float32. The zero point may be larger than the documentation allows, and the scale so large
+/// that a code stands for an infinity: the widening and the lowering that these lead to are no part of the oracle, because the
 /// documentation leaves their amounts open.
 struct Parameters {
   double scale;

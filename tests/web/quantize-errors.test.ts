@@ -559,7 +559,7 @@ describe('views of wasm memory', () => {
     expectSame(whileGrowing(() => sp.quantize(input.view, channels)).data, expected(many, channels).data);
     const ones = sp.allocate('uint16', n);
     ones.view.fill(0x3f80);
-    const q = whileGrowing(() => sp.quantize(ones.view, { ...rule, from: 'bfloat16' }));
+    const q = whileGrowing(() => sp.quantize(ones.view, { ...channels, from: 'bfloat16' }));
     expectSame(q.data, new Int8Array(n).fill(127));
   });
 });

@@ -49,10 +49,8 @@ export abstract class Source {
   /** Address of the float32 values of elements [start, start + count), count <= tileSize unless inPlace. Good until the next call. */
   abstract at(start: number, count: number): number;
 
-  /** The same elements, to be kept in that memory of length * 4 bytes; undefined if that would save nothing. */
-  residentAt(_address: number): Source | undefined {
-    return undefined;
-  }
+  /** The same elements, to be kept in memory of length * 4 bytes at that address; undefined where that would save nothing. */
+  residentAt?(address: number): Source;
 }
 
 /** Float32 values that lie in wasm memory. */

@@ -526,13 +526,13 @@ export class Scalepoint {
     // Two passes over an array of moderate size: it is copied once and stays for the second one, where memory has room for it.
     const bytes = given.length * 4;
     const worthIt = job.range.kind === 'min-max' && given.length > tileSize && bytes <= residentBytes;
-    const address = worthIt && !given.inPlace ? core.tryAllocate(bytes) : 0;
-    if (address === 0) {
+    const address = worthIt && given.residentAt !== undefined ? core.tryAllocate(bytes) : 0;
+    if (given.residentAt === undefined || address === 0) {
       passes(given);
       return;
     }
     try {
-      passes(given.residentAt(address) ?? given);
+      passes(given.residentAt(address));
     } finally {
       core.release(address);
     }
