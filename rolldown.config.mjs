@@ -9,5 +9,11 @@ const output = {
 };
 
 export default [
+  // One file that holds all of its code: workers are started from wherever it is served. Beside its source too, for Vite and Vitest.
+  {
+    input: 'web/src/model/worker.ts',
+    external: [/^node:/],
+    output: { file: 'web/src/model/worker.js', format: 'esm', minify: true },
+  },
   { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
 ];

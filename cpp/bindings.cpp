@@ -105,6 +105,20 @@ int unpack_codes(Address packed, size_t n, uint32_t spec, Address codes) {
                                  span_at<std::byte>(codes, n * dtype.storage_bytes())));
 }
 
+int quantize_to_blocks(Address x, size_t n, int type, Address blocks) {
+  const auto [elements, bytes] = block_size(static_cast<BlockType>(type));
+  const size_t size = elements == 0 ? 0 : n / elements * bytes;
+  return static_cast<int>(
+      quantize_blocks(span_at<const float>(x, n), static_cast<BlockType>(type), span_at<std::byte>(blocks, size)));
+}
+
+int dequantize_from_blocks(Address blocks, size_t n, int type, Address x) {
+  const auto [elements, bytes] = block_size(static_cast<BlockType>(type));
+  const size_t size = elements == 0 ? 0 : n / elements * bytes;
+  return static_cast<int>(
+      dequantize_blocks(span_at<const std::byte>(blocks, size), static_cast<BlockType>(type), span_at<float>(x, n)));
+}
+
 int widen_float16(Address bits, size_t n, Address x) {
   return static_cast<int>(float16_to_float32(span_at<const uint16_t>(bits, n), span_at<float>(x, n)));
 }
@@ -165,6 +179,8 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("histogram", &add_histogram);
   function("pack", &pack_codes);
   function("unpack", &unpack_codes);
+  function("quantizeBlocks", &quantize_to_blocks);
+  function("dequantizeBlocks", &dequantize_from_blocks);
   function("widenFloat16", &widen_float16);
   function("widenBfloat16", &widen_bfloat16);
   function("narrowFloat16", &narrow_float16);

@@ -14,6 +14,7 @@ enum class Status : int32_t {
   kBadScale = 5,      ///< a scale is not finite and positive
   kBadZeroPoint = 6,  ///< a zero point is larger than kMaxZeroPoint in size
   kNonFinite = 7,     ///< the data hold NaN or an infinity and the policy is NonFinite::kError
+  kOverflow = 8,      ///< a block's scale is larger than its float format holds
 };
 
 }  // namespace scalepoint

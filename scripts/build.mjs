@@ -80,6 +80,7 @@ export async function buildPackage() {
   for (const tier of ['simd', 'scalar']) {
     copyFileSync(join(root, `web/src/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
   }
+  copyFileSync(join(root, 'web/src/model/worker.js'), join(root, 'dist/worker.js'));
 }
 
 export async function buildDemo() {

@@ -2,6 +2,7 @@
 // results.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,6 +20,9 @@ struct I32x4 {
 struct F64x2 {
   double v[2];
 };
+struct U8x16 {
+  uint8_t v[16];
+};
 
 template <class R, class F>
 inline R each(F f) {
@@ -28,6 +32,10 @@ inline R each(F f) {
 }
 
 inline I32x4 opaque(I32x4 a) { return a; }
+template <class T>
+inline T* opaque(T* p) {
+  return p;
+}
 
 inline F32x4 load(const float* p) {
   return each<F32x4>([&](int i) { return p[i]; });
@@ -57,6 +65,11 @@ SCALEPOINT_LANEWISE(F32x4, mul, x* y)
 SCALEPOINT_LANEWISE(F32x4, div, x / y)
 SCALEPOINT_LANEWISE(F32x4, pmin, y < x ? y : x)
 SCALEPOINT_LANEWISE(F32x4, pmax, x < y ? y : x)
+SCALEPOINT_LANEWISE(U8x16, add, static_cast<uint8_t>(x + y))
+SCALEPOINT_LANEWISE(U8x16, sub, static_cast<uint8_t>(x - y))
+SCALEPOINT_LANEWISE(U8x16, bit_and, static_cast<uint8_t>(x& y))
+SCALEPOINT_LANEWISE(U8x16, bit_or, static_cast<uint8_t>(x | y))
+SCALEPOINT_LANEWISE(U8x16, min_unsigned, y < x ? y : x)
 SCALEPOINT_LANEWISE(F64x2, sub, x - y)
 SCALEPOINT_LANEWISE(F64x2, div, x / y)
 SCALEPOINT_LANEWISE(F64x2, pmax, x < y ? y : x)
@@ -64,6 +77,8 @@ SCALEPOINT_LANEWISE(F64x2, pmax, x < y ? y : x)
 SCALEPOINT_LANEWISE(I32x4, add, static_cast<int32_t>(static_cast<uint32_t>(x) + static_cast<uint32_t>(y)))
 SCALEPOINT_LANEWISE(I32x4, sub, static_cast<int32_t>(static_cast<uint32_t>(x) - static_cast<uint32_t>(y)))
 SCALEPOINT_LANEWISE(I32x4, bit_and, x& y)
+SCALEPOINT_LANEWISE(I32x4, bit_or, x | y)
+SCALEPOINT_LANEWISE(I32x4, bit_and_not, x & ~y)
 SCALEPOINT_LANEWISE(I32x4, max_signed, x < y ? y : x)
 SCALEPOINT_LANEWISE(I32x4, min_signed, y < x ? y : x)
 SCALEPOINT_LANEWISE(I32x4, min_unsigned, static_cast<uint32_t>(y) < static_cast<uint32_t>(x) ? y : x)
@@ -75,6 +90,39 @@ inline I32x4 shift_left_one(I32x4 a) {
 }
 inline I32x4 shift_right_one(I32x4 a) {
   return each<I32x4>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) >> 1); });
+}
+inline bool any(I32x4 a) { return (a.v[0] | a.v[1] | a.v[2] | a.v[3]) != 0; }
+inline F32x4 abs(F32x4 a) {
+  return each<F32x4>([&](int i) { return std::fabs(a.v[i]); });
+}
+inline F32x4 sqrt(F32x4 a) {
+  return each<F32x4>([&](int i) { return std::sqrt(a.v[i]); });
+}
+inline F32x4 nearest(F32x4 a) {
+  return each<F32x4>([&](int i) { return round_half_even(a.v[i]); });
+}
+inline F32x4 trunc(F32x4 a) {
+  return each<F32x4>([&](int i) { return std::trunc(a.v[i]); });
+}
+inline F32x4 floor(F32x4 a) {
+  return each<F32x4>([&](int i) { return std::floor(a.v[i]); });
+}
+template <int kBits>
+inline I32x4 shift_left(I32x4 a) {
+  return each<I32x4>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) << kBits); });
+}
+template <int kBits>
+inline I32x4 shift_right(I32x4 a) {
+  return each<I32x4>([&](int i) { return static_cast<int32_t>(static_cast<uint32_t>(a.v[i]) >> kBits); });
+}
+inline I32x4 greater(I32x4 a, I32x4 b) {
+  return each<I32x4>([&](int i) { return a.v[i] > b.v[i] ? -1 : 0; });
+}
+inline I32x4 equal(I32x4 a, I32x4 b) {
+  return each<I32x4>([&](int i) { return a.v[i] == b.v[i] ? -1 : 0; });
+}
+inline I32x4 greater(F32x4 a, F32x4 b) {
+  return each<I32x4>([&](int i) { return a.v[i] > b.v[i] ? -1 : 0; });
 }
 inline I32x4 equal(F32x4 a, F32x4 b) {
   return each<I32x4>([&](int i) { return a.v[i] == b.v[i] ? -1 : 0; });
@@ -128,6 +176,51 @@ inline void load_codes(const Code* p, I32x4* out) {
 template <class Code>
 inline void load_eight_codes(const Code* p, I32x4* out) {
   for (int i = 0; i < 8; i++) out[i / 4].v[i % 4] = p[i];
+}
+
+inline U8x16 load(const uint8_t* p) {
+  return each<U8x16>([&](int i) { return p[i]; });
+}
+inline void store(uint8_t* p, U8x16 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline U8x16 splat(uint8_t x) {
+  return each<U8x16>([&](int) { return x; });
+}
+inline U8x16 abs_signed(U8x16 a) {
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] < 128 ? a.v[i] : -a.v[i]); });
+}
+template <int kBits>
+inline U8x16 shift_left(U8x16 a) {
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] << kBits); });
+}
+template <int kBits>
+inline U8x16 shift_right(U8x16 a) {
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] >> kBits); });
+}
+inline U8x16 lookup(const U8x16& table, U8x16 index) {
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>(index.v[i] < 16 ? table.v[index.v[i]] : 0); });
+}
+inline uint32_t top_bits(U8x16 a) {
+  uint32_t mask = 0;
+  for (int i = 0; i < 16; i++) mask |= static_cast<uint32_t>(a.v[i] >> 7) << i;
+  return mask;
+}
+inline U8x16 spread_bits(uint32_t mask) {
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>((mask >> i & 1) != 0 ? 255 : 0); });
+}
+inline U8x16 low_bytes(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
+  const I32x4* parts[4] = {&a, &b, &c, &d};
+  return each<U8x16>([&](int i) { return static_cast<uint8_t>(parts[i / 4]->v[i % 4]); });
+}
+inline void split_low_nibbles(I32x4 a, I32x4 b, I32x4 c, I32x4 d, U8x16& low, U8x16& high) {
+  const I32x4* parts[4] = {&a, &b, &c, &d};
+  for (int i = 0; i < 16; i++) {
+    const int32_t v = parts[i / 4]->v[i % 4];
+    low.v[i] = static_cast<uint8_t>(v & 15);
+    high.v[i] = static_cast<uint8_t>(v >> 4);
+  }
+}
+inline void to_floats(U8x16 bytes, F32x4* out) {
+  for (int i = 0; i < 16; i++) out[i / 4].v[i % 4] = static_cast<int8_t>(bytes.v[i]);
 }
 
 }  // namespace scalepoint::lanes

@@ -23,6 +23,9 @@ struct I32x4 {
 struct F64x2 {
   v128_t v;
 };
+struct U8x16 {
+  v128_t v;
+};
 
 // LLVM 14 turns convert(extend(v)) into four scalar conversions, five times slower. It cannot see through an empty asm.
 inline I32x4 opaque(I32x4 a) {
@@ -30,6 +33,15 @@ inline I32x4 opaque(I32x4 a) {
   __asm__("" : "+r"(a.v));
 #endif
   return a;
+}
+
+/// Keeps LLVM from rebuilding a walking pointer as base + index for every access.
+template <class T>
+inline T* opaque(T* p) {
+#ifndef SCALEPOINT_SIMDE
+  __asm__("" : "+r"(p));
+#endif
+  return p;
 }
 
 inline F32x4 load(const float* p) { return {wasm_v128_load(p)}; }
@@ -51,6 +63,15 @@ inline F32x4 div(F32x4 a, F32x4 b) { return {wasm_f32x4_div(a.v, b.v)}; }
 inline F32x4 pmin(F32x4 a, F32x4 b) { return {wasm_f32x4_pmin(a.v, b.v)}; }
 /// a < b ? b : a, lane by lane: keeps a where b is NaN.
 inline F32x4 pmax(F32x4 a, F32x4 b) { return {wasm_f32x4_pmax(a.v, b.v)}; }
+inline F32x4 abs(F32x4 a) { return {wasm_f32x4_abs(a.v)}; }
+inline F32x4 sqrt(F32x4 a) { return {wasm_f32x4_sqrt(a.v)}; }
+/// Half to even.
+inline F32x4 nearest(F32x4 a) { return {wasm_f32x4_nearest(a.v)}; }
+/// Towards zero.
+inline F32x4 trunc(F32x4 a) { return {wasm_f32x4_trunc(a.v)}; }
+inline F32x4 floor(F32x4 a) { return {wasm_f32x4_floor(a.v)}; }
+/// All ones where a > b; NaN is not larger than anything, and nothing is larger than NaN.
+inline I32x4 greater(F32x4 a, F32x4 b) { return {wasm_f32x4_gt(a.v, b.v)}; }
 /// All ones where a == b; NaN equals nothing.
 inline I32x4 equal(F32x4 a, F32x4 b) { return {wasm_f32x4_eq(a.v, b.v)}; }
 
@@ -59,7 +80,22 @@ inline I32x4 sub(I32x4 a, I32x4 b) { return {wasm_i32x4_sub(a.v, b.v)}; }
 inline I32x4 shift_left_one(I32x4 a) { return {wasm_i32x4_shl(a.v, 1)}; }
 /// Without the sign: a zero comes in from above.
 inline I32x4 shift_right_one(I32x4 a) { return {wasm_u32x4_shr(a.v, 1)}; }
+template <int kBits>
+inline I32x4 shift_left(I32x4 a) {
+  return {wasm_i32x4_shl(a.v, kBits)};
+}
+/// Without the sign.
+template <int kBits>
+inline I32x4 shift_right(I32x4 a) {
+  return {wasm_u32x4_shr(a.v, kBits)};
+}
+/// All ones where a > b, as signed integers.
+inline I32x4 greater(I32x4 a, I32x4 b) { return {wasm_i32x4_gt(a.v, b.v)}; }
+inline I32x4 equal(I32x4 a, I32x4 b) { return {wasm_i32x4_eq(a.v, b.v)}; }
 inline I32x4 bit_and(I32x4 a, I32x4 b) { return {wasm_v128_and(a.v, b.v)}; }
+inline I32x4 bit_or(I32x4 a, I32x4 b) { return {wasm_v128_or(a.v, b.v)}; }
+inline I32x4 bit_and_not(I32x4 a, I32x4 b) { return {wasm_v128_andnot(a.v, b.v)}; }
+inline bool any(I32x4 a) { return wasm_v128_any_true(a.v); }
 inline I32x4 max_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_max(a.v, b.v)}; }
 inline I32x4 min_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_min(a.v, b.v)}; }
 inline I32x4 min_unsigned(I32x4 a, I32x4 b) { return {wasm_u32x4_min(a.v, b.v)}; }
@@ -170,6 +206,67 @@ inline void load_eight_codes(const uint16_t* p, I32x4* out) {
   const v128_t v = wasm_v128_load(p);
   out[0].v = wasm_u32x4_extend_low_u16x8(v);
   out[1].v = wasm_u32x4_extend_high_u16x8(v);
+}
+
+// Sixteen bytes.
+
+inline U8x16 load(const uint8_t* p) { return {wasm_v128_load(p)}; }
+inline void store(uint8_t* p, U8x16 a) { wasm_v128_store(p, a.v); }
+inline U8x16 splat(uint8_t x) { return {wasm_i8x16_splat(static_cast<int8_t>(x))}; }
+inline U8x16 add(U8x16 a, U8x16 b) { return {wasm_i8x16_add(a.v, b.v)}; }
+inline U8x16 sub(U8x16 a, U8x16 b) { return {wasm_i8x16_sub(a.v, b.v)}; }
+inline U8x16 bit_and(U8x16 a, U8x16 b) { return {wasm_v128_and(a.v, b.v)}; }
+inline U8x16 bit_or(U8x16 a, U8x16 b) { return {wasm_v128_or(a.v, b.v)}; }
+inline U8x16 min_unsigned(U8x16 a, U8x16 b) { return {wasm_u8x16_min(a.v, b.v)}; }
+/// |a| of signed bytes.
+inline U8x16 abs_signed(U8x16 a) { return {wasm_i8x16_abs(a.v)}; }
+/// Within each byte; none may lose bits.
+template <int kBits>
+inline U8x16 shift_left(U8x16 a) {
+  return {wasm_i16x8_shl(a.v, kBits)};
+}
+template <int kBits>
+inline U8x16 shift_right(U8x16 a) {
+  return {wasm_u8x16_shr(a.v, kBits)};
+}
+/// table[index], 0 where the index is above 15.
+inline U8x16 lookup(U8x16 table, U8x16 index) { return {wasm_i8x16_swizzle(table.v, index.v)}; }
+/// The top bit of each byte; byte i gives bit i.
+inline uint32_t top_bits(U8x16 a) { return wasm_i8x16_bitmask(a.v); }
+/// The reverse: all ones where bit i of the lower 16 is set.
+inline U8x16 spread_bits(uint32_t mask) {
+  const v128_t bits = wasm_i8x16_make(1, 2, 4, 8, 16, 32, 64, -128, 1, 2, 4, 8, 16, 32, 64, -128);
+  const v128_t halves = wasm_i16x8_splat(static_cast<int16_t>(mask));
+  const v128_t each = wasm_i8x16_shuffle(halves, halves, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+  return {wasm_i8x16_eq(wasm_v128_and(each, bits), bits)};
+}
+
+/// The lowest byte of every lane.
+inline U8x16 low_bytes(I32x4 a, I32x4 b, I32x4 c, I32x4 d) {
+  // Narrowing saturates the upper half of a lane and leaves the lower, which is all that the mask keeps.
+  const v128_t mask = wasm_i32x4_splat(0x00FF00FF);
+  const v128_t ab = wasm_v128_and(wasm_i8x16_narrow_i16x8(a.v, b.v), mask);
+  const v128_t cd = wasm_v128_and(wasm_i8x16_narrow_i16x8(c.v, d.v), mask);
+  return {wasm_u8x16_narrow_i16x8(ab, cd)};
+}
+
+/// Lanes from -2048 to 2047 in two parts: the low four bits, and what is above them, as signed bytes. Bits from the 16th on are not
+/// read.
+inline void split_low_nibbles(I32x4 a, I32x4 b, I32x4 c, I32x4 d, U8x16& low, U8x16& high) {
+  const v128_t half = wasm_i32x4_splat(0xFFFF), nibble = wasm_i16x8_splat(15);
+  const v128_t ab = wasm_u16x8_narrow_i32x4(wasm_v128_and(a.v, half), wasm_v128_and(b.v, half));
+  const v128_t cd = wasm_u16x8_narrow_i32x4(wasm_v128_and(c.v, half), wasm_v128_and(d.v, half));
+  low.v = wasm_u8x16_narrow_i16x8(wasm_v128_and(ab, nibble), wasm_v128_and(cd, nibble));
+  high.v = wasm_i8x16_narrow_i16x8(wasm_i16x8_shr(ab, 4), wasm_i16x8_shr(cd, 4));
+}
+
+/// 16 signed bytes as floats.
+inline void to_floats(U8x16 bytes, F32x4* out) {
+  const v128_t low = wasm_i16x8_extend_low_i8x16(bytes.v), high = wasm_i16x8_extend_high_i8x16(bytes.v);
+  out[0] = to_float(opaque({wasm_i32x4_extend_low_i16x8(low)}));
+  out[1] = to_float(opaque({wasm_i32x4_extend_high_i16x8(low)}));
+  out[2] = to_float(opaque({wasm_i32x4_extend_low_i16x8(high)}));
+  out[3] = to_float(opaque({wasm_i32x4_extend_high_i16x8(high)}));
 }
 
 }  // namespace scalepoint::lanes

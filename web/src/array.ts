@@ -365,7 +365,12 @@ export class CodeSource {
 }
 
 /** Calls f for consecutive tiles of n elements; with `whole`, for all of them at once. */
-export function forEachTile(n: number, whole: boolean, f: (start: number, count: number) => void): void {
-  const step = whole ? n : tileSize;
+export function forEachTile(
+  n: number,
+  whole: boolean,
+  f: (start: number, count: number) => void,
+  size = tileSize,
+): void {
+  const step = whole ? n : size;
   for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
 }

@@ -104,6 +104,9 @@ export interface CoreModule {
   histogram(x: number, n: number, min: number, max: number, counts: number, bins: number, belowAbove: number): number;
   pack(codes: number, n: number, spec: number, packed: number): number;
   unpack(packed: number, n: number, spec: number, codes: number): number;
+  /** n elements; `type` is ggml's number. */
+  quantizeBlocks(x: number, n: number, type: number, blocks: number): number;
+  dequantizeBlocks(blocks: number, n: number, type: number, x: number): number;
   widenFloat16(bits: number, n: number, x: number): number;
   widenBfloat16(bits: number, n: number, x: number): number;
   narrowFloat16(x: number, n: number, bits: number): number;

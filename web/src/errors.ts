@@ -8,11 +8,14 @@
  * | `VERSION_MISMATCH` | the wasm file belongs to another version of this package |
  * | `OUT_OF_MEMORY` | wasm memory cannot grow any further |
  * | `NON_FINITE` | the data hold NaN or an infinity, and `nonFinite` is `'error'` |
+ * | `OVERFLOW` | a value, or the scale of its block, is beyond the float format that it would be stored in |
  * | `DISPOSED` | the object was used after `dispose()` |
  * | `UNKNOWN_FORMAT` | a file is of no supported format |
  * | `BAD_FILE` | a file breaks the rules of its format; `byteOffset` says where |
  * | `UNSUPPORTED_DTYPE` | a tensor's type cannot be read or converted |
  * | `NOT_FOUND` | a file has no tensor of that name |
+ * | `CHANGED` | a file was changed while it was read |
+ * | `WORKER` | a worker could not be started, or ended before its time |
  * | `QUALITY` | a result misses the required SQNR |
  * | `IO` | reading or writing failed; `cause` is the system's error |
  * | `EXISTS` | the output exists already, and overwriting was not asked for |
@@ -23,11 +26,14 @@ export type ErrorCode =
   | 'VERSION_MISMATCH'
   | 'OUT_OF_MEMORY'
   | 'NON_FINITE'
+  | 'OVERFLOW'
   | 'DISPOSED'
   | 'UNKNOWN_FORMAT'
   | 'BAD_FILE'
   | 'UNSUPPORTED_DTYPE'
   | 'NOT_FOUND'
+  | 'CHANGED'
+  | 'WORKER'
   | 'QUALITY'
   | 'IO'
   | 'EXISTS';

@@ -1,7 +1,9 @@
 export type { FloatInput, HalfFormat } from './array.js';
+export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
+  BlockOptions,
   CompareOptions,
   Histogram,
   HistogramOptions,
@@ -14,6 +16,7 @@ export type {
 } from './options.js';
 export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
 export {
+  type BlockTensor,
   type CodeArray,
   type DType,
   type DTypeInfo,

@@ -29,10 +29,14 @@ type AddErrors = (
   sums: Float64Array,
 ) => number;
 
+/** Number of sums, and which of them is a maximum. */
+export const sumCount = 7;
+const maxAbsolute = 2;
+
 /** Error measures over pieces; made by `sp.errorSum()`. */
 export class ErrorSum {
   readonly #add: AddErrors;
-  readonly #sums = new Float64Array(7);
+  readonly #sums = new Float64Array(sumCount);
   #pairs = 0;
 
   /** @internal */
@@ -61,8 +65,16 @@ export class ErrorSum {
   }
 }
 
+/** Adds sums of further pairs, both in the order of cpp/scalepoint.h's ErrorSums. */
+export function addSums(sums: Float64Array, more: Float64Array): void {
+  for (const [i, value] of more.entries()) {
+    const sum = sums[i] as number;
+    sums[i] = i === maxAbsolute ? Math.max(sum, value) : sum + value;
+  }
+}
+
 /** The measures that follow from the sums of cpp/scalepoint.h's ErrorSums, in its order. */
-function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
+export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
   const [
     squaredError = 0,
     absoluteError = 0,

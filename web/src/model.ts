@@ -1,125 +1,93 @@
 /**
- * Model files: what is in them, and the same with small integers. Files are read by position and written tensor by tensor, large
- * tensors piece by piece, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the
- * first tensor is converted.
+ * Model files: what is in them, what would become of them, and the same with smaller numbers. Files are read by position and written
+ * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
+ * is converted.
  */
-import { convertTensor, floatBytes, isFloat, scaleDType } from './convert.js';
 import { ScalepointError } from './errors.js';
-import {
-  type ByteSink,
-  type ByteSource,
-  type FileInput,
-  fileSink,
-  memorySink,
-  openSource,
-  pieceBytes,
-  quoted,
-} from './formats/bytes.js';
-import { npyMagic, openNpy } from './formats/npy.js';
-import {
-  elementCount,
-  layoutSafetensors,
-  readSafetensors,
-  type TensorDType,
-  type TensorInfo,
-  tensorBytes,
-} from './formats/safetensors.js';
+import { type ByteSource, quoted } from './formats/bytes.js';
+import { nodeModule } from './formats/node.js';
+import { type MemorySink, type ModelOutput, memorySink, openSink } from './formats/sinks.js';
 import type { ErrorMeasures } from './measure.js';
+import { type CompareReport, compareOpen } from './model/compare.js';
+import { carryOut, convertedElements, type Progress } from './model/engine.js';
+import { type GgufOptions, type GgufTarget, ggufTargets, isGgufTarget, planGguf } from './model/gguf.js';
+import { type ModelFormat, type ModelInput, type OpenModel, withModel } from './model/open.js';
+import type { FilePlan, PlannedTensor, Rule } from './model/plan.js';
+import {
+  isSafetensorsTarget,
+  mergeConfig,
+  planSafetensors,
+  type SafetensorsOptions,
+  type SafetensorsTarget,
+  safetensorsTargets,
+} from './model/safetensors.js';
+import { elementsOf } from './model/steps.js';
+import { inlineRunner, type TileRunner, type WorkerLike, WorkerPool } from './model/workers.js';
 import { show } from './tensor.js';
+import type { LoadOptions } from './wasm.js';
 
 export type { ErrorCode } from './errors.js';
 export { ScalepointError } from './errors.js';
 export type { FileInput, NodeFileHandle } from './formats/bytes.js';
-export type { TensorDType, TensorInfo } from './formats/safetensors.js';
+export type { MetadataValue } from './formats/gguf.js';
+export type { ModelOutput, NodeWritableHandle } from './formats/sinks.js';
 export type { ErrorMeasures } from './measure.js';
+export type { ComparedTensor, CompareReport } from './model/compare.js';
+export type { Progress } from './model/engine.js';
+export { type GgufTarget, ggufTargets } from './model/gguf.js';
+export type { ModelFormat, ModelInput } from './model/open.js';
+export type { ModelGranularity, Rule } from './model/plan.js';
+export { mergeConfig, type SafetensorsTarget, safetensorsTargets } from './model/safetensors.js';
+export type { WorkerLike } from './model/workers.js';
 
-/** A file format that can be read. */
-export type ModelFormat = 'safetensors' | 'npy';
+// --------------------------------------------------------------------------------------------------------------------- inspect
 
-/** What is in a model file. */
+/** A tensor in a model. */
+export interface ModelTensor {
+  readonly name: string;
+  /** As the format spells it: `F32`, `BF16`, `I64`, `Q4_K`. */
+  readonly dtype: string;
+  /** Row-major: the last dimension runs fastest. Empty for a scalar. */
+  readonly shape: readonly number[];
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** Where its bytes begin, from the start of its file. */
+  readonly byteOffset: number;
+  /** Which file of a sharded model, from 0. */
+  readonly file: number;
+}
+
+/** What is in a model. */
 export interface ModelInfo {
   readonly format: ModelFormat;
-  /** Size of the file in bytes. */
+  /** Size of its files in bytes. */
   readonly bytes: number;
-  /** In the order of their bytes in the file. A .npy file has one, named after the file. */
-  readonly tensors: readonly TensorInfo[];
-  /** The strings of a safetensors file's `__metadata__`. Without a prototype, as `__proto__` may be a key. */
-  readonly metadata: Readonly<Record<string, string>>;
-}
-
-/** An open model file. */
-interface Model extends ModelInfo {
-  /** Bytes [begin, end) of a tensor: whole elements, row-major, little-endian. */
-  read(tensor: TensorInfo, begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** False where `read` rearranges, so that no element has an offset of its own. */
-  readonly verbatim: boolean;
-}
-
-// --------------------------------------------------------------------------------------------------------------------- formats
-
-/** What the first bytes of other common files mean, for the error. */
-const strangers: readonly [name: string, start: readonly number[]][] = [
-  ['a GGUF file', [0x47, 0x47, 0x55, 0x46]],
-  ['a zip archive, such as a PyTorch or .npz file', [0x50, 0x4b, 0x03, 0x04]],
-  ['a pickle, such as an old PyTorch file', [0x80, 0x02]],
-  ['an HDF5 file', [0x89, 0x48, 0x44, 0x46]],
-  ['JSON text', [0x7b]],
-  ['a page of HTML or XML', [0x3c]],
-  ['an ONNX file', [0x08]],
-  ['a git-lfs pointer in place of the file', [...new TextEncoder().encode('version https://git-lfs')]],
-];
-
-/** Tells the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
-async function detectFormat(source: ByteSource): Promise<ModelFormat> {
-  const start = await source.read(0, Math.min(32, source.size));
-  const startsWith = (bytes: readonly number[]) => bytes.every((byte, i) => start[i] === byte);
-  if (startsWith(npyMagic)) return 'npy';
-  // Of safetensors only this byte is fixed; the reader checks the rest and says what is wrong.
-  if (start[8] === 0x7b) return 'safetensors';
-  const stranger = strangers.find(([, bytes]) => startsWith(bytes))?.[0];
-  const hex = [...start.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join(' ');
-  let seen = `the file begins with ${hex}`;
-  if (source.size === 0) seen = 'the file is empty';
-  if (stranger !== undefined) seen = `the file looks like ${stranger} (it begins with ${hex})`;
-  throw new ScalepointError('UNKNOWN_FORMAT', `${seen}; supported are safetensors and .npy`);
-}
-
-async function readModel(source: ByteSource): Promise<Model> {
-  const format = await detectFormat(source);
-  if (format === 'npy') {
-    const { tensor, verbatim, read } = await openNpy(source);
-    const tensors = [tensor];
-    const metadata = Object.create(null) as Record<string, string>;
-    return { format, bytes: source.size, tensors, metadata, verbatim, read: (_, begin, end) => read(begin, end) };
-  }
-  const { tensors, metadata } = await readSafetensors(source);
-  return {
-    format,
-    bytes: source.size,
-    tensors,
-    metadata,
-    verbatim: true,
-    read: ({ byteOffset }, begin, end) => source.read(byteOffset + begin, byteOffset + end),
-  };
-}
-
-/** Opens a file, hands the model to `use`, closes the file. */
-async function withModel<T>(file: FileInput, use: (model: Model) => Promise<T>): Promise<T> {
-  const source = await openSource(file);
-  try {
-    return await use(await readModel(source));
-  } finally {
-    await source.close();
-  }
+  /** Names of its files, where they have one. */
+  readonly files: readonly string[];
+  /** In the order of their bytes. A .npy file has one, named after the file. */
+  readonly tensors: readonly ModelTensor[];
+  /**
+   * The strings of safetensors' `__metadata__`, or the key-value pairs of a GGUF file, whose long arrays are shown by their length and
+   * first elements. Without a prototype, as `__proto__` may be a key.
+   */
+  readonly metadata: OpenModel['metadata'];
 }
 
 /**
- * What is in a model file. Reads its header only; the format is told by the content, not by the name.
+ * What is in a model. Reads headers only; the format is told by the content, not by the name.
  * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE` or `IO`; TypeError if `file` is nothing to read
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read
  */
-export function inspectModel(file: FileInput): Promise<ModelInfo> {
-  return withModel(file, async ({ format, bytes, tensors, metadata }) => ({ format, bytes, tensors, metadata }));
+export function inspectModel(file: ModelInput): Promise<ModelInfo> {
+  return withModel(file, async ({ format, bytes, files, tensors, metadata }) => ({
+    format,
+    bytes,
+    files: files.map(({ name }) => name ?? ''),
+    tensors: tensors.map(({ name, dtype, shape, bytes: size, byteOffset, file: index }) => {
+      return { name, dtype, shape, bytes: size, byteOffset, file: index };
+    }),
+    metadata,
+  }));
 }
 
 /** The array that holds a tensor's elements as they are stored. */
@@ -138,16 +106,16 @@ export type TensorData =
 /** A tensor with its elements. */
 export interface Tensor {
   readonly name: string;
-  readonly dtype: TensorDType;
+  readonly dtype: string;
   readonly shape: readonly number[];
   /**
    * F32 and F64 as themselves, integers as themselves, F16 and BF16 as the Uint16Array of their bits, C64 as pairs in a Float32Array,
-   * everything else as bytes.
+   * everything else as bytes: blocks as `dequantize` takes them.
    */
   readonly data: TensorData;
 }
 
-function typedArray(dtype: TensorDType, buffer: ArrayBuffer): TensorData {
+function typedArray(dtype: string, buffer: ArrayBuffer): TensorData {
   switch (dtype) {
     case 'F32':
     case 'C64':
@@ -179,190 +147,269 @@ function typedArray(dtype: TensorDType, buffer: ArrayBuffer): TensorData {
  * Reads one tensor of a model file into a new array.
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
-export function readTensor(file: FileInput, name: string): Promise<Tensor> {
+export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
   return withModel(file, async (model) => {
     const tensor = model.tensors.find((candidate) => candidate.name === name);
     if (tensor === undefined) {
       throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
     }
-    const { dtype, shape } = tensor;
-    const bytes = await model.read(tensor, 0, tensor.bytes);
+    const { dtype, shape, byteOffset } = tensor;
+    const bytes = await (model.files[tensor.file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
     // Bytes in memory are read as views of it, at any alignment; from elsewhere they come in a buffer of their own.
-    const own = file instanceof Uint8Array || file instanceof ArrayBuffer ? bytes.slice() : bytes;
+    const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
     return { name, dtype, shape, data: typedArray(dtype, own.buffer) };
   });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
 
-/** What to do with the tensors whose names match. The first rule that matches decides. */
-export type Rule =
-  | { readonly match: RegExp; readonly keep: true; readonly to?: undefined }
-  | { readonly match: RegExp; readonly to: 'int8'; readonly keep?: false | undefined };
+/** What weights can become: integers or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
+export type ModelTarget = SafetensorsTarget | GgufTarget;
 
-/** What becomes of a tensor. */
-interface PlannedTensor {
-  readonly tensor: TensorInfo;
-  /** Why it is copied; undefined if it is quantized. */
+/** What decides about a result. */
+export interface PlanOptions {
+  /**
+   * safetensors (and .npy, which becomes safetensors): int8, int4, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other file types of
+   * llama-quantize; F16, BF16 and F32 also from quantized files.
+   */
+  readonly to: ModelTarget;
+  /** safetensors, integers: symmetric, or with zero points. @defaultValue 'symmetric' */
+  readonly scheme?: SafetensorsOptions['scheme'];
+  /** safetensors, integers: what shares a scale. @defaultValue per channel for int8, groups of 128 for int4 */
+  readonly granularity?: SafetensorsOptions['granularity'];
+  /** safetensors, integers: codes in int32 words (`pack-quantized`). @defaultValue true for int4 and groups */
+  readonly packed?: SafetensorsOptions['packed'];
+  /** safetensors, int8: a configuration that has activations quantized as well (W8A8). @defaultValue activations stay floats */
+  readonly activations?: SafetensorsOptions['activations'];
+  /** GGUF: every tensor in the plain type, without llama-quantize's mixture. @defaultValue false */
+  readonly pure?: GgufOptions['pure'];
+  /** GGUF: whether tensors that are quantized already may be quantized again. @defaultValue false */
+  readonly requantize?: GgufOptions['requantize'];
+  /**
+   * Exceptions from what is converted by default; the first match wins.
+   * @defaultValue none
+   */
+  readonly rules?: readonly Rule[];
+}
+
+/** What would become of a tensor. */
+export interface PlannedTensorInfo {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly from: string;
+  /** Of packed codes: I4 or I8. */
+  readonly to: string;
+  readonly bytesBefore: number;
+  /** With scales and zero points. */
+  readonly bytesAfter: number;
+  /** Of tensors that stay as they are: why, in a few words such as `bias`, `1-D` or `rule`. */
   readonly kept?: string;
 }
 
-/** Suffix of the tensor that holds the scales, as in compressed-tensors. */
-const scaleSuffix = '_scale';
+/** Sums over a model. */
+export interface ModelTotals {
+  /** Number of tensors that are converted, and that are kept. */
+  readonly quantized: number;
+  readonly kept: number;
+  /** Sizes of the files, headers included. */
+  readonly bytesBefore: number;
+  readonly bytesAfter: number;
+  /** bytesBefore / bytesAfter. */
+  readonly ratio: number;
+  /** Bits of the result's tensors, scales included, for each element of the original ones. */
+  readonly bitsPerWeight: number;
+}
 
-function scaleShape(shape: readonly number[]): number[] {
-  return shape.map((dimension, axis) => (axis === 0 ? dimension : 1));
+/** What would become of a model. */
+export interface ModelPlan {
+  readonly format: 'safetensors' | 'gguf';
+  readonly to: ModelTarget;
+  /** In the order of the input. */
+  readonly tensors: readonly PlannedTensorInfo[];
+  /** `bytesAfter` is the exact size of the result. */
+  readonly totals: ModelTotals;
+  /** safetensors with integers: what belongs into config.json as `quantization_config`. */
+  readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+}
+
+const planNames = ['to', 'scheme', 'granularity', 'packed', 'activations', 'pure', 'requantize', 'rules'];
+
+/** Options come from JavaScript as well, so they are checked as if they had no types. */
+function checkPlanOptions(options: PlanOptions, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    throw new TypeError(`options: expected an object such as { to: 'int8' }, got ${show(options)}`);
+  }
+  for (const name of Object.keys(options)) {
+    if (!names.includes(name)) throw new TypeError(`${name}: unknown option; there are ${names.join(', ')}`);
+  }
+  const { to, rules = [], pure, requantize } = options;
+  if (!isSafetensorsTarget(to) && !isGgufTarget(to)) {
+    throw new RangeError(
+      `to: expected ${safetensorsTargets.join(', ')} for safetensors, or ${ggufTargets.join(', ')} for GGUF, got ${show(to)}`,
+    );
+  }
+  if (!Array.isArray(rules)) throw new TypeError(`rules: expected an array, got ${show(rules)}`);
+  for (const [i, rule] of rules.entries()) {
+    const { match, keep, to: target } = (rule ?? {}) as Partial<Rule>;
+    if (!(match instanceof RegExp)) throw new TypeError(`rules[${i}].match: expected a RegExp, got ${show(match)}`);
+    if ((keep === true) === (target !== undefined)) {
+      throw new RangeError(`rules[${i}]: expected keep: true or to, got keep: ${show(keep)}, to: ${show(target)}`);
+    }
+  }
+  for (const [name, value] of Object.entries({ pure, requantize })) {
+    if (value !== undefined && typeof value !== 'boolean') {
+      throw new TypeError(`${name}: expected true or false, got ${show(value)}`);
+    }
+  }
+}
+
+/** Options of the other format are an error: they would be silently without effect. */
+function checkOnly(options: PlanOptions, names: readonly (keyof PlanOptions)[], format: string): void {
+  for (const name of names) {
+    if (options[name] !== undefined) throw new RangeError(`${name}: this option is for ${format} files`);
+  }
+}
+
+function planOf(model: OpenModel, options: PlanOptions): FilePlan {
+  const { to } = options;
+  if (model.gguf !== undefined) {
+    if (!isGgufTarget(to)) {
+      throw new RangeError(`to: a GGUF file can become ${ggufTargets.join(', ')}, not ${show(to)}`);
+    }
+    checkOnly(options, ['scheme', 'granularity', 'packed', 'activations'], 'safetensors');
+    return planGguf(model.gguf, to, options);
+  }
+  if (!isSafetensorsTarget(to)) {
+    throw new RangeError(`to: a ${model.format} file can become ${safetensorsTargets.join(', ')}, not ${show(to)}`);
+  }
+  checkOnly(options, ['pure', 'requantize'], 'GGUF');
+  const metadata = model.metadata as Readonly<Record<string, string>>;
+  return planSafetensors(model.tensors, metadata, {
+    ...options,
+    to,
+    format: model.format === 'npy' ? 'npy' : 'safetensors',
+  });
+}
+
+/** The type of a result, in the spelling of the format. */
+function targetType({ conversion, source }: PlannedTensor): string {
+  if (conversion.kind === 'copy') return source.dtype;
+  return conversion.kind === 'codes' ? `I${conversion.bits}` : conversion.to;
+}
+
+function infoOf(tensor: PlannedTensor): PlannedTensorInfo {
+  const { source, parts, kept } = tensor;
+  return {
+    name: source.name,
+    shape: source.shape,
+    from: source.dtype,
+    to: targetType(tensor),
+    bytesBefore: source.bytes,
+    bytesAfter: parts.reduce((sum, { bytes }) => sum + bytes, 0),
+    ...(kept === undefined ? {} : { kept }),
+  };
+}
+
+function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: number, bytesAfter: number): ModelTotals {
+  const quantized = tensors.filter(({ kept }) => kept === undefined).length;
+  const elements = tensors.reduce((sum, { shape }) => sum + elementsOf(shape), 0);
+  const payload = tensors.reduce((sum, tensor) => sum + tensor.bytesAfter, 0);
+  return {
+    quantized,
+    kept: tensors.length - quantized,
+    bytesBefore,
+    bytesAfter,
+    ratio: bytesBefore / bytesAfter,
+    bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements,
+  };
 }
 
 /**
- * Kinds of tensors that are kept by default, by the parts of their names between dots and slashes. A parameter belongs to the module
- * that it stands in directly: `norm1.linear.weight` is a linear layer inside of a norm, and no norm.
+ * What would become of a model: the type and size of every tensor, and the exact size of the result. Reads headers only.
+ * @example const { totals } = await planModel('model.gguf', { to: 'Q4_K_M' });
+ * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
+ *   be converted
  */
-const keptKinds: readonly [
-  reason: string,
-  matches: (owner: string, last: string, parts: readonly string[]) => boolean,
-][] = [
-  ['bias', (owner, last) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
-  ['lm_head', (_owner, _last, parts) => parts.some((part) => /^lm_head$/i.test(part))],
-  [
-    'embedding',
-    (owner, last) => [owner, last].some((part) => /embed|embd|(^|_)emb$|^w[tp]e$|^shared$|_tokens?$/i.test(part)),
-  ],
-  ['norm', (owner, last) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part))],
-  // These two belong to weights that are quantized already.
-  ['scale', (_owner, last) => /_(scales?|scale_inv|absmax)$/i.test(last)],
-  ['zero point', (_owner, last) => /_(zero_points?|q?zeros)$/i.test(last)],
-];
-
-/** Why a tensor is kept by default for its name, if so. */
-function keptByName(name: string): string | undefined {
-  const parts = name.split(/[./]/);
-  const last = parts.at(-1) ?? '';
-  const owner = parts.at(-2) ?? '';
-  return keptKinds.find(([, matches]) => matches(owner, last, parts))?.[0];
-}
-
-/** Why a tensor is kept; undefined if it is to be quantized. */
-function reasonToKeep(
-  tensor: TensorInfo,
-  model: Model,
-  names: ReadonlySet<string>,
-  rules: readonly Rule[],
-): string | undefined {
-  const { name, dtype, shape, bytes } = tensor;
-  // search() minds no lastIndex, so that expressions with a g or y flag match alike every time.
-  const rule = rules.find(({ match }) => name.search(match) >= 0);
-  if (rule?.keep) return 'rule';
-  const asked = rule !== undefined;
-
-  // What cannot be done, rule or not.
-  if (!isFloat(dtype)) return 'not a float';
-  if (shape.length === 0) return 'scalar';
-  if (bytes === 0) return 'empty';
-  if (shape.length === 1) return (model.format === 'safetensors' ? keptByName(name) : undefined) ?? '1-D';
-  if (names.has(name + scaleSuffix)) return 'scale name taken';
-  if (asked) return undefined;
-
-  // A .npy file is quantized because somebody wants that array quantized, whatever it is called; float64 is what numpy makes unasked.
-  if (model.format !== 'npy') {
-    const reason = keptByName(name);
-    if (reason !== undefined) return reason;
-    if (dtype === 'F64') return 'F64';
-  }
-  const after = (elementCount(shape) ?? 0) + (shape[0] ?? 0) * floatBytes[scaleDType(dtype)];
-  return after < bytes ? undefined : 'not smaller';
-}
-
-function planTensors(model: Model, rules: readonly Rule[]): PlannedTensor[] {
-  const names = new Set(model.tensors.map(({ name }) => name));
-  return model.tensors.map((tensor) => {
-    const kept = reasonToKeep(tensor, model, names, rules);
-    return kept === undefined ? { tensor } : { tensor, kept };
+export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, planNames);
+  return withModel(file, async (model) => {
+    const plan = planOf(model, options);
+    const tensors = plan.tensors.map(infoOf);
+    const { quantizationConfig } = plan;
+    return {
+      format: model.format === 'gguf' ? 'gguf' : 'safetensors',
+      to: options.to,
+      tensors,
+      totals: totalsOf(tensors, model.bytes, plan.size),
+      ...(quantizationConfig === undefined ? {} : { quantizationConfig }),
+    };
   });
 }
 
 // -------------------------------------------------------------------------------------------------------------------- quantize
 
-/** How far a conversion is. */
-export interface Progress {
-  readonly phase: 'quantize' | 'copy';
-  /** Name of the tensor. */
-  readonly tensor: string;
-  /** Which tensor, from 0. */
-  readonly index: number;
-  /** How many tensors there are. */
-  readonly count: number;
-  /** Bytes of tensors read so far, and in all. */
-  readonly bytesDone: number;
-  readonly bytesTotal: number;
+/** How the work is done. */
+export interface WorkOptions {
+  /**
+   * Workers to share the work; 0 for none. Every number gives the same bytes.
+   * @defaultValue one less than there are processors, at most 8; none for small models
+   */
+  readonly workers?: number;
+  /**
+   * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
+   * @defaultValue the file beside this module
+   */
+  readonly worker?: () => WorkerLike;
+  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
+  readonly core?: LoadOptions;
+  /** Called when a tensor is done, and in between at most every 50 ms. */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the work; the promise is rejected with the signal's reason. */
+  readonly signal?: AbortSignal;
 }
 
 /** Options of `quantizeModel`. */
-export interface QuantizeModelOptions {
-  /** int8: symmetric, one scale for each index of axis 0. */
-  readonly to: 'int8';
+export interface QuantizeModelOptions extends PlanOptions, WorkOptions {
   /**
-   * Exceptions from what is quantized by default; the first match wins.
-   * @defaultValue none
-   */
-  readonly rules?: readonly Rule[];
-  /**
-   * Where the result goes (Node): a path. It appears whole or not at all.
+   * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
+   * show nothing until the result is whole.
    * @defaultValue memory, see `result.bytes()` and `result.blob()`
    */
-  readonly output?: string | URL;
+  readonly output?: ModelOutput;
   /**
    * Whether `output` may replace a file.
    * @defaultValue false
    */
   readonly overwrite?: boolean;
+  /** safetensors, integers: the object of the model's config.json, to get `result.config` with the `quantization_config` in it. */
+  readonly config?: Readonly<Record<string, unknown>>;
   /**
-   * The lowest SQNR in decibels that a quantized tensor may have; below it nothing is written.
+   * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
    * @defaultValue none
    */
   readonly minSqnrDb?: number;
-  /** Called when a tensor is done, and in between at most every 50 ms. */
-  readonly onProgress?: (progress: Progress) => void;
-  /** Stops the conversion; the promise is rejected with the signal's reason. */
-  readonly signal?: AbortSignal;
 }
 
 /** What became of a tensor. */
-export interface TensorReport {
-  readonly name: string;
-  readonly shape: readonly number[];
-  readonly from: TensorDType;
-  readonly to: TensorDType;
-  readonly bytesBefore: number;
-  /** With the scales. */
-  readonly bytesAfter: number;
-  /** Of quantized tensors: the original against codes times scale. */
+export interface TensorReport extends PlannedTensorInfo {
+  /** Of converted tensors: the original against what the result stands for. */
   readonly error?: ErrorMeasures;
-  /** Of kept tensors: why, in a few words such as `bias`, `1-D` or `rule`. */
-  readonly kept?: string;
+  /** Elements of a float tensor that are NaN or infinite. */
+  readonly nonFinite?: number;
 }
 
 /** What became of a model. */
 export interface ModelReport {
-  /** In the order of the file that was read. */
+  /** In the order of the input. */
   readonly tensors: readonly TensorReport[];
-  readonly totals: {
-    /** Number of tensors that were quantized, and that were kept. */
-    readonly quantized: number;
-    readonly kept: number;
-    /** Sizes of the files, headers included. */
-    readonly bytesBefore: number;
-    readonly bytesAfter: number;
-    /** bytesBefore / bytesAfter. */
-    readonly ratio: number;
-    /** Bits of the result's tensors, scales included, for each element of the original ones. */
-    readonly bitsPerWeight: number;
-  };
+  readonly totals: ModelTotals;
 }
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   readonly report: ModelReport;
+  /** safetensors with integers: the given config.json, or an empty one, with the `quantization_config`. */
+  readonly config?: Readonly<Record<string, unknown>>;
   /** The file's bytes. @throws TypeError if it went to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
   /** The file as a Blob. @throws TypeError if it went to `output` */
@@ -380,60 +427,37 @@ export class QualityError extends ScalepointError {
   }
 }
 
-const optionNames = new Set(['to', 'rules', 'output', 'overwrite', 'minSqnrDb', 'onProgress', 'signal']);
+const workNames = ['workers', 'worker', 'core', 'onProgress', 'signal'];
+const quantizeNames = [...planNames, 'output', 'overwrite', 'config', 'minSqnrDb', ...workNames];
 
-/** Options come from JavaScript as well, so they are checked as if they had no types. */
-function checkOptions(options: QuantizeModelOptions): void {
-  if (typeof options !== 'object' || options === null) {
-    throw new TypeError(`options: expected an object such as { to: 'int8' }, got ${show(options)}`);
+function checkWorkOptions({ workers, worker, onProgress, signal }: WorkOptions): void {
+  if (workers !== undefined && typeof workers !== 'number') {
+    throw new TypeError(`workers: expected a whole number, got ${show(workers)}`);
   }
-  for (const name of Object.keys(options)) {
-    if (!optionNames.has(name))
-      throw new TypeError(`${name}: unknown option; there are ${[...optionNames].join(', ')}`);
+  if (workers !== undefined && (!Number.isInteger(workers) || workers < 0 || workers > 64)) {
+    throw new RangeError(`workers: expected 0 to 64, got ${workers}`);
   }
-  const { to, rules = [], output, minSqnrDb, onProgress, signal } = options;
-  if (to !== 'int8') throw new RangeError(`to: expected 'int8', got ${show(to)}`);
-  if (!Array.isArray(rules)) throw new TypeError(`rules: expected an array, got ${show(rules)}`);
-  for (const [i, rule] of rules.entries()) {
-    const { match, keep, to: target } = (rule ?? {}) as { match?: unknown; keep?: unknown; to?: unknown };
-    if (!(match instanceof RegExp)) throw new TypeError(`rules[${i}].match: expected a RegExp, got ${show(match)}`);
-    if ((keep === true) === (target === 'int8') || (target !== undefined && target !== 'int8')) {
-      throw new RangeError(
-        `rules[${i}]: expected keep: true or to: 'int8', got keep: ${show(keep)}, to: ${show(target)}`,
-      );
+  for (const [name, value] of Object.entries({ worker, onProgress })) {
+    if (value !== undefined && typeof value !== 'function') {
+      throw new TypeError(`${name}: expected a function, got ${show(value)}`);
     }
-  }
-  if (output !== undefined && typeof output !== 'string' && !(output instanceof URL)) {
-    throw new TypeError(`output: expected a path, got ${show(output)}`);
-  }
-  if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
-    throw new TypeError(`minSqnrDb: expected a number, got ${show(minSqnrDb)}`);
-  }
-  if (onProgress !== undefined && typeof onProgress !== 'function') {
-    throw new TypeError(`onProgress: expected a function, got ${show(onProgress)}`);
   }
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
     throw new TypeError(`signal: expected an AbortSignal, got ${show(signal)}`);
   }
 }
 
-/** Calls onProgress: always at the end of a tensor, otherwise only when 50 ms have passed. */
-function progressReporter(plan: readonly PlannedTensor[], onProgress?: (progress: Progress) => void) {
-  const bytesTotal = plan.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
-  let before = 0;
-  let last = performance.now();
-  return (index: number, bytes: number) => {
-    const { tensor, kept } = plan[index] as PlannedTensor;
-    const end = bytes === tensor.bytes;
-    const now = performance.now();
-    if (end || now - last >= 50) {
-      last = now;
-      const phase = kept === undefined ? 'quantize' : 'copy';
-      const count = plan.length;
-      onProgress?.({ phase, tensor: tensor.name, index, count, bytesDone: before + bytes, bytesTotal });
-    }
-    if (end) before += bytes;
-  };
+function checkQuantizeOptions(options: QuantizeModelOptions): void {
+  checkPlanOptions(options, quantizeNames);
+  checkWorkOptions(options);
+  const { overwrite, minSqnrDb, config } = options;
+  if (overwrite !== undefined && typeof overwrite !== 'boolean') {
+    throw new TypeError(`overwrite: expected true or false, got ${show(overwrite)}`);
+  }
+  if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
+    throw new TypeError(`minSqnrDb: expected a number, got ${show(minSqnrDb)}`);
+  }
+  if (config !== undefined) mergeConfig(config, {});
 }
 
 function checkQuality(report: ModelReport, minSqnrDb: number): void {
@@ -448,125 +472,112 @@ function checkQuality(report: ModelReport, minSqnrDb: number): void {
   throw new QualityError(message, worst.name, report);
 }
 
+/** Elements from which on starting workers takes less time than they save. */
+const elementsForWorkers = 1 << 22;
+
+function defaultWorkers(elements: number): number {
+  if (elements < elementsForWorkers) return 0;
+  const processors =
+    nodeModule('node:os')?.availableParallelism() ??
+    (globalThis as { navigator?: { hardwareConcurrency?: number } }).navigator?.hardwareConcurrency ??
+    2;
+  return Math.max(1, Math.min(8, processors - 1));
+}
+
+/** What carries out the tiles. Loads the core only here, so that looking into a file fetches no wasm. */
+async function startRunner(
+  elements: number,
+  files: readonly ByteSource[],
+  { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
+): Promise<TileRunner> {
+  const { compileCore } = await import('./wasm.js');
+  const module = await compileCore(core);
+  return workers === 0 ? inlineRunner(module, files) : WorkerPool.start(workers, module, files, worker, signal);
+}
+
+function reportOf(model: OpenModel, plan: FilePlan, measures: readonly (ErrorMeasures | undefined)[]): ModelReport {
+  const tensors = plan.tensors.map((tensor, i): TensorReport => {
+    const error = measures[i];
+    const info = infoOf(tensor);
+    if (error === undefined) return info;
+    return { ...info, nonFinite: error.nonFinite, ...(tensor.conversion.kind === 'copy' ? {} : { error }) };
+  });
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan.size) };
+}
+
 /**
- * Makes a model smaller: weights of two or more dimensions (F32, F16, BF16) become int8 with one scale for each output channel
- * (axis 0, symmetric), named as compressed-tensors does: `X.weight` I8 and `X.weight_scale` [out, 1, ...] in the weight's own dtype.
- * The codes are made with the scale as stored, so that `code * scale` restores every value within half a scale.
+ * Makes a model smaller.
  *
- * By default embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change
- * that. Kept tensors are copied bit by bit and appear in the report with the reason. A .npy file becomes a safetensors file with one
- * weight, also from float64 (rounded to float32).
+ * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
+ * and `X.weight_scale`, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to say so. Embeddings,
+ * norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF files become what
+ * llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
  *
- * Memory: pieces of about 4 MiB whatever the size of the model, plus the result unless there is an `output`.
+ * Kept tensors are copied bit by bit and appear in the report with the reason.
+ *
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; and the result unless there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
- * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`, `EXISTS`;
- *   `NON_FINITE` if a weight holds NaN or an infinity; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an
- *   error there is no output, nor a part of one.
+ * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
+ *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
+ *   one is beyond the type that it is to be stored in; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error
+ *   there is no output, nor a part of one.
  */
-export async function quantizeModel(file: FileInput, options: QuantizeModelOptions): Promise<QuantizeModelResult> {
-  checkOptions(options);
-  const { rules = [], output, overwrite = false, minSqnrDb, onProgress, signal } = options;
+export async function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult> {
+  checkQuantizeOptions(options);
+  const { output, overwrite = false, config, minSqnrDb, onProgress, signal } = options;
   signal?.throwIfAborted();
   return withModel(file, async (model) => {
-    const plan = planTensors(model, rules);
-    const layout = layoutSafetensors(
-      plan.flatMap(({ tensor, kept }) => {
-        const { name, dtype, shape } = tensor;
-        if (kept !== undefined || !isFloat(dtype)) return [{ name, dtype, shape }];
-        return [
-          { name, dtype: 'I8' as const, shape },
-          { name: name + scaleSuffix, dtype: scaleDType(dtype), shape: scaleShape(shape) },
-        ];
-      }),
-      model.metadata,
-    );
-    const memory = output === undefined ? memorySink(layout.size) : undefined;
-    const sink: ByteSink = memory ?? (await fileSink(output as string | URL, layout.size, overwrite));
+    const plan = planOf(model, options);
+    const merged = plan.quantizationConfig && mergeConfig(config ?? {}, plan.quantizationConfig);
+    const memory: MemorySink | undefined = output === undefined ? memorySink(plan.size) : undefined;
+    const sink = memory ?? (await openSink(output as ModelOutput, overwrite));
+    let runner: TileRunner | undefined;
+    let failure: unknown;
     try {
-      await sink.write(0, layout.header);
-      const tensors = await writeTensors(model, plan, layout.tensors, sink, signal, onProgress);
-      const report = summarize(tensors, model.bytes, layout.size);
+      runner = await startRunner(convertedElements(plan), model.files, options);
+      const measures = await carryOut({ plan, files: model.files, sink, runner, signal, onProgress });
+      const report = reportOf(model, plan, measures);
       if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
-      signal?.throwIfAborted();
       await sink.finish();
-      const bytes = async () => {
+      const inMemory = (): MemorySink => {
         if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
-        return memory.bytes;
+        return memory;
       };
-      return { report, bytes, blob: async () => new Blob([await bytes()]) };
+      return {
+        report,
+        ...(merged === undefined ? {} : { config: merged }),
+        bytes: async () => inMemory().bytes(),
+        blob: async () => inMemory().blob(),
+      };
+    } catch (error) {
+      failure = error;
+      throw error;
     } finally {
-      await sink.discard();
+      runner?.dispose(failure);
+      await sink.discard(failure);
     }
   });
 }
 
-/** Writes every tensor of the plan to its place in the layout. */
-async function writeTensors(
-  model: Model,
-  plan: readonly PlannedTensor[],
-  placed: readonly TensorInfo[],
-  sink: ByteSink,
-  signal?: AbortSignal,
-  onProgress?: (progress: Progress) => void,
-): Promise<TensorReport[]> {
-  const places = new Map(placed.map((tensor) => [tensor.name, tensor]));
-  const place = (name: string) => (places.get(name) as TensorInfo).byteOffset;
-  const progress = progressReporter(plan, onProgress);
-  const needsCore = plan.some(({ kept }) => kept === undefined);
-  // Loaded here and not at the top, so that looking into a file fetches no wasm.
-  const sp = needsCore ? await import('./index.js').then(({ load }) => load()) : undefined;
-  try {
-    const reports: TensorReport[] = [];
-    for (const [index, { tensor, kept }] of plan.entries()) {
-      const { name, dtype, shape, bytes } = tensor;
-      const step = (bytesDone: number) => {
-        signal?.throwIfAborted();
-        progress(index, bytesDone);
-      };
-      const common = { name, shape, from: dtype, bytesBefore: bytes };
-      if (kept !== undefined || sp === undefined || !isFloat(dtype)) {
-        for (let begin = 0; begin < bytes; begin += pieceBytes) {
-          const end = Math.min(begin + pieceBytes, bytes);
-          await sink.write(place(name) + begin, await model.read(tensor, begin, end));
-          step(end);
-        }
-        if (bytes === 0) step(0);
-        reports.push({ ...common, to: dtype, bytesAfter: bytes, kept: kept ?? '' });
-        continue;
-      }
-      const error = await convertTensor(sp, {
-        name,
-        dtype,
-        shape,
-        byteOffset: model.verbatim ? tensor.byteOffset : undefined,
-        pieceBytes,
-        read: (begin, end) => model.read(tensor, begin, end),
-        writeCodes: (offset, codes) => sink.write(place(name) + offset, codes),
-        writeScale: (offset, scale) => sink.write(place(name + scaleSuffix) + offset, scale),
-        progress: step,
-      });
-      const bytesAfter = (tensorBytes('I8', shape) ?? 0) + (tensorBytes(scaleDType(dtype), scaleShape(shape)) ?? 0);
-      reports.push({ ...common, to: 'I8', bytesAfter, error });
-    }
-    return reports;
-  } finally {
-    sp?.dispose();
-  }
-}
+// --------------------------------------------------------------------------------------------------------------------- compare
 
-function summarize(tensors: readonly TensorReport[], bytesBefore: number, bytesAfter: number): ModelReport {
-  const quantized = tensors.filter(({ kept }) => kept === undefined).length;
-  const elements = tensors.reduce((sum, { shape }) => sum + (elementCount(shape) ?? 0), 0);
-  const payload = tensors.reduce((sum, tensor) => sum + tensor.bytesAfter, 0);
-  return {
-    tensors,
-    totals: {
-      quantized,
-      kept: tensors.length - quantized,
-      bytesBefore,
-      bytesAfter,
-      ratio: bytesBefore / bytesAfter,
-      bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements,
-    },
-  };
+/**
+ * Holds the tensors of one model against those of another, by name: what their bytes stand for, codes with scales and blocks included.
+ * @example const { tensors } = await compareModels('model.safetensors', 'model.int8.safetensors');
+ * @throws what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` never: such tensors are listed as not compared
+ */
+export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
+  if (typeof options !== 'object' || options === null) {
+    throw new TypeError(`options: expected an object, got ${show(options)}`);
+  }
+  for (const name of Object.keys(options)) {
+    if (!workNames.includes(name)) throw new TypeError(`${name}: unknown option; there are ${workNames.join(', ')}`);
+  }
+  checkWorkOptions(options);
+  options.signal?.throwIfAborted();
+  return withModel(a, (first) =>
+    withModel(b, (second) =>
+      compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
+    ),
+  );
 }

@@ -78,6 +78,16 @@ export interface QuantizeOptions extends ParameterOptions {
   errors?: ErrorSum;
 }
 
+/** Options of `quantizeBlocks`. */
+export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  /** Its product is the number of elements, its last dimension a multiple of the block's. @defaultValue [length] */
+  shape?: readonly number[];
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+  /** A Uint8Array or a WasmArray of uint8, of the length that the blocks take, to fill instead of a fresh one. */
+  out?: Data;
+}
+
 /** Scale and zero point: one; one a channel; or one a group. */
 export interface QuantizationParameters {
   readonly scale: Float32Array;
@@ -135,6 +145,7 @@ export const quantizeKeys = new Set([
   'out',
   'errors',
 ]);
+export const blockKeys = new Set(['shape', 'from', 'out']);
 export const compareKeys = new Set(['from']);
 export const histogramKeys = new Set(['bins', 'min', 'max', 'from']);
 export const dequantizeKeys = new Set(['out']);

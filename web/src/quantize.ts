@@ -13,10 +13,13 @@ import {
   sourceOf,
   typedArrayName,
 } from './array.js';
+import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './blocks.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
 import { type ErrorMeasures, ErrorSum } from './measure.js';
 import {
+  type BlockOptions,
+  blockKeys,
   type CompareOptions,
   checkBound,
   checkEach,
@@ -42,6 +45,7 @@ import {
 } from './options.js';
 import {
   article,
+  type BlockTensor,
   type CodeArray,
   checkShape,
   type DTypeInfo,
@@ -61,6 +65,7 @@ import { type Core, type LoadOptions, loadCore, OwnedWasmArray, tileParameters, 
 /** Arrays up to this size are kept in wasm memory between the two passes of a range and its codes; larger ones are copied twice. */
 const residentBytes = 64 * 2 ** 20;
 const statusNonFinite = 7;
+const statusOverflow = 8;
 
 /** Addresses of the parameters of a call in wasm memory. */
 interface Parameters {
@@ -109,6 +114,14 @@ interface GivenTensor {
   readonly spec: number;
   readonly scale: Float32Array;
   readonly zeroPoint: Int32Array;
+}
+
+/** A tensor of blocks that the caller gave, checked. */
+interface GivenBlocks {
+  readonly codes: CodeSource;
+  readonly info: BlockTypeInfo;
+  /** Number of elements. */
+  readonly length: number;
 }
 
 /** An instance of the core: quantizes, restores and measures arrays. Made by `load`. */
@@ -181,6 +194,35 @@ export class Scalepoint {
   }
 
   /**
+   * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes without an importance matrix.
+   * @example const blocks = sp.quantizeBlocks(weights, 'Q4_K', { shape: [4096, 4096] });
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block's scale is beyond float16,
+   * `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds after an error means nothing.
+   */
+  quantizeBlocks(x: FloatInput, type: BlockType, options?: BlockOptions<Uint8Array>): BlockTensor<Uint8Array>;
+  quantizeBlocks(x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor;
+  quantizeBlocks(x: FloatInput, type: BlockType, options: BlockOptions = {}): BlockTensor {
+    checkKeys(options, blockKeys);
+    const core = this.#core;
+    const info = blockTypeInfo(type);
+    const source = sourceOf(core, x, options.from, 'x');
+    const shape = checkShape(options.shape, source.length);
+    const { elements, bytes } = info;
+    const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, options.out, 'out');
+    checkApart(x, options.out, 'out');
+    const tile = core.scratch.y;
+    forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
+      const at = (start / elements) * bytes;
+      const from = source.at(start, count);
+      const to = blocks.at(at, tile);
+      const status = core.module.quantizeBlocks(from, count, info.id, to);
+      if (status !== 0) this.#failBlocks(status, info, from, count, start);
+      blocks.put(at, (count / elements) * bytes, tile);
+    });
+    return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
+  }
+
+  /**
    * Scale and zero point alone, as `quantize` would choose them.
    * @throws as `quantize`
    */
@@ -199,7 +241,8 @@ export class Scalepoint {
   }
 
   /**
-   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication.
+   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; or those of ggml's blocks, bit
+   * for bit as ggml restores them.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
@@ -210,7 +253,8 @@ export class Scalepoint {
   ): Float32Array | WasmArray {
     checkKeys(options, dequantizeKeys);
     const core = this.#core;
-    const given = this.#codesOf(q, 'q');
+    if (isBlocks(q)) return this.#dequantizeBlocks(q, options.out);
+    const given = this.#codesOf(q, 'q', "'linear' or 'blocks'");
     const { codes, layout, spec } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
     checkApart(q.data, options.out, 'out');
@@ -265,7 +309,24 @@ export class Scalepoint {
     const fromOf = (v: unknown) => (from !== undefined && isHalf(v) ? from : undefined);
     const source = sourceOf(core, a, fromOf(a), 'a');
     const at = core.scratch.sums;
-    if (isQuantized(b)) {
+    if (isBlocks(b)) {
+      const given = this.#blocksOf(b, 'b');
+      checkSameLength(source.length, given.length);
+      core.module.HEAPF64.set(sums, at / 8);
+      // The second scratch tile holds half a tile of blocks and the floats that they stand for.
+      const half = tileSize / 2;
+      const restored = core.scratch.y + half * 4;
+      forEachTile(
+        source.length,
+        false,
+        (start, count) => {
+          const x = source.at(start, count);
+          this.#restoreBlocks(given, start, count, restored);
+          this.#check(core.module.accumulateError(x, restored, count, at));
+        },
+        half,
+      );
+    } else if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
       const { codes, layout, spec } = given;
       checkSameLength(source.length, codes.length);
@@ -350,7 +411,7 @@ export class Scalepoint {
    * first, in two's complement. The result has ceil(n * bits / 8) bytes.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  pack(q: QuantizedTensor): Uint8Array<ArrayBuffer> {
+  pack(q: LinearQuantizedTensor): Uint8Array<ArrayBuffer> {
     const core = this.#core;
     const { codes, info, spec } = this.#codesOf(q, 'q');
     const packed = new Sink(core, 'uint8', packedSize(codes.length, info.bits), undefined, 'out');
@@ -613,8 +674,8 @@ export class Scalepoint {
   }
 
   /** Checks a tensor that the caller gave, down to every scale. */
-  #codesOf(q: unknown, what: string): GivenTensor {
-    if (!isQuantized(q)) throw new TypeError(`${what}: expected a quantized tensor of kind 'linear', got ${show(q)}`);
+  #codesOf(q: unknown, what: string, kinds = "'linear'"): GivenTensor {
+    if (!isQuantized(q)) throw new TypeError(`${what}: expected a quantized tensor of kind ${kinds}, got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
     const codes = new CodeSource(this.#core, q.data, info.storage, `${what}.data`);
     if (q.shape === undefined) throw new TypeError(`${what}.shape: expected an array of whole numbers, got undefined`);
@@ -627,9 +688,63 @@ export class Scalepoint {
     return { codes, info, layout, spec: dtypeSpec(info), scale, zeroPoint };
   }
 
+  /** Checks a tensor of blocks that the caller gave. */
+  #blocksOf(q: BlockTensor, what: string): GivenBlocks {
+    const info = blockTypeInfo(q.type);
+    const codes = new CodeSource(this.#core, q.data, 'uint8', `${what}.data`);
+    if (q.shape === undefined) throw new TypeError(`${what}.shape: expected an array of whole numbers, got undefined`);
+    const length = sizeOfShape(q.shape);
+    const bytes = blocksOfShape(info, q.shape, length) * info.bytes;
+    if (codes.length !== bytes) {
+      throw new RangeError(
+        `${what}.data: expected ${bytes} bytes for ${length} elements of ${info.name}, got ${codes.length}`,
+      );
+    }
+    return { codes, info, length };
+  }
+
+  /** Leaves the floats of some blocks at that address. */
+  #restoreBlocks({ codes, info }: GivenBlocks, start: number, count: number, to: number): void {
+    const { elements, bytes, id } = info;
+    const from = codes.at((start / elements) * bytes, (count / elements) * bytes);
+    this.#check(this.#core.module.dequantizeBlocks(from, count, id, to));
+  }
+
+  #dequantizeBlocks(q: BlockTensor, out: Float32Array | WasmArray | undefined): Float32Array | WasmArray {
+    const core = this.#core;
+    const given = this.#blocksOf(q, 'q');
+    const x = new Sink(core, 'float32', given.length, out, 'out');
+    checkApart(q.data, out, 'out');
+    const tile = core.scratch.x;
+    forEachTile(given.length, given.codes.inPlace && x.address !== undefined, (start, count) => {
+      this.#restoreBlocks(given, start, count, x.at(start, tile));
+      x.put(start, count, tile);
+    });
+    return x.result as Float32Array | WasmArray;
+  }
+
   /** For calls whose arguments were checked: any status but 0 is our own mistake. */
   #check(status: number): void {
     if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+  }
+
+  #failBlocks(status: number, info: BlockTypeInfo, x: number, count: number, start: number): never {
+    const { module, scratch } = this.#core;
+    if (status === statusNonFinite) {
+      const index = module.firstNonFinite(x, count);
+      const value = module.HEAPF32[x / 4 + index];
+      throw new ScalepointError('NON_FINITE', `x[${start + index}] is ${value}; ggml's blocks hold finite values only`);
+    }
+    if (status === statusOverflow) {
+      // One block after the other shows which it was.
+      const { elements, id, name } = info;
+      let at = 0;
+      while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === 0) at += elements;
+      const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
+      throw new ScalepointError('OVERFLOW', `${where}: the scale of a ${name} block of them is beyond float16`);
+    }
+    this.#check(status);
+    throw new Error('scalepoint: unreachable');
   }
 
   #fail(status: number, x: number, count: number, start: number): never {
@@ -665,6 +780,10 @@ function packedSize(n: number, bits: number): number {
 
 function isQuantized(value: unknown): value is LinearQuantizedTensor {
   return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'linear';
+}
+
+function isBlocks(value: unknown): value is BlockTensor {
+  return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'blocks';
 }
 
 function isHalf(value: unknown): boolean {

@@ -1,4 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
+import type { BlockType } from './blocks.js';
 import { ScalepointError } from './errors.js';
 
 /** An integer type that codes can have. */
@@ -243,8 +244,18 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
   readonly zeroPoint: Int32Array;
 }
 
+/** ggml blocks, byte for byte as a GGUF file holds them. Plain data, unless its data is a WasmArray. */
+export interface BlockTensor<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  readonly kind: 'blocks';
+  readonly type: BlockType;
+  /** The last dimension is a multiple of the block's elements. */
+  readonly shape: readonly number[];
+  /** Block after block, in row-major order. */
+  readonly data: Data;
+}
+
 /** Any quantized tensor. */
-export type QuantizedTensor = LinearQuantizedTensor;
+export type QuantizedTensor = LinearQuantizedTensor | BlockTensor;
 
 /** @throws ScalepointError `DISPOSED` */
 export function disposedError(what: string): ScalepointError {

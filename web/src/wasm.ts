@@ -119,8 +119,11 @@ function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
 
 const loadKeys = ['simd', 'wasm'];
 
-/** Loads an instance of the core. Every call makes one more. */
-export async function loadCore(options: LoadOptions = {}): Promise<Core> {
+/**
+ * The compiled core for this engine: to be instantiated as often as needed, here or in a worker.
+ * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD` or `CSP`
+ */
+export async function compileCore(options: LoadOptions = {}): Promise<WebAssembly.Module> {
   if (typeof options !== 'object' || options === null)
     throw new TypeError(`options: expected an object, got ${show(options)}`);
   for (const key in options) {
@@ -139,23 +142,42 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
   try {
     const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
     if (typeof wasm === 'function' && source === undefined) throw new TypeError('wasm: the function gave undefined');
-    const module = await instantiate(await compile(source, tier));
-    if (typeof module.buildId !== 'function' || module.buildId() !== buildId) {
+    return await compile(source, tier);
+  } catch (error) {
+    throw loadError(error);
+  }
+}
+
+/**
+ * An instance of a compiled core.
+ * @throws ScalepointError `WASM_LOAD` or `VERSION_MISMATCH`
+ */
+export async function instantiateCore(module: WebAssembly.Module): Promise<Core> {
+  try {
+    const instance = await instantiate(module);
+    if (typeof instance.buildId !== 'function' || instance.buildId() !== buildId) {
       throw new ScalepointError(
         'VERSION_MISMATCH',
         'the wasm file belongs to another version of scalepoint than this JavaScript',
       );
     }
-    if (simd !== 'auto' && module.isSimd() !== (simd === 'on')) {
-      throw new ScalepointError(
-        'WASM_LOAD',
-        `simd is '${simd}', but the wasm file is the ${module.isSimd() ? 'SIMD' : 'scalar'} build`,
-      );
-    }
-    return new Core(module);
+    return new Core(instance);
   } catch (error) {
     throw loadError(error);
   }
+}
+
+/** Loads an instance of the core. Every call makes one more. */
+export async function loadCore(options: LoadOptions = {}): Promise<Core> {
+  const core = await instantiateCore(await compileCore(options));
+  const { simd = 'auto' } = options;
+  if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {
+    throw new ScalepointError(
+      'WASM_LOAD',
+      `simd is '${simd}', but the wasm file is the ${core.module.isSimd() ? 'SIMD' : 'scalar'} build`,
+    );
+  }
+  return core;
 }
 
 const bytesPer: Record<WasmDType, number> = { float32: 4, int8: 1, uint8: 1, int16: 2, uint16: 2, int32: 4 };
@@ -170,6 +192,8 @@ export const tileParameters = 1 << 14;
 
 /** Fixed memory for tiles, allocated once. Addresses in bytes. */
 export interface Scratch {
+  /** tileSize. */
+  readonly elements: number;
   /** tileSize floats. */
   readonly x: number;
   /** tileSize floats, or that many codes. */
@@ -203,7 +227,7 @@ export class Core {
     const bits = y + tileSize * 4;
     const scale = bits + tileSize * 2;
     const zeroPoint = scale + tileParameters * 4;
-    this.scratch = { x, y, bits, scale, zeroPoint, sums: zeroPoint + tileParameters * 4 };
+    this.scratch = { elements: tileSize, x, y, bits, scale, zeroPoint, sums: zeroPoint + tileParameters * 4 };
   }
 
   /** The module's functions and heap views. Views change when memory grows: never keep them over an allocation. */

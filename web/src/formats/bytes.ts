@@ -5,6 +5,7 @@
  */
 import { ScalepointError } from '../errors.js';
 import { show } from '../tensor.js';
+import { nodeModule, type WritableFileHandle } from './node.js';
 
 /** Bytes that can be read from any position. */
 export interface ByteSource {
@@ -17,51 +18,32 @@ export interface ByteSource {
    * @throws ScalepointError `BAD_FILE` if the range leaves the source, `IO` if reading fails
    */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+  /**
+   * Fails if the bytes are no longer those that were opened.
+   * @throws ScalepointError `CHANGED`
+   */
+  verify(): Promise<void>;
   /** Gives back what `openSource` opened itself. */
   close(): Promise<void>;
+  /** How a worker reads the same bytes by itself; undefined where it cannot. */
+  readonly reference?: SourceReference | undefined;
 }
+
+/** Bytes that another thread can read: a Blob, or an open file of this process (Node). */
+export type SourceReference =
+  | { readonly kind: 'blob'; readonly blob: Blob }
+  | { readonly kind: 'descriptor'; readonly descriptor: number };
 
 /** An open file of Node's `fs/promises`: what is used of it. */
 export interface NodeFileHandle {
+  /** The descriptor, by which workers read. */
+  readonly fd?: number;
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
-  stat(): Promise<{ readonly size: number; isFile(): boolean }>;
+  stat(): Promise<{ readonly size: number; readonly mtimeMs?: number; isFile(): boolean }>;
 }
 
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
-
-/** Copies and conversions go through the memory in pieces of about this many bytes: large enough for disks, small next to a model. */
-export const pieceBytes = 4 * 2 ** 20;
-
-/** An open file to write: what is used of it. */
-interface WritableFileHandle extends NodeFileHandle {
-  write(
-    buffer: Uint8Array,
-    offset: number,
-    length: number,
-    position: number,
-  ): Promise<{ readonly bytesWritten: number }>;
-  datasync(): Promise<void>;
-  close(): Promise<void>;
-}
-
-/** What is used of Node's modules. Written out, so that users of the types need none of Node's. */
-interface NodeModules {
-  'node:fs/promises': {
-    open(path: string | URL, flags: string): Promise<WritableFileHandle>;
-    stat(path: string): Promise<{ isFile(): boolean }>;
-    rename(from: string, to: string): Promise<void>;
-    rm(path: string, options: { force: boolean }): Promise<void>;
-  };
-  'node:path': { dirname(path: string): string; join(...parts: string[]): string };
-  'node:url': { fileURLToPath(url: URL): string };
-}
-
-/** A module of Node, or undefined where there is none. */
-function nodeModule<K extends keyof NodeModules>(name: K): NodeModules[K] | undefined {
-  const { process } = globalThis as { process?: { getBuiltinModule?(name: K): NodeModules[K] | undefined } };
-  return process?.getBuiltinModule?.(name);
-}
 
 /** A name for an error message: whole, unless it is absurdly long. */
 export function quoted(name: string): string {
@@ -69,7 +51,7 @@ export function quoted(name: string): string {
 }
 
 /** Zeroed memory. @throws ScalepointError `OUT_OF_MEMORY` */
-function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
+export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   try {
     return new Uint8Array(bytes);
   } catch (cause) {
@@ -78,12 +60,12 @@ function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
 }
 
 /** The system's words for an error, without its code, its call and its path: `no such file or directory`. */
-function systemMessage(cause: unknown): string {
+export function systemMessage(cause: unknown): string {
   const text = cause instanceof Error ? cause.message : String(cause);
   return /^[A-Z0-9]+: ([^,]+)/.exec(text)?.[1] ?? text;
 }
 
-function ioError(what: string, cause: unknown): ScalepointError {
+export function ioError(what: string, cause: unknown): ScalepointError {
   return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause });
 }
 
@@ -111,6 +93,7 @@ function memorySource(bytes: Uint8Array): ByteSource {
       checkRange(begin, end, size);
       return own?.subarray(begin, end) ?? new Uint8Array(bytes.subarray(begin, end));
     },
+    async verify() {},
     async close() {},
   };
 }
@@ -119,6 +102,7 @@ function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   return {
     size: blob.size,
+    reference: { kind: 'blob', blob },
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
       checkRange(begin, end, blob.size);
@@ -128,6 +112,8 @@ function blobSource(blob: Blob): ByteSource {
         throw ioError('cannot read the file', cause);
       }
     },
+    // Reading a File fails by itself once it has changed.
+    async verify() {},
     async close() {},
   };
 }
@@ -150,13 +136,21 @@ async function handleSource(handle: NodeFileHandle, label: string, close: () => 
           throw ioError(`cannot read ${label}`, cause);
         }
         if (count === 0) {
-          throw new ScalepointError('IO', `${label} became shorter while it was read`, { byteOffset: begin + done });
+          throw new ScalepointError('CHANGED', `${label} became shorter while it was read`, {
+            byteOffset: begin + done,
+          });
         }
         done += count;
       }
       return bytes;
     },
+    async verify() {
+      const now = await handle.stat();
+      if (now.size === size && now.mtimeMs === status.mtimeMs) return;
+      throw new ScalepointError('CHANGED', `${label} was changed while it was read`);
+    },
     close,
+    reference: handle.fd === undefined ? undefined : { kind: 'descriptor', descriptor: handle.fd },
   };
 }
 
@@ -182,19 +176,62 @@ async function pathSource(path: string | URL): Promise<ByteSource> {
   }
 }
 
+/**
+ * A file on a server, read by ranges where the server offers that, and fetched as a whole where it does not. A file that changes
+ * meanwhile is noticed by its ETag or date.
+ */
 async function urlSource(url: URL): Promise<ByteSource> {
   if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
-  let response: Response;
-  let blob: Blob;
-  try {
-    response = await fetch(url, { credentials: 'same-origin' });
-    blob = await response.blob();
-  } catch (cause) {
-    throw ioError(`cannot fetch ${url.href}`, cause);
+  const request = async (headers: Record<string, string>) => {
+    let response: Response;
+    try {
+      response = await fetch(url, { credentials: 'same-origin', headers });
+    } catch (cause) {
+      throw ioError(`cannot fetch ${url.href}`, cause);
+    }
+    // 416: the file is empty, and has no range.
+    if (!response.ok && response.status !== 416) {
+      throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
+    }
+    return response;
+  };
+  const received = async <T>(body: Promise<T>) => {
+    try {
+      return await body;
+    } catch (cause) {
+      throw ioError(`cannot fetch ${url.href}`, cause);
+    }
+  };
+  const named = url.pathname.split('/').pop() ?? '';
+  const name = named === '' ? {} : { name: named };
+  const first = await request({ Range: 'bytes=0-0' });
+  const size = Number(/^bytes 0-0\/(\d+)$/.exec(first.headers.get('content-range') ?? '')?.[1] ?? Number.NaN);
+  if (first.status !== 206 || !Number.isSafeInteger(size)) {
+    // A server without ranges answers with the whole file; one that hides its size is asked again.
+    const whole = first.status === 200 ? first : await request({});
+    return { ...blobSource(await received(whole.blob())), ...name };
   }
-  if (!response.ok) throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
-  const name = url.pathname.split('/').pop() ?? '';
-  return { ...blobSource(blob), ...(name === '' ? {} : { name }) };
+  await first.body?.cancel();
+  const version = first.headers.get('etag') ?? first.headers.get('last-modified');
+  return {
+    size,
+    ...name,
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      if (begin === end) return new Uint8Array(0);
+      const response = await request({ Range: `bytes=${begin}-${end - 1}` });
+      const now = response.headers.get('etag') ?? response.headers.get('last-modified');
+      const bytes = new Uint8Array(
+        response.status === 206 ? await received(response.arrayBuffer()) : new ArrayBuffer(0),
+      );
+      if (bytes.length !== end - begin || now !== version) {
+        throw new ScalepointError('CHANGED', `${url.href} was changed while it was read`, { byteOffset: begin });
+      }
+      return bytes;
+    },
+    async verify() {},
+    async close() {},
+  };
 }
 
 /**
@@ -211,104 +248,4 @@ export async function openSource(file: FileInput): Promise<ByteSource> {
     return handleSource(file, 'the open file', async () => {});
   }
   throw new TypeError(`file: expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
-}
-
-/** Bytes that can be written at any position, and that count only once they are all there. */
-export interface ByteSink {
-  /** Puts bytes at a position. They may be changed once the promise is fulfilled. */
-  write(position: number, bytes: Uint8Array): Promise<void>;
-  /**
-   * Makes the whole visible. To be called once, when every byte was written.
-   * @throws ScalepointError `IO` or `EXISTS`; `discard` is still to be called then
-   */
-  finish(): Promise<void>;
-  /** Removes what was written. Never throws; does nothing after `finish`. */
-  discard(): Promise<void>;
-}
-
-/** A sink in memory. `bytes` is whole after `finish`. */
-export function memorySink(size: number): ByteSink & { readonly bytes: Uint8Array<ArrayBuffer> } {
-  const bytes = allocate(size, ' of result: write it to a file');
-  return {
-    bytes,
-    async write(position, piece) {
-      bytes.set(piece, position);
-    },
-    async finish() {},
-    async discard() {},
-  };
-}
-
-/**
- * A sink in a file (Node). The bytes go to a temporary name in the same folder, which is renamed when whole: at no time is there half
- * a file under the name `path`.
- * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO` if it cannot be written
- */
-export async function fileSink(path: string | URL, size: number, overwrite: boolean): Promise<ByteSink> {
-  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
-  if (fs === undefined || paths === undefined || urls === undefined) {
-    throw new TypeError('output: paths are for Node; leave it out and take result.blob()');
-  }
-  const target = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const label = quoted(target);
-
-  const checkTarget = async () => {
-    // A missing target is the good case; whatever else stands in the way shows when the temporary file is opened.
-    const status = await fs.stat(target).catch(() => undefined);
-    if (status === undefined) return;
-    // Renaming over a folder fails late; renaming over a device would replace the device.
-    if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
-    if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
-  };
-  await checkTarget();
-
-  const temporary = paths.join(paths.dirname(target), `.scalepoint-${crypto.randomUUID().slice(0, 8)}.partial`);
-  let handle: WritableFileHandle | undefined;
-  try {
-    handle = await fs.open(temporary, 'wx');
-  } catch (cause) {
-    throw ioError(`cannot write ${label}`, cause);
-  }
-  let written = 0;
-  const close = async () => {
-    const open = handle;
-    handle = undefined;
-    await open?.close();
-  };
-  let finished = false;
-  return {
-    async write(position, bytes) {
-      if (handle === undefined) throw new Error('the file is closed');
-      for (let done = 0; done < bytes.length; ) {
-        try {
-          done += (await handle.write(bytes, done, bytes.length - done, position + done)).bytesWritten;
-        } catch (cause) {
-          throw ioError(`cannot write ${label}`, cause);
-        }
-      }
-      written += bytes.length;
-    },
-    async finish() {
-      if (written !== size) throw new Error(`${written} of ${size} bytes were written`);
-      try {
-        // Without this a power cut after the rename could leave the name with nothing behind it.
-        await handle?.datasync();
-        await close();
-      } catch (cause) {
-        throw ioError(`cannot write ${label}`, cause);
-      }
-      await checkTarget();
-      try {
-        await fs.rename(temporary, target);
-      } catch (cause) {
-        throw ioError(`cannot write ${label}`, cause);
-      }
-      finished = true;
-    },
-    async discard() {
-      if (finished) return;
-      await close().catch(() => {});
-      await fs.rm(temporary, { force: true }).catch(() => {});
-    },
-  };
 }

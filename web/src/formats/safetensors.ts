@@ -84,22 +84,24 @@ const backslash = 0x5c;
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
 
 /** Reads JSON from bytes, keeping the position. Fails with `BAD_FILE` and the offset in the file. */
-class JsonReader {
+export class JsonReader {
   position = 0;
   /** The tensor being read, for errors. */
   tensor: string | undefined;
   private readonly bytes: Uint8Array;
   private readonly origin: number;
+  private readonly what: string;
   private readonly decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
-  /** `origin` is the offset of the bytes in the file. */
-  constructor(bytes: Uint8Array, origin: number) {
+  /** `origin` is the offset of the bytes in the file, `what` is what errors call them. */
+  constructor(bytes: Uint8Array, origin: number, what = 'header') {
     this.bytes = bytes;
     this.origin = origin;
+    this.what = what;
   }
 
   fail(message: string, position = this.position): never {
-    const place = this.tensor === undefined ? 'header' : `tensor ${quoted(this.tensor)}`;
+    const place = this.tensor === undefined ? this.what : `tensor ${quoted(this.tensor)}`;
     throw new ScalepointError('BAD_FILE', `${place}: ${message}`, {
       tensor: this.tensor,
       byteOffset: this.origin + position,
@@ -129,7 +131,7 @@ class JsonReader {
   /** What stands at the position, for errors. */
   private seen(): string {
     const byte = this.peek();
-    if (byte === undefined) return 'the end of the header';
+    if (byte === undefined) return `the end of the ${this.what}`;
     return byte > 0x20 && byte < 0x7f
       ? `'${String.fromCharCode(byte)}'`
       : `byte 0x${byte.toString(16).padStart(2, '0')}`;

@@ -1,0 +1,94 @@
+#include "kernels/blocks.h"
+
+#include <algorithm>
+
+#include "kernels/kernels.h"
+#include "scalepoint.h"
+
+namespace scalepoint {
+namespace {
+
+constexpr size_t kSuperBlock = 256;
+/// Super-blocks between two looks at the data: 16 KiB of floats, which stay in the first-level cache.
+constexpr size_t kChunk = 16;
+
+/// Whether none of `count` float16 numbers at `p` is an infinity or NaN.
+bool finite_halves(const std::byte* p, size_t count) {
+  bool finite = true;
+  for (size_t i = 0; i < count; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
+  return finite;
+}
+
+/// Super-blocks of kBytes, with kScales float16 numbers at kScalesAt. False if x holds NaN or an infinity, or a scale is beyond
+/// float16.
+template <void (*kQuantize)(const float*, size_t, std::byte*), size_t kBytes, size_t kScalesAt, size_t kScales>
+bool quantize_checked(const float* x, size_t n, std::byte* out) {
+  for (size_t i = 0; i < n; i += kChunk) {
+    const size_t count = std::min(kChunk, n - i);
+    const float* from = x + i * kSuperBlock;
+    std::byte* to = out + i * kBytes;
+    if (kernels::range(from, count * kSuperBlock).largest >= kInfinityBits) return false;
+    kQuantize(from, count, to);
+    for (size_t k = 0; k < count; k++) {
+      if (!finite_halves(to + k * kBytes + kScalesAt, kScales)) return false;
+    }
+  }
+  return true;
+}
+
+struct Format {
+  BlockType type;
+  BlockSize size;
+  bool (*quantize)(const float* x, size_t n, std::byte* out);
+  void (*dequantize)(const std::byte* blocks, size_t n, float* x);
+};
+
+constexpr Format kFormats[] = {
+    {BlockType::kQ4_0, {32, 18}, kernels::quantize_q4_0, kernels::dequantize_q4_0},
+    {BlockType::kQ4_1, {32, 20}, kernels::quantize_q4_1, kernels::dequantize_q4_1},
+    {BlockType::kQ5_0, {32, 22}, kernels::quantize_q5_0, kernels::dequantize_q5_0},
+    {BlockType::kQ5_1, {32, 24}, kernels::quantize_q5_1, kernels::dequantize_q5_1},
+    {BlockType::kQ8_0, {32, 34}, kernels::quantize_q8_0, kernels::dequantize_q8_0},
+    {BlockType::kQ2_K, {256, 84}, quantize_checked<kernels::quantize_q2_k, 84, 80, 2>, kernels::dequantize_q2_k},
+    {BlockType::kQ3_K, {256, 110}, quantize_checked<kernels::quantize_q3_k, 110, 108, 1>, kernels::dequantize_q3_k},
+    {BlockType::kQ4_K, {256, 144}, quantize_checked<kernels::quantize_q4_k, 144, 0, 2>, kernels::dequantize_q4_k},
+    {BlockType::kQ5_K, {256, 176}, quantize_checked<kernels::quantize_q5_k, 176, 0, 2>, kernels::dequantize_q5_k},
+    {BlockType::kQ6_K, {256, 210}, quantize_checked<kernels::quantize_q6_k, 210, 208, 1>, kernels::dequantize_q6_k},
+    {BlockType::kIQ4_NL, {32, 18}, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl},
+    {BlockType::kMXFP4, {32, 17}, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
+};
+
+const Format* find(BlockType type) {
+  const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats), [=](const Format& f) { return f.type == type; });
+  return format == std::end(kFormats) ? nullptr : format;
+}
+
+/// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
+bool fits(const Format& format, size_t n, size_t bytes) {
+  return n % format.size.elements == 0 && bytes % format.size.bytes == 0 && n / format.size.elements == bytes / format.size.bytes;
+}
+
+}  // namespace
+
+BlockSize block_size(BlockType type) noexcept {
+  const Format* format = find(type);
+  return format == nullptr ? BlockSize{0, 0} : format->size;
+}
+
+Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept {
+  const Format* format = find(type);
+  if (format == nullptr) return Status::kBadDType;
+  if (!fits(*format, x.size(), blocks.size())) return Status::kSizeMismatch;
+  if (format->quantize(x.data(), x.size() / format->size.elements, blocks.data())) return Status::kOk;
+  return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
+}
+
+Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept {
+  const Format* format = find(type);
+  if (format == nullptr) return Status::kBadDType;
+  if (!fits(*format, x.size(), blocks.size())) return Status::kSizeMismatch;
+  format->dequantize(blocks.data(), x.size() / format->size.elements, x.data());
+  return Status::kOk;
+}
+
+}  // namespace scalepoint

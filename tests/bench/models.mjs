@@ -1,0 +1,129 @@
+// Model files on disk through the engine: throughput with one and with two workers, against the native llama-quantize where there is one.
+//
+//   node tests/bench/models.mjs [--mebi-weights 64]
+//
+// Files are made for it in the temporary folder and removed again. Rounds are taken in turns, medians reported.
+import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { planModel, quantizeModel } from '../../dist/model.js';
+
+const { values: options } = parseArgs({
+  options: { 'mebi-weights': { type: 'string', default: '64' }, rounds: { type: 'string', default: '5' } },
+});
+const weights = Number(options['mebi-weights']) * 2 ** 20;
+const rounds = Number(options.rounds);
+
+/** Normal values of a seeded generator, times 0.02. */
+function normal(n) {
+  const x = new Float32Array(n);
+  let seed = 1;
+  const uniform = () => {
+    seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
+    return (seed + 0.5) / 2 ** 32;
+  };
+  for (let i = 0; i < n; i += 2) {
+    const radius = 0.02 * Math.sqrt(-2 * Math.log(uniform()));
+    const angle = 2 * Math.PI * uniform();
+    x[i] = radius * Math.cos(angle);
+    x[i + 1] = radius * Math.sin(angle);
+  }
+  return x;
+}
+
+/** Writes the header, then the weights again and again. */
+function writeModel(path, header, bytes) {
+  const file = openSync(path, 'w');
+  writeSync(file, header);
+  const piece = new Uint8Array(normal(2 ** 22).buffer);
+  for (let done = 0; done < bytes; done += piece.length)
+    writeSync(file, piece, 0, Math.min(piece.length, bytes - done));
+  closeSync(file);
+}
+
+const rowLength = 4096;
+const matrices = 8;
+const rows = weights / matrices / rowLength;
+
+function safetensorsHeader() {
+  const entries = {};
+  for (let i = 0; i < matrices; i++) {
+    const size = rows * rowLength * 4;
+    entries[`layers.${i}.weight`] = {
+      dtype: 'F32',
+      shape: [rows, rowLength],
+      data_offsets: [i * size, (i + 1) * size],
+    };
+  }
+  const json = Buffer.from(JSON.stringify(entries));
+  const padded = Buffer.concat([json, Buffer.alloc(-json.length & 7, ' ')]);
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(padded.length));
+  return Buffer.concat([length, padded]);
+}
+
+function ggufHeader() {
+  const parts = [];
+  const u32 = (v) => parts.push(Buffer.from(Uint32Array.of(v).buffer));
+  const u64 = (v) => parts.push(Buffer.from(BigUint64Array.of(BigInt(v)).buffer));
+  const text = (v) => {
+    u64(v.length);
+    parts.push(Buffer.from(v));
+  };
+  parts.push(Buffer.from('GGUF'));
+  u32(3);
+  u64(matrices);
+  u64(2);
+  text('general.architecture');
+  u32(8);
+  text('llama');
+  text('llama.block_count');
+  u32(4);
+  u32(matrices);
+  for (let i = 0; i < matrices; i++) {
+    text(`blk.${i}.ffn_up.weight`);
+    u32(2);
+    u64(rowLength);
+    u64(rows);
+    u32(0);
+    u64(i * rows * rowLength * 4);
+  }
+  const header = Buffer.concat(parts);
+  return Buffer.concat([header, Buffer.alloc(-header.length & 31)]);
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-bench-'));
+const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
+try {
+  const inputs = { safetensors: join(folder, 'model.safetensors'), gguf: join(folder, 'model.gguf') };
+  writeModel(inputs.safetensors, safetensorsHeader(), weights * 4);
+  writeModel(inputs.gguf, ggufHeader(), weights * 4);
+  console.log(
+    `${weights / 2 ** 20} Mi weights in F32, ${(statSync(inputs.gguf).size / 1e6).toFixed(0)} MB, file to file\n`,
+  );
+  const cases = [
+    ['safetensors', { to: 'int8' }],
+    ['safetensors', { to: 'int4' }],
+    ['safetensors', { to: 'bfloat16' }],
+    ...['Q8_0', 'Q4_0', 'Q4_K_S', 'Q5_K_S', 'Q6_K', 'Q2_K', 'Q3_K_S', 'IQ4_NL'].map((to) => ['gguf', { to }]),
+  ];
+  console.log('format       target     1 worker, s   2 workers, s   gain   M weights/s');
+  for (const [format, what] of cases) {
+    await planModel(inputs[format], what);
+    const times = { 1: [], 2: [] };
+    for (let round = 0; round < rounds; round++) {
+      for (const workers of [1, 2]) {
+        const start = performance.now();
+        await quantizeModel(inputs[format], { ...what, workers, output: join(folder, 'out'), overwrite: true });
+        times[workers].push((performance.now() - start) / 1000);
+      }
+    }
+    const [one, two] = [median(times[1]), median(times[2])];
+    console.log(
+      `${format.padEnd(12)} ${what.to.padEnd(10)} ${one.toFixed(2).padStart(11)} ${two.toFixed(2).padStart(14)} ${(one / two).toFixed(2).padStart(6)} ${(weights / two / 1e6).toFixed(0).padStart(13)}`,
+    );
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,124 @@
+import { describe, expect, it } from 'vitest';
+import { ScalepointError } from '../../web/src/errors.js';
+import { openSource } from '../../web/src/formats/bytes.js';
+import { openShards, readIndex } from '../../web/src/formats/shards.js';
+
+// Good indexes with random damage. Whatever comes: either plain names of files, or a ScalepointError with an offset in the file.
+// Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.
+
+const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
+const mutations = 6000 * factor;
+
+/** Whole numbers in [0, n) from a seed (xorshift32). */
+function random(seed: number): (n: number) => number {
+  let state = seed | 1;
+  return (n) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % n;
+  };
+}
+
+const words = [
+  '"weight_map":',
+  '"metadata":{}',
+  '"__proto__":"a.safetensors",',
+  '"a":"b.safetensors",',
+  '"a":"a.safetensors"',
+  '"../a.safetensors"',
+  '"b\\\\a.safetensors"',
+  '"\\u0000"',
+  '\\ud800',
+  'null',
+  '1e999',
+  '-0.5',
+  '{',
+  '}',
+  '[[[[',
+  ']',
+  ',',
+  ':',
+  '"',
+  '\n',
+  '\u00e9',
+];
+
+const indexes = [
+  '{"metadata":{"total_size":123},"weight_map":{"a":"a.safetensors","b":"b.safetensors"}}',
+  '{\n  "weight_map": {\n    "a": "a.safetensors",\n    "b": "b.safetensors"\n  },\n  "metadata": {"x": [1, {"y": "z"}]}\n}\n',
+  '{"weight_map":{"\\u0061":"a.safetensors","b":"b.safetensors"},"other":[true,null]}',
+].map((text) => new TextEncoder().encode(text));
+
+/** Damages bytes in one or two places. */
+function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<ArrayBuffer> {
+  let bytes = [...file];
+  for (let n = 1 + pick(2); n > 0; n--) {
+    const at = pick(bytes.length + 1);
+    switch (pick(6)) {
+      case 0:
+        if (at < bytes.length) bytes[at] = pick(256);
+        break;
+      case 1:
+        if (at < bytes.length) bytes[at]! ^= 1 << pick(8);
+        break;
+      case 2:
+        bytes = bytes.slice(0, at);
+        break;
+      case 3:
+        bytes.splice(at, 1 + pick(12));
+        break;
+      case 4: {
+        const word = new TextEncoder().encode(words[pick(words.length)]);
+        bytes.splice(at, pick(2) * word.length, ...word);
+        break;
+      }
+      default: {
+        const from = pick(bytes.length + 1);
+        bytes.splice(at, 0, ...bytes.slice(from, from + pick(60)));
+      }
+    }
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** A file with one empty tensor. */
+function shard(tensor: string): File {
+  const json = `{"${tensor}":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`;
+  return new File([new Uint8Array([json.length, 0, 0, 0, 0, 0, 0, 0]), json], `${tensor}.safetensors`);
+}
+
+describe('damaged indexes', () => {
+  it('give plain names, or a typed error with its place', async () => {
+    const pick = random(20 * factor);
+    const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
+    const outcomes: Record<string, number> = {};
+    for (let i = 0; i < mutations; i++) {
+      const file = mutate(indexes[i % indexes.length]!, pick);
+      const source = await openSource(file);
+      let outcome = 'accepted';
+      try {
+        const { weightMap } = await readIndex(source);
+        expect(weightMap.size).toBeGreaterThan(0);
+        for (const name of weightMap.values()) expect(name).toMatch(/^[^/\\:]*\.safetensors$/i);
+        outcome = 'plain';
+        const { tensors } = await openShards(file, source, shards);
+        expect(tensors.map(({ name }) => name).sort()).toEqual([...weightMap.keys()].sort());
+        outcome = 'opened';
+      } catch (error) {
+        if (!(error instanceof ScalepointError)) throw error;
+        expect(error.message.length).toBeLessThan(1000);
+        if (outcome === 'plain') expect(['BAD_FILE', 'NOT_FOUND']).toContain(error.code);
+        else {
+          outcome = 'refused';
+          expect(error.code).toBe('BAD_FILE');
+          expect(error.byteOffset).toBeGreaterThanOrEqual(0);
+          expect(error.byteOffset).toBeLessThanOrEqual(file.length);
+        }
+      }
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+    }
+    // All three ways are well travelled.
+    for (const outcome of ['refused', 'plain', 'opened']) expect(outcomes[outcome]).toBeGreaterThan(mutations / 100);
+  });
+});

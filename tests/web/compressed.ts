@@ -1,0 +1,349 @@
+// A consumer of compressed checkpoints as the tests see them: it parses the file, looks a weight's arguments up in the quantization_config
+// as loaders do, unpacks and multiplies, one number at a time. Beside it the quantizer of compressed-tensors in scalar JavaScript.
+// Written from the description of the layout; it shares no code with web/src.
+
+/** A tensor as it stands in a file. */
+export interface StoredTensor {
+  dtype: string;
+  shape: number[];
+  bytes: Uint8Array;
+}
+
+/** A weight with integer codes. */
+export interface CompressedWeight {
+  /** Of the file: packed words, or int8 codes as they are. */
+  packed: boolean;
+  bits: number;
+  symmetric: boolean;
+  /** Columns that share a scale; undefined: all of a row. */
+  groupSize: number | undefined;
+  shape: number[];
+  /** One a weight. */
+  codes: Int8Array;
+  scaleDtype: string;
+  scaleShape: number[];
+  /** One a group. */
+  scale: Float64Array;
+  /** One a group; 0 where the layout has none. */
+  zeroPoint: Int32Array;
+  /** (code - zero point) * scale, exactly. */
+  weights: Float64Array;
+}
+
+export interface CompressedFile {
+  metadata: Record<string, string>;
+  /** Weights with codes by the name that they had: `X.weight`. */
+  weights: Map<string, CompressedWeight>;
+  /** Everything else. */
+  others: Map<string, StoredTensor>;
+}
+
+/** The part of a quantization_config that a loader looks at. */
+interface WeightArguments {
+  num_bits: number;
+  type: string;
+  symmetric: boolean;
+  strategy: string;
+  group_size: number | null;
+  dynamic: boolean;
+}
+
+interface Config {
+  quant_method: string;
+  format: string;
+  ignore: string[];
+  config_groups: Record<string, { targets: string[]; weights: WeightArguments }>;
+}
+
+function check(condition: boolean, message: string): asserts condition {
+  if (!condition) throw new Error(message);
+}
+
+const product = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+
+/** The tensors of a safetensors file. */
+export function parseSafetensors(file: Uint8Array): {
+  tensors: Map<string, StoredTensor>;
+  metadata: Record<string, string>;
+} {
+  const view = new DataView(file.buffer, file.byteOffset, file.byteLength);
+  const length = Number(view.getBigUint64(0, true));
+  check(length % 8 === 0, 'the header is padded to a multiple of 8');
+  const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length)));
+  const metadata = header.__metadata__ ?? {};
+  delete header.__metadata__;
+  const tensors = new Map<string, StoredTensor>();
+  let covered = 0;
+  const entries = Object.entries<{ dtype: string; shape: number[]; data_offsets: [number, number] }>(header);
+  entries.sort(([, a], [, b]) => a.data_offsets[0] - b.data_offsets[0] || a.data_offsets[1] - b.data_offsets[1]);
+  for (const [name, { dtype, shape, data_offsets }] of entries) {
+    const [begin, end] = data_offsets;
+    check(begin === covered, `${name} begins where the tensor before it ends`);
+    const size = ({ I8: 1, U8: 1, F16: 2, BF16: 2, F32: 4, I32: 4, F64: 8, I64: 8 } as Record<string, number>)[dtype];
+    if (size !== undefined) {
+      check(end - begin === product(shape) * size, `${name} has the bytes of its shape`);
+      check((8 + length + begin) % size === 0 || end === begin, `${name} is aligned`);
+    }
+    tensors.set(name, { dtype, shape, bytes: file.subarray(8 + length + begin, 8 + length + end) });
+    covered = end;
+  }
+  check(8 + length + covered === file.length, 'the tensors fill the file');
+  return { tensors, metadata };
+}
+
+function half(bits: number): number {
+  const sign = bits >> 15 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
+}
+
+/** The numbers of a tensor of floats or integers. */
+export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const readers: Record<string, [size: number, read: (at: number) => number]> = {
+    F64: [8, (at) => view.getFloat64(at, true)],
+    F32: [4, (at) => view.getFloat32(at, true)],
+    F16: [2, (at) => half(view.getUint16(at, true))],
+    BF16: [
+      2,
+      (at) => {
+        const wide = new DataView(new ArrayBuffer(4));
+        wide.setUint16(0, view.getUint16(at, true));
+        return wide.getFloat32(0);
+      },
+    ],
+    I8: [1, (at) => view.getInt8(at)],
+    I32: [4, (at) => view.getInt32(at, true)],
+    I64: [8, (at) => Number(view.getBigInt64(at, true))],
+  };
+  const reader = readers[dtype];
+  check(reader !== undefined, `${dtype} can be read`);
+  const [size, read] = reader;
+  return Float64Array.from({ length: bytes.length / size }, (_, i) => read(i * size));
+}
+
+/** The string of bits of int32 words, least significant bit of the first word first. */
+function bitsOfWords(words: Uint8Array): (bit: number) => number {
+  return (bit) => (words[bit >> 3]! >> (bit & 7)) & 1;
+}
+
+/** `count` values of so many bits from such a string, and a check that what is left of it is 0. */
+function unpackBits(words: Uint8Array, count: number, bits: number, what: string): Int8Array {
+  const bit = bitsOfWords(words);
+  const values = new Int8Array(count);
+  for (let i = 0; i < count; i++) {
+    let value = 0;
+    for (let b = 0; b < bits; b++) value += bit(i * bits + b) * 2 ** b;
+    values[i] = value - 2 ** (bits - 1);
+  }
+  for (let b = count * bits; b < words.length * 8; b++) check(bit(b) === 0, `${what}: padding bit ${b} is 0`);
+  return values;
+}
+
+function sameShape(got: readonly number[], want: readonly number[], what: string): void {
+  check(
+    got.length === want.length && got.every((d, i) => d === want[i]),
+    `${what}: shape [${got}] instead of [${want}]`,
+  );
+}
+
+/** The arguments that a loader finds for a module: a group that names it goes before one for all linear layers. */
+function argumentsFor(config: Config, module: string): WeightArguments {
+  const groups = Object.values(config.config_groups);
+  const group =
+    groups.find(({ targets }) => targets.includes(module)) ?? groups.find(({ targets }) => targets.includes('Linear'));
+  check(group !== undefined, `${module}: no group targets it`);
+  check(!config.ignore.includes(module), `${module}: it is ignored, and compressed all the same`);
+  return group.weights;
+}
+
+function readWeight(
+  name: string,
+  tensors: Map<string, StoredTensor>,
+  config: Config,
+): { weight: CompressedWeight; used: string[] } {
+  const args = argumentsFor(config, name.replace(/\.weight$/, ''));
+  const { num_bits: bits, symmetric, strategy, group_size } = args;
+  check(args.type === 'int' && args.dynamic === false, `${name}: static integers`);
+  check(strategy === 'channel' || strategy === 'group', `${name}: strategy ${strategy}`);
+  check((strategy === 'group') === (group_size !== null), `${name}: group_size belongs to the strategy group`);
+  const packed = config.format === 'pack-quantized';
+  const groupSize = group_size ?? undefined;
+  const used: string[] = [];
+  const take = (tensor: string, dtypes: readonly string[]) => {
+    const found = tensors.get(tensor);
+    check(found !== undefined, `${tensor} is missing`);
+    check(dtypes.includes(found.dtype), `${tensor}: dtype ${found.dtype} instead of ${dtypes}`);
+    used.push(tensor);
+    return found;
+  };
+
+  let shape: number[];
+  let codes: Int8Array;
+  if (packed) {
+    const stored = take(`${name}_shape`, ['I64']);
+    sameShape(stored.shape, [2], `${name}_shape`);
+    shape = [...numbersOf(stored)];
+    const [rows, columns] = shape as [number, number];
+    const words = Math.ceil((columns * bits) / 32);
+    const data = take(`${name}_packed`, ['I32']);
+    sameShape(data.shape, [rows, words], `${name}_packed`);
+    codes = new Int8Array(rows * columns);
+    for (let row = 0; row < rows; row++) {
+      const line = data.bytes.subarray(row * words * 4, (row + 1) * words * 4);
+      codes.set(unpackBits(line, columns, bits, `${name}_packed, row ${row}`), row * columns);
+    }
+  } else {
+    check(bits === 8 && groupSize === undefined, `${name}: codes that are not packed have 8 bits and a scale a row`);
+    const data = take(name, ['I8']);
+    ({ shape } = data);
+    codes = Int8Array.from(numbersOf(data));
+  }
+
+  const rows = shape[0]!;
+  const columns = product(shape.slice(1));
+  check(groupSize === undefined || columns % groupSize === 0, `${name}: groups divide the rows`);
+  const perRow = groupSize === undefined ? 1 : columns / groupSize;
+  const scaleShape = groupSize === undefined ? [rows, ...shape.slice(1).map(() => 1)] : [rows, perRow];
+  const scales = take(`${name}_scale`, ['F32', 'F16', 'BF16']);
+  sameShape(scales.shape, scaleShape, `${name}_scale`);
+  const scale = numbersOf(scales);
+  for (const [i, s] of scale.entries()) check(s > 0 && Number.isFinite(s), `${name}_scale: element ${i} is ${s}`);
+
+  const zeroPoint = new Int32Array(scale.length);
+  if (symmetric) check(!tensors.has(`${name}_zero_point`), `${name}: no zero points where codes are symmetric`);
+  else if (packed) {
+    const words = Math.ceil((rows * bits) / 32);
+    const stored = take(`${name}_zero_point`, ['I32']);
+    sameShape(stored.shape, [words, perRow], `${name}_zero_point`);
+    for (let group = 0; group < perRow; group++) {
+      const line = new Uint8Array(words * 4);
+      for (let word = 0; word < words; word++) {
+        const at = (word * perRow + group) * 4;
+        line.set(stored.bytes.subarray(at, at + 4), word * 4);
+      }
+      const values = unpackBits(line, rows, bits, `${name}_zero_point, column ${group}`);
+      values.forEach((value, row) => {
+        zeroPoint[row * perRow + group] = value;
+      });
+    }
+  } else {
+    const stored = take(`${name}_zero_point`, ['I8']);
+    sameShape(stored.shape, scaleShape, `${name}_zero_point`);
+    zeroPoint.set(numbersOf(stored));
+  }
+
+  const weights = new Float64Array(codes.length);
+  for (let i = 0; i < codes.length; i++) {
+    const group = Math.floor(i / columns) * perRow + Math.floor((i % columns) / (columns / perRow));
+    weights[i] = (codes[i]! - zeroPoint[group]!) * scale[group]!;
+  }
+  const { dtype: scaleDtype } = scales;
+  const weight = {
+    packed,
+    bits,
+    symmetric,
+    groupSize,
+    shape,
+    codes,
+    scaleDtype,
+    scaleShape,
+    scale,
+    zeroPoint,
+    weights,
+  };
+  return { weight, used };
+}
+
+/**
+ * Reads a compressed checkpoint. `names`: the tensors that the original had.
+ * @throws Error if anything is not as the layout says, or if a linear layer would be looked for where it is not
+ */
+export function readCompressed(file: Uint8Array, quantizationConfig: unknown, names: Iterable<string>): CompressedFile {
+  const config = quantizationConfig as Config;
+  check(config.quant_method === 'compressed-tensors', 'quant_method');
+  check(['pack-quantized', 'naive-quantized', 'int-quantized'].includes(config.format), `format ${config.format}`);
+  const { tensors, metadata } = parseSafetensors(file);
+  const weights = new Map<string, CompressedWeight>();
+  const others = new Map(tensors);
+  for (const name of names) {
+    const has = (suffix: string) => tensors.has(name + suffix);
+    const stored = tensors.get(name);
+    if (stored === undefined || (stored.dtype === 'I8' && has('_scale'))) {
+      const { weight, used } = readWeight(name, tensors, config);
+      weights.set(name, weight);
+      for (const tensor of used) others.delete(tensor);
+    } else if (stored.shape.length === 2 && name.endsWith('.weight')) {
+      const module = name.slice(0, -'.weight'.length);
+      check(config.ignore.includes(module), `${module}: it is not compressed, and not ignored`);
+    }
+  }
+  return { metadata, weights, others };
+}
+
+// ------------------------------------------------------------------------------------------------------------------- quantizer
+
+function roundHalfToEven(v: number): number {
+  const floor = Math.floor(v);
+  const rest = v - floor;
+  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
+}
+
+/** Precision, smallest exponent and largest number of the float types. */
+const formats: Record<string, [fractionBits: number, lowest: number, largest: number]> = {
+  F32: [23, -126, (2 - 2 ** -23) * 2 ** 127],
+  F16: [10, -14, 65504],
+  BF16: [7, -126, (2 - 2 ** -7) * 2 ** 127],
+};
+
+/** The number of a float type nearest to a number, half to even; infinite beyond the largest. */
+export function nearestOf(dtype: string, v: number): number {
+  const [fractionBits, lowest, largest] = formats[dtype]!;
+  const bits = new DataView(new ArrayBuffer(8));
+  bits.setFloat64(0, v);
+  const exponent = ((bits.getUint32(0) >>> 20) & 2047) - 1023;
+  const quantum = 2 ** (Math.max(exponent, lowest) - fractionBits);
+  const rounded = roundHalfToEven(v / quantum) * quantum;
+  return Math.abs(rounded) > largest ? Math.sign(rounded) * Infinity : rounded;
+}
+
+/**
+ * Codes, scales and zero points of a weight as compressed-tensors calculates them, in float32, with the scale rounded to the type that
+ * it is stored in first. A scale of 0 becomes epsilon of its type. Here that is for groups of zeros alone: a scale that only rounds to 0
+ * becomes the smallest number of the type, which restores such a group within half a step, where epsilon would make it all 0.
+ */
+export function referenceQuantize(
+  values: ArrayLike<number>,
+  shape: readonly number[],
+  options: { bits: number; groupSize?: number | undefined; symmetric: boolean; scaleDtype: string },
+): Pick<CompressedWeight, 'codes' | 'scale' | 'zeroPoint'> {
+  const { bits, symmetric, scaleDtype } = options;
+  const f = Math.fround;
+  const [fractionBits, lowest] = formats[scaleDtype]!;
+  const qmin = -(2 ** (bits - 1));
+  const qmax = 2 ** (bits - 1) - 1;
+  const size = options.groupSize ?? product(shape.slice(1));
+  const count = product(shape) / size;
+  const codes = new Int8Array(count * size);
+  const scale = new Float64Array(count);
+  const zeroPoint = new Int32Array(count);
+  for (let group = 0; group < count; group++) {
+    const x = Array.from({ length: size }, (_, i) => f(values[group * size + i]!));
+    const min = x.reduce((a, b) => Math.min(a, b), 0);
+    const max = x.reduce((a, b) => Math.max(a, b), 0);
+    // A float32 quotient: that of two float32 numbers in double, rounded, as 53 >= 2 * 24 + 2.
+    const exact = symmetric ? f(Math.max(-min, max) / ((qmax - qmin) / 2)) : f(f(max - min) / (qmax - qmin));
+    let s = nearestOf(scaleDtype, exact);
+    if (s === 0) s = min === 0 && max === 0 ? 2 ** -fractionBits : 2 ** (lowest - fractionBits);
+    const z = symmetric ? 0 : roundHalfToEven(Math.min(qmax, Math.max(qmin, f(qmin - f(min / s)))));
+    scale[group] = s;
+    zeroPoint[group] = z;
+    for (let i = 0; i < size; i++) {
+      const v = f(f(x[i]! / s) + z);
+      codes[group * size + i] = roundHalfToEven(Math.min(qmax, Math.max(qmin, v)));
+    }
+  }
+  return { codes, scale, zeroPoint };
+}

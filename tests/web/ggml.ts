@@ -1,0 +1,40 @@
+// ggml's own quantizers, by way of the shared library in @node-llama-cpp/linux-x64 (Node only).
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import koffi from 'koffi';
+import { type BlockType, blockTypeInfo } from 'scalepoint';
+
+const entry = createRequire(import.meta.url).resolve('@node-llama-cpp/linux-x64');
+const ggml = koffi.load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
+
+const quantizeChunk = ggml.func(
+  'size_t ggml_quantize_chunk(int type, void *from, void *to, int64_t start, int64_t rows, int64_t row, void *importance)',
+) as (type: number, from: Float32Array, to: Uint8Array, start: number, rows: number, row: number, _: null) => number;
+
+/** The blocks that ggml makes without an importance matrix. */
+export function ggmlQuantize(type: BlockType, x: Float32Array): Uint8Array<ArrayBuffer> {
+  const { id, elements, bytes } = blockTypeInfo(type);
+  if (x.length % elements !== 0) throw new RangeError(`x: ${x.length} elements are no whole number of blocks`);
+  const blocks = new Uint8Array((x.length / elements) * bytes);
+  const written = quantizeChunk(id, x, blocks, 0, x.length / elements, elements, null);
+  if (written !== blocks.length) throw new Error(`ggml wrote ${written} bytes, not ${blocks.length}`);
+  return blocks;
+}
+
+const dequantizers = new Map<BlockType, (blocks: Uint8Array, x: Float32Array, n: number) => void>();
+
+/** The floats that ggml makes of blocks. */
+export function ggmlDequantize(type: BlockType, blocks: Uint8Array): Float32Array<ArrayBuffer> {
+  const { elements, bytes } = blockTypeInfo(type);
+  if (blocks.length % bytes !== 0) throw new RangeError(`blocks: ${blocks.length} bytes are no whole number of them`);
+  let dequantize = dequantizers.get(type);
+  if (dequantize === undefined) {
+    // The names are in small letters but for the K.
+    const name = `dequantize_row_${type.toLowerCase().replace(/k$/, 'K')}`;
+    dequantize = ggml.func(`void ${name}(void *blocks, void *x, int64_t n)`);
+    dequantizers.set(type, dequantize);
+  }
+  const x = new Float32Array((blocks.length / bytes) * elements);
+  dequantize(blocks, x, x.length);
+  return x;
+}

@@ -1,0 +1,294 @@
+/**
+ * Carries out tiles: in workers, each with an instance of the core of its own, or in this thread. Workers read files by themselves
+ * where they can, straight into wasm memory.
+ */
+import { type ErrorCode, ScalepointError } from '../errors.js';
+import type { ByteSource, SourceReference } from '../formats/bytes.js';
+import { nodeModule } from '../formats/node.js';
+import { TileConverter, type TileResult, type TileTask } from './tile.js';
+
+/** What a worker is sent: first how to start, then tasks. */
+export type WorkerRequest =
+  | {
+      readonly kind: 'start';
+      readonly module: WebAssembly.Module;
+      readonly files: readonly (SourceReference | undefined)[];
+    }
+  | {
+      readonly kind: 'task';
+      readonly id: number;
+      readonly task: TileTask;
+      /** Bytes of the inputs whose files the worker cannot read. */
+      readonly inputs: readonly (Uint8Array<ArrayBuffer> | undefined)[];
+    };
+
+/** What a worker answers. */
+export type WorkerReply =
+  | { readonly kind: 'ready' }
+  | { readonly kind: 'result'; readonly id: number; readonly result: TileResult }
+  | { readonly kind: 'failure'; readonly id: number | undefined; readonly code?: ErrorCode; readonly message: string };
+
+/** Carries out tiles in any order. */
+export interface TileRunner {
+  /** Tiles that it pays to have under way at once. */
+  readonly concurrency: number;
+  run(task: TileTask): Promise<TileResult>;
+  /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
+  dispose(reason?: unknown): void;
+}
+
+/** A worker of the browser: what is used of it. */
+export interface WorkerLike {
+  postMessage(message: unknown, transfer: Transferable[]): void;
+  terminate(): unknown;
+  addEventListener?(type: string, listener: (event: Event) => void): void;
+}
+
+/** A worker of Node, which speaks of events in another way. */
+interface NodeWorker extends WorkerLike {
+  on(type: string, listener: (value: never) => void): void;
+}
+
+/** How long a worker may take to load its code and the core. */
+const startMilliseconds = 30_000;
+
+/** The bytes of the inputs of a task. */
+async function readInputs(task: TileTask, files: readonly ByteSource[]): Promise<Uint8Array<ArrayBuffer>[]> {
+  const inputs: Uint8Array<ArrayBuffer>[] = [];
+  for (const { file, begin, bytes, count, stride } of task.inputs) {
+    const source = files[file] as ByteSource;
+    if (count === 1) {
+      inputs.push(await source.read(begin, begin + bytes));
+      continue;
+    }
+    const all = new Uint8Array(bytes * count);
+    for (let i = 0; i < count; i++) {
+      all.set(await source.read(begin + i * stride, begin + i * stride + bytes), i * bytes);
+    }
+    inputs.push(all);
+  }
+  return inputs;
+}
+
+/** Runs tiles in this thread, one after the other. */
+export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
+  // Here and not at the top, so that looking into a file loads no wasm.
+  const { instantiateCore } = await import('../wasm.js');
+  const core = await instantiateCore(module);
+  const converter = new TileConverter(core);
+  let last: Promise<unknown> = Promise.resolve();
+  const state: { ended?: { readonly reason: unknown } } = {};
+  const check = () => {
+    if (state.ended !== undefined) throw state.ended.reason;
+  };
+  return {
+    concurrency: 1,
+    run(task) {
+      const run = async () => {
+        check();
+        const inputs = await readInputs(task, files);
+        // Lets the page draw, and a cancel come through.
+        await new Promise((resolve) => setTimeout(resolve));
+        check();
+        converter.prepare(task).forEach((view, i) => {
+          view.set(inputs[i] as Uint8Array);
+        });
+        return converter.run(task);
+      };
+      const result = last.then(run);
+      last = result.catch(() => {});
+      return result;
+    },
+    dispose(reason) {
+      state.ended ??= { reason };
+      core.dispose();
+    },
+  };
+}
+
+/** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
+function startWorker(): WorkerLike {
+  try {
+    if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+    const threads = nodeModule('node:worker_threads');
+    // Put together by hand, since bundlers would take a second literal URL for a second file.
+    if (threads !== undefined) return new threads.Worker(new URL(import.meta.url.replace(/[^/]*$/, 'worker.js')));
+  } catch (cause) {
+    throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
+  }
+  throw new ScalepointError('WORKER', 'this engine has no workers');
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
+
+/** A task and its promise. */
+interface Job {
+  readonly id: number;
+  readonly task: TileTask;
+  resolve(result: TileResult): void;
+  reject(reason: unknown): void;
+}
+
+/** A worker and what it has to do. */
+interface Seat {
+  readonly worker: WorkerLike;
+  readonly jobs: Map<number, Job>;
+}
+
+/** Tasks that a worker holds: one under way, one at hand, so that it never waits for messages. */
+const jobsPerWorker = 2;
+
+/** Runs tiles in workers. */
+export class WorkerPool implements TileRunner {
+  readonly concurrency: number;
+  readonly #files: readonly ByteSource[];
+  readonly #seats: Seat[] = [];
+  readonly #queue: Job[] = [];
+  #nextId = 0;
+  #ended: { readonly reason: unknown } | undefined;
+
+  private constructor(count: number, files: readonly ByteSource[]) {
+    this.concurrency = count * jobsPerWorker;
+    this.#files = files;
+  }
+
+  /**
+   * Starts so many workers and waits until they are ready.
+   * @throws ScalepointError `WORKER`, or what loading the core throws
+   */
+  static async start(
+    count: number,
+    module: WebAssembly.Module,
+    files: readonly ByteSource[],
+    create: (() => WorkerLike) | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<WorkerPool> {
+    const pool = new WorkerPool(count, files);
+    const abort = () => pool.dispose(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      await Promise.all(Array.from({ length: count }, () => pool.#add(module, create ?? startWorker)));
+    } catch (error) {
+      pool.dispose(error);
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+    return pool;
+  }
+
+  #add(module: WebAssembly.Module, create: () => WorkerLike): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const worker = create();
+      const seat: Seat = { worker, jobs: new Map() };
+      this.#seats.push(seat);
+      const fail = (what: string, cause?: unknown) => {
+        const error = new ScalepointError('WORKER', `a worker ${what}`, { cause });
+        reject(error);
+        this.dispose(error);
+      };
+      const timer = setTimeout(() => fail(`did not start within ${startMilliseconds / 1000} s`), startMilliseconds);
+      const receive = (reply: WorkerReply) => {
+        if (reply.kind === 'ready') {
+          clearTimeout(timer);
+          resolve();
+          return;
+        }
+        if (reply.kind === 'failure' && reply.id === undefined) {
+          clearTimeout(timer);
+          const error = new ScalepointError(reply.code ?? 'WORKER', reply.message);
+          reject(error);
+          this.dispose(error);
+          return;
+        }
+        const job = seat.jobs.get(reply.id as number);
+        seat.jobs.delete(reply.id as number);
+        if (reply.kind === 'result') job?.resolve(reply.result);
+        else
+          job?.reject(
+            reply.code === undefined ? new Error(reply.message) : new ScalepointError(reply.code, reply.message),
+          );
+        this.#dispatch();
+      };
+      const stopped = (what: string, cause?: unknown) => {
+        clearTimeout(timer);
+        if (this.#ended === undefined) fail(what, cause);
+        else reject((this.#ended as { readonly reason: unknown }).reason);
+      };
+      if ('on' in worker) {
+        const node = worker as NodeWorker;
+        node.on('message', receive);
+        node.on('error', (cause: unknown) => stopped(`failed: ${messageOf(cause)}`, cause));
+        node.on('exit', () => stopped('ended before its time'));
+      } else {
+        worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
+        worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
+        worker.addEventListener?.('error', (event) => {
+          const { message } = event as ErrorEvent;
+          // An error without a message is a file that could not be loaded.
+          stopped(
+            message
+              ? `failed: ${message}`
+              : 'could not be loaded: serve worker.js beside the bundle, or give the worker option',
+            event,
+          );
+        });
+      }
+      const files = this.#files.map(({ reference }) => reference);
+      worker.postMessage({ kind: 'start', module, files } satisfies WorkerRequest, []);
+    });
+  }
+
+  run(task: TileTask): Promise<TileResult> {
+    return new Promise((resolve, reject) => {
+      if (this.#ended !== undefined) {
+        reject(this.#ended.reason);
+        return;
+      }
+      this.#queue.push({ id: this.#nextId++, task, resolve, reject });
+      this.#dispatch();
+    });
+  }
+
+  /** Hands waiting tasks to the workers that have the least to do. */
+  #dispatch(): void {
+    while (this.#queue.length > 0 && this.#ended === undefined) {
+      const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
+      if (seat.jobs.size >= jobsPerWorker) return;
+      const job = this.#queue.shift() as Job;
+      seat.jobs.set(job.id, job);
+      void this.#send(seat, job);
+    }
+  }
+
+  async #send(seat: Seat, { id, task, reject }: Job): Promise<void> {
+    try {
+      const needed = task.inputs.filter(({ file }) => this.#files[file]?.reference === undefined);
+      const read = needed.length === 0 ? [] : await readInputs({ ...task, inputs: needed } as TileTask, this.#files);
+      // What is read may be a view of the caller's memory, which must not be taken away: only copies are transferred.
+      const own = read.map((bytes) => (bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice()));
+      let next = 0;
+      const inputs = task.inputs.map((input) => (needed.includes(input) ? own[next++] : undefined));
+      if (this.#ended !== undefined) return;
+      seat.worker.postMessage({ kind: 'task', id, task, inputs } satisfies WorkerRequest, []);
+    } catch (error) {
+      seat.jobs.delete(id);
+      reject(error);
+      this.#dispatch();
+    }
+  }
+
+  dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = { reason };
+    for (const { worker, jobs } of this.#seats) {
+      worker.terminate();
+      for (const job of jobs.values()) job.reject(reason);
+      jobs.clear();
+    }
+    for (const job of this.#queue) job.reject(reason);
+    this.#queue.length = 0;
+  }
+}
