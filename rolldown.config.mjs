@@ -8,12 +8,13 @@ const output = {
   codeSplitting: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
 };
 
-export default [
-  // One file that holds all of its code: workers are started from wherever it is served. Beside its source too, for Vite and Vitest.
-  {
-    input: 'web/src/model/worker.ts',
-    external: [/^node:/],
-    output: { file: 'web/src/model/worker.js', format: 'esm', minify: true },
-  },
+/** One file that holds all of its code: workers are started from wherever it is served. Beside its source too, for Vite and Vitest. */
+export const worker = {
+  input: 'web/src/model/worker.ts',
+  external: [/^node:/],
+  output: { file: 'web/src/model/worker.js', format: 'esm', minify: true },
+};
+
+export const packages = [
   { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
 ];

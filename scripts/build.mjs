@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { packages, worker } from '../rolldown.config.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -35,7 +36,7 @@ function write(path, text) {
   if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text);
 }
 
-export function buildWasm() {
+export async function buildWasm() {
   const buildId = hashOfSources();
   const out = join(root, 'build/wasm');
   run('cmake', [
@@ -62,18 +63,23 @@ export function buildWasm() {
   for (const tier of ['simd', 'scalar']) {
     copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core-${tier}.wasm`));
   }
+  await bundle([worker]);
+}
+
+/** @param {typeof packages} configs */
+async function bundle(configs) {
+  const { rolldown } = await import('rolldown');
+  for (const { output, ...input } of configs) {
+    const build = await rolldown({ ...input, cwd: root });
+    await build.write(output);
+    await build.close();
+  }
 }
 
 export async function buildPackage() {
-  const { rolldown } = await import('rolldown');
-  const { default: configs } = await import('../rolldown.config.mjs');
   rmSync(join(root, 'dist'), { recursive: true, force: true });
   mkdirSync(join(root, 'dist'));
-  for (const { output, ...input } of configs) {
-    const bundle = await rolldown({ ...input, cwd: root });
-    await bundle.write(output);
-    await bundle.close();
-  }
+  await bundle([worker, ...packages]);
   run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json']);
   for (const name of ['core.d.mts', 'wasmfile.d.ts'])
     copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
@@ -89,7 +95,7 @@ export async function buildDemo() {
 }
 
 export async function buildAll() {
-  buildWasm();
+  await buildWasm();
   await buildPackage();
   await buildDemo();
 }
