@@ -214,8 +214,8 @@ struct BlockSize {
 
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them without an importance matrix.
 /// Shape:   x.size() is a multiple of the block's elements, blocks.size() the bytes of as many blocks.
-/// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a block's scale is beyond float16, so
-///          that the block would restore infinities. What blocks holds after an error means nothing.
+/// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a block would restore infinities, as
+///          its scale or minimum is beyond float16. What blocks holds after an error means nothing.
 [[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept;
 
 /// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: scales that are NaN

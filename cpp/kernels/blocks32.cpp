@@ -402,20 +402,23 @@ inline void quantize_four_mxfp4(const float* x, uint8_t* out, I32x4& bad) {
     uint8_t* to = out + k * kBytesMXFP4;
     const int32_t e = largest[k] > 0 ? exponent_e8m0(largest[k]) : 0;
     // Half steps that x exceeds: it is divided by a half step, 2^(e - 129), and made a little smaller, so that what is no more
-    // than n half steps is truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e). As float32 has no 2^129, x is
-    // doubled for e = 0.
+    // than n half steps is truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e).
     const F32x4 factor = splat(bit_cast<float>((e == 0 ? 254 << 23 : (255 - e) << 23) | 0x007FFFFF));
-    float twice[kElements];
+    float changed[kElements];
     const float* from = x;
-    if (e == 0) {
-      for (size_t i = 0; i < kElements; i++) twice[i] = 2 * x[i];
-      from = twice;
+    if (e == 0 || e == 253) {
+      // At the ends of float32. There is no factor 2^129, so that x is doubled; and 8 * 2^125 is an infinity, from which no x is
+      // nearer than from 6 * 2^125.
+      constexpr float kFarthest = 0x6p125f;
+      for (size_t i = 0; i < kElements; i++) changed[i] = e == 0 ? 2 * x[i] : clamp(x[i], -kFarthest, kFarthest);
+      from = changed;
     }
     const auto level = [&](size_t i) {
       const auto steps = [&](size_t j) { return bits(add(trunc(mul(load(from + i + j), factor)), splat(kMagic))); };
       const U8x16 exceeded = low_bytes(steps(0), steps(4), steps(8), steps(12));
       const U8x16 sign = bit_and(shift_right<4>(exceeded), splat(uint8_t{8}));
-      return bit_or(kSizesE2M1[abs_signed(exceeded)], sign);
+      const U8x16 opposite = sub(splat(uint8_t{0}), exceeded);
+      return bit_or(kSizesE2M1[min_unsigned(exceeded, opposite)], sign);
     };
     to[0] = static_cast<uint8_t>(e);
     store(to + 1, bit_or(level(0), shift_left<4>(level(16))));

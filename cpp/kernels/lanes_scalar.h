@@ -185,9 +185,6 @@ inline void store(uint8_t* p, U8x16 a) { std::memcpy(p, a.v, sizeof(a.v)); }
 inline U8x16 splat(uint8_t x) {
   return each<U8x16>([&](int) { return x; });
 }
-inline U8x16 abs_signed(U8x16 a) {
-  return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] < 128 ? a.v[i] : -a.v[i]); });
-}
 template <int kBits>
 inline U8x16 shift_left(U8x16 a) {
   return each<U8x16>([&](int i) { return static_cast<uint8_t>(a.v[i] << kBits); });

@@ -218,8 +218,6 @@ inline U8x16 sub(U8x16 a, U8x16 b) { return {wasm_i8x16_sub(a.v, b.v)}; }
 inline U8x16 bit_and(U8x16 a, U8x16 b) { return {wasm_v128_and(a.v, b.v)}; }
 inline U8x16 bit_or(U8x16 a, U8x16 b) { return {wasm_v128_or(a.v, b.v)}; }
 inline U8x16 min_unsigned(U8x16 a, U8x16 b) { return {wasm_u8x16_min(a.v, b.v)}; }
-/// |a| of signed bytes.
-inline U8x16 abs_signed(U8x16 a) { return {wasm_i8x16_abs(a.v)}; }
 /// Within each byte; none may lose bits.
 template <int kBits>
 inline U8x16 shift_left(U8x16 a) {

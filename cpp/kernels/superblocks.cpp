@@ -74,16 +74,16 @@ constexpr Packing kThird = {8, 32, 1, 2};    // Q3_K
 constexpr Packing kLowFour = {2, 64, 4, 0};  // Q6_K
 constexpr Packing kHighTwo = {4, 32, 2, 4};  // Q6_K
 
-void pack(const uint8_t* __restrict levels, const Packing& packing, uint8_t* __restrict to) {
-  const uint64_t mask = kEachByte * ((1u << packing.bits) - 1);
+template <Packing kPacking>
+void pack(const uint8_t* __restrict levels, uint8_t* __restrict to) {
+  constexpr uint64_t kMask = kEachByte * ((1u << kPacking.bits) - 1);
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += packing.count * packing.distance) {
+  for (size_t i = 0; i < kElements; i += kPacking.count * kPacking.distance) {
     SCALEPOINT_NO_UNROLL
-    for (size_t e = 0; e < packing.distance; e += 8, to += 8) {
+    for (size_t e = 0; e < kPacking.distance; e += 8, to += 8) {
       uint64_t word = 0;
-      SCALEPOINT_NO_UNROLL
-      for (size_t k = 0; k < packing.count; k++) {
-        word |= (load_word(levels + i + k * packing.distance + e) >> packing.from & mask) << (k * packing.bits);
+      for (size_t k = 0; k < kPacking.count; k++) {
+        word |= (load_word(levels + i + k * kPacking.distance + e) >> kPacking.from & kMask) << (k * kPacking.bits);
       }
       store_word(to, word);
     }
@@ -191,6 +191,7 @@ float affine_error(const float* x, const float* weights, const uint8_t* levels, 
   return sum;
 }
 
+/// Fits scale and minimum to the levels of several candidate ranges by least squares, and keeps the fit with the least error.
 Affine search_affine(const float* x, const AffineRule& rule, uint8_t* levels) {
   float weights[32];
   affine_weights(x, rule, weights);
@@ -341,8 +342,8 @@ float search_descent(const float* x, uint8_t* levels) {
 // ---------------------------------------------------------------------------------------------- many sub-blocks side by side
 //
 // The sums of a sub-block run over its elements in order, so the lanes are sub-blocks: four of them form a group, a column of as
-// many vectors as a sub-block has elements. Levels stay floats. What the loops below cannot follow exactly (see each search) is
-// left to the functions above.
+// many vectors as a sub-block has elements. Levels stay floats. Sub-blocks that these loops cannot follow exactly, and levels that
+// the final rounding does not replace, come from the functions above.
 
 /// Four sub-blocks to a column: element i of sub-block k becomes lane k of vector i.
 void to_column(const float* const (&rows)[4], size_t size, float* column) {
@@ -357,37 +358,37 @@ void to_column(const float* const (&rows)[4], size_t size, float* column) {
   }
 }
 
-inline F32x4 masked(F32x4 a, I32x4 mask) { return from_bits(bit_and(bits(a), mask)); }
-
 constexpr size_t kGroups = 4;
 
-/// Sixteen sub-blocks with scale and minimum. An element's x, weight and level lie at fixed distances from one walking pointer.
-struct AffineSearch {
-  static constexpr size_t kStride = 128, kWeights = kGroups * kStride, kLevels = 2 * kWeights;
+/// Four sub-blocks with scale and minimum. An element's x, weight and level lie at fixed distances from one walking pointer, and so
+/// do those of the next group.
+struct AffineGroup {
+  static constexpr size_t kLongest = 128;
 
-  float columns[3 * kGroups * kStride];
-  size_t length;  ///< floats of a column
-  F32x4 high[kGroups], sum_w[kGroups], sum_x[kGroups];
-  F32x4 scale[kGroups], low[kGroups], best[kGroups];             ///< of the best candidate so far
-  F32x4 inverse[kGroups], new_scale[kGroups], new_low[kGroups];  ///< of the candidate at hand
-  I32x4 solvable[kGroups];                                       ///< whether there is one
-  I32x4 empty[kGroups], sane[kGroups];
-  F32x4 reach[kGroups], margin[kGroups];
+  float x[kLongest], weights[kLongest], levels[kLongest];
+  F32x4 high, sum_w, sum_x;
+  F32x4 scale, low, best;             ///< of the best candidate so far
+  F32x4 inverse, new_scale, new_low;  ///< of the candidate at hand
+  I32x4 solvable;                     ///< whether there is one
+  I32x4 empty;
+  F32x4 reach, margin;  ///< the least of range - reach; above 0, levels are exact
 };
+constexpr size_t kWeights = AffineGroup::kLongest, kLevels = 2 * kWeights, kNextGroup = sizeof(AffineGroup) / sizeof(float);
 
 /// level = max(round((x - low) * inverse), 0), at most top where kClamp. The bits of floats from 0 on order like integers, and
 /// integer minimums and maximums do not compete with additions.
 template <bool kClamp>
-inline void round_levels(float* p, size_t length, F32x4 low, F32x4 inverse, F32x4 top) {
+inline void round_levels(AffineGroup& g, size_t length, F32x4 inverse, F32x4 top) {
   const I32x4 zero = splat(0);
-  p = opaque(p);
+  const F32x4 low = g.low;
+  float* p = opaque(g.x);
   const float* end = opaque(p + length);
   SCALEPOINT_NO_UNROLL
   do {
     for (size_t j = 0; j < 16; j += 4) {
       I32x4 level = max_signed(bits(nearest(mul(sub(load(p + j), low), inverse))), zero);
       if (kClamp) level = min_signed(level, bits(top));
-      store(p + j + AffineSearch::kLevels, from_bits(level));
+      store(p + j + kLevels, from_bits(level));
     }
     p += 16;
   } while (p != end);
@@ -397,159 +398,153 @@ struct LevelSums {
   F32x4 l = splat(0.0f), l2 = splat(0.0f), xl = splat(0.0f);
 
   void take(const float* p) {
-    const F32x4 level = load(p + AffineSearch::kLevels), wl = mul(load(p + AffineSearch::kWeights), level);
+    const F32x4 level = load(p + kLevels), wl = mul(load(p + kWeights), level);
     l = add(l, wl);
     l2 = add(l2, mul(wl, level));
     xl = add(xl, mul(wl, load(p)));
   }
 };
 
+inline void solve(AffineGroup& g, const LevelSums& sums) {
+  const F32x4 determinant = sub(mul(g.sum_w, sums.l2), mul(sums.l, sums.l));
+  const F32x4 scale = div(sub(mul(g.sum_w, sums.xl), mul(g.sum_x, sums.l)), determinant);
+  const F32x4 low = div(sub(mul(sums.l2, g.sum_x), mul(sums.l, sums.xl)), determinant);
+  const I32x4 above = greater(low, splat(0.0f));
+  g.solvable = greater(determinant, splat(0.0f));
+  g.new_scale = select(above, div(sums.xl, sums.l2), scale);
+  g.new_low = from_bits(bit_and_not(bits(low), above));
+}
+
 template <bool kAbsolute>
 inline F32x4 weighted_error(const float* p, F32x4 scale, F32x4 low) {
-  const F32x4 difference = sub(add(mul(scale, load(p + AffineSearch::kLevels)), low), load(p));
-  return mul(load(p + AffineSearch::kWeights), kAbsolute ? abs(difference) : mul(difference, difference));
+  const F32x4 difference = sub(add(mul(scale, load(p + kLevels)), low), load(p));
+  return mul(load(p + kWeights), kAbsolute ? abs(difference) : mul(difference, difference));
+}
+
+/// Takes the candidate where it is better.
+inline void accept(AffineGroup& g, F32x4 error) {
+  // No branch: acceptance cannot be predicted.
+  const I32x4 better = bit_and(g.solvable, greater(g.best, error));
+  g.best = select(better, error, g.best);
+  g.scale = select(better, g.new_scale, g.scale);
+  g.low = select(better, g.new_low, g.low);
 }
 
 /// Two groups at a time, so that two chains of additions run side by side.
 template <bool kAbsolute>
-[[gnu::noinline]] void sum_errors(const AffineSearch& s, size_t h, const F32x4* scale, const F32x4* low, F32x4 (&error)[2]) {
-  const F32x4 scale0 = scale[h], low0 = low[h], scale1 = scale[h + 1], low1 = low[h + 1];
+inline void accept_two(AffineGroup* g, size_t length) {
+  const F32x4 scale0 = g[0].new_scale, low0 = g[0].new_low, scale1 = g[1].new_scale, low1 = g[1].new_low;
   F32x4 error0 = splat(0.0f), error1 = error0;
-  const float* p = opaque(s.columns + h * AffineSearch::kStride);
-  const float* end = opaque(p + s.length);
+  const float* p = opaque(g->x);
+  const float* end = opaque(p + length);
   SCALEPOINT_NO_UNROLL
   do {
     error0 = add(error0, weighted_error<kAbsolute>(p, scale0, low0));
-    error1 = add(error1, weighted_error<kAbsolute>(p + AffineSearch::kStride, scale1, low1));
+    error1 = add(error1, weighted_error<kAbsolute>(p + kNextGroup, scale1, low1));
     p += 4;
   } while (p != end);
-  error[0] = error0;
-  error[1] = error1;
+  accept(g[0], error0);
+  accept(g[1], error1);
 }
 
-void solve(AffineSearch& s, size_t h, const LevelSums& sums) {
-  const F32x4 determinant = sub(mul(s.sum_w[h], sums.l2), mul(sums.l, sums.l));
-  const F32x4 scale = div(sub(mul(s.sum_w[h], sums.xl), mul(s.sum_x[h], sums.l)), determinant);
-  const F32x4 low = div(sub(mul(sums.l2, s.sum_x[h]), mul(sums.l, sums.xl)), determinant);
-  const I32x4 above = greater(low, splat(0.0f));
-  s.solvable[h] = greater(determinant, splat(0.0f));
-  s.new_scale[h] = select(above, div(sums.xl, sums.l2), scale);
-  s.new_low[h] = from_bits(bit_and_not(bits(low), above));
-}
-
-/// Loads the rows of a group, makes its weights and takes the steps before the first candidate.
-void begin(AffineSearch& s, size_t h, const float* x, const AffineRule& rule) {
-  float* column = s.columns + h * AffineSearch::kStride;
-  to_column({x, x + rule.size, x + 2 * rule.size, x + 3 * rule.size}, rule.size, column);
+/// Loads the rows of a group, makes its weights, and takes the whole range for the first candidate.
+void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
+  const size_t length = 4 * rule.size;
+  to_column({x, x + rule.size, x + 2 * rule.size, x + 3 * rule.size}, rule.size, g.x);
   F32x4 mean = splat(0.0f);
   if (!rule.absolute) {
     SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < s.length; i += 4) mean = add(mean, mul(load(column + i), load(column + i)));
+    for (size_t i = 0; i < length; i += 4) mean = add(mean, mul(load(g.x + i), load(g.x + i)));
     mean = sqrt(div(mean, splat(static_cast<float>(rule.size))));
   }
-  F32x4 low = splat(0.0f), high = load(column), sum_w = splat(0.0f), sum_x = sum_w;
+  F32x4 low = splat(0.0f), high = load(g.x), sum_w = splat(0.0f), sum_x = sum_w;
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < s.length; i += 4) {
-    const F32x4 v = load(column + i), w = add(mean, abs(v));
-    store(column + i + AffineSearch::kWeights, w);
+  for (size_t i = 0; i < length; i += 4) {
+    const F32x4 v = load(g.x + i), w = add(mean, abs(v));
+    store(g.weights + i, w);
     low = pmin(low, v);
     high = pmax(high, v);
     sum_w = add(sum_w, w);
     sum_x = add(sum_x, mul(w, v));
   }
-  const F32x4 range = sub(high, low), top = splat(static_cast<float>(rule.top));
-  s.empty[h] = equal(range, splat(0.0f));
-  s.sane[h] = bit_or(s.empty[h], bit_and(greater(range, splat(1e-30f)), greater(splat(1e15f), range)));
-  // Beyond these magnitudes, and where low comes close to high (or passes it) on the way, products could be infinite or reach 2^22,
-  // where ggml's rounding wraps.
-  s.reach[h] = mul(low, splat(-0x1p-16f));
-  s.margin[h] = splat(1.0f);
+  g.sum_w = sum_w;
+  g.sum_x = sum_x;
+  // Where low comes close to high on the way, or passes it, levels could be as large as 2^22, where ggml's rounding wraps.
+  g.reach = mul(low, splat(-0x1p-16f));
+  g.margin = splat(1.0f);
   // An empty range gets a width: all its levels are 0, and no candidate is solvable.
-  high = select(s.empty[h], add(low, splat(1.0f)), high);
-  s.low[h] = low;
-  s.high[h] = high;
-  s.sum_w[h] = sum_w;
-  s.sum_x[h] = sum_x;
-  const F32x4 inverse = div(top, sub(high, low));
-  s.scale[h] = div(splat(1.0f), inverse);
-  round_levels<false>(column, s.length, low, inverse, top);
+  g.empty = equal(high, low);
+  high = select(g.empty, add(low, splat(1.0f)), high);
+  g.low = low;
+  g.high = high;
+  const F32x4 top = splat(static_cast<float>(rule.top)), inverse = div(top, sub(high, low));
+  round_levels<false>(g, length, inverse, top);
+  g.new_scale = div(splat(1.0f), inverse);
+  g.new_low = low;
+  g.scale = g.new_scale;
+  // The first is taken in any case, but for an error that is infinite or NaN: none is better than that.
+  g.solvable = splat(-1);
+  g.best = splat(__builtin_inff());
 }
 
-void search_candidates(AffineSearch& s, const AffineRule& rule) {
+template <bool kAbsolute>
+void search_candidates(AffineGroup* groups, const AffineRule& rule) {
   const auto top = static_cast<float>(rule.top);
-  const auto sum = rule.absolute ? sum_errors<true> : sum_errors<false>;
+  const size_t length = 4 * rule.size;
   SCALEPOINT_NO_UNROLL
-  for (size_t h = 0; h < kGroups; h += 2) {
-    F32x4 error[2];
-    sum(s, h, s.scale, s.low, error);
-    s.best[h] = error[0];
-    s.best[h + 1] = error[1];
-  }
-  SCALEPOINT_NO_UNROLL
-  for (int32_t k = 0; k <= rule.steps; k++) {
-    const float span = rule.first + 0.1f * static_cast<float>(k) + top;
-    SCALEPOINT_NO_UNROLL
-    for (size_t h = 0; h < kGroups; h++) {
-      const F32x4 range = sub(s.high[h], s.low[h]);
-      s.margin[h] = pmin(s.margin[h], sub(range, s.reach[h]));
-      s.inverse[h] = div(splat(span), range);
-    }
-    // (x - low) * inverse is at most span, but for rounding.
-    if (span > top + 0.45f) {
+  for (int32_t k = -1; k <= rule.steps; k++) {
+    if (k >= 0) {
+      const float span = rule.first + 0.1f * static_cast<float>(k) + top;
       SCALEPOINT_NO_UNROLL
-      for (size_t h = 0; h < kGroups; h++) {
-        round_levels<true>(s.columns + h * AffineSearch::kStride, s.length, s.low[h], s.inverse[h], splat(top));
+      for (AffineGroup* g = groups; g != groups + kGroups; g++) {
+        const F32x4 range = sub(g->high, g->low);
+        g->margin = pmin(g->margin, sub(range, g->reach));
+        g->inverse = div(splat(span), range);
       }
-    } else {
-      SCALEPOINT_NO_UNROLL
-      for (size_t h = 0; h < kGroups; h++) {
-        round_levels<false>(s.columns + h * AffineSearch::kStride, s.length, s.low[h], s.inverse[h], splat(top));
+      // (x - low) * inverse is at most span, but for rounding.
+      if (span > top + 0.45f) {
+        SCALEPOINT_NO_UNROLL
+        for (AffineGroup* g = groups; g != groups + kGroups; g++) round_levels<true>(*g, length, g->inverse, splat(top));
+      } else {
+        SCALEPOINT_NO_UNROLL
+        for (AffineGroup* g = groups; g != groups + kGroups; g++) round_levels<false>(*g, length, g->inverse, splat(top));
       }
-    }
-    SCALEPOINT_NO_UNROLL
-    for (size_t h = 0; h < kGroups; h += 2) {
-      LevelSums a, b;
-      const float* p = opaque(s.columns + h * AffineSearch::kStride);
-      const float* end = opaque(p + s.length);
       SCALEPOINT_NO_UNROLL
-      do {
-        a.take(p);
-        b.take(p + AffineSearch::kStride);
-        p += 4;
-      } while (p != end);
-      solve(s, h, a);
-      solve(s, h + 1, b);
-    }
-    SCALEPOINT_NO_UNROLL
-    for (size_t h = 0; h < kGroups; h += 2) {
-      F32x4 error[2];
-      sum(s, h, s.new_scale, s.new_low, error);
-      for (size_t g = h; g < h + 2; g++) {
-        // No branch: acceptance cannot be predicted.
-        const I32x4 better = bit_and(s.solvable[g], greater(s.best[g], error[g - h]));
-        s.best[g] = select(better, error[g - h], s.best[g]);
-        s.scale[g] = select(better, s.new_scale[g], s.scale[g]);
-        s.low[g] = select(better, s.new_low[g], s.low[g]);
+      for (AffineGroup* g = groups; g != groups + kGroups; g += 2) {
+        LevelSums a, b;
+        const float* p = opaque(g->x);
+        const float* end = opaque(p + length);
+        SCALEPOINT_NO_UNROLL
+        do {
+          a.take(p);
+          b.take(p + kNextGroup);
+          p += 4;
+        } while (p != end);
+        solve(g[0], a);
+        solve(g[1], b);
       }
     }
+    SCALEPOINT_NO_UNROLL
+    for (AffineGroup* g = groups; g != groups + kGroups; g += 2) accept_two<kAbsolute>(g, length);
   }
 }
 
 /// Scales and minimums of 16 sub-blocks, or of 8 if that is all there are.
 void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, float* scales, float* minimums) {
-  AffineSearch s;
-  s.length = 4 * rule.size;
+  AffineGroup groups[kGroups];
   SCALEPOINT_NO_UNROLL
-  for (size_t h = 0; h < kGroups; h++) begin(s, h, x + 4 * h % sub_blocks * rule.size, rule);
-  search_candidates(s, rule);
+  for (size_t h = 0; h < kGroups; h++) begin(groups[h], x + 4 * h % sub_blocks * rule.size, rule);
+  (rule.absolute ? search_candidates<true> : search_candidates<false>)(opaque(groups), rule);
+  SCALEPOINT_NO_UNROLL
   for (size_t h = 0; h < kGroups; h++) {
-    store(scales + 4 * h, masked(s.scale[h], bit_and_not(splat(-1), s.empty[h])));
-    store(minimums + 4 * h, sub(splat(0.0f), s.low[h]));
-    int32_t sane[4];
-    store(sane, bit_and(s.sane[h], greater(s.margin[h], splat(0.0f))));
+    const AffineGroup& g = groups[h];
+    store(scales + 4 * h, from_bits(bit_and_not(bits(g.scale), g.empty)));
+    store(minimums + 4 * h, sub(splat(0.0f), g.low));
+    float margin[4];
+    store(margin, g.margin);
     for (size_t j = 0; j < 4; j++) {
       const size_t b = 4 * h + j;
-      if (sane[j] != 0 || b >= sub_blocks) continue;
+      if (margin[j] > 0 || b >= sub_blocks) continue;
       uint8_t levels[32];
       const Affine found = search_affine(x + b * rule.size, rule, levels);
       scales[b] = found.scale;
@@ -558,14 +553,14 @@ void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, floa
   }
 }
 
-/// Sixteen sub-blocks of sixteen without a minimum: x, x^2 and x^3.
-struct ScaleSearch {
-  static constexpr size_t kColumn = 64, kSquares = kGroups * kColumn, kCubes = 2 * kSquares, kCandidates = 20;
+/// Four sub-blocks of sixteen without a minimum.
+struct ScaleGroup {
+  static constexpr size_t kCandidates = 20;
 
-  float columns[3 * kGroups * kColumn];
-  F32x4 far, inverse[kCandidates + 2];  ///< of the group at hand
-  I32x4 live[kGroups];                  ///< where not all is too small
-  F32x4 lx[kCandidates][kGroups], l2[kCandidates][kGroups];
+  float x[64], squares[64], cubes[64];
+  F32x4 far, inverse[kCandidates + 2];
+  I32x4 live;  ///< where not all is too small
+  F32x4 lx[kCandidates], l2[kCandidates];
 };
 
 /// The first element of each sub-block that is farthest from 0.
@@ -590,19 +585,18 @@ F32x4 farthest_of_column(const float* column) {
   return far;
 }
 
-void begin(ScaleSearch& s, size_t h, const float* x) {
-  float* column = s.columns + h * ScaleSearch::kColumn;
-  to_column({x, x + 16, x + 32, x + 48}, 16, column);
+void begin(ScaleGroup& g, const float* x) {
+  to_column({x, x + 16, x + 32, x + 48}, 16, g.x);
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < 64; i += 4) {
-    const F32x4 v = load(column + i), square = mul(v, v);
-    store(column + i + ScaleSearch::kSquares, square);
-    store(column + i + ScaleSearch::kCubes, mul(square, v));
+    const F32x4 v = load(g.x + i), square = mul(v, v);
+    store(g.squares + i, square);
+    store(g.cubes + i, mul(square, v));
   }
-  const F32x4 far = farthest_of_column(column);
-  s.live[h] = bit_and_not(splat(-1), greater(splat(kTooSmall), abs(far)));
-  s.far = select(s.live[h], far, splat(1.0f));
-  for (size_t k = 0; k < 2; k++) s.inverse[k] = div(splat(kSpans.span[k]), s.far);
+  const F32x4 far = farthest_of_column(g.x);
+  g.live = bit_and_not(splat(-1), greater(splat(kTooSmall), abs(far)));
+  g.far = select(g.live, far, splat(1.0f));
+  for (size_t k = 0; k < 2; k++) g.inverse[k] = div(splat(kSpans.span[k]), g.far);
 }
 
 /// Integer minimums on the bits of floats: signed, all negative floats are below 31; unsigned, they are above -32 if they are
@@ -617,15 +611,15 @@ inline F32x4 clamped_level(F32x4 x, F32x4 inverse) {
 
 /// Two candidates at a time share the loads. The divisions of the next two run beside this loop.
 template <bool kHigh, bool kLow>
-inline void sum_candidates(ScaleSearch& s, size_t h, size_t k) {
-  const F32x4 inverse0 = s.inverse[k], inverse1 = s.inverse[k + 1];
-  for (size_t j = k + 2; j < k + 4; j++) s.inverse[j] = div(splat(kSpans.span[j]), s.far);
+inline void sum_candidates(ScaleGroup& g, size_t k) {
+  const F32x4 inverse0 = g.inverse[k], inverse1 = g.inverse[k + 1];
+  for (size_t j = k + 2; j < k + 4; j++) g.inverse[j] = div(splat(kSpans.span[j]), g.far);
   F32x4 lx0 = splat(0.0f), l20 = lx0, lx1 = lx0, l21 = lx0;
-  const float* p = opaque(s.columns + h * ScaleSearch::kColumn);
-  const float* end = opaque(p + ScaleSearch::kColumn);
+  const float* p = opaque(g.x);
+  const float* end = opaque(p + 64);
   SCALEPOINT_NO_UNROLL
   do {
-    const F32x4 x = load(p), square = load(p + ScaleSearch::kSquares), cube = load(p + ScaleSearch::kCubes);
+    const F32x4 x = load(p), square = load(p + 64), cube = load(p + 128);
     const F32x4 level0 = clamped_level<kHigh, kLow>(x, inverse0), level1 = clamped_level<kHigh, kLow>(x, inverse1);
     lx0 = add(lx0, mul(cube, level0));
     l20 = add(l20, mul(mul(square, level0), level0));
@@ -633,44 +627,46 @@ inline void sum_candidates(ScaleSearch& s, size_t h, size_t k) {
     l21 = add(l21, mul(mul(square, level1), level1));
     p += 4;
   } while (p != end);
-  s.lx[k][h] = lx0;
-  s.l2[k][h] = l20;
-  s.lx[k + 1][h] = lx1;
-  s.l2[k + 1][h] = l21;
+  g.lx[k] = lx0;
+  g.l2[k] = l20;
+  g.lx[k + 1] = lx1;
+  g.l2[k + 1] = l21;
 }
 
 void find_scales(const float* x, float* scales) {
-  ScaleSearch s;
+  ScaleGroup memory[kGroups];
+  ScaleGroup* groups = opaque(memory);
   SCALEPOINT_NO_UNROLL
   for (size_t h = 0; h < kGroups; h++) {
-    begin(s, h, x + 64 * h);
+    ScaleGroup& g = groups[h];
+    begin(g, x + 64 * h);
     // |x * inverse| is at most the span, but for rounding: only a span of 32.5 and more can reach below -32.5, and one of less than
     // 31.5 nothing.
-    sum_candidates<true, false>(s, h, 0);
-    sum_candidates<false, false>(s, h, 2);
+    sum_candidates<true, false>(g, 0);
+    sum_candidates<false, false>(g, 2);
     SCALEPOINT_NO_UNROLL
-    for (size_t k = 4; k < 14; k += 2) sum_candidates<true, false>(s, h, k);
+    for (size_t k = 4; k < 14; k += 2) sum_candidates<true, false>(g, k);
     SCALEPOINT_NO_UNROLL
-    for (size_t k = 14; k < ScaleSearch::kCandidates; k += 2) sum_candidates<true, true>(s, h, k);
+    for (size_t k = 14; k < ScaleGroup::kCandidates; k += 2) sum_candidates<true, true>(g, k);
   }
   F32x4 scale[kGroups], best[kGroups];
   const F32x4 zero = splat(0.0f);
   for (size_t h = 0; h < kGroups; h++) {
-    const F32x4 lx = s.lx[0][h], l2 = s.l2[0][h];
+    const F32x4 lx = groups[h].lx[0], l2 = groups[h].l2[0];
     scale[h] = from_bits(bit_and_not(bits(div(lx, l2)), equal(l2, zero)));
     best[h] = mul(scale[h], lx);
   }
   // The groups side by side: each is one long chain.
   SCALEPOINT_NO_UNROLL
-  for (size_t k = 1; k < 19; k++) {
+  for (size_t k = 1; k < Spans::kCount; k++) {
     for (size_t h = 0; h < kGroups; h++) {
-      const F32x4 lx = s.lx[k][h], l2 = s.l2[k][h], candidate = div(lx, l2);
+      const F32x4 lx = groups[h].lx[k], l2 = groups[h].l2[k], candidate = div(lx, l2);
       const I32x4 better = bit_and(greater(l2, zero), greater(mul(lx, lx), mul(best[h], l2)));
       scale[h] = select(better, candidate, scale[h]);
       best[h] = select(better, mul(candidate, lx), best[h]);
     }
   }
-  for (size_t h = 0; h < kGroups; h++) store(scales + 4 * h, masked(scale[h], s.live[h]));
+  for (size_t h = 0; h < kGroups; h++) store(scales + 4 * h, from_bits(bit_and(bits(scale[h]), groups[h].live)));
 }
 
 /// Super-blocks whose descents run side by side.
@@ -680,7 +676,8 @@ constexpr size_t kDescents = 4;
 struct DescentGroup {
   float x[64], squares[64], levels[64];
   F32x4 lx, l2;
-  I32x4 changed, farthest;
+  I32x4 changed;
+  I32x4 largest_quotient;  ///< its bits without the sign, moved up by one
 };
 
 inline F32x4 clamped_descent_level(F32x4 x) {
@@ -689,14 +686,14 @@ inline F32x4 clamped_descent_level(F32x4 x) {
 
 /// One element of four sub-blocks to its best level.
 inline void descend(DescentGroup& g, size_t i) {
-  const F32x4 zero = splat(0.0f), x = load(g.x + i), square = load(g.squares + i), level = load(g.levels + i),
-              cube = mul(square, x);
+  const F32x4 x = load(g.x + i), square = load(g.squares + i), level = load(g.levels + i);
+  const F32x4 zero = splat(0.0f), cube = mul(square, x);
   const F32x4 lx = sub(g.lx, mul(cube, level)), l2 = sub(g.l2, mul(mul(square, level), level));
   const F32x4 quotient = div(mul(x, l2), lx), other = clamped_descent_level(quotient);
   const F32x4 new_lx = add(lx, mul(cube, other)), new_l2 = add(l2, mul(mul(square, other), other));
   const I32x4 possible = bit_and(bit_and_not(greater(lx, zero), equal(other, level)), greater(new_l2, zero));
   const I32x4 better = bit_and(possible, greater(mul(mul(new_lx, new_lx), g.l2), mul(mul(g.lx, g.lx), new_l2)));
-  g.farthest = max_unsigned(g.farthest, shift_left_one(bits(quotient)));
+  g.largest_quotient = max_unsigned(g.largest_quotient, shift_left_one(bits(quotient)));
   g.changed = bit_or(g.changed, better);
   store(g.levels + i, select(better, other, level));
   g.lx = select(better, new_lx, g.lx);
@@ -755,7 +752,7 @@ void find_descents(const float* x, size_t super_blocks, float* scales) {
     }
     g.lx = gather(lx);
     g.l2 = gather(l2);
-    g.farthest = splat(0);
+    g.largest_quotient = splat(0);
     active[h] = &g;
   }
   // A step is a long chain through a division. The groups take theirs in turn, which hides it.
@@ -779,7 +776,7 @@ void find_descents(const float* x, size_t super_blocks, float* scales) {
     int32_t quotient[4];
     store(four_lx, group[h].lx);
     store(four_l2, group[h].l2);
-    store(quotient, group[h].farthest);
+    store(quotient, group[h].largest_quotient);
     for (size_t j = 0; j < 4; j++) {
       const size_t b = moving[4 * h + j];
       lx[b] = four_lx[j];
@@ -948,22 +945,22 @@ void dequantize(const std::byte* blocks, size_t n, int32_t zero, float* x, Unpac
 void quantize_q2_k(const float* x, size_t n, std::byte* out) {
   quantize_affine<BlockQ2K>(x, n, out, kRuleQ2K, [](BlockQ2K& block, const AffineBlock& parts) {
     for (size_t j = 0; j < 16; j++) block.scales[j] = static_cast<uint8_t>(parts.scales[j] | parts.minimums[j] << 4);
-    pack(parts.levels, kPairs, block.low);
+    pack<kPairs>(parts.levels, block.low);
   });
 }
 
 void quantize_q4_k(const float* x, size_t n, std::byte* out) {
   quantize_affine<BlockQ4K>(x, n, out, kRuleQ4K, [](BlockQ4K& block, const AffineBlock& parts) {
     pack_scales(parts, block.scales);
-    pack(parts.levels, kNibbles, block.low);
+    pack<kNibbles>(parts.levels, block.low);
   });
 }
 
 void quantize_q5_k(const float* x, size_t n, std::byte* out) {
   quantize_affine<BlockQ5K>(x, n, out, kRuleQ5K, [](BlockQ5K& block, const AffineBlock& parts) {
     pack_scales(parts, block.scales);
-    pack(parts.levels, kFifth, block.high);
-    pack(parts.levels, kNibbles, block.low);
+    pack<kFifth>(parts.levels, block.high);
+    pack<kNibbles>(parts.levels, block.low);
   });
 }
 
@@ -986,8 +983,8 @@ void quantize_q6_k(const float* x, size_t n, std::byte* out) {
           final_levels(x + 16 * b, 16, step, 0, 32, 63, levels + 16 * b);
         }
       }
-      pack(levels, kLowFour, block.low);
-      pack(levels, kHighTwo, block.high);
+      pack<kLowFour>(levels, block.low);
+      pack<kHighTwo>(levels, block.high);
     }
     std::memcpy(out, &block, sizeof(block));
   }
@@ -1014,8 +1011,8 @@ void quantize_q3_k(const float* x, size_t n, std::byte* out) {
         final_levels(x + 16 * b, 16, step, 0, 4, 7, levels + 16 * b);
       }
     }
-    pack(levels, kThird, block.high);
-    pack(levels, kPairs, block.low);
+    pack<kThird>(levels, block.high);
+    pack<kPairs>(levels, block.low);
     std::memcpy(out, &block, sizeof(block));
   }
 }

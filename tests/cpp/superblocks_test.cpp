@@ -360,6 +360,8 @@ std::vector<std::pair<std::string, Floats>> kinds(Random& random) {
   add("nearly constant", [&](size_t) { return c + (random.below(8) == 0 ? 1e-6f : 0); });
   add("far from zero", [&](size_t) { return 1000 * c + normal(random); });
   add("far from zero and close together", [&](size_t) { return -1000 - random.uniform(0, 1e-4f); });
+  // The smaller minimum rounds away from its sub-block by millions of its steps.
+  add("minimums apart", [&](size_t i) { return i < 32 ? -60000.0f : -400 - random.uniform(0, 1e-3f); });
   add("zeros of both signs", [&](size_t) { return zero(); });
   add("negative", [&](size_t) { return -std::fabs(normal(random)); });
   add("positive", [&](size_t) { return std::fabs(normal(random)); });

@@ -1,5 +1,6 @@
 // llama.cpp in the browser (wllama) loads what we write, and computes with it.
-import { LoggerWithoutDebug, Wllama } from '@wllama/wllama';
+// @ts-expect-error Its declarations name files without extensions, which this kind of module resolution refuses.
+import { LoggerWithoutDebug, Wllama } from '@wllama/wllama/esm/index.js';
 import wasm from '@wllama/wllama/esm/wasm/wllama.wasm?url';
 import { expect, test } from 'vitest';
 import { type GgufTarget, quantizeModel } from '../../web/src/model.js';

@@ -185,6 +185,8 @@ export interface PlanOptions {
   readonly pure?: GgufOptions['pure'];
   /** GGUF: whether tensors that are quantized already may be quantized again. @defaultValue false */
   readonly requantize?: GgufOptions['requantize'];
+  /** GGUF: whether to correct a `general.alignment` that llama-quantize leaves wrong. @defaultValue false, with a note in the report */
+  readonly fixAlignment?: GgufOptions['fixAlignment'];
   /**
    * Exceptions from what is converted by default; the first match wins.
    * @defaultValue none
@@ -230,9 +232,21 @@ export interface ModelPlan {
   readonly totals: ModelTotals;
   /** safetensors with integers: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  /** What you should know about the result; mostly nothing. */
+  readonly notes: readonly string[];
 }
 
-const planNames = ['to', 'scheme', 'granularity', 'packed', 'activations', 'pure', 'requantize', 'rules'];
+const planNames = [
+  'to',
+  'scheme',
+  'granularity',
+  'packed',
+  'activations',
+  'pure',
+  'requantize',
+  'fixAlignment',
+  'rules',
+];
 
 /** Options come from JavaScript as well, so they are checked as if they had no types. */
 function checkPlanOptions(options: PlanOptions, names: readonly string[]): void {
@@ -242,7 +256,7 @@ function checkPlanOptions(options: PlanOptions, names: readonly string[]): void 
   for (const name of Object.keys(options)) {
     if (!names.includes(name)) throw new TypeError(`${name}: unknown option; there are ${names.join(', ')}`);
   }
-  const { to, rules = [], pure, requantize } = options;
+  const { to, rules = [], pure, requantize, fixAlignment } = options;
   if (!isSafetensorsTarget(to) && !isGgufTarget(to)) {
     throw new RangeError(
       `to: expected ${safetensorsTargets.join(', ')} for safetensors, or ${ggufTargets.join(', ')} for GGUF, got ${show(to)}`,
@@ -256,7 +270,7 @@ function checkPlanOptions(options: PlanOptions, names: readonly string[]): void 
       throw new RangeError(`rules[${i}]: expected keep: true or to, got keep: ${show(keep)}, to: ${show(target)}`);
     }
   }
-  for (const [name, value] of Object.entries({ pure, requantize })) {
+  for (const [name, value] of Object.entries({ pure, requantize, fixAlignment })) {
     if (value !== undefined && typeof value !== 'boolean') {
       throw new TypeError(`${name}: expected true or false, got ${show(value)}`);
     }
@@ -282,7 +296,7 @@ function planOf(model: OpenModel, options: PlanOptions): FilePlan {
   if (!isSafetensorsTarget(to)) {
     throw new RangeError(`to: a ${model.format} file can become ${safetensorsTargets.join(', ')}, not ${show(to)}`);
   }
-  checkOnly(options, ['pure', 'requantize'], 'GGUF');
+  checkOnly(options, ['pure', 'requantize', 'fixAlignment'], 'GGUF');
   const metadata = model.metadata as Readonly<Record<string, string>>;
   return planSafetensors(model.tensors, metadata, {
     ...options,
@@ -335,12 +349,13 @@ export async function planModel(file: ModelInput, options: PlanOptions): Promise
   return withModel(file, async (model) => {
     const plan = planOf(model, options);
     const tensors = plan.tensors.map(infoOf);
-    const { quantizationConfig } = plan;
+    const { quantizationConfig, notes = [] } = plan;
     return {
       format: model.format === 'gguf' ? 'gguf' : 'safetensors',
       to: options.to,
       tensors,
       totals: totalsOf(tensors, model.bytes, plan.size),
+      notes,
       ...(quantizationConfig === undefined ? {} : { quantizationConfig }),
     };
   });
@@ -403,6 +418,8 @@ export interface ModelReport {
   /** In the order of the input. */
   readonly tensors: readonly TensorReport[];
   readonly totals: ModelTotals;
+  /** What you should know about the result; mostly nothing. */
+  readonly notes: readonly string[];
 }
 
 /** The result of `quantizeModel`. */
@@ -502,7 +519,7 @@ function reportOf(model: OpenModel, plan: FilePlan, measures: readonly (ErrorMea
     if (error === undefined) return info;
     return { ...info, nonFinite: error.nonFinite, ...(tensor.conversion.kind === 'copy' ? {} : { error }) };
   });
-  return { tensors, totals: totalsOf(tensors, model.bytes, plan.size) };
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan.size), notes: plan.notes ?? [] };
 }
 
 /**

@@ -196,7 +196,7 @@ export class Scalepoint {
   /**
    * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes without an importance matrix.
    * @example const blocks = sp.quantizeBlocks(weights, 'Q4_K', { shape: [4096, 4096] });
-   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block's scale is beyond float16,
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block would restore infinities,
    * `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds after an error means nothing.
    */
   quantizeBlocks(x: FloatInput, type: BlockType, options?: BlockOptions<Uint8Array>): BlockTensor<Uint8Array>;
@@ -741,7 +741,7 @@ export class Scalepoint {
       let at = 0;
       while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === 0) at += elements;
       const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
-      throw new ScalepointError('OVERFLOW', `${where}: the scale of a ${name} block of them is beyond float16`);
+      throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
     }
     this.#check(status);
     throw new Error('scalepoint: unreachable');

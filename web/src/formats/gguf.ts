@@ -61,7 +61,8 @@ const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
 /** The type of that name. @throws RangeError if there is none */
 export function ggmlType(name: string): GgmlType {
   const type = typesByName.get(name);
-  if (type === undefined) throw new RangeError(`type: expected one of ${[...typesByName.keys()]}, got ${show(name)}`);
+  if (type === undefined)
+    throw new RangeError(`type: expected one of ${[...typesByName.keys()].join(', ')}, got ${show(name)}`);
   return type;
 }
 
@@ -484,10 +485,7 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
     }
     if (dataOffset + covered + bytes > source.size) {
       const there = Math.max(0, source.size - dataOffset);
-      reader.fail(
-        `${bytes} bytes from offset ${byteOffset} on are more than the ${there} bytes of data in the file`,
-        position,
-      );
+      reader.fail(`it ends ${covered + bytes} bytes into the data, of which the file has only ${there}`, position);
     }
     covered = padded(covered + bytes, alignment);
     return { ...tensor, byteOffset: dataOffset + byteOffset };
@@ -506,16 +504,19 @@ export interface GgufLayout {
   readonly tensors: readonly GgufTensor[];
   /** Bytes of the whole file, the padding behind the last tensor too. */
   readonly size: number;
+  /** An alignment that the pairs state and that does not hold, so that readers look in the wrong places. */
+  readonly wrongAlignment?: number;
 }
 
 /**
  * Lays out a file of version 3 as ggml's writer does: everything begins at multiples of 32, and dimensions of 1 behind the others
- * are left out. An alignment among the pairs that does not hold in the result is replaced by 32.
+ * are left out. An alignment among the pairs that does not hold in the result is replaced by 32 if `fixAlignment`.
  * @throws RangeError if a shape does not make whole blocks
  */
 export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  fixAlignment = false,
 ): GgufLayout {
   const encoder = new TextEncoder();
   let offset = 0;
@@ -541,6 +542,7 @@ export function layoutGguf(
   view.setBigUint64(8, BigInt(tensors.length), true);
   view.setBigUint64(16, BigInt(pairs.length), true);
   let at = 24;
+  let wrongAlignment: number | undefined;
   for (const { key, bytes } of pairs) {
     header.set(bytes, at);
     at += bytes.length;
@@ -549,7 +551,9 @@ export function layoutGguf(
     const holds =
       dataOffset === padded(length, stated) &&
       entries.every(({ entry: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, stated));
-    if (!holds) view.setUint32(at - 4, defaultAlignment, true);
+    if (holds) continue;
+    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    else wrongAlignment = stated;
   }
   for (const { entry, id, text, ne } of entries) {
     view.setBigUint64(at, BigInt(text.length), true);
@@ -566,5 +570,6 @@ export function layoutGguf(
     at += 12;
   }
   const placed = entries.map(({ entry }) => ({ ...entry, byteOffset: dataOffset + entry.byteOffset }));
-  return { header, tensors: placed, size: dataOffset + offset };
+  const size = dataOffset + offset;
+  return { header, tensors: placed, size, ...(wrongAlignment === undefined ? {} : { wrongAlignment }) };
 }

@@ -59,6 +59,12 @@ export interface GgufOptions {
   readonly pure?: boolean | undefined;
   /** Whether weights that are quantized already may be quantized again, which adds to their errors. @defaultValue false */
   readonly requantize?: boolean | undefined;
+  /**
+   * llama-quantize pads to 32 bytes and copies `general.alignment` as it is. Where that says something else, programs look for the
+   * tensors in the wrong places: true states 32, false gives the same bytes as llama-quantize, and a note.
+   * @defaultValue false
+   */
+  readonly fixAlignment?: boolean | undefined;
   /** Types of single tensors. They do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. @defaultValue none */
   readonly rules?: readonly Rule[] | undefined;
 }
@@ -68,10 +74,10 @@ const isCastType = (dtype: string): dtype is CastType => castTypes.includes(dtyp
 
 // ---------------------------------------------------------------------------------------------------------------------- options
 
-function checkOptions(to: unknown, { pure, requantize, rules }: GgufOptions): void {
+function checkOptions(to: unknown, { pure, requantize, fixAlignment, rules }: GgufOptions): void {
   if (!isGgufTarget(to))
     throw new RangeError(`to: expected one of ${ggufTargets.join(', ')} for GGUF, got ${show(to)}`);
-  for (const [name, value] of Object.entries({ pure, requantize })) {
+  for (const [name, value] of Object.entries({ pure, requantize, fixAlignment })) {
     if (value !== undefined && typeof value !== 'boolean') {
       throw new TypeError(`${name}: expected true or false, got ${show(value)}`);
     }
@@ -420,6 +426,7 @@ export function planGguf(header: GgufHeader, to: GgufTarget, options: GgufOption
   const layout = layoutGguf(
     pairsOf(header, fileType),
     sorted.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape })),
+    options.fixAlignment ?? false,
   );
 
   const tensors: PlannedTensor[] = [];
@@ -432,5 +439,14 @@ export function planGguf(header: GgufHeader, to: GgufTarget, options: GgufOption
       ...(choice.kept === undefined ? {} : { kept: choice.kept }),
     };
   }
-  return { tensors, header: layout.header, size: layout.size };
+  const { wrongAlignment } = layout;
+  const note =
+    `general.alignment says ${wrongAlignment}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
+    'tensors. fixAlignment states 32';
+  return {
+    tensors,
+    header: layout.header,
+    size: layout.size,
+    ...(wrongAlignment === undefined ? {} : { notes: [note] }),
+  };
 }

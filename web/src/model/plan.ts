@@ -83,6 +83,8 @@ export interface FilePlan {
   readonly size: number;
   /** safetensors with integer codes: the `quantization_config` for config.json. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  /** What the user should know about the result, in sentences without a full stop. */
+  readonly notes?: readonly string[];
 }
 
 /** What to do with the tensors whose names match. The first rule that matches decides. */

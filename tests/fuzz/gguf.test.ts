@@ -1,0 +1,176 @@
+import { describe, expect, it } from 'vitest';
+import { ScalepointError } from '../../web/src/errors.js';
+import { openSource } from '../../web/src/formats/bytes.js';
+import { type GgufHeader, ggmlBytes, ggmlType, layoutGguf, readGguf } from '../../web/src/formats/gguf.js';
+import { ggufTargets, planGguf } from '../../web/src/model/gguf.js';
+import { everyPair, ggufFile, tinyLlama } from '../web/tiny-llama.js';
+
+// Good files with random damage. Whatever comes: either tensors that lie inside of the file, from which a result can be planned, or a
+// ScalepointError with an offset in the file. Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with
+// other seeds.
+
+const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
+const mutations = 10_000 * factor;
+
+/** Whole numbers in [0, n) from a seed (xorshift32). */
+function random(seed: number): (n: number) => number {
+  let state = seed | 1;
+  return (n) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % n;
+  };
+}
+
+const files = [
+  ggufFile({
+    pairs: [
+      ['general.architecture', 'string', 'llama'],
+      ['general.alignment', 'u32', 8],
+      ['llama.block_count', 'u32', 2],
+      ['llama.attention.head_count_kv', 'array', 'u32', [1, 2]],
+      ['b', 'array', 'bool', [true, false]],
+    ],
+    tensors: [
+      { name: 'blk.0.ffn_down.weight', dtype: 'F16', ne: [32, 2] },
+      { name: 'w', dtype: 'F32', ne: [3] },
+      { name: 'blk.1.attn_v.weight', dtype: 'Q8_0', ne: [64, 1, 2] },
+      { name: 'output.weight', dtype: 'IQ2_XXS', ne: [256, 2] },
+    ],
+    alignment: 8,
+  }),
+  ggufFile({
+    pairs: everyPair.filter(([key]) => key !== 'test.template'),
+    tensors: [{ name: '', dtype: 'I8', ne: [] }],
+  }),
+  tinyLlama({ layers: 1, rows: 2, vocabulary: 4, embedding: 32, feedForward: 32, attention: 32 }),
+  ggufFile({ pairs: [], tensors: [] }),
+];
+
+/** Numbers that counts, lengths, types and offsets may turn into. */
+const numbers = [
+  0n,
+  1n,
+  2n,
+  4n,
+  8n,
+  9n,
+  31n,
+  32n,
+  63n,
+  64n,
+  255n,
+  2n ** 31n,
+  2n ** 32n - 1n,
+  2n ** 53n,
+  2n ** 60n,
+  2n ** 64n - 1n,
+];
+
+/** Damages bytes in one or two places, mostly in the header. */
+function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<ArrayBuffer> {
+  let bytes = [...file];
+  for (let n = 1 + pick(2); n > 0; n--) {
+    const at = pick(pick(5) === 0 ? bytes.length + 1 : Math.min(bytes.length, 700) + 1);
+    switch (pick(8)) {
+      case 0:
+        if (at < bytes.length) bytes[at] = pick(256);
+        break;
+      case 1:
+        if (at < bytes.length) bytes[at]! ^= 1 << pick(8);
+        break;
+      case 2:
+        bytes = bytes.slice(0, at);
+        break;
+      case 3:
+        bytes.splice(at, 1 + pick(12));
+        break;
+      case 4:
+        bytes.splice(at, 0, ...bytes.slice(pick(bytes.length + 1)).slice(0, pick(60)));
+        break;
+      case 5:
+        bytes.push(...new Array<number>(1 + pick(64)).fill(pick(256)));
+        break;
+      case 6: {
+        // A count of the start, which stops most other damage from being seen if it changes by much.
+        const place = 8 + 8 * pick(2);
+        if (place < bytes.length) bytes[place] = (bytes[place]! + 255 + pick(3)) & 255;
+        break;
+      }
+      default: {
+        const value = new Uint8Array(new BigUint64Array([numbers[pick(numbers.length)]!]).buffer);
+        const width = pick(2) === 0 ? 4 : 8;
+        bytes.splice(at, width, ...value.subarray(0, width));
+      }
+    }
+  }
+  return Uint8Array.from(bytes);
+}
+
+/** What a header promises. */
+function checkHeader({ tensors, metadata, pairs, alignment, dataOffset }: GgufHeader, size: number): void {
+  expect(Object.keys(metadata).sort()).toEqual(pairs.map(({ key }) => key).sort());
+  let end = dataOffset;
+  for (const { dtype, shape, bytes, byteOffset } of tensors) {
+    expect(bytes).toBe(ggmlBytes(ggmlType(dtype), shape));
+    expect(byteOffset).toBe(Math.ceil(end / alignment) * alignment);
+    end = byteOffset + bytes;
+    expect(end).toBeLessThanOrEqual(size);
+  }
+}
+
+/** Plans are laid out like good files, and read back the same. */
+async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promise<string> {
+  const to = ggufTargets[pick(ggufTargets.length)]!;
+  let plan: ReturnType<typeof planGguf>;
+  try {
+    plan = planGguf(header, to, { requantize: pick(2) === 0, pure: pick(4) === 0 });
+  } catch (error) {
+    if (!(error instanceof ScalepointError)) throw error;
+    return error.code;
+  }
+  const file = new Uint8Array(plan.size);
+  file.set(plan.header);
+  const result = await readGguf(await openSource(file));
+  checkHeader(result, plan.size);
+  const places = new Map(result.tensors.map(({ name, dtype, byteOffset }) => [name, { dtype, byteOffset }]));
+  for (const { parts } of plan.tensors) {
+    const { name, dtype, byteOffset } = parts[0]!;
+    expect(places.get(name)).toEqual({ dtype, byteOffset });
+  }
+  return 'planned';
+}
+
+describe('damaged GGUF files', () => {
+  it('give tensors inside of the file or a typed error', async () => {
+    const pick = random(1753 * factor);
+    const outcomes: Record<string, number> = {};
+    let slowest = 0;
+    for (let i = 0; i < mutations; i++) {
+      const file = mutate(files[i % files.length]!, pick);
+      const source = await openSource(file);
+      const start = performance.now();
+      let outcome: string;
+      try {
+        const header = await readGguf(source);
+        slowest = Math.max(slowest, performance.now() - start);
+        checkHeader(header, file.length);
+        expect(layoutGguf(header.pairs, header.tensors).tensors.length).toBe(header.tensors.length);
+        outcome = await checkPlan(header, pick);
+      } catch (error) {
+        slowest = Math.max(slowest, performance.now() - start);
+        if (!(error instanceof ScalepointError)) throw error;
+        expect(error.message.length).toBeLessThan(1000);
+        expect(error.byteOffset).toBeGreaterThanOrEqual(0);
+        expect(error.byteOffset).toBeLessThanOrEqual(file.length);
+        outcome = error.code;
+      }
+      outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
+    }
+    expect(slowest).toBeLessThan(2000);
+    // Enough of each for the damage to mean something.
+    expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'planned']);
+    for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(mutations / 100);
+  });
+});
