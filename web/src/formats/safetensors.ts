@@ -350,7 +350,7 @@ export async function readSafetensors(source: ByteSource): Promise<SafetensorsHe
 }
 
 /** Code point order, which is UTF-8 byte order. (`<` on strings compares UTF-16 units, another order beyond U+FFFF.) */
-function compareNames(a: string, b: string): number {
+export function compareNames(a: string, b: string): number {
   for (let i = 0; ; ) {
     const left = a.codePointAt(i);
     const right = b.codePointAt(i);

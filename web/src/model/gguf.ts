@@ -7,6 +7,7 @@ import { type BlockType, blockTypes, isBlockType } from '../blocks.js';
 import { ScalepointError } from '../errors.js';
 import { quoted } from '../formats/bytes.js';
 import { type GgufHeader, type GgufPair, type GgufTensor, ggmlType, layoutGguf, u32Pair } from '../formats/gguf.js';
+import { compareNames } from '../formats/safetensors.js';
 import { show } from '../tensor.js';
 import type { CastType, Conversion, FilePlan, PlannedTensor, Rule } from './plan.js';
 import { ruleFor } from './plan.js';
@@ -334,17 +335,6 @@ function fallback(type: TargetType, shape: readonly number[]): TargetType {
 }
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
-
-/** Code point order, which is UTF-8 byte order. */
-function compareNames(a: string, b: string): number {
-  for (let i = 0; ; ) {
-    const left = a.codePointAt(i);
-    const right = b.codePointAt(i);
-    if (left === undefined || right === undefined) return a.length - b.length;
-    if (left !== right) return left - right;
-    i += left > 0xffff ? 2 : 1;
-  }
-}
 
 /** What becomes of a tensor: its new type, or its own with the reason. */
 interface Choice {
