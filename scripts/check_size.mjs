@@ -9,8 +9,11 @@ import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
-/** Bytes after brotli that either tier may take: the wasm file and the JavaScript that runs it. */
-const budget = 40_000;
+/**
+ * Bytes after brotli that either tier may take: the wasm file and the JavaScript that runs it. 40,000 are for the array calls but for
+ * ggml's blocks, whose twelve types take up to 16,000 more of the wasm file, and 1,000 of JavaScript.
+ */
+const budget = 57_000;
 
 /** Code from text: a strict Content-Security-Policy refuses it. */
 const evaluation = /\bnew\s+Function\s*\(|(?<![\w$.])eval\s*\(|\bsetTimeout\s*\(\s*['"`]/;

@@ -71,7 +71,7 @@ inline I32x4 reduce_rows(const I32x4 (&rows)[kFour], Join join) {
   return join(join(bits(a), bits(b)), join(bits(c), bits(d)));
 }
 
-/// What `join` makes of the bits of each block.
+/// What `join` makes of the bits of a block.
 template <class Join>
 inline I32x4 reduce_block(const float* x, Join join) {
   I32x4 v[8];
@@ -79,31 +79,48 @@ inline I32x4 reduce_block(const float* x, Join join) {
   return join(join(join(v[0], v[1]), join(v[2], v[3])), join(join(v[4], v[5]), join(v[6], v[7])));
 }
 
+// What is rare stays out of line below: inlined into every type it would only make the file larger.
+//
 // Ordered as integers, the bits of floats show everything that a block's scale hangs on, NaN too, which the float operations
 // would drop. The largest signed integer belongs to the largest positive float; the largest unsigned one to the most negative
-// float. Where there is none of that sign, both are the float farthest from zero. The smallest unsigned one is the positive float
-// nearest to zero or, where there is none, the negative one.
+// float. Where there is none of that sign, both are the float farthest from zero.
 struct Extremes {
-  I32x4 positive, negative, nearest;
+  I32x4 positive, negative;
 };
 
-template <bool kNearest>
 inline Extremes extremes(const float* x) {
-  I32x4 positive[kFour], negative[kFour], nearest[kFour];
+  I32x4 positive[kFour], negative[kFour];
   SCALEPOINT_NO_UNROLL
   for (size_t k = 0; k < kFour; k++, x += kElements) {
     positive[k] = reduce_block(x, [](I32x4 a, I32x4 b) { return max_signed(a, b); });
     negative[k] = reduce_block(x, [](I32x4 a, I32x4 b) { return max_unsigned(a, b); });
-    if (kNearest) nearest[k] = reduce_block(x, [](I32x4 a, I32x4 b) { return min_unsigned(a, b); });
   }
-  Extremes e;
-  e.positive = reduce_rows(positive, [](I32x4 a, I32x4 b) { return max_signed(a, b); });
-  e.negative = reduce_rows(negative, [](I32x4 a, I32x4 b) { return max_unsigned(a, b); });
-  e.nearest = kNearest ? reduce_rows(nearest, [](I32x4 a, I32x4 b) { return min_unsigned(a, b); }) : splat(0);
-  return e;
+  return {reduce_rows(positive, [](I32x4 a, I32x4 b) { return max_signed(a, b); }),
+          reduce_rows(negative, [](I32x4 a, I32x4 b) { return max_unsigned(a, b); })};
+}
+
+/// The smallest unsigned integer: for a block of one sign the float nearest to zero.
+[[gnu::noinline]] I32x4 nearest_to_zero(const float* x) {
+  const auto join = [](I32x4 a, I32x4 b) { return min_unsigned(a, b); };
+  I32x4 nearest[kFour];
+  SCALEPOINT_NO_UNROLL
+  for (size_t k = 0; k < kFour; k++, x += kElements) nearest[k] = reduce_block(x, join);
+  return reduce_rows(nearest, join);
 }
 
 inline I32x4 largest_size(const Extremes& e) { return max_signed(abs_bits(e.positive), abs_bits(e.negative)); }
+
+/// The first element of each block that is as far from zero as the one given.
+[[gnu::noinline]] F32x4 first_of_size(const float* x, F32x4 far) {
+  float first[kFour];
+  store(first, far);
+  for (size_t k = 0; k < kFour; k++, x += kElements) {
+    const float* p = x;
+    while (abs_bits_of(*p) != abs_bits_of(first[k])) p++;
+    first[k] = *p;
+  }
+  return load(first);
+}
 
 /// The first element of each block that is farthest from zero; +0 for zeros of any sign.
 inline F32x4 first_farthest(const float* x, const Extremes& e) {
@@ -111,41 +128,42 @@ inline F32x4 first_farthest(const float* x, const Extremes& e) {
   F32x4 far = from_bits(select(greater(negative, positive), e.negative, e.positive));
   if (any(bit_and_not(equal(positive, negative), equal(e.positive, e.negative)))) {
     // A float and its negative: which comes first decides.
-    float first[kFour];
-    store(first, far);
-    for (size_t k = 0; k < kFour; k++) {
-      const float* p = x + k * kElements;
-      while (abs_bits_of(*p) != abs_bits_of(first[k])) p++;
-      first[k] = *p;
-    }
-    far = load(first);
+    far = first_of_size(x, far);
   }
   return without(far, equal(far, splat(0.0f)));
-}
-
-/// Calls four(x, out, bad) for four blocks after the other. It sets lanes of `bad` where a block's scale is not finite, which NaN
-/// and infinities in x see to. Returns whether there was none. The last few blocks are filled up with zeros.
-template <class QuantizeFour>
-inline bool quantize_fours(const float* x, size_t n, std::byte* to, size_t bytes, QuantizeFour four) {
-  I32x4 bad = splat(0);
-  auto* out = reinterpret_cast<uint8_t*>(to);
-  for (; n >= kFour; n -= kFour, x += kFour * kElements, out += kFour * bytes) four(x, out, bad);
-  if (n > 0) {
-    float few[kFour * kElements] = {};
-    uint8_t made[kFour * 34];
-    std::memcpy(few, x, n * kElements * sizeof(float));
-    four(few, made, bad);
-    std::memcpy(out, made, n * bytes);
-  }
-  return !any(bad);
 }
 
 /// What four blocks need of their scales to make their levels.
 struct Scales {
   float inverse[kFour], low[kFour];
-  int32_t scale[kFour], minimum[kFour];  ///< as float16
+  int32_t scale[kFour], minimum[kFour];  ///< as they are stored
   bool infinite;                         ///< an inverse is: the scale is all but zero
 };
+
+/// Type::scales and Type::levels for four blocks after the other; the last few are filled up with zeros. `scales` sets lanes of
+/// `bad` where a scale is not finite, which NaN and infinities in x see to. Returns whether there was none. With Type::kAhead = 1
+/// the scales of four blocks are made before the levels of the four before them, which hides how long a division takes.
+template <class Type>
+inline bool quantize(const float* x, size_t n, std::byte* to) {
+  constexpr size_t kSize = kFour * kElements, kBytes = kFour * Type::kBytes;
+  const size_t whole = n / kFour, left = n % kFour, fours = whole + (left > 0 ? 1 : 0);
+  auto* out = reinterpret_cast<uint8_t*>(to);
+  float few[kSize] = {};
+  uint8_t made[kBytes];
+  if (left > 0) std::memcpy(few, x + whole * kSize, left * kElements * sizeof(float));
+  const auto from = [&](size_t i) { return i < whole ? x + i * kSize : few; };
+  I32x4 bad = splat(0);
+  Scales s[1 + Type::kAhead];
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < fours + Type::kAhead; i++) {
+    if (i < fours) Type::scales(from(i), s[i & Type::kAhead], bad);
+    if (i < Type::kAhead) continue;
+    const size_t done = i - Type::kAhead;
+    Type::levels(from(done), s[done & Type::kAhead], done < whole ? out + done * kBytes : made);
+  }
+  if (left > 0) std::memcpy(out + whole * kBytes, made, left * Type::kBytes);
+  return !any(bad);
+}
 
 /// Stores scale d as float16 and 1 / d. A scale of zero has the inverse zero.
 inline void set_scale(F32x4 d, Scales& s, I32x4& bad) {
@@ -157,8 +175,9 @@ inline void set_scale(F32x4 d, Scales& s, I32x4& bad) {
   store(s.scale, half);
 }
 
-/// Levels up to `bytes` - 1 of all blocks whose inverse is infinite become 0: what x86 makes of infinities and NaN.
-inline void clear_levels(const Scales& s, uint8_t* levels, size_t bytes, size_t stride) {
+/// Clears the `bytes` of levels of every block whose inverse is infinite, as its products are infinities and NaN, and the cast of
+/// such a float to 32 bits and then to 8 gives 0 on x86.
+[[gnu::noinline]] void clear_levels(const Scales& s, uint8_t* levels, size_t bytes, size_t stride) {
   for (size_t k = 0; k < kFour; k++) {
     if (!is_finite(s.inverse[k])) std::memset(levels + k * stride, 0, bytes);
   }
@@ -166,62 +185,62 @@ inline void clear_levels(const Scales& s, uint8_t* levels, size_t bytes, size_t 
 
 // ------------------------------------------------------------------------------------------------------------------ 8 bits
 
-constexpr size_t kBytesQ8_0 = 34;
-
 /// Rounds half away from zero: truncation after adding the float below 0.5, so that no sum is rounded up to the next integer.
 inline I32x4 round_half_away(F32x4 v, F32x4 half) {
   const F32x4 signed_half = from_bits(bit_or(bit_and(bits(v), splat(INT32_MIN)), bits(half)));
   return bits(add(trunc(add(v, signed_half)), splat(kMagic)));
 }
 
-inline void scales_q8_0(const float* x, Scales& s, I32x4& bad) {
-  set_scale(div(from_bits(largest_size(extremes<false>(x))), splat(127.0f)), s, bad);
-}
+struct TypeQ8_0 {
+  static constexpr size_t kBytes = 34, kAhead = 1;
 
-inline void levels_q8_0(const float* x, const Scales& s, uint8_t* out) {
-  const F32x4 half = splat(0x1.fffffep-2f);
-  SCALEPOINT_NO_UNROLL
-  for (size_t k = 0; k < kFour; k++, x += kElements) {
-    uint8_t* to = out + k * kBytesQ8_0;
-    const F32x4 inverse = splat(s.inverse[k]);
-    const auto level = [&](size_t i) { return round_half_away(mul(load(x + i), inverse), half); };
-    store_half(to, s.scale[k]);
-    store(to + 2, low_bytes(level(0), level(4), level(8), level(12)));
-    store(to + 18, low_bytes(level(16), level(20), level(24), level(28)));
+  static void scales(const float* x, Scales& s, I32x4& bad) {
+    set_scale(div(from_bits(largest_size(extremes(x))), splat(127.0f)), s, bad);
   }
-  if (s.infinite) clear_levels(s, out + 2, 32, kBytesQ8_0);
-}
+
+  static void levels(const float* x, const Scales& s, uint8_t* out) {
+    const F32x4 half = splat(0x1.fffffep-2f);
+    SCALEPOINT_NO_UNROLL
+    for (size_t k = 0; k < kFour; k++, x += kElements) {
+      uint8_t* to = out + k * kBytes;
+      const F32x4 inverse = splat(s.inverse[k]);
+      const auto level = [&](size_t i) { return round_half_away(mul(load(x + i), inverse), half); };
+      store_half(to, s.scale[k]);
+      store(to + 2, low_bytes(level(0), level(4), level(8), level(12)));
+      store(to + 18, low_bytes(level(16), level(20), level(24), level(28)));
+    }
+    if (s.infinite) clear_levels(s, out + 2, kBytes - 2, kBytes);
+  }
+};
 
 // ------------------------------------------------------------------------------------------------------------ 4 and 5 bits
 
 /// Q4_0 and Q5_0 (symmetric): the element farthest from zero gets the lowest level, and x = d * (level - middle). Q4_1 and Q5_1
 /// (affine): x = d * level + minimum.
 template <int kBits, bool kAffine>
-struct Nibbles {
+struct TypeNibbles {
   static constexpr int kTop = (1 << kBits) - 1, kMiddle = 1 << (kBits - 1);
-  static constexpr size_t kHigh = kAffine ? 4 : 2, kLow = kHigh + (kBits == 5 ? 4 : 0), kBytes = kLow + 16;
+  static constexpr size_t kHigh = kAffine ? 4 : 2, kLow = kHigh + (kBits == 5 ? 4 : 0), kBytes = kLow + 16, kAhead = 1;
 
   static void scales(const float* x, Scales& s, I32x4& bad) {
-    const Extremes e = extremes<kAffine>(x);
+    const Extremes e = extremes(x);
     if (!kAffine) {
       set_scale(div(first_farthest(x, e), splat(static_cast<float>(-kMiddle))), s, bad);
       return;
     }
-    const I32x4 zero = splat(0);
-    const F32x4 high = from_bits(select(greater(zero, e.positive), e.nearest, e.positive));
-    const F32x4 low = from_bits(select(greater(zero, e.negative), e.negative, e.nearest));
-    set_scale(div(sub(high, low), splat(static_cast<float>(kTop))), s, bad);
-    store(s.low, low);
-    if (any(equal(low, splat(0.0f)))) {
-      // The first zero of the block is its minimum, with its sign.
-      for (size_t k = 0; k < kFour; k++) {
-        if (s.low[k] != 0) continue;
-        const float* p = x + k * kElements;
-        while (*p != 0) p++;
-        s.low[k] = *p;
-      }
+    const I32x4 no_positive = greater(splat(0), e.positive), any_negative = greater(splat(0), e.negative);
+    F32x4 high = from_bits(e.positive), low = from_bits(e.negative);
+    if (any(bit_or(no_positive, bit_and_not(splat(-1), any_negative)))) {
+      const F32x4 nearest = from_bits(nearest_to_zero(x));
+      high = select(no_positive, nearest, high);
+      low = select(any_negative, low, nearest);
     }
-    const I32x4 minimum = to_float16(load(s.low));
+    set_scale(div(sub(high, low), splat(static_cast<float>(kTop))), s, bad);
+    // A minimum of zero has the sign of the block's first zero.
+    const I32x4 zero = equal(low, splat(0.0f));
+    if (any(zero)) low = select(zero, first_of_size(x, low), low);
+    store(s.low, low);
+    const I32x4 minimum = to_float16(low);
     bad = bit_or(bad, greater(bit_and(minimum, splat(0x7FFF)), splat(kFloat16Largest)));
     store(s.minimum, minimum);
   }
@@ -254,14 +273,6 @@ struct Nibbles {
     }
     if (s.infinite) clear_levels(s, out + kHigh, kBytes - kHigh, kBytes);
   }
-
-  static bool quantize(const float* x, size_t n, std::byte* out) {
-    return quantize_fours(x, n, out, kBytes, [](const float* from, uint8_t* to, I32x4& bad) {
-      Scales s;
-      scales(from, s, bad);
-      levels(from, s, to);
-    });
-  }
 };
 
 // ----------------------------------------------------------------------------------------------------------------- 16 values
@@ -276,7 +287,6 @@ struct Table32 {
 
 // IQ4_NL: x = d * value[level].
 
-constexpr size_t kBytesIQ4_NL = 18;
 constexpr int8_t kValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 /// Blocks nearer to zero than this become zeros.
 constexpr float kTooSmall = 1e-15f;
@@ -313,69 +323,80 @@ inline U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return shift_right<4>(add(kBuckets[bucket], rest));
 }
 
-/// The scale for which the sum of w (x - d value)^2, w = x^2, is smallest given the levels that `inverse` leads to is
-/// d = sum w value x / sum w value^2. Lanes are blocks, so that the sums run over the elements in order.
+/// Of the scales d for given levels, the sum of w (x - d value)^2 with w = x^2 is smallest for sum w value x / sum w value^2.
+/// Lanes are blocks, so that the sums run over the elements in order.
 struct ValueSums {
   F32x4 vx, v2;
+};
 
-  ValueSums(const float* columns, F32x4 inverse) : vx(splat(0.0f)), v2(splat(0.0f)) {
-    const F32x4 twice = add(inverse, inverse);
-    const U8x16 values = load(reinterpret_cast<const uint8_t*>(kValues));
+ValueSums sum_values(const float* columns, F32x4 inverse) {
+  const F32x4 twice = add(inverse, inverse);
+  const U8x16 values = load(reinterpret_cast<const uint8_t*>(kValues));
+  ValueSums sums = {splat(0.0f), splat(0.0f)};
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < kElements; i += 4, columns += 16) {
+    const F32x4 x[4] = {load(columns), load(columns + 4), load(columns + 8), load(columns + 12)};
+    F32x4 value[4];
+    to_floats(lookup(values, nearest_values(mul(x[0], twice), mul(x[1], twice), mul(x[2], twice), mul(x[3], twice))), value);
+    for (int j = 0; j < 4; j++) {
+      const F32x4 weighted = mul(mul(x[j], x[j]), value[j]);
+      sums.vx = add(sums.vx, mul(weighted, x[j]));
+      sums.v2 = add(sums.v2, mul(weighted, value[j]));
+    }
+  }
+  return sums;
+}
+
+struct TypeIQ4_NL {
+  static constexpr size_t kBytes = 18, kAhead = 0;
+
+  static void scales(const float* x, Scales& s, I32x4& bad) {
+    const Extremes e = extremes(x);
+    const I32x4 size = largest_size(e);
+    const F32x4 far = first_farthest(x, e);
+    float columns[kFour * kElements];
     SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < kElements; i += 4, columns += 16) {
-      const F32x4 x[4] = {load(columns), load(columns + 4), load(columns + 8), load(columns + 12)};
-      F32x4 value[4];
-      to_floats(lookup(values, nearest_values(mul(x[0], twice), mul(x[1], twice), mul(x[2], twice), mul(x[3], twice))), value);
-      for (int j = 0; j < 4; j++) {
-        const F32x4 weighted = mul(mul(x[j], x[j]), value[j]);
-        vx = add(vx, mul(weighted, x[j]));
-        v2 = add(v2, mul(weighted, value[j]));
-      }
+    for (size_t i = 0; i < kElements; i += 4) {
+      F32x4 rows[kFour];
+      for (size_t k = 0; k < kFour; k++) rows[k] = load(x + k * kElements + i);
+      transpose(rows[0], rows[1], rows[2], rows[3]);
+      for (size_t k = 0; k < kFour; k++) store(columns + kFour * (i + k), rows[k]);
+    }
+    const auto lowest = static_cast<float>(kValues[0]);
+    F32x4 d = splat(0.0f), best = d;
+    SCALEPOINT_NO_UNROLL
+    for (int t = -kTries - 1; t <= kTries; t++) {
+      // The plain scale comes first, and is taken in any case.
+      const bool plain = t < -kTries;
+      const F32x4 inverse = plain ? div(splat(1.0f), div(far, splat(-lowest))) : div(splat(static_cast<float>(t) + lowest), far);
+      const ValueSums sums = sum_values(columns, inverse);
+      const I32x4 better = bit_and(greater(sums.v2, splat(0.0f)), greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
+      const I32x4 taken = plain ? splat(-1) : better;
+      d = select(taken, div(sums.vx, sums.v2), d);
+      best = select(taken, mul(d, sums.vx), best);
+    }
+    d = without(d, greater(splat(kTooSmall), from_bits(size)));
+    set_scale(d, s, bad);
+    bad = bit_or(bad, greater(size, splat(static_cast<int32_t>(kInfinityBits) - 1)));
+  }
+
+  static void levels(const float* x, const Scales& s, uint8_t* out) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t k = 0; k < kFour; k++, x += kElements) {
+      uint8_t* to = out + k * kBytes;
+      const F32x4 twice = splat(2 * s.inverse[k]);
+      const auto level = [&](size_t i) {
+        const auto v = [&](size_t j) { return mul(load(x + i + j), twice); };
+        return nearest_values(v(0), v(4), v(8), v(12));
+      };
+      store_half(to, s.scale[k]);
+      store(to + 2, bit_or(level(0), shift_left<4>(level(16))));
     }
   }
 };
 
-inline void quantize_four_iq4_nl(const float* x, uint8_t* out, I32x4& bad) {
-  const Extremes e = extremes<false>(x);
-  const I32x4 size = largest_size(e);
-  const F32x4 far = first_farthest(x, e);
-  float columns[kFour * kElements];
-  for (size_t i = 0; i < kElements; i += 4) {
-    F32x4 rows[kFour];
-    for (size_t k = 0; k < kFour; k++) rows[k] = load(x + k * kElements + i);
-    transpose(rows[0], rows[1], rows[2], rows[3]);
-    for (size_t k = 0; k < kFour; k++) store(columns + kFour * (i + k), rows[k]);
-  }
-  const auto lowest = static_cast<float>(kValues[0]);
-  const ValueSums first(columns, div(splat(1.0f), div(far, splat(-lowest))));
-  F32x4 d = div(first.vx, first.v2), best = mul(d, first.vx);
-  SCALEPOINT_NO_UNROLL
-  for (int t = -kTries; t <= kTries; t++) {
-    const ValueSums sums(columns, div(splat(static_cast<float>(t) + lowest), far));
-    const I32x4 better = bit_and(greater(sums.v2, splat(0.0f)), greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
-    d = select(better, div(sums.vx, sums.v2), d);
-    best = select(better, mul(d, sums.vx), best);
-  }
-  d = without(d, greater(splat(kTooSmall), from_bits(size)));
-  Scales s;
-  set_scale(d, s, bad);
-  bad = bit_or(bad, greater(size, splat(static_cast<int32_t>(kInfinityBits) - 1)));
-  SCALEPOINT_NO_UNROLL
-  for (size_t k = 0; k < kFour; k++, x += kElements) {
-    uint8_t* to = out + k * kBytesIQ4_NL;
-    const F32x4 twice = splat(2 * s.inverse[k]);
-    const auto level = [&](size_t i) {
-      const auto v = [&](size_t j) { return mul(load(x + i + j), twice); };
-      return nearest_values(v(0), v(4), v(8), v(12));
-    };
-    store_half(to, s.scale[k]);
-    store(to + 2, bit_or(level(0), shift_left<4>(level(16))));
-  }
-}
-
 // MXFP4: x = 2^(e - 128) * value[level], with the sign in the level's highest bit.
 
-constexpr size_t kBytesMXFP4 = 17;
 constexpr int8_t kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /// The size of the level from the number of half steps of 2^(e - 128) that |x| exceeds. The middles between two sizes, at 1, 3, 5,
@@ -392,38 +413,49 @@ inline int32_t exponent_e8m0(float x) {
   return (static_cast<int32_t>(__builtin_floorf(log2)) - 2 + 127) & 255;
 }
 
-inline void quantize_four_mxfp4(const float* x, uint8_t* out, I32x4& bad) {
-  const I32x4 size = largest_size(extremes<false>(x));
-  bad = bit_or(bad, greater(size, splat(static_cast<int32_t>(kInfinityBits) - 1)));
-  float largest[kFour];
-  store(largest, from_bits(size));
-  SCALEPOINT_NO_UNROLL
-  for (size_t k = 0; k < kFour; k++, x += kElements) {
-    uint8_t* to = out + k * kBytesMXFP4;
-    const int32_t e = largest[k] > 0 ? exponent_e8m0(largest[k]) : 0;
-    // Half steps that x exceeds: it is divided by a half step, 2^(e - 129), and made a little smaller, so that what is no more
-    // than n half steps is truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e).
-    const F32x4 factor = splat(bit_cast<float>((e == 0 ? 254 << 23 : (255 - e) << 23) | 0x007FFFFF));
-    float changed[kElements];
-    const float* from = x;
-    if (e == 0 || e == 253) {
-      // At the ends of float32. There is no factor 2^129, so that x is doubled; and 8 * 2^125 is an infinity, from which no x is
-      // nearer than from 6 * 2^125.
-      constexpr float kFarthest = 0x6p125f;
-      for (size_t i = 0; i < kElements; i++) changed[i] = e == 0 ? 2 * x[i] : clamp(x[i], -kFarthest, kFarthest);
-      from = changed;
-    }
-    const auto level = [&](size_t i) {
-      const auto steps = [&](size_t j) { return bits(add(trunc(mul(load(from + i + j), factor)), splat(kMagic))); };
-      const U8x16 exceeded = low_bytes(steps(0), steps(4), steps(8), steps(12));
-      const U8x16 sign = bit_and(shift_right<4>(exceeded), splat(uint8_t{8}));
-      const U8x16 opposite = sub(splat(uint8_t{0}), exceeded);
-      return bit_or(kSizesE2M1[min_unsigned(exceeded, opposite)], sign);
-    };
-    to[0] = static_cast<uint8_t>(e);
-    store(to + 1, bit_or(level(0), shift_left<4>(level(16))));
+struct TypeMXFP4 {
+  static constexpr size_t kBytes = 17, kAhead = 0;
+
+  static void scales(const float* x, Scales& s, I32x4& bad) {
+    const I32x4 size = largest_size(extremes(x));
+    bad = bit_or(bad, greater(size, splat(static_cast<int32_t>(kInfinityBits) - 1)));
+    float largest[kFour];
+    store(largest, from_bits(size));
+    for (size_t k = 0; k < kFour; k++) s.scale[k] = largest[k] > 0 ? exponent_e8m0(largest[k]) : 0;
   }
-}
+
+  static void levels(const float* x, const Scales& s, uint8_t* out) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t k = 0; k < kFour; k++, x += kElements) {
+      uint8_t* to = out + k * kBytes;
+      const int32_t e = s.scale[k];
+      // Half steps that x exceeds: it is divided by a half step, 2^(e - 129), and made a little smaller, so that what is no more
+      // than n half steps is truncated to less than n. The factor is (1 - 2^-24) 2^(129 - e).
+      const F32x4 factor = splat(bit_cast<float>((e == 0 ? 254 << 23 : (255 - e) << 23) | 0x007FFFFF));
+      float changed[kElements];
+      const float* from = x;
+      if (e == 0 || e == 253) {
+        // At the ends of float32. There is no factor 2^129, so that x is doubled; and 8 * 2^125 is an infinity, from which no x is
+        // nearer than from 6 * 2^125.
+        const F32x4 farthest = splat(0x6p125f);
+        for (size_t i = 0; i < kElements; i += 4) {
+          const F32x4 v = load(x + i);
+          store(changed + i, e == 0 ? add(v, v) : pmax(pmin(v, farthest), sub(splat(0.0f), farthest)));
+        }
+        from = changed;
+      }
+      const auto level = [&](size_t i) {
+        const auto steps = [&](size_t j) { return bits(add(trunc(mul(load(from + i + j), factor)), splat(kMagic))); };
+        const U8x16 exceeded = low_bytes(steps(0), steps(4), steps(8), steps(12));
+        const U8x16 sign = bit_and(shift_right<4>(exceeded), splat(uint8_t{8}));
+        const U8x16 opposite = sub(splat(uint8_t{0}), exceeded);
+        return bit_or(kSizesE2M1[min_unsigned(exceeded, opposite)], sign);
+      };
+      to[0] = static_cast<uint8_t>(e);
+      store(to + 1, bit_or(level(0), shift_left<4>(level(16))));
+    }
+  }
+};
 
 // -------------------------------------------------------------------------------------------------------------- dequantizing
 
@@ -445,7 +477,7 @@ inline void load_nibbles(const uint8_t* from, U8x16 (&levels)[2]) {
 
 template <int kBits, bool kAffine>
 inline void dequantize_nibbles(const std::byte* blocks, size_t n, float* x) {
-  using Type = Nibbles<kBits, kAffine>;
+  using Type = TypeNibbles<kBits, kAffine>;
   const auto* from = reinterpret_cast<const uint8_t*>(blocks);
   SCALEPOINT_NO_UNROLL
   for (; n > 0; n--, from += Type::kBytes, x += kElements) {
@@ -479,28 +511,18 @@ inline void dequantize_values(const std::byte* blocks, size_t n, const int8_t* t
 
 }  // namespace
 
-bool quantize_q8_0(const float* x, size_t n, std::byte* out) {
-  return quantize_fours(x, n, out, kBytesQ8_0, [](const float* from, uint8_t* to, I32x4& bad) {
-    Scales s;
-    scales_q8_0(from, s, bad);
-    levels_q8_0(from, s, to);
-  });
-}
-bool quantize_q4_0(const float* x, size_t n, std::byte* out) { return Nibbles<4, false>::quantize(x, n, out); }
-bool quantize_q4_1(const float* x, size_t n, std::byte* out) { return Nibbles<4, true>::quantize(x, n, out); }
-bool quantize_q5_0(const float* x, size_t n, std::byte* out) { return Nibbles<5, false>::quantize(x, n, out); }
-bool quantize_q5_1(const float* x, size_t n, std::byte* out) { return Nibbles<5, true>::quantize(x, n, out); }
-bool quantize_iq4_nl(const float* x, size_t n, std::byte* out) {
-  return quantize_fours(x, n, out, kBytesIQ4_NL, quantize_four_iq4_nl);
-}
-bool quantize_mxfp4(const float* x, size_t n, std::byte* out) {
-  return quantize_fours(x, n, out, kBytesMXFP4, quantize_four_mxfp4);
-}
+bool quantize_q8_0(const float* x, size_t n, std::byte* out) { return quantize<TypeQ8_0>(x, n, out); }
+bool quantize_q4_0(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<4, false>>(x, n, out); }
+bool quantize_q4_1(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<4, true>>(x, n, out); }
+bool quantize_q5_0(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<5, false>>(x, n, out); }
+bool quantize_q5_1(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<5, true>>(x, n, out); }
+bool quantize_iq4_nl(const float* x, size_t n, std::byte* out) { return quantize<TypeIQ4_NL>(x, n, out); }
+bool quantize_mxfp4(const float* x, size_t n, std::byte* out) { return quantize<TypeMXFP4>(x, n, out); }
 
 void dequantize_q8_0(const std::byte* blocks, size_t n, float* x) {
   const auto* from = reinterpret_cast<const uint8_t*>(blocks);
   SCALEPOINT_NO_UNROLL
-  for (; n > 0; n--, from += kBytesQ8_0, x += kElements) {
+  for (; n > 0; n--, from += TypeQ8_0::kBytes, x += kElements) {
     restore<false>({load(from + 2), load(from + 18)}, load_float16(from), splat(0.0f), x);
   }
 }

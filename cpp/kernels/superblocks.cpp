@@ -1023,9 +1023,11 @@ void dequantize_q2_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ2K>(blocks, n, 0, x, [](const BlockQ2K& block, uint8_t* levels, float* scales, float* minimums) {
     const float d = load_float16(block.d), dmin = load_float16(block.dmin);
     unpack(block.low, kPairs, levels);
-    for (size_t b = 0; b < 16; b++) {
-      scales[b] = d * static_cast<float>(block.scales[b] & 15);
-      minimums[b] = dmin * static_cast<float>(block.scales[b] >> 4);
+    I32x4 both[4];
+    load_codes(block.scales, both);
+    for (size_t b = 0; b < 4; b++) {
+      store(scales + 4 * b, mul(splat(d), to_float(opaque(bit_and(both[b], splat(15))))));
+      store(minimums + 4 * b, mul(splat(dmin), to_float(opaque(shift_right<4>(both[b])))));
     }
   });
 }
@@ -1062,7 +1064,9 @@ void dequantize_q6_k(const std::byte* blocks, size_t n, float* x) {
     const float d = load_float16(block.d);
     unpack(block.low, kLowFour, levels);
     unpack(block.high, kHighTwo, levels);
-    for (size_t b = 0; b < 16; b++) scales[b] = d * static_cast<float>(static_cast<int8_t>(block.scales[b]));
+    I32x4 stored[4];
+    load_codes(reinterpret_cast<const int8_t*>(block.scales), stored);
+    for (size_t b = 0; b < 4; b++) store(scales + 4 * b, mul(splat(d), to_float(opaque(stored[b]))));
   });
 }
 

@@ -1,4 +1,5 @@
-// `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, in Node and in Chromium.
+// `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, and for ggml's blocks against ggml
+// itself, in Node and in Chromium (without ggml).
 //
 //   npm run bench [-- --node | --chromium] [--sizes 65536,1048576] [--readme]
 //
@@ -11,6 +12,7 @@ import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright';
 import { serve } from '../../scripts/serve.mjs';
+import { blocks, nativeBlocks } from './blocks.mjs';
 import { elementwise } from './elementwise.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
@@ -37,9 +39,12 @@ function print({ operation, n, ms, ratios }) {
 
 async function inNode() {
   console.log(`\nNode ${process.versions.node}\n`);
-  const { load } = await import('../../dist/index.js');
+  const library = await import('../../dist/index.js');
   const ort = await import('onnxruntime-web/wasm');
-  return elementwise({ load, ort, limits: readFileSync(limits), sizes, report: print });
+  return [
+    ...(await elementwise({ load: library.load, ort, limits: readFileSync(limits), sizes, report: print })),
+    ...(await blocks({ ...library, native: await nativeBlocks(), report: print })),
+  ];
 }
 
 async function inChromium() {
@@ -56,13 +61,19 @@ async function inChromium() {
     await page.exposeFunction('report', print);
     await page.goto(`${server.url}package.json`);
     return await page.evaluate(async (wanted) => {
-      const [{ load }, ort, { elementwise: run }, response] = await Promise.all([
+      const [library, ort, { elementwise: run }, { blocks: runBlocks }, response] = await Promise.all([
         import('/dist/index.js'),
         import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
         import('/tests/bench/elementwise.mjs'),
+        import('/tests/bench/blocks.mjs'),
         fetch('/build/wasm/limits.wasm'),
       ]);
-      return run({ load, ort, limits: await response.arrayBuffer(), sizes: wanted, report: globalThis.report });
+      const { load } = library;
+      const { report } = globalThis;
+      return [
+        ...(await run({ load, ort, limits: await response.arrayBuffer(), sizes: wanted, report })),
+        ...(await runBlocks({ ...library, report })),
+      ];
     }, sizes);
   } finally {
     await browser.close();

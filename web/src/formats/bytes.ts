@@ -18,6 +18,8 @@ export interface ByteSource {
    * @throws ScalepointError `BAD_FILE` if the range leaves the source, `IO` if reading fails
    */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+  /** As read, into memory that is there already, from `begin` on. Undefined where `read` is as good. */
+  readonly readInto?: ((begin: number, target: Uint8Array) => Promise<void>) | undefined;
   /**
    * Fails if the bytes are no longer those that were opened.
    * @throws ScalepointError `CHANGED`
@@ -102,15 +104,21 @@ function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   return {
     size: blob.size,
-    reference: { kind: 'blob', blob },
+    // A slice, as Node clones no Blob that is a whole file.
+    reference: { kind: 'blob', blob: blob.slice() },
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
       checkRange(begin, end, blob.size);
+      let bytes: Uint8Array<ArrayBuffer>;
       try {
-        return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
+        bytes = new Uint8Array(await blob.slice(begin, end).arrayBuffer());
       } catch (cause) {
         throw ioError('cannot read the file', cause);
       }
+      if (bytes.length === end - begin) return bytes;
+      throw new ScalepointError('CHANGED', 'the file became shorter while it was read', {
+        byteOffset: begin + bytes.length,
+      });
     },
     // Reading a File fails by itself once it has changed.
     async verify() {},
@@ -122,30 +130,40 @@ async function handleSource(handle: NodeFileHandle, label: string, close: () => 
   const status = await handle.stat();
   if (!status.isFile()) throw new ScalepointError('IO', `cannot read ${label}: it is no regular file`);
   const { size } = status;
+  const readInto = async (begin: number, target: Uint8Array) => {
+    checkRange(begin, begin + target.length, size);
+    let done = 0;
+    while (done < target.length) {
+      let count: number;
+      try {
+        count = (await handle.read(target, done, target.length - done, begin + done)).bytesRead;
+      } catch (cause) {
+        throw ioError(`cannot read ${label}`, cause);
+      }
+      if (count === 0) {
+        throw new ScalepointError('CHANGED', `${label} became shorter while it was read`, {
+          byteOffset: begin + done,
+        });
+      }
+      done += count;
+    }
+  };
   return {
     size,
+    readInto,
     async read(begin, end) {
       checkRange(begin, end, size);
       const bytes = allocate(end - begin, ' at once');
-      let done = 0;
-      while (done < bytes.length) {
-        let count: number;
-        try {
-          count = (await handle.read(bytes, done, bytes.length - done, begin + done)).bytesRead;
-        } catch (cause) {
-          throw ioError(`cannot read ${label}`, cause);
-        }
-        if (count === 0) {
-          throw new ScalepointError('CHANGED', `${label} became shorter while it was read`, {
-            byteOffset: begin + done,
-          });
-        }
-        done += count;
-      }
+      await readInto(begin, bytes);
       return bytes;
     },
     async verify() {
-      const now = await handle.stat();
+      let now: typeof status;
+      try {
+        now = await handle.stat();
+      } catch (cause) {
+        throw ioError(`cannot read ${label}`, cause);
+      }
       if (now.size === size && now.mtimeMs === status.mtimeMs) return;
       throw new ScalepointError('CHANGED', `${label} was changed while it was read`);
     },

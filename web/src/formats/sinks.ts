@@ -11,7 +11,9 @@ import { nodeModule, type WritableFileHandle } from './node.js';
 export interface ByteSink {
   /** Whether bytes can be put anywhere; otherwise every position has to be the end of what was written before. */
   readonly positional: boolean;
-  /** Puts bytes at a position. They may be changed once the promise is fulfilled, which waits for the receiver. */
+  /** Whether the receiver may keep what it is given. Otherwise bytes may be changed once they are written. */
+  readonly keeps: boolean;
+  /** Puts bytes at a position. The promise waits for the receiver. */
   write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   /**
    * Makes the whole visible. To be called once, when every byte was written.
@@ -62,6 +64,7 @@ export function memorySink(size: number): MemorySink {
   const bytes = allocate(size, ' of result: give an output');
   return {
     positional: true,
+    keeps: false,
     async write(position, piece) {
       bytes.set(piece, position);
     },
@@ -83,6 +86,7 @@ function blobSink(): MemorySink {
   };
   return {
     positional: false,
+    keeps: false,
     async write(_position, piece) {
       pieces.push(piece.slice());
       waiting += piece.length;
@@ -161,6 +165,7 @@ export async function pathSink(path: string | URL, overwrite: boolean): Promise<
   let finished = false;
   return {
     positional: true,
+    keeps: false,
     async write(position, bytes) {
       if (handle === undefined) throw new Error('the file is closed');
       await writeAll(handle, position, bytes, label);
@@ -190,10 +195,13 @@ export async function pathSink(path: string | URL, overwrite: boolean): Promise<
 }
 
 /** A sink in a file that the caller opened (Node) and closes. */
-function handleSink(handle: NodeWritableHandle): ByteSink {
+async function handleSink(handle: NodeWritableHandle): Promise<ByteSink> {
+  // What was longer than the result would stick out of it. Devices have no length; whatever else fails, fails in writing too.
+  await handle.truncate(0).catch(() => {});
   let finished = false;
   return {
     positional: true,
+    keeps: false,
     write: (position, bytes) => writeAll(handle, position, bytes, 'the open file'),
     async finish() {
       finished = true;
@@ -209,6 +217,9 @@ function isFileStream(stream: WritableStream): stream is FileSystemWritableFileS
   return typeof (stream as { seek?: unknown }).seek === 'function';
 }
 
+/** How long a stream may take to abort before it is left alone. */
+const abortMilliseconds = 50;
+
 /** A sink in a stream, which is closed at the end. Files of the browser take positions; their bytes show once they are closed. */
 function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream): ByteSink {
   if (stream.locked) throw new TypeError('output: the stream is locked, something else writes to it');
@@ -217,6 +228,7 @@ function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystem
   // The error shows where it is awaited; unawaited promises of a stream that broke must not end the process.
   writer.closed.catch(() => {});
   let finished = false;
+  let emptied = !positional;
   const guarded = async (action: () => Promise<void>) => {
     try {
       await action();
@@ -226,9 +238,13 @@ function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystem
   };
   return {
     positional,
+    keeps: !positional,
     write: (position, bytes) =>
       guarded(async () => {
         await writer.ready;
+        // Without this, what was longer than the result would stick out of it.
+        if (!emptied) await writer.write({ type: 'truncate', size: 0 });
+        emptied = true;
         await writer.write(positional ? { type: 'write', position, data: bytes } : bytes);
       }),
     finish: () =>
@@ -238,7 +254,16 @@ function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystem
       }),
     async discard(reason) {
       if (finished) return;
-      await writer.abort(reason).catch(() => {});
+      const aborted = writer.abort(reason).catch(() => {});
+      // Aborting waits for what is being written, and a receiver that hangs must not hold up the error.
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      await Promise.race([
+        aborted,
+        new Promise((resolve) => {
+          timer = setTimeout(resolve, abortMilliseconds);
+        }),
+      ]);
+      clearTimeout(timer);
       writer.releaseLock();
     },
   };

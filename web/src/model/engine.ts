@@ -69,18 +69,28 @@ function located(error: unknown, tensor: PlannedTensor, files: readonly ByteSour
   });
 }
 
-/** A promise that is rejected when the signal comes, and a way to stop waiting for it. */
-function abortion(signal: AbortSignal | undefined): { readonly promise: Promise<never>; end(): void } {
-  let listener: (() => void) | undefined;
-  const promise = new Promise<never>((_, reject) => {
-    listener = () => reject(signal?.reason);
-    signal?.addEventListener('abort', listener, { once: true });
-  });
-  promise.catch(() => {});
-  return { promise, end: () => listener !== undefined && signal?.removeEventListener('abort', listener) };
+/**
+ * Lets promises be waited for no longer than until the signal comes. No race with one long-lived promise: that would keep every
+ * result, megabytes each, until the end.
+ */
+function interruptible(signal: AbortSignal | undefined) {
+  const waiting = new Set<(reason: unknown) => void>();
+  const interrupt = () => {
+    for (const reject of waiting) reject(signal?.reason);
+  };
+  signal?.addEventListener('abort', interrupt, { once: true });
+  return {
+    soon: <T>(promise: Promise<T>): Promise<T> =>
+      new Promise((resolve, reject) => {
+        if (signal?.aborted) reject(signal.reason);
+        waiting.add(reject);
+        promise.then(resolve, reject).finally(() => waiting.delete(reject));
+      }),
+    end: () => signal?.removeEventListener('abort', interrupt),
+  };
 }
 
-/** Calls onProgress: at the end of every tensor, otherwise only when 50 ms have passed. */
+/** Calls onProgress: at the end of every tensor, otherwise only when 50 ms have passed. Tells whether it was the end. */
 function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => void) {
   const bytesTotal = sourceBytesOf(plan);
   const indices = new Map(plan.tensors.map((tensor, index) => [tensor, index]));
@@ -92,7 +102,7 @@ function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => v
     const left = (rest.get(tensor) ?? 0) - bytes;
     rest.set(tensor, left);
     const now = performance.now();
-    if (left > 0 && now - last < 50) return;
+    if (left > 0 && now - last < 50) return false;
     last = now;
     onProgress?.({
       phase: tensor.conversion.kind === 'copy' ? 'copy' : 'quantize',
@@ -102,6 +112,7 @@ function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => v
       bytesDone,
       bytesTotal,
     });
+    return left === 0;
   };
 }
 
@@ -123,9 +134,7 @@ export interface Work {
 export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[]> {
   const { plan, files, sink, runner, signal, onProgress } = work;
   signal?.throwIfAborted();
-  const aborted = abortion(signal);
-  aborted.promise.catch((reason) => runner.dispose(reason));
-  const soon = <T>(promise: Promise<T>): Promise<T> => Promise.race([promise, aborted.promise]);
+  const { soon, end } = interruptible(signal);
 
   const run = async (
     tensor: PlannedTensor,
@@ -134,7 +143,7 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
   ): Promise<TileResult> => {
     let result: TileResult;
     try {
-      result = await runner.run(task);
+      result = await soon(runner.run(task));
     } catch (error) {
       throw located(error, tensor, files);
     }
@@ -159,7 +168,7 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
       await write(step.position, step.bytes);
       return;
     }
-    const tile = (await soon(result)) as TileResult;
+    const tile = (await result) as TileResult;
     for (const [role, position] of Object.entries(step.positions)) {
       const bytes = tile.parts[role as Role];
       if (bytes !== undefined) await write(position, new Uint8Array(bytes), step.tensor);
@@ -169,7 +178,13 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
       addSums(sum, tile.sums);
       sums.set(step.tensor, sum);
     }
-    if (step.sourceBytes > 0) report(step.tensor, step.sourceBytes);
+    if (!sink.keeps) runner.recycle(tile);
+    if (step.sourceBytes === 0 || !report(step.tensor, step.sourceBytes)) return;
+    try {
+      await files[step.tensor.source.file]?.verify();
+    } catch (error) {
+      throw located(error, step.tensor, files);
+    }
   };
 
   try {
@@ -184,7 +199,7 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
   } finally {
-    aborted.end();
+    end();
   }
   return plan.tensors.map((tensor) => {
     const sum = sums.get(tensor);

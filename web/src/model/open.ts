@@ -87,7 +87,7 @@ async function readModel(source: ByteSource, format: ModelFormat): Promise<OpenM
   const { tensor, verbatim, read } = await openNpy(source);
   const metadata = Object.create(null) as Record<string, string>;
   // Elements that have to be rearranged have no place of their own in the file: they are read as a file of nothing else.
-  const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read };
+  const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto: undefined };
   return {
     format,
     bytes: source.size,

@@ -44,6 +44,15 @@ export function elementsOf(shape: readonly number[]): number {
   return shape.reduce((product, dimension) => product * dimension, 1);
 }
 
+/** Zeros from a position up to another, in pieces: the alignment of a GGUF file may be anything. */
+function* padding(from: number, to: number): Generator<BytesStep> {
+  for (let position = from; position < to; ) {
+    const bytes = new Uint8Array(Math.min(to - position, tileElements));
+    yield { kind: 'bytes', position, bytes };
+    position += bytes.length;
+  }
+}
+
 /** One stretch of bytes. */
 function stretch(file: number, begin: number, bytes: number): InputRange {
   return { file, begin, bytes, count: 1, stride: bytes };
@@ -138,7 +147,8 @@ function cutOf(tensor: PlannedTensor, conversion: CodesConversion): Cut {
     perRow: groupSize === undefined ? 1 : columns / groupSize,
     rowsPerWord,
     rowsPerTile,
-    segment: Math.floor(tileElements / rowsPerWord / unit) * unit,
+    // A single group may be larger than a tile.
+    segment: Math.max(1, Math.floor(tileElements / rowsPerWord / unit)) * unit,
   };
 }
 
@@ -308,12 +318,8 @@ export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): A
     .flatMap((tensor) => tensor.parts.map((part) => ({ tensor, part })))
     .sort((a, b) => a.part.byteOffset - b.part.byteOffset || a.part.bytes - b.part.bytes);
   let end = plan.header.length;
-  const padding = (to: number): BytesStep[] => {
-    const step = { kind: 'bytes', position: end, bytes: new Uint8Array(to - end) } as const;
-    return to === end ? [] : [step];
-  };
   for (const { tensor, part } of parts) {
-    yield* padding(part.byteOffset);
+    yield* padding(end, part.byteOffset);
     end = part.byteOffset + part.bytes;
     if (part.constant !== undefined) yield { kind: 'bytes', position: part.byteOffset, bytes: part.constant };
     else if (sequential) yield* tilesOf(tensor, [part.role], ask);
@@ -322,7 +328,7 @@ export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): A
       yield* tilesOf(tensor, roles, ask);
     }
   }
-  yield* padding(plan.size);
+  yield* padding(end, plan.size);
 }
 
 /** Bytes of the sources that the steps of a plan read for their data. */

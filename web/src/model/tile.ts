@@ -132,6 +132,7 @@ const epsilon: Readonly<Record<CastType, number>> = { F32: 2 ** -23, F16: 2 ** -
 export class TileConverter {
   readonly #core: Core;
   readonly #slots = new Map<string, { base: number; size: number }>();
+  #spare: ArrayBuffer[] = [];
 
   constructor(core: Core) {
     this.#core = core;
@@ -149,17 +150,20 @@ export class TileConverter {
     if (task.kind === 'parameters') {
       this.#parameters(task.ranges.length);
     } else if (task.kind === 'range') {
-      this.#slot('x 0', task.elements * 4);
+      if (task.dtype !== 'F32') this.#slot('x 0', task.elements * 4);
       this.#parameters(1);
     } else {
       const n = task.rows * task.columns;
-      this.#slot('x 0', n * 4);
-      if (task.kind === 'compare') this.#slot('x 1', n * 4);
+      const sides: readonly Encoding[] =
+        task.kind === 'compare' ? task.encodings : [{ kind: 'plain', dtype: task.dtype }];
+      sides.forEach((side, i) => {
+        if (side.kind === 'codes' || side.dtype !== 'F32') this.#slot(`x ${i}`, n * 4);
+      });
       const encodings = task.kind === 'compare' ? task.encodings : [task.conversion];
       for (const encoding of encodings) {
         if (encoding.kind === 'codes') {
           this.#slot('codes', n);
-          this.#slot('packed', task.rows * packedRowBytes(task.columns, encoding.bits));
+          if (encoding.packed) this.#slot('packed', task.rows * packedRowBytes(task.columns, encoding.bits));
           this.#parameters(runsOf(encoding, task.rows, task.columns).count);
         } else if (task.kind === 'convert' && (encoding.kind === 'cast' || encoding.kind === 'blocks')) {
           this.#slot('out', bytesOf(encoding.to, n));
@@ -171,8 +175,20 @@ export class TileConverter {
     return sizes.map((size, i) => new Uint8Array(buffer, this.#slot(`input ${i}`, size), size));
   }
 
-  /** Carries out a task whose inputs are in place. */
-  run(task: TileTask): TileResult {
+  /**
+   * Carries out a task whose inputs are in place. Results go to `spare` buffers of their sizes: as garbage, each of some megabytes, they
+   * would pile up until the engine cares to collect them.
+   */
+  run(task: TileTask, spare: readonly ArrayBuffer[]): TileResult {
+    this.#spare = [...spare];
+    try {
+      return this.#run(task);
+    } finally {
+      this.#spare = [];
+    }
+  }
+
+  #run(task: TileTask): TileResult {
     switch (task.kind) {
       case 'convert':
         return this.#convert(task);
@@ -221,7 +237,10 @@ export class TileConverter {
 
   /** A copy of wasm memory that can be handed over. */
   #copy(address: number, bytes: number): ArrayBuffer {
-    return this.#core.module.HEAPU8.slice(address, address + bytes).buffer;
+    const spare = this.#spare.findIndex(({ byteLength }) => byteLength === bytes);
+    const copy = (spare >= 0 && this.#spare.splice(spare, 1)[0]) || new ArrayBuffer(bytes);
+    new Uint8Array(copy).set(this.#core.module.HEAPU8.subarray(address, address + bytes));
+    return copy;
   }
 
   #check(status: number): void {
@@ -387,7 +406,7 @@ export class TileConverter {
         this.#check(module.pack(codes + row * columns, columns, spec, packed + row * rowBytes));
       }
     }
-    const words = module.HEAP32.slice(packed / 4, (packed + rows * rowBytes) / 4);
+    const words = module.HEAP32.subarray(packed / 4, (packed + rows * rowBytes) / 4);
     const flip = bits === 4 ? 0x88888888 : 0x80808080;
     for (let i = 0; i < words.length; i++) words[i] = (words[i] as number) ^ flip;
     const rest = columns % codesPerWord(bits);
@@ -396,7 +415,7 @@ export class TileConverter {
       const keep = 2 ** (rest * bits) - 1;
       for (let i = rowBytes / 4 - 1; i < words.length; i += rowBytes / 4) words[i] = (words[i] as number) & keep;
     }
-    return words.buffer;
+    return this.#copy(packed, rows * rowBytes);
   }
 
   // -------------------------------------------------------------------------------------------------------------- parameters

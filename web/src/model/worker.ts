@@ -46,14 +46,26 @@ async function readInto(view: Uint8Array, file: number, begin: number): Promise<
   }
 }
 
+/** Takes a lock that is held until this worker ends. Tells whether it could be had. */
+function holdLock(name: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const held = () => {
+      resolve(true);
+      return new Promise(() => {});
+    };
+    navigator.locks.request(name, held).catch(() => resolve(false));
+  });
+}
+
 async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   if (request.kind === 'start') {
     ({ files } = request);
     converter = new TileConverter(await instantiateCore(request.module));
-    port.postMessage({ kind: 'ready' }, []);
+    const locked = request.lock !== undefined && (await holdLock(request.lock));
+    port.postMessage({ kind: 'ready', locked }, []);
     return;
   }
-  const { id, task, inputs } = request;
+  const { id, task, inputs, spare } = request;
   if (converter === undefined) throw new Error('a task came before the start');
   const views = converter.prepare(task);
   for (const [i, view] of views.entries()) {
@@ -67,7 +79,7 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
       }
     }
   }
-  const result = converter.run(task);
+  const result = converter.run(task, spare);
   port.postMessage({ kind: 'result', id, result }, Object.values(result.parts));
 }
 

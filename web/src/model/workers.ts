@@ -3,9 +3,9 @@
  * where they can, straight into wasm memory.
  */
 import { type ErrorCode, ScalepointError } from '../errors.js';
-import type { ByteSource, SourceReference } from '../formats/bytes.js';
+import { allocate, type ByteSource, type SourceReference } from '../formats/bytes.js';
 import { nodeModule } from '../formats/node.js';
-import { TileConverter, type TileResult, type TileTask } from './tile.js';
+import { type InputRange, TileConverter, type TileResult, type TileTask } from './tile.js';
 
 /** What a worker is sent: first how to start, then tasks. */
 export type WorkerRequest =
@@ -13,6 +13,8 @@ export type WorkerRequest =
       readonly kind: 'start';
       readonly module: WebAssembly.Module;
       readonly files: readonly (SourceReference | undefined)[];
+      /** Name of a lock to hold for as long as the worker lives. */
+      readonly lock?: string | undefined;
     }
   | {
       readonly kind: 'task';
@@ -20,11 +22,14 @@ export type WorkerRequest =
       readonly task: TileTask;
       /** Bytes of the inputs whose files the worker cannot read. */
       readonly inputs: readonly (Uint8Array<ArrayBuffer> | undefined)[];
+      /** Memory for the results. */
+      readonly spare: readonly ArrayBuffer[];
     };
 
 /** What a worker answers. */
 export type WorkerReply =
-  | { readonly kind: 'ready' }
+  /** `locked`: whether it holds the lock. */
+  | { readonly kind: 'ready'; readonly locked: boolean }
   | { readonly kind: 'result'; readonly id: number; readonly result: TileResult }
   | { readonly kind: 'failure'; readonly id: number | undefined; readonly code?: ErrorCode; readonly message: string };
 
@@ -33,6 +38,8 @@ export interface TileRunner {
   /** Tiles that it pays to have under way at once. */
   readonly concurrency: number;
   run(task: TileTask): Promise<TileResult>;
+  /** Takes back the memory of a result that nobody looks at any more, for results to come. */
+  recycle(result: TileResult): void;
   /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
   dispose(reason?: unknown): void;
 }
@@ -52,22 +59,16 @@ interface NodeWorker extends WorkerLike {
 /** How long a worker may take to load its code and the core. */
 const startMilliseconds = 30_000;
 
-/** The bytes of the inputs of a task. */
-async function readInputs(task: TileTask, files: readonly ByteSource[]): Promise<Uint8Array<ArrayBuffer>[]> {
-  const inputs: Uint8Array<ArrayBuffer>[] = [];
-  for (const { file, begin, bytes, count, stride } of task.inputs) {
-    const source = files[file] as ByteSource;
-    if (count === 1) {
-      inputs.push(await source.read(begin, begin + bytes));
-      continue;
-    }
-    const all = new Uint8Array(bytes * count);
-    for (let i = 0; i < count; i++) {
-      all.set(await source.read(begin + i * stride, begin + i * stride + bytes), i * bytes);
-    }
-    inputs.push(all);
+/** Reads the bytes of an input into memory. */
+async function readInput(input: InputRange, files: readonly ByteSource[], target: Uint8Array): Promise<void> {
+  const { file, begin, bytes, count, stride } = input;
+  const source = files[file] as ByteSource;
+  for (let i = 0; i < count; i++) {
+    const part = target.subarray(i * bytes, (i + 1) * bytes);
+    const from = begin + i * stride;
+    if (source.readInto === undefined) part.set(await source.read(from, from + bytes));
+    else await source.readInto(from, part);
   }
-  return inputs;
 }
 
 /** Runs tiles in this thread, one after the other. */
@@ -77,6 +78,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const core = await instantiateCore(module);
   const converter = new TileConverter(core);
   let last: Promise<unknown> = Promise.resolve();
+  let spare: ArrayBuffer[] = [];
   const state: { ended?: { readonly reason: unknown } } = {};
   const check = () => {
     if (state.ended !== undefined) throw state.ended.reason;
@@ -86,18 +88,19 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
     run(task) {
       const run = async () => {
         check();
-        const inputs = await readInputs(task, files);
+        const views = converter.prepare(task);
+        for (const [i, view] of views.entries()) await readInput(task.inputs[i] as InputRange, files, view);
         // Lets the page draw, and a cancel come through.
         await new Promise((resolve) => setTimeout(resolve));
         check();
-        converter.prepare(task).forEach((view, i) => {
-          view.set(inputs[i] as Uint8Array);
-        });
-        return converter.run(task);
+        return converter.run(task, spare);
       };
       const result = last.then(run);
       last = result.catch(() => {});
       return result;
+    },
+    recycle({ parts }) {
+      spare = Object.values(parts);
     },
     dispose(reason) {
       state.ended ??= { reason };
@@ -135,6 +138,8 @@ interface Job {
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, Job>;
+  /** Waits no longer for the start, and no longer for the end. */
+  leave(reason: unknown): void;
 }
 
 /** Tasks that a worker holds: one under way, one at hand, so that it never waits for messages. */
@@ -146,6 +151,7 @@ export class WorkerPool implements TileRunner {
   readonly #files: readonly ByteSource[];
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
+  readonly #spare: ArrayBuffer[][] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
@@ -165,6 +171,7 @@ export class WorkerPool implements TileRunner {
     create: (() => WorkerLike) | undefined,
     signal: AbortSignal | undefined,
   ): Promise<WorkerPool> {
+    signal?.throwIfAborted();
     const pool = new WorkerPool(count, files);
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
@@ -182,25 +189,34 @@ export class WorkerPool implements TileRunner {
   #add(module: WebAssembly.Module, create: () => WorkerLike): Promise<void> {
     return new Promise((resolve, reject) => {
       const worker = create();
-      const seat: Seat = { worker, jobs: new Map() };
-      this.#seats.push(seat);
-      const fail = (what: string, cause?: unknown) => {
-        const error = new ScalepointError('WORKER', `a worker ${what}`, { cause });
-        reject(error);
-        this.dispose(error);
+      const stopped = (what: string, cause?: unknown) =>
+        this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
+      const late = () => stopped(`did not start within ${startMilliseconds / 1000} s`);
+      const timer = setTimeout(late, startMilliseconds);
+      const watch = new AbortController();
+      const seat: Seat = {
+        worker,
+        jobs: new Map(),
+        leave(reason) {
+          clearTimeout(timer);
+          watch.abort();
+          reject(reason);
+        },
       };
-      const timer = setTimeout(() => fail(`did not start within ${startMilliseconds / 1000} s`), startMilliseconds);
+      this.#seats.push(seat);
+      // A browser tells nobody that a worker has ended, but its locks are free then. Not every page has locks.
+      const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
+      const lock = locks && `scalepoint-${crypto.randomUUID()}`;
       const receive = (reply: WorkerReply) => {
         if (reply.kind === 'ready') {
           clearTimeout(timer);
           resolve();
+          if (locks === undefined || lock === undefined || !reply.locked) return;
+          locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
           return;
         }
         if (reply.kind === 'failure' && reply.id === undefined) {
-          clearTimeout(timer);
-          const error = new ScalepointError(reply.code ?? 'WORKER', reply.message);
-          reject(error);
-          this.dispose(error);
+          this.dispose(new ScalepointError(reply.code ?? 'WORKER', reply.message));
           return;
         }
         const job = seat.jobs.get(reply.id as number);
@@ -212,11 +228,6 @@ export class WorkerPool implements TileRunner {
           );
         this.#dispatch();
       };
-      const stopped = (what: string, cause?: unknown) => {
-        clearTimeout(timer);
-        if (this.#ended === undefined) fail(what, cause);
-        else reject((this.#ended as { readonly reason: unknown }).reason);
-      };
       if ('on' in worker) {
         const node = worker as NodeWorker;
         node.on('message', receive);
@@ -226,6 +237,8 @@ export class WorkerPool implements TileRunner {
         worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
         worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
         worker.addEventListener?.('error', (event) => {
+          // It is reported by the promise, and by nothing else.
+          event.preventDefault();
           const { message } = event as ErrorEvent;
           // An error without a message is a file that could not be loaded.
           stopped(
@@ -237,7 +250,7 @@ export class WorkerPool implements TileRunner {
         });
       }
       const files = this.#files.map(({ reference }) => reference);
-      worker.postMessage({ kind: 'start', module, files } satisfies WorkerRequest, []);
+      worker.postMessage({ kind: 'start', module, files, lock } satisfies WorkerRequest, []);
     });
   }
 
@@ -265,14 +278,22 @@ export class WorkerPool implements TileRunner {
 
   async #send(seat: Seat, { id, task, reject }: Job): Promise<void> {
     try {
-      const needed = task.inputs.filter(({ file }) => this.#files[file]?.reference === undefined);
-      const read = needed.length === 0 ? [] : await readInputs({ ...task, inputs: needed } as TileTask, this.#files);
-      // What is read may be a view of the caller's memory, which must not be taken away: only copies are transferred.
-      const own = read.map((bytes) => (bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice()));
-      let next = 0;
-      const inputs = task.inputs.map((input) => (needed.includes(input) ? own[next++] : undefined));
+      const inputs: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+      const transfer: ArrayBuffer[] = [];
+      for (const input of task.inputs) {
+        if (this.#files[input.file]?.reference !== undefined) {
+          inputs.push(undefined);
+          continue;
+        }
+        const bytes = allocate(input.bytes * input.count, ' of input');
+        await readInput(input, this.#files, bytes);
+        inputs.push(bytes);
+        transfer.push(bytes.buffer);
+      }
       if (this.#ended !== undefined) return;
-      seat.worker.postMessage({ kind: 'task', id, task, inputs } satisfies WorkerRequest, []);
+      const spare = this.#spare.pop() ?? [];
+      const request = { kind: 'task', id, task, inputs, spare } satisfies WorkerRequest;
+      seat.worker.postMessage(request, [...transfer, ...spare]);
     } catch (error) {
       seat.jobs.delete(id);
       reject(error);
@@ -280,10 +301,15 @@ export class WorkerPool implements TileRunner {
     }
   }
 
+  recycle({ parts }: TileResult): void {
+    if (this.#spare.length < this.concurrency) this.#spare.push(Object.values(parts));
+  }
+
   dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
     if (this.#ended !== undefined) return;
     this.#ended = { reason };
-    for (const { worker, jobs } of this.#seats) {
+    for (const { worker, jobs, leave } of this.#seats) {
+      leave(reason);
       worker.terminate();
       for (const job of jobs.values()) job.reject(reason);
       jobs.clear();

@@ -1,0 +1,109 @@
+// ggml's block types: this library on one thread, with the data in wasm memory, against ggml's own functions on one core, in turns in
+// one process.
+//
+//   node tests/bench/blocks.mjs [--types Q8_0,Q4_K] [--size 1048576]
+import { weights } from './elementwise.mjs';
+import { race } from './race.mjs';
+
+/** ggml's functions from the shared library in @node-llama-cpp/linux-x64 (Node on Linux only). */
+export async function nativeBlocks() {
+  const [{ default: koffi }, { createRequire }, { dirname, join }] = await Promise.all([
+    import('koffi'),
+    import('node:module'),
+    import('node:path'),
+  ]);
+  const entry = createRequire(import.meta.url).resolve('@node-llama-cpp/linux-x64');
+  const ggml = koffi.load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
+  const quantize = ggml.func('size_t ggml_quantize_chunk(int, void *, void *, int64_t, int64_t, int64_t, void *)');
+  return {
+    quantize: ({ id }, x, blocks) => quantize(id, x, blocks, 0, 1, x.length, null),
+    dequantizer(name) {
+      const f = ggml.func(`void dequantize_row_${name.toLowerCase().replace(/k$/, 'K')}(void *, void *, int64_t)`);
+      return (blocks, x) => f(blocks, x, x.length);
+    },
+  };
+}
+
+/**
+ * @param {{ load: Function, blockTypes: string[], blockTypeInfo: Function, native?: Awaited<ReturnType<typeof nativeBlocks>>,
+ *   types?: string[], n?: number, report?: (row: object) => void }} options n: number of weights, a multiple of 256
+ * @returns {Promise<object[]>} rows as those of elementwise.mjs
+ */
+export async function blocks({
+  load,
+  blockTypes,
+  blockTypeInfo,
+  native,
+  types = blockTypes,
+  n = 1 << 20,
+  report = () => {},
+}) {
+  const sp = await load();
+  const js = weights(n);
+  const x = sp.allocate('float32', n);
+  const y = sp.allocate('float32', n);
+  const restored = new Float32Array(n);
+  x.view.set(js);
+  const rows = [];
+  const add = (operation, ms) => {
+    const row = {
+      operation,
+      n,
+      ms,
+      ratios: { native: ms.native / ms.ours, 'million a second': n / ms.ours / 1000 },
+    };
+    rows.push(row);
+    report(row);
+  };
+  for (const type of types) {
+    const info = blockTypeInfo(type);
+    const out = sp.allocate('uint8', (n / info.elements) * info.bytes);
+    const bytes = new Uint8Array(out.length);
+    const q = sp.quantizeBlocks(x, type, { out });
+    if (native !== undefined) {
+      native.quantize(info, js, bytes);
+      const ours = out.view;
+      if (!bytes.every((byte, i) => byte === ours[i])) throw new Error(`${type}: the bytes differ from ggml's`);
+    }
+    const dequantize = native?.dequantizer(type);
+    const withNative = (run) => (native ? { native: run } : {});
+    add(
+      `quantize to ${type}`,
+      await race({
+        ours: () => sp.quantizeBlocks(x, type, { out }),
+        js: () => sp.quantizeBlocks(js, type, { out: bytes }),
+        ...withNative(() => native.quantize(info, js, bytes)),
+      }),
+    );
+    add(
+      `dequantize ${type}`,
+      await race({
+        ours: () => sp.dequantize(q, { out: y }),
+        ...withNative(() => dequantize(bytes, restored)),
+      }),
+    );
+    out.dispose();
+  }
+  sp.dispose();
+  return rows;
+}
+
+if (globalThis.process?.argv[1]?.endsWith('blocks.mjs')) {
+  const [{ parseArgs }, library] = await Promise.all([import('node:util'), import('../../dist/index.js')]);
+  const { values } = parseArgs({
+    options: { types: { type: 'string' }, size: { type: 'string', default: '1048576' } },
+  });
+  console.log('type      million weights a second (times native)\n          quantize           dequantize');
+  const cell = ({ ratios }) => `${ratios['million a second'].toFixed(0)} (${ratios.native.toFixed(1)})`.padEnd(19);
+  let quantized;
+  await blocks({
+    ...library,
+    native: await nativeBlocks(),
+    types: values.types?.split(','),
+    n: Number(values.size),
+    report(row) {
+      if (row.operation.startsWith('quantize')) quantized = row;
+      else console.log(`${row.operation.slice(11).padEnd(10)}${cell(quantized)}${cell(row)}`);
+    },
+  });
+}

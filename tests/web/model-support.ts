@@ -1,0 +1,251 @@
+// What the tests of the model engine share, in Node and in Chromium: safetensors files made in memory, and the measures of a result
+// worked out one number at a time. Shares no code with web/src.
+import type { ErrorMeasures, ModelReport, QuantizeModelOptions } from 'scalepoint/model';
+import { expect } from 'vitest';
+import { nearestOf, numbersOf, parseSafetensors, readCompressed, referenceQuantize } from './compressed.js';
+import { Random } from './support.js';
+
+/** A tensor to be put into a file. */
+export interface TestTensor {
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  readonly data: ArrayBufferView;
+}
+
+export const product = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+
+export const bytesOf = (array: ArrayBufferView) =>
+  new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
+
+/** A header followed by so many bytes of data. */
+export function fileWith(json: string, data: Uint8Array | number = 0): Uint8Array<ArrayBuffer> {
+  const header = new TextEncoder().encode(json);
+  const file = new Uint8Array(8 + header.length + (typeof data === 'number' ? data : data.length));
+  new DataView(file.buffer).setBigUint64(0, BigInt(header.length), true);
+  file.set(header, 8);
+  if (typeof data !== 'number') file.set(data, 8 + header.length);
+  return file;
+}
+
+/** A safetensors file with these tensors in this order, whatever their alignment. */
+export function safetensors(
+  tensors: Readonly<Record<string, TestTensor>>,
+  metadata?: Readonly<Record<string, string>>,
+): Uint8Array<ArrayBuffer> {
+  const entries: string[] = metadata === undefined ? [] : [`"__metadata__":${JSON.stringify(metadata)}`];
+  let size = 0;
+  for (const [name, { dtype, shape, data }] of Object.entries(tensors)) {
+    const data_offsets = [size, size + data.byteLength];
+    entries.push(`${JSON.stringify(name)}:${JSON.stringify({ dtype, shape, data_offsets })}`);
+    size += data.byteLength;
+  }
+  const all = new Uint8Array(size);
+  let at = 0;
+  for (const { data } of Object.values(tensors)) {
+    all.set(bytesOf(data), at);
+    at += data.byteLength;
+  }
+  return fileWith(`{${entries.join(',')}}`, all);
+}
+
+/** Weights of a float type around 0. */
+export function weights(dtype: 'F32' | 'F16' | 'BF16' | 'F64', shape: readonly number[], seed = 1): TestTensor {
+  const random = new Random(seed);
+  const n = product(shape);
+  const values = new Float32Array(n);
+  for (let i = 0; i < n; i++) values[i] = (random.bits() + random.bits()) / 2 ** 32 - 1;
+  if (dtype === 'F32') return { dtype, shape, data: values };
+  if (dtype === 'F64') return { dtype, shape, data: Float64Array.from(values, (v) => v / 3) };
+  const bits = new Uint32Array(values.buffer);
+  // Any bits of a sensible size will do: those of a float16 get an exponent between 2^-10 and 1.
+  const narrow = (word: number) => (word & 0x83ff) | ((5 + ((word >>> 16) % 11)) << 10);
+  return { dtype, shape, data: Uint16Array.from(bits, (word) => (dtype === 'BF16' ? word >>> 16 : narrow(word))) };
+}
+
+/** Integers that are kept. */
+export function integers(shape: readonly number[], seed = 1): TestTensor {
+  const random = new Random(seed);
+  return { dtype: 'I64', shape, data: BigInt64Array.from({ length: product(shape) }, () => BigInt(random.bits())) };
+}
+
+/** Elements of a tile, as tile.ts has it: what is longer is cut. */
+export const tile = 2 ** 20;
+
+/**
+ * Everything that is cut in a way of its own: rows longer than a tile, rows of which a tile holds some but not the eight whose zero
+ * points share a word, more rows than fit a tile, rows that end within a word; and what is kept.
+ */
+export function mixedModel(): Uint8Array<ArrayBuffer> {
+  return safetensors(
+    {
+      'long.weight': weights('F32', [3, tile + 128], 1),
+      flag: { dtype: 'BOOL', shape: [3], data: Uint8Array.of(1, 0, 1) },
+      'wide.weight': weights('BF16', [11, 140_032], 2),
+      'odd.weight': weights('F16', [37, 45], 3),
+      'conv.weight': weights('F32', [6, 5, 7, 3], 4),
+      'many.weight': weights('F32', [5003, 256], 5),
+      'double.weight': weights('F64', [40, 128], 6),
+      'model.embed_tokens.weight': weights('F32', [50, 64], 7),
+      'a.norm.weight': weights('F32', [64], 8),
+      scalar: weights('F32', [], 9),
+      'empty.weight': weights('F32', [0, 8]),
+      ids: integers([tile / 2 + 3]),
+      half: weights('F16', [64, 64], 10),
+    },
+    { format: 'pt' },
+  );
+}
+
+/** One of each way through the engine. */
+export const ways: readonly Pick<
+  QuantizeModelOptions,
+  'to' | 'scheme' | 'granularity' | 'packed' | 'activations' | 'rules'
+>[] = [
+  { to: 'int8', rules: [{ match: /double/, to: 'int8' }] },
+  { to: 'int8', scheme: 'asymmetric' },
+  { to: 'int8', scheme: 'asymmetric', packed: true },
+  { to: 'int8', activations: 'int8-dynamic' },
+  { to: 'int8', scheme: 'asymmetric', granularity: { kind: 'per-group', groupSize: 32 } },
+  { to: 'int4', rules: [{ match: /double/, to: 'int8' }] },
+  { to: 'int4', scheme: 'asymmetric', granularity: { kind: 'per-group', groupSize: 64 } },
+  { to: 'int4', scheme: 'asymmetric', granularity: { kind: 'per-channel' } },
+  { to: 'int4', granularity: { kind: 'per-channel' } },
+  { to: 'float16' },
+  { to: 'bfloat16', rules: [{ match: /conv/, keep: true }] },
+];
+
+/** Whether two arrays hold the same bytes. */
+export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+/** Fails where two arrays differ first. */
+export function expectBytes(got: Uint8Array, want: Uint8Array, what = ''): void {
+  if (sameBytes(got, want)) return;
+  const at = got.findIndex((byte, i) => byte !== want[i]);
+  expect.fail(`${what}: ${got.length} and ${want.length} bytes, different from byte ${at} on`);
+}
+
+/**
+ * Holds measures against the values that they are about.
+ *
+ * Every difference is one float32 subtraction, and so exact here as well. Sums are of blocks in float32, off by at most 70 * 2^-24 of
+ * themselves, as accumulate_error in cpp/scalepoint.h says; a ratio of two by twice that, which is 10 log10(1 + 140 * 2^-24) =
+ * 3.6e-5 dB; the cosine, of three sums of which two stand under a square root, by at most twice that as well, if the products are all of
+ * one sign; those that are not add the sum of their sizes.
+ */
+export function expectMeasures(
+  got: ErrorMeasures | undefined,
+  original: ArrayLike<number>,
+  restored: ArrayLike<number>,
+  what: string,
+): void {
+  let [signal, error, absolute, largest, cross, crossSize, other] = [0, 0, 0, 0, 0, 0, 0];
+  const n = original.length;
+  for (let i = 0; i < n; i++) {
+    const x = Math.fround(original[i] as number);
+    const y = Math.fround(restored[i] as number);
+    const e = Math.fround(x - y);
+    signal += x * x;
+    other += y * y;
+    cross += x * y;
+    crossSize += Math.abs(x * y);
+    error += e * e;
+    absolute += Math.abs(e);
+    largest = Math.max(largest, Math.abs(e));
+  }
+  const relative = 70 * 2 ** -24;
+  if (got === undefined) throw new Error(`${what} has no measures`);
+  expect(got.maxAbsoluteError, `${what}: largest error`).toBe(largest);
+  expect(got.nonFinite, what).toBe(0);
+  expect(Math.abs(got.mse * n - error), `${what}: mse`).toBeLessThanOrEqual(error * relative);
+  expect(Math.abs(got.meanAbsoluteError * n - absolute), `${what}: mean`).toBeLessThanOrEqual(absolute * relative);
+  if (error === 0) expect(got).toMatchObject({ sqnrDb: Infinity, cosine: 1, relativeL2: 0 });
+  else {
+    expect(Math.abs(got.sqnrDb - 10 * Math.log10(signal / error)), `${what}: SQNR`).toBeLessThan(4e-5);
+    const size = Math.sqrt(signal * other);
+    const slack = (relative * (crossSize + Math.abs(cross))) / size;
+    expect(Math.abs(got.cosine - cross / size), `${what}: cosine`).toBeLessThanOrEqual(slack);
+  }
+}
+
+/**
+ * Holds a safetensors result to its original: codes, scales and zero points as compressed-tensors calculates them, casts to the nearest,
+ * kept tensors bit by bit; and the report to both.
+ */
+export function expectResult(
+  before: Uint8Array,
+  after: Uint8Array,
+  report: ModelReport,
+  config?: Readonly<Record<string, unknown>>,
+): void {
+  const originals = parseSafetensors(before);
+  const quantization = config?.quantization_config;
+  const results =
+    quantization === undefined
+      ? { weights: new Map(), others: parseSafetensors(after).tensors }
+      : readCompressed(after, quantization, originals.tensors.keys());
+  expect(report.tensors.map(({ name }) => name)).toEqual([...originals.tensors.keys()]);
+  for (const tensor of report.tensors) {
+    const { name, kept, error } = tensor;
+    const original = originals.tensors.get(name) as NonNullable<ReturnType<typeof originals.tensors.get>>;
+    expect(tensor).toMatchObject({ shape: original.shape, from: original.dtype, bytesBefore: original.bytes.length });
+    const weight = results.weights.get(name);
+    if (weight !== undefined) {
+      const values = numbersOf(original);
+      const { bits, groupSize, symmetric, scaleDtype, shape } = weight;
+      const want = referenceQuantize(values, shape, { bits, groupSize, symmetric, scaleDtype });
+      expectBytes(bytesOf(weight.codes), bytesOf(want.codes), `codes of ${name}`);
+      expectBytes(bytesOf(weight.scale), bytesOf(want.scale), `scales of ${name}`);
+      expectBytes(bytesOf(weight.zeroPoint), bytesOf(want.zeroPoint), `zero points of ${name}`);
+      expectMeasures(error, values, weight.weights, name);
+      continue;
+    }
+    const result = results.others.get(name);
+    if (result === undefined) throw new Error(`${name} is missing`);
+    expect(result.shape).toEqual(original.shape);
+    expect(tensor).toMatchObject({ to: result.dtype, bytesAfter: result.bytes.length });
+    if (kept !== undefined) {
+      expect(error).toBeUndefined();
+      expect(result.dtype).toBe(original.dtype);
+      expectBytes(result.bytes, original.bytes, name);
+      continue;
+    }
+    const values = numbersOf(original);
+    const restored = numbersOf(result);
+    for (const [i, value] of values.entries()) {
+      const want = nearestOf(result.dtype, Math.fround(value));
+      if (!Object.is(restored[i], want)) expect.fail(`${name}[${i}]: ${restored[i]} instead of ${want}`);
+    }
+    expectMeasures(error, values, restored, name);
+  }
+  const quantized = report.tensors.filter(({ kept }) => kept === undefined).length;
+  expect(report.totals).toMatchObject({
+    quantized,
+    kept: report.tensors.length - quantized,
+    bytesBefore: before.length,
+    bytesAfter: after.length,
+    ratio: before.length / after.length,
+  });
+}
+
+/** What a promise is rejected with. */
+export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
+  return promise.then(
+    () => expect.fail('the promise was fulfilled'),
+    (reason: unknown) => reason,
+  );
+}
+
+/** A promise, and the functions that settle it. */
+export function deferred<T = void>() {
+  let resolve!: (value: T) => void;
+  let reject!: (reason: unknown) => void;
+  const promise = new Promise<T>((yes, no) => {
+    resolve = yes;
+    reject = no;
+  });
+  return { promise, resolve, reject };
+}

@@ -1,0 +1,134 @@
+import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
+import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import {
+  type Column,
+  columnsOf,
+  count,
+  formatDecibels,
+  formatError,
+  formatShape,
+  listed,
+  painter,
+  printable,
+  table,
+  withDecibels,
+} from './text.js';
+import { compareUsage } from './usage.js';
+
+const options = {
+  ...commonOptions,
+  sort: { type: 'string' },
+  'min-sqnr': { type: 'string' },
+  workers: { type: 'string' },
+  quiet: { type: 'boolean' },
+} as const;
+
+/** Names that a line of text has room for. */
+const mostNames = 5;
+
+/** Holds two models against each other. Returns the exit code. */
+export async function compare(args: string[]): Promise<number> {
+  const { values, positionals } = parse(args, options);
+  if (values.help) {
+    process.stdout.write(compareUsage);
+    return 0;
+  }
+  const [a, b] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
+  const { sort = 'file', quiet = false, json = false } = values;
+  if (sort !== 'file' && sort !== 'sqnr') {
+    throw new UsageError(`--sort: expected file or sqnr, got ${JSON.stringify(sort)}`);
+  }
+  const workers = workersOf(values.workers);
+  const limit = decibelsOf(values['min-sqnr']);
+  const signal = abortOnSignal('interrupted');
+  const progress = progressLine(quiet);
+  // Each by itself first, so that an error in a header can say in which.
+  for (const file of [a, b]) await about(file, () => inspectModel(file));
+  let report: CompareReport;
+  try {
+    report = await compareModels(a, b, {
+      signal,
+      onProgress: progress.update,
+      ...(workers === undefined ? {} : { workers }),
+    });
+  } finally {
+    progress.clear();
+  }
+  if (sort === 'sqnr') report = { ...report, tensors: sorted(report.tensors) };
+  const failure = limit === undefined ? undefined : missed(report, limit);
+  if (json) {
+    const told =
+      failure === undefined ? {} : { error: { code: failure.code, message: failure.message, tensor: failure.tensor } };
+    printJson({ a, b, ...report, peakBytes: peakBytes(), ...told });
+  } else if (!quiet) {
+    const lines = compareText(a, b, report);
+    if (values.verbose) lines.push(effort());
+    process.stdout.write(`${lines.join('\n')}\n`);
+  }
+  if (failure !== undefined) {
+    process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
+    return 1;
+  }
+  return 0;
+}
+
+/** The worst first. */
+function sorted(tensors: readonly ComparedTensor[]): ComparedTensor[] {
+  // Two infinities have no difference.
+  return [...tensors].sort((a, b) => (a.error.sqnrDb === b.error.sqnrDb ? 0 : a.error.sqnrDb - b.error.sqnrDb));
+}
+
+/** What the gate has to say; undefined if the tensors pass. */
+function missed({ tensors }: CompareReport, limit: number): ScalepointError | undefined {
+  if (tensors.length === 0) return new ScalepointError('QUALITY', 'the models have no tensors to compare');
+  const below = sorted(tensors).filter(({ error }) => error.sqnrDb < limit);
+  const [worst] = below;
+  if (worst === undefined) return undefined;
+  const names = below.map(({ name, error }) => `${JSON.stringify(name)} (${withDecibels(error.sqnrDb)})`);
+  return new ScalepointError('QUALITY', `SQNR below ${limit} dB: ${listed(names, 3)}`, { tensor: worst.name });
+}
+
+function compareText(a: string, b: string, report: CompareReport): string[] {
+  const paint = painter(process.stdout);
+  const { tensors, total, skipped, onlyInA, onlyInB } = report;
+  const columns: Column[] = [
+    { title: 'tensor', align: 'left' },
+    { title: 'dtype', align: 'left' },
+    { title: 'shape', align: 'left' },
+    { title: 'SQNR dB', align: 'right' },
+    { title: 'cosine', align: 'right' },
+    { title: 'max error', align: 'right' },
+  ];
+  const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
+    cells: [
+      printable(name),
+      from === to ? from : `${from} → ${to}`,
+      formatShape(shape),
+      formatDecibels(error.sqnrDb),
+      error.cosine.toFixed(6),
+      formatError(error.maxAbsoluteError),
+    ],
+  }));
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
+  lines.push(`${printable(a)} and ${printable(b)}: ${count(tensors.length, 'tensor')} compared`);
+  if (tensors.length > 0) {
+    lines.push(
+      `SQNR ${withDecibels(total.sqnrDb)}, cosine ${total.cosine.toFixed(6)}, max error ${formatError(total.maxAbsoluteError)}`,
+    );
+    const [worst] = sorted(tensors) as [ComparedTensor];
+    lines.push(`lowest SQNR ${withDecibels(worst.error.sqnrDb)}: ${printable(worst.name)}`);
+  }
+  if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
+  for (const { name, reason } of skipped.slice(0, mostNames)) {
+    lines.push(`not compared: ${printable(name)}: ${printable(reason)}`);
+  }
+  if (skipped.length > mostNames) lines.push(`not compared: ${skipped.length - mostNames} more`);
+  for (const [file, names] of [
+    [a, onlyInA],
+    [b, onlyInB],
+  ] as const) {
+    if (names.length > 0) lines.push(`only in ${printable(file)}: ${listed(names, mostNames)}`);
+  }
+  return lines;
+}

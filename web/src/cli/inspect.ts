@@ -1,0 +1,99 @@
+import { inspectModel, type MetadataValue, type ModelInfo } from '../model.js';
+import { commonOptions, filesOf, parse } from './options.js';
+import { about, effort, peakBytes, printJson } from './process.js';
+import { type Column, columnsOf, count, formatBytes, formatShape, painter, printable, table } from './text.js';
+import { inspectUsage } from './usage.js';
+
+/** Lists what is in a file. Returns the exit code. */
+export async function inspect(args: string[]): Promise<number> {
+  const { values, positionals } = parse(args, commonOptions);
+  if (values.help) {
+    process.stdout.write(inspectUsage);
+    return 0;
+  }
+  const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
+  const info = await about(file, () => inspectModel(file));
+  const elements = info.tensors.reduce((sum, { shape }) => sum + shape.reduce((product, n) => product * n, 1), 0);
+  const payload = info.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
+  const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements };
+  if (values.json) {
+    printJson({ file, ...info, totals, peakBytes: peakBytes() });
+    return 0;
+  }
+  const lines = inspectText(file, info, totals);
+  if (values.verbose) lines.push('', effort());
+  process.stdout.write(`${lines.join('\n')}\n`);
+  return 0;
+}
+
+/** A number with as few digits as tell it from other float32 numbers, which most fractions in metadata are. */
+function numberText(value: number): string {
+  if (Number.isInteger(value)) return String(value);
+  for (let digits = 1; digits <= 9; digits++) {
+    const short = Number(value.toPrecision(digits));
+    if (Math.fround(short) === value) return String(short);
+  }
+  return String(value);
+}
+
+/** A value of the metadata on one line. */
+function valueText(value: MetadataValue): string {
+  if (typeof value === 'number') return numberText(value);
+  if (typeof value !== 'object') return String(value);
+  // In lists strings need quotes, to tell where one ends.
+  const quoted = (item: MetadataValue) => (typeof item === 'string' ? JSON.stringify(item) : valueText(item));
+  if (!('elementType' in value)) return `[${value.map(quoted).join(', ')}]`;
+  const { elementType, length, first } = value;
+  return `${length.toLocaleString('en')} × ${elementType} [${first.map(quoted).join(', ')}, …]`;
+}
+
+function inspectText(
+  file: string,
+  { format, bytes, files, tensors, metadata }: ModelInfo,
+  { elements, bitsPerWeight }: { readonly elements: number; readonly bitsPerWeight: number },
+): string[] {
+  const paint = painter(process.stdout);
+  const width = columnsOf(process.stdout);
+  const facts = [
+    format,
+    ...(files.length > 1 ? [count(files.length, 'file')] : []),
+    count(tensors.length, 'tensor'),
+    count(elements, format === 'gguf' ? 'parameter' : 'element'),
+    formatBytes(bytes),
+  ];
+  const lines = [`${paint('bold', printable(file))}: ${facts.join(', ')}`];
+  if (format === 'gguf') {
+    const types = new Map<string, number>();
+    for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);
+    const architecture = metadata['general.architecture'];
+    const more = [
+      ...(typeof architecture === 'string' ? [`architecture ${printable(architecture).slice(0, 60)}`] : []),
+      `${bitsPerWeight.toFixed(2)} bits per weight`,
+      ...[...types].map(([type, n]) => `${n} × ${type}`),
+    ];
+    lines.push(more.join(', '));
+  }
+  if (tensors.length > 0) {
+    const columns: Column[] = [
+      { title: 'tensor', align: 'left' },
+      { title: 'dtype', align: 'left' },
+      { title: 'shape', align: 'left' },
+      { title: 'size', align: 'right' },
+    ];
+    const rows = tensors.map(({ name, dtype, shape, bytes: size }) => ({
+      cells: [printable(name), dtype, formatShape(shape), formatBytes(size)],
+    }));
+    lines.push('', ...table(columns, rows, width, paint));
+  }
+  const keys = Object.keys(metadata);
+  if (keys.length > 0) {
+    lines.push('', paint('bold', 'metadata'));
+    for (const key of keys) {
+      const line = `  ${printable(key)}: ${printable(valueText(metadata[key] as MetadataValue).slice(0, 1000))}`;
+      // Some programs store pages of settings here; --json has them whole.
+      const most = Math.min(width, 1000);
+      lines.push(line.length > most ? `${line.slice(0, most - 1)}…` : line);
+    }
+  }
+  return lines;
+}

@@ -1,0 +1,99 @@
+/** The process around a command: signals, the line of progress, memory, output for machines, errors. */
+import { readFileSync } from 'node:fs';
+import type { Progress } from '../model.js';
+import { ScalepointError } from '../model.js';
+import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
+
+/** The command line itself is wrong: exit code 2. */
+export class UsageError extends Error {}
+
+/** A signal came: exit code 128 and its number. */
+export class Interrupted extends Error {
+  readonly exitCode: number;
+  constructor(message: string, exitCode: number) {
+    super(message);
+    this.exitCode = exitCode;
+  }
+}
+
+/** A signal that aborts with an Interrupted when the process is asked to end. */
+export function abortOnSignal(message: string): AbortSignal {
+  const controller = new AbortController();
+  const numbers = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 };
+  for (const [name, number] of Object.entries(numbers)) {
+    // Once: a second Ctrl-C ends the process at once.
+    process.once(name, () => controller.abort(new Interrupted(message, 128 + number)));
+  }
+  return controller.signal;
+}
+
+/** The file that an error is about. */
+const placeOf = new WeakMap<Error, string>();
+
+/** Calls f; errors about a file say which. */
+export async function about<T>(file: string, f: () => Promise<T>): Promise<T> {
+  try {
+    return await f();
+  } catch (error) {
+    const isNamed = error instanceof ScalepointError && (error.code === 'IO' || error.code === 'EXISTS');
+    if (error instanceof ScalepointError && !isNamed && !placeOf.has(error)) placeOf.set(error, file);
+    throw error;
+  }
+}
+
+/** The file that `about` noted for an error. */
+export function fileOf(error: unknown): string | undefined {
+  return error instanceof Error ? placeOf.get(error) : undefined;
+}
+
+/** Prints a value as JSON, which knows neither integers beyond 2^53 (they become strings) nor infinities (null). */
+export function printJson(value: unknown): void {
+  const text = JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? String(item) : item), 2);
+  process.stdout.write(`${text}\n`);
+}
+
+/** The most memory that the process has held so far, in bytes. */
+export function peakBytes(): number {
+  try {
+    // Linux counts what the parent held at the start into resourceUsage(), but not into this.
+    const peak = /^VmHWM:\s*(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
+    if (peak !== undefined) return Number(peak) * 1024;
+  } catch {
+    // Other systems have no such file.
+  }
+  return process.resourceUsage().maxRSS * 1024;
+}
+
+/** What --verbose says at the end. */
+export function effort(): string {
+  return `took ${process.uptime().toFixed(1)} s, peak memory ${formatBytes(peakBytes())}`;
+}
+
+/** One line on stderr that is drawn over and over; nothing unless stderr is a terminal. Quick work never shows it. */
+export function progressLine(quiet: boolean) {
+  const active = !quiet && process.stderr.isTTY === true;
+  const start = performance.now();
+  let last = start;
+  let drawn = false;
+  return {
+    update({ tensor, bytesDone, bytesTotal }: Progress): void {
+      const now = performance.now();
+      if (!active || now - start < 200 || now - last < 50) return;
+      last = now;
+      drawn = true;
+      const done = bytesDone / Math.max(bytesTotal, 1);
+      const bar = '█'.repeat(Math.round(done * 20)).padEnd(20, '░');
+      const percent = `${Math.floor(done * 100)}%`.padStart(4);
+      const bytes = `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
+      // The first moments tell little about the rest.
+      const left = done < 0.01 ? '' : `  ${formatSeconds(((now - start) / 1000) * (1 / done - 1))} left`;
+      const text = `${percent} ${bar} ${bytes}${left}  ${printable(tensor)}`;
+      // A line as long as the terminal would scroll it.
+      process.stderr.write(`\r\x1b[2K${text.slice(0, columnsOf(process.stderr) - 1)}`);
+    },
+    clear(): void {
+      if (drawn) process.stderr.write('\r\x1b[2K');
+      drawn = false;
+    },
+  };
+}

@@ -1,0 +1,133 @@
+/** Text for terminals: colours, numbers in a few digits, tables that fit the width. */
+import { styleText } from 'node:util';
+
+/** Names come from files: what could move the cursor, colour the screen or reverse the text is shown as an escape. */
+export function printable(text: string): string {
+  return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
+    return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
+  });
+}
+
+export type Style = 'bold' | 'dim' | 'red' | 'green';
+
+/** Colours text. */
+export type Paint = (style: Style, text: string) => string;
+
+/** Whether a stream takes colour, by the usual variables. */
+function takesColour(stream: NodeJS.WriteStream): boolean {
+  const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
+  if (NO_COLOR || process.argv.includes('--no-color')) return false;
+  if (FORCE_COLOR) return FORCE_COLOR !== '0';
+  return stream.isTTY === true && TERM !== 'dumb';
+}
+
+/** Colours text for a stream, if it takes colour. */
+export function painter(stream: NodeJS.WriteStream): Paint {
+  // Node would look at stdout whatever stream is meant; takesColour has decided already.
+  const options = { validateStream: false } as { stream?: NodeJS.WritableStream };
+  return takesColour(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
+}
+
+/** Columns of the terminal; endless in a pipe, where nobody looks at line ends. */
+export function columnsOf(stream: NodeJS.WriteStream): number {
+  return stream.columns || Number(process.env.COLUMNS) || Number.POSITIVE_INFINITY;
+}
+
+/** A size in decimal units with three digits: 512 B, 67.1 kB, 1.24 MB. */
+export function formatBytes(bytes: number): string {
+  let value = bytes;
+  for (const unit of ['B', 'kB', 'MB', 'GB', 'TB']) {
+    if (value < 999.5 || unit === 'TB') {
+      const digits = unit === 'B' || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+      return `${value.toFixed(digits)} ${unit}`;
+    }
+    value /= 1000;
+  }
+  return '';
+}
+
+export function formatShape(shape: readonly number[]): string {
+  return shape.length === 0 ? 'scalar' : shape.join('×');
+}
+
+/** An SQNR. It is infinite without any error, and minus infinity where zeros became something else. */
+export function formatDecibels(db: number): string {
+  if (db === Number.POSITIVE_INFINITY) return 'exact';
+  return Number.isFinite(db) ? db.toFixed(2) : '-∞';
+}
+
+/** An SQNR in a sentence. */
+export function withDecibels(db: number): string {
+  return db === Number.POSITIVE_INFINITY ? 'exact' : `${formatDecibels(db)} dB`;
+}
+
+/** The size of an error: two digits. */
+export function formatError(error: number): string {
+  return error === 0 ? '0' : error.toExponential(1);
+}
+
+/** A duration: 5 s, 3 min 05 s, 2 h 07 min. */
+export function formatSeconds(seconds: number): string {
+  const whole = Math.ceil(seconds);
+  const padded = (n: number) => String(n).padStart(2, '0');
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${padded(whole % 60)} s`;
+  return `${Math.floor(whole / 3600)} h ${padded(Math.floor((whole % 3600) / 60))} min`;
+}
+
+export function count(n: number, what: string): string {
+  return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
+}
+
+/** A list of names for a sentence: the first few, and how many more there are. */
+export function listed(names: readonly string[], most: number): string {
+  const more = names.length > most ? ` and ${(names.length - most).toLocaleString('en')} more` : '';
+  return names.slice(0, most).map(printable).join(', ') + more;
+}
+
+export interface Column {
+  readonly title: string;
+  readonly align: 'left' | 'right';
+}
+
+/** A row of a table: its cells, and a remark that takes the place of the cells that are missing. */
+export interface Row {
+  readonly cells: readonly string[];
+  readonly remark?: string;
+  readonly style?: Style;
+}
+
+/**
+ * Lines of a table. The first column gives way in a narrow terminal: a text that is too long for it gets a line of its own, above the
+ * rest of its row, so that nothing is cut off.
+ */
+export function table(columns: readonly Column[], rows: readonly Row[], width: number, paint: Paint): string[] {
+  const widths = columns.map(({ title }, i) =>
+    rows.reduce((most, { cells }) => Math.max(most, cells[i]?.length ?? 0), title.length),
+  );
+  const gap = '  ';
+  const sum = (list: readonly number[]) => list.reduce((total, n) => total + n + gap.length, -gap.length);
+  // Remarks may need more than the columns that they stand in.
+  for (const { cells, remark = '' } of rows) {
+    const missing = remark.length - sum(widths.slice(cells.length));
+    if (remark !== '' && missing > 0) widths[widths.length - 1] = (widths.at(-1) as number) + missing;
+  }
+  const others = sum(widths.slice(1)) + gap.length;
+  widths[0] = Math.min(widths[0] as number, Math.max(12, width - others));
+
+  const pad = (text: string, i: number) => {
+    return columns[i]?.align === 'right' ? text.padStart(widths[i] as number) : text.padEnd(widths[i] as number);
+  };
+  const line = ({ cells, remark }: Row) => {
+    const padded = cells.map(pad);
+    return [...padded, ...(remark === undefined ? [] : [remark])].join(gap).trimEnd();
+  };
+  const lines = [paint('bold', line({ cells: columns.map(({ title }) => title) }))];
+  for (const row of rows) {
+    const [name = '', ...rest] = row.cells;
+    const styled = (text: string) => (row.style === undefined ? text : paint(row.style, text));
+    if (name.length > (widths[0] as number)) lines.push(styled(name), styled(line({ ...row, cells: ['', ...rest] })));
+    else lines.push(styled(line(row)));
+  }
+  return lines;
+}
