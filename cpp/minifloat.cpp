@@ -1,31 +1,15 @@
+#include "float16.h"
 #include "kernels/kernels.h"
 #include "scalepoint.h"
 
 namespace scalepoint {
 namespace {
 
-/// value / 2^shift, rounded half to even; shift is 1 to 31.
-uint32_t shift_half_even(uint32_t value, uint32_t shift) {
-  const uint32_t whole = value >> shift, rest = value & ((1u << shift) - 1), half = 1u << (shift - 1);
-  return whole + (rest > half || (rest == half && (whole & 1)) ? 1 : 0);
-}
-
-uint16_t float16_of(float x) {
-  const uint32_t bits = bit_cast<uint32_t>(x), size = bits & kAbsMask, sign = bits >> 16 & 0x8000u;
-  if (size > kInfinityBits) return static_cast<uint16_t>(sign | 0x7E00u);
-  if (size >= 0x47800000u) return static_cast<uint16_t>(sign | 0x7C00u);  // 2^16 and more
-  // A carry out of the fraction moves into the exponent, as it should, up to infinity.
-  if (size >= 0x38800000u) return static_cast<uint16_t>(sign | (shift_half_even(size, 13) - (112u << 10)));
-  const uint32_t exponent = size >> 23;
-  if (exponent < 102) return static_cast<uint16_t>(sign);  // below half of the smallest subnormal, 2^-24
-  const uint32_t fraction = (size & 0x007FFFFFu) | 0x00800000u;
-  return static_cast<uint16_t>(sign | shift_half_even(fraction, 126 - exponent));
-}
-
 uint16_t bfloat16_of(float x) {
   const uint32_t bits = bit_cast<uint32_t>(x), size = bits & kAbsMask, sign = bits >> 16 & 0x8000u;
   if (size > kInfinityBits) return static_cast<uint16_t>(sign | 0x7FC0u);
-  return static_cast<uint16_t>(sign | shift_half_even(size, 16));
+  // Adding just below half of the last bit that stays, and that bit itself, carries where it has to.
+  return static_cast<uint16_t>(sign | (size + 0x7FFFu + (size >> 16 & 1)) >> 16);
 }
 
 }  // namespace

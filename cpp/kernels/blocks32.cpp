@@ -3,12 +3,7 @@
 
 #include "../round.h"
 #include "blocks.h"
-
-#if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
-#include "lanes_simd128.h"
-#else
-#include "lanes_scalar.h"
-#endif
+#include "lanes.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -18,12 +13,6 @@ using namespace lanes;
 constexpr size_t kElements = 32;
 /// Blocks that go side by side while their scales are made: one lane each.
 constexpr size_t kFour = 4;
-
-#ifdef __clang__
-#define SCALEPOINT_NO_UNROLL _Pragma("clang loop unroll(disable)")
-#else
-#define SCALEPOINT_NO_UNROLL
-#endif
 
 constexpr int32_t kFloat16Largest = 0x7BFF;
 

@@ -2,11 +2,7 @@
 
 #include <cstring>
 
-#if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
-#include "lanes_simd128.h"
-#else
-#include "lanes_scalar.h"
-#endif
+#include "lanes.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -16,12 +12,6 @@ using namespace lanes;
 /// Elements of one step of the loops below. V8 issues the loads of a step before its arithmetic, so that four vectors of loads
 /// and up to ten that live across steps fill the registers; larger steps spill.
 constexpr size_t kStep = 16;
-
-#ifdef __clang__
-#define SCALEPOINT_NO_UNROLL _Pragma("clang loop unroll(disable)")
-#else
-#define SCALEPOINT_NO_UNROLL
-#endif
 
 // Dispatch goes through tables of functions, one for each type of code and each rounding. Calls through a table cannot be
 // inlined, and that is wanted: one big function with all the loops in it would spill registers in every one of them.

@@ -2,15 +2,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../round.h"
+#include "../float16.h"
 #include "blocks.h"
-
-#if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
-#include "lanes_simd128.h"
-#define SCALEPOINT_SIMD_LANES
-#else
-#include "lanes_scalar.h"
-#endif
+#include "lanes.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -18,12 +12,6 @@ namespace {
 using namespace lanes;
 
 constexpr size_t kElements = 256;
-
-#ifdef __clang__
-#define SCALEPOINT_NO_UNROLL _Pragma("clang loop unroll(disable)")
-#else
-#define SCALEPOINT_NO_UNROLL
-#endif
 
 // ----------------------------------------------------------------------------------------------------------------- layouts
 
@@ -109,40 +97,15 @@ void unpack(const uint8_t* __restrict from, const Packing& packing, uint8_t* __r
 
 // ----------------------------------------------------------------------------------------------------------------- float16
 
-/// float32 to float16, half to even.
-uint16_t to_float16(float x) {
-  const uint32_t word = bit_cast<uint32_t>(x), size = word & kAbsMask;
-  uint32_t half;
-  if (size > kInfinityBits) {
-    half = 0x7E00u;
-  } else if (size >= 0x47800000u) {
-    half = 0x7C00u;
-  } else if (size >= 0x38800000u) {
-    half = (size - (112u << 23) + 0x0FFFu + (size >> 13 & 1)) >> 13;
-  } else {
-    // A subnormal counts units of 2^-24, the distance of the floats from 0.5 to 1: adding 0.5 rounds to it.
-    half = bit_cast<uint32_t>(bit_cast<float>(size) + 0.5f) - 0x3F000000u;
-  }
-  return static_cast<uint16_t>(half | (word >> 16 & 0x8000u));
-}
-
-float from_float16(uint16_t half) {
-  const uint32_t size = half & 0x7FFFu;
-  const float x = size >= 0x7C00u  ? bit_cast<float>(size << 13 | kInfinityBits)
-                  : size < 0x0400u ? static_cast<float>(size) * 0x1p-24f
-                                   : bit_cast<float>((size << 13) + (112u << 23));
-  return half & 0x8000u ? -x : x;
-}
-
 /// Stores x as float16 and returns what was stored.
 float store_float16(float x, uint8_t (&to)[2]) {
-  const uint16_t half = to_float16(x);
+  const uint16_t half = float16_of(x);
   to[0] = static_cast<uint8_t>(half);
   to[1] = static_cast<uint8_t>(half >> 8);
-  return from_float16(half);
+  return float16_value(half);
 }
 
-float load_float16(const uint8_t (&from)[2]) { return from_float16(static_cast<uint16_t>(from[0] | from[1] << 8)); }
+float load_float16(const uint8_t (&from)[2]) { return float16_value(static_cast<uint16_t>(from[0] | from[1] << 8)); }
 
 // ---------------------------------------------------------------------------------------------------------------- rounding
 

@@ -284,8 +284,8 @@ testing::AssertionResult same(const std::vector<T>& expected, const std::vector<
 
 namespace scalepoint {
 inline void PrintTo(Status status, std::ostream* out) {
-  constexpr const char* kNames[] = {"kOk",       "kBadDType", "kBadLayout",    "kSizeMismatch",
-                                    "kBadRange", "kBadScale", "kBadZeroPoint", "kNonFinite"};
+  constexpr const char* kNames[] = {"kOk",       "kBadDType",     "kBadLayout", "kSizeMismatch", "kBadRange",
+                                    "kBadScale", "kBadZeroPoint", "kNonFinite", "kOverflow"};
   *out << kNames[static_cast<int>(status)];
 }
 }  // namespace scalepoint

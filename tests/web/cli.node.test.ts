@@ -4,8 +4,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
-import { inspectModel } from 'scalepoint/model';
+import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { everyPair, tinyLlama } from './tiny-llama.js';
 
 const source = fileURLToPath(new URL('../../web/src/', import.meta.url));
 const samples = process.env.SCALEPOINT_SAMPLES;
@@ -18,6 +19,7 @@ beforeAll(async () => {
   await bundle.close();
   for (const tier of ['simd', 'scalar'])
     await copyFile(join(source, `core-${tier}.wasm`), join(program, `core-${tier}.wasm`));
+  await copyFile(join(source, 'model/worker.js'), join(program, 'worker.js'));
 }, 60_000);
 afterAll(() => rm(program, { recursive: true, force: true }));
 
@@ -75,6 +77,18 @@ async function put(
   await writeFile(join(folder, name), Buffer.concat([length, json, ...parts]));
 }
 
+/** A safetensors file of one weight, zeros that take no room on the disk: so many bytes of it take time, but no space. */
+async function putZeros(name: string, bytes: number) {
+  const shape = [2 ** 9, bytes / 2 ** 11];
+  const json = Buffer.from(JSON.stringify({ w: { dtype: 'F32', shape, data_offsets: [0, bytes] } }));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  const file = await open(join(folder, name), 'w');
+  await file.write(Buffer.concat([length, json]));
+  await file.truncate(8 + json.length + bytes);
+  await file.close();
+}
+
 const wave = (i: number) => Math.sin(i * 1.7) / (1 + (i % 7));
 
 const putModel = () =>
@@ -89,22 +103,29 @@ const putModel = () =>
     { format: 'pt' },
   );
 
+const commands = ['inspect', 'plan', 'quantize', 'compare'];
+
 describe('scalepoint', () => {
   it('explains itself and exits with 0', async () => {
     for (const args of [['--help'], ['-h'], ['help']]) {
       const { code, stdout, stderr } = await run(args);
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-      expect(stdout).toMatch(/scalepoint inspect {2}FILE[\s\S]*scalepoint quantize FILE --to int8/);
+      expect(stdout).toMatch(
+        /scalepoint inspect {2}FILE[\s\S]*scalepoint plan[\s\S]*scalepoint quantize FILE --to int8[\s\S]*scalepoint compare {2}A B/,
+      );
     }
-    for (const command of ['inspect', 'quantize']) {
+    for (const command of commands) {
       const { code, stdout } = await run([command, '--help']);
       expect(code).toBe(0);
-      expect(stdout).toMatch(new RegExp(`^scalepoint ${command} FILE[\\s\\S]*\nExamples\n {2}scalepoint ${command} `));
+      const files = command === 'compare' ? 'A B' : 'FILE';
+      expect(stdout).toMatch(
+        new RegExp(`^scalepoint ${command} ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
+      );
     }
   });
 
   it('fits its help into 80 columns', async () => {
-    for (const args of [['--help'], ['inspect', '--help'], ['quantize', '--help']]) {
+    for (const args of [['--help'], ...commands.map((command) => [command, '--help'])]) {
       for (const line of (await run(args)).stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
     }
   });
@@ -121,23 +142,53 @@ describe('scalepoint', () => {
   it('exits with 2 and one line if it is used wrongly', async () => {
     await putModel();
     const cases: [string[], RegExp][] = [
-      [[], /expected a command, inspect or quantize; see scalepoint --help/],
-      [['model.safetensors'], /expected inspect or quantize, got "model.safetensors"/],
+      [[], /expected a command, inspect, plan, quantize or compare; see scalepoint --help/],
+      [['model.safetensors'], /expected inspect, plan, quantize or compare, got "model.safetensors"/],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
       [['inspect', 'a', '--to', 'int8'], /Unknown option '--to'/],
-      [['quantize', 'model.safetensors'], /quantize needs --to int8/],
+      [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0 or/],
       [['quantize', 'model.safetensors', '--to'], /'--to <value>' argument missing/],
-      [['quantize', 'model.safetensors', '--to', 'int3'], /--to: expected int8, got "int3"/],
+      [['quantize', 'model.safetensors', '--to', 'int3'], /--to: expected int8, int4, .* for GGUF, got "int3"/],
       [['quantize', '--to', 'int8'], /quantize needs a FILE/],
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected the name of a file/],
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', '-'], /--output: expected the name of a file/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x'],
-        /--rule: expected 'REGEX=int8' or 'REGEX=keep', got "x"/,
+        /--rule: expected 'REGEX=TYPE' or 'REGEX=keep', got "x"/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '=keep'], /--rule: expected/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x=int4'], /--rule: expected/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x='], /--rule: expected/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'y=keep', '--rule', 'x=int3'],
+        /--rule "x=int3": expected one of 'int8', .*, got "int3"; see scalepoint quantize --help/,
+      ],
+      [['plan', 'model.safetensors', '--to', 'q4_0'], /--to: a safetensors file can become int8, .*, not "Q4_0"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF files/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--requantize'], /--requantize: this option is for GGUF/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--fix-alignment'], /--fix-alignment: this option is for GGUF/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--scheme', 'odd'], /--scheme: expected .*, got "odd"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'x'], /--granularity: expected .*, got "x"/],
+      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
+      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'], /'--group-size' argument is ambiguous/],
+      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'], /--group-size: expected a whole number/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'per-channel', '--group-size', '32'],
+        /--group-size: only for --granularity per-group/,
+      ],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int4', '--activations', 'int8-dynamic'],
+        /--activations: 'int8-dynamic' needs int8 weights/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--workers', 'all'], /--workers: expected a whole number/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--workers', '65'], /--workers: expected 0 to 64, got 65/],
+      [['quantize', 'm.gguf', '--to', 'Q4_0', '--config', 'c.json'], /--config: this option is for safetensors files/],
+      [['plan', 'model.safetensors'], /plan needs --to int8, .*; see scalepoint plan --help/],
+      [['compare', 'a'], /compare needs B; see scalepoint compare --help/],
+      [['compare'], /compare needs A and B/],
+      [['compare', 'a', 'b', 'c'], /compare takes A and B, got "c" as well/],
+      [['compare', 'a', 'b', '--sort', 'name'], /--sort: expected file or sqnr, got "name"/],
+      [['constructor'], /expected inspect, .*, got "constructor"/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '(=keep'], /--rule: Invalid regular expression/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', 'high'],
@@ -186,7 +237,16 @@ describe('scalepoint inspect', () => {
     const { code, stdout, stderr } = await run(['inspect', 'model.safetensors', '--json']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const info = await inspectModel(join(folder, 'model.safetensors'));
-    expect(JSON.parse(stdout)).toEqual({ file: 'model.safetensors', ...info, metadata: { format: 'pt' } });
+    const payload = 512 + 2048 + 64 + 8;
+    expect(JSON.parse(stdout)).toEqual({
+      file: 'model.safetensors',
+      ...info,
+      files: ['model.safetensors'],
+      metadata: { format: 'pt' },
+      totals: { elements: 657, bitsPerWeight: (8 * payload) / 657 },
+      // A process of Node holds tens of megabytes, whatever it does.
+      peakBytes: expect.toSatisfy((bytes) => bytes > 2 ** 24 && bytes < 2 ** 30),
+    });
   });
 
   it('gives a name that is too long for the terminal a line of its own', async () => {
@@ -259,12 +319,17 @@ describe('scalepoint quantize', () => {
       expect.stringMatching(/^\d\.\d\d kB → \d\.\d\d kB, ratio \d\.\d\d, \d+\.\d\d bits per weight$/),
       expect.stringMatching(/^lowest SQNR \d\d\.\d\d dB: layers\.0\.weight$/),
       'wrote model.int8.safetensors',
+      'wrote model.int8.config.json',
       '',
     ]);
     const { tensors, metadata } = await inspectModel(join(folder, 'model.int8.safetensors'));
     expect(tensors.map(({ name }) => name)).toContain('layers.0.weight_scale');
     expect({ ...metadata }).toEqual({ format: 'pt' });
-    expect((await readdir(folder)).sort()).toEqual(['model.int8.safetensors', 'model.safetensors']);
+    expect((await readdir(folder)).sort()).toEqual([
+      'model.int8.config.json',
+      'model.int8.safetensors',
+      'model.safetensors',
+    ]);
   });
 
   it.skipIf(samples === undefined)('keeps its table of a real model within 80 columns', async () => {
@@ -284,7 +349,14 @@ describe('scalepoint quantize', () => {
     const { code, stdout, stderr } = await run(args);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const report = JSON.parse(stdout);
-    expect(report).toMatchObject({ file: 'model.safetensors', output: 'out.safetensors', to: 'int8' });
+    expect(report).toMatchObject({
+      file: 'model.safetensors',
+      output: 'out.safetensors',
+      config: 'out.config.json',
+      to: 'int8',
+      notes: [],
+      peakBytes: expect.any(Number),
+    });
     expect(report.totals).toMatchObject({ quantized: 1, kept: 3 });
     expect(report.tensors[1]).toMatchObject({
       name: 'layers.0.weight',
@@ -334,7 +406,7 @@ describe('scalepoint quantize', () => {
     expect(await readFile(join(folder, 'out'), 'utf8')).toBe('mine');
     expect((await run([...args, '--force'])).code).toBe(0);
     expect((await inspectModel(join(folder, 'out'))).format).toBe('safetensors');
-    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out']);
+    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out', 'out.config.json']);
   });
 
   it('exits with 1 and leaves nothing behind if the SQNR is too low', async () => {
@@ -393,23 +465,15 @@ describe('scalepoint quantize', () => {
   });
 
   it.each([
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
+    ['SIGINT', 130, '0'],
+    ['SIGINT', 130, '2'],
+    ['SIGTERM', 143, '1'],
+    ['SIGHUP', 129, '2'],
   ] as const)(
-    'removes its partial file at %s and exits with %i',
-    async (signal, code) => {
-      // 2 GiB of zeros that take no room on the disk: long enough to be interrupted.
-      const json = Buffer.from(
-        JSON.stringify({ w: { dtype: 'F32', shape: [2 ** 9, 2 ** 20], data_offsets: [0, 2 ** 31] } }),
-      );
-      const length = Buffer.alloc(8);
-      length.writeBigUInt64LE(BigInt(json.length));
-      const file = await open(join(folder, 'big.safetensors'), 'w');
-      await file.write(Buffer.concat([length, json]));
-      await file.truncate(8 + json.length + 2 ** 31);
-      await file.close();
-
-      const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8']);
+    'removes its partial file at %s and exits with %i, with %s workers',
+    async (signal, code, workers) => {
+      await putZeros('big.safetensors', 2 ** 31);
+      const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
       await expect.poll(() => readdir(folder), { timeout: 10_000, interval: 5 }).toHaveLength(2);
       child.kill(signal);
       expect(await outcome).toEqual({ code, stdout: '', stderr: 'scalepoint: interrupted, nothing was written\n' });

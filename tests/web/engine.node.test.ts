@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { compareModels, type ModelInput, planModel, quantizeModel } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expectBytes, expectResult, mixedModel, safetensors, tile, ways, weights } from './model-support.js';
+import { expectBytes, expectResult, mixedModel, safetensors, smallModel, ways, weights } from './model-support.js';
 
 let folder = '';
 beforeAll(async () => {
@@ -19,14 +19,20 @@ let counter = 0;
 const fresh = () => join(folder, `${counter++}.safetensors`);
 
 const mixed = mixedModel();
+const small = smallModel();
 const nameOf = (way: (typeof ways)[number]) => JSON.stringify(way);
 
-describe('every way through the engine', () => {
+describe('every way through the engine', { timeout: 60_000 }, () => {
+  const large = ways.filter((_, i) => [0, 2, 4, 7].includes(i));
+
   for (const way of ways) {
     it(`${nameOf(way)}: codes, scales and errors are right, and the same from any worker and build`, async () => {
       const { report, config, bytes } = await quantizeModel(mixed, { ...way, workers: 0, core: { simd: 'on' } });
       const want = await bytes();
-      expectResult(mixed, want, report, config);
+      // The arithmetic is held to the reference in small; large, where nothing but the cuts is added, for the ways that cut differently.
+      if (large.includes(way)) expectResult(mixed, want, report, config);
+      const little = await quantizeModel(small, { ...way, workers: 0 });
+      expectResult(small, await little.bytes(), little.report, little.config);
       const { totals, tensors } = await planModel(mixed, way);
       expect(totals).toEqual(report.totals);
       expect(tensors).toEqual(report.tensors.map(({ error: _, nonFinite: __, ...planned }) => planned));
@@ -77,9 +83,9 @@ describe('every way through the engine', () => {
     }
   });
 
-  it('makes one tile of a group that is longer than a tile', async () => {
-    const groupSize = tile / 2;
-    const model = safetensors({ 'w.weight': weights('F16', [9, groupSize * 2]) });
+  it('takes groups so long that no tile holds them for the eight rows of a word', async () => {
+    const groupSize = 2 ** 18;
+    const model = safetensors({ 'w.weight': weights('F16', [9, groupSize]) });
     for (const scheme of ['symmetric', 'asymmetric'] as const) {
       const options = { to: 'int4', scheme, granularity: { kind: 'per-group', groupSize } } as const;
       const { report, config, bytes } = await quantizeModel(model, { ...options, workers: 0 });

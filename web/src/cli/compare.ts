@@ -9,6 +9,7 @@ import {
   formatError,
   formatShape,
   listed,
+  lowestLine,
   painter,
   printable,
   table,
@@ -116,8 +117,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     lines.push(
       `SQNR ${withDecibels(total.sqnrDb)}, cosine ${total.cosine.toFixed(6)}, max error ${formatError(total.maxAbsoluteError)}`,
     );
-    const [worst] = sorted(tensors) as [ComparedTensor];
-    lines.push(`lowest SQNR ${withDecibels(worst.error.sqnrDb)}: ${printable(worst.name)}`);
+    lines.push(...lowestLine(tensors));
   }
   if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
   for (const { name, reason } of skipped.slice(0, mostNames)) {

@@ -116,6 +116,7 @@ const sameNames = ['to', 'scheme', 'packed', 'activations', 'pure', 'requantize'
 export function translated(message: string): string {
   return message
     .replaceAll('requantize: true', '--requantize')
+    .replaceAll('fixAlignment', '--fix-alignment')
     .replaceAll('a rule with keep: true', "--rule 'REGEX=keep'");
 }
 
@@ -132,6 +133,7 @@ export function asUsage(error: unknown, { rule = [], granularity }: Said): unkno
   const [, name = '', index, rest = ''] =
     /^(rules\[(\d+)\](?:\.\w+)?|granularity(?:\.\w+)?|\w+): (.*)$/s.exec(error.message) ?? [];
   let option = sameNames.includes(name) ? `--${name}` : undefined;
+  if (name === 'fixAlignment') option = '--fix-alignment';
   if (name.startsWith('granularity')) option = granularity === undefined ? '--group-size' : '--granularity';
   if (name === 'granularity.groupSize') option = '--group-size';
   if (index !== undefined) option = ruleName(index);

@@ -24,6 +24,7 @@ import {
   parse,
   ruleOf,
   targetOf,
+  translated,
   workersOf,
 } from './options.js';
 import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
@@ -35,11 +36,11 @@ import {
   formatDecibels,
   formatError,
   formatShape,
+  lowestLine,
   painter,
   printable,
   type Row,
   table,
-  withDecibels,
 } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 
@@ -55,6 +56,7 @@ const options = {
   rule: { type: 'string', multiple: true },
   pure: { type: 'boolean' },
   requantize: { type: 'boolean' },
+  'fix-alignment': { type: 'boolean' },
   config: { type: 'string' },
   workers: { type: 'string' },
   'min-sqnr': { type: 'string' },
@@ -83,7 +85,7 @@ function defaultOutput(file: string, to: ModelTarget): string {
 /** Reads the command line. @throws UsageError */
 function requestOf(values: Values, positionals: readonly string[], command: string): Request {
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
-  const { scheme, activations, packed, pure, requantize } = values;
+  const { scheme, activations, packed, pure, requantize, 'fix-alignment': fixAlignment } = values;
   if (values.to === undefined) {
     throw new UsageError(
       `${command} needs --to ${safetensorsTargets[0]}, ${ggufTargets[0]} or another type; --help lists them`,
@@ -107,12 +109,14 @@ function requestOf(values: Values, positionals: readonly string[], command: stri
     ...(packed === undefined ? {} : { packed }),
     ...(pure === undefined ? {} : { pure }),
     ...(requantize === undefined ? {} : { requantize }),
+    ...(fixAlignment === undefined ? {} : { fixAlignment }),
   };
   return { file, output, plan, rules, values };
 }
 
-/** Tells of rules that have no effect: most often a slip in the expression. */
-function warnOfIdleRules(rules: readonly Rule[], tensors: readonly PlannedTensorInfo[]): void {
+/** Says on stderr what deserves attention: notes about the result, and rules without effect, which are slips most often. */
+function remark(rules: readonly Rule[], tensors: readonly PlannedTensorInfo[], notes: readonly string[]): void {
+  for (const note of notes) process.stderr.write(`scalepoint: ${printable(translated(note))}\n`);
   for (const { match } of rules) {
     if (tensors.some(({ name }) => name.search(match) >= 0)) continue;
     process.stderr.write(`scalepoint: no tensor matches the rule ${printable(match.source)}\n`);
@@ -156,7 +160,7 @@ async function dryRun(values: Values, positionals: readonly string[], command: s
     if (values.verbose) lines.push(effort());
     process.stdout.write(`${lines.join('\n')}\n`);
   }
-  if (!values.quiet) warnOfIdleRules(rules, planned.tensors);
+  if (!values.quiet) remark(rules, planned.tensors, planned.notes);
   return 0;
 }
 
@@ -203,7 +207,7 @@ async function convert(values: Values, positionals: readonly string[]): Promise<
     if (writesConfig) await writeConfig(target, config, given, output, force);
     show(report, output, writesConfig ? target : null);
     if (!quiet) {
-      warnOfIdleRules(rules, report.tensors);
+      remark(rules, report.tensors, report.notes);
       if (given !== undefined && !writesConfig) {
         process.stderr.write(`scalepoint: nothing became integers, so ${printable(path as string)} needs no change\n`);
       }
@@ -285,13 +289,6 @@ function reportText(file: string, { tensors, totals }: ModelReport): string[] {
     return { cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] };
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
-  lines.push(...totalsText(file, tensors, totals));
-  const worst = tensors
-    .flatMap(({ name, error }) => (error === undefined ? [] : [{ name, db: error.sqnrDb }]))
-    .reduce<{ name: string; db: number } | undefined>(
-      (low, next) => (low && low.db <= next.db ? low : next),
-      undefined,
-    );
-  if (worst !== undefined) lines.push(`lowest SQNR ${withDecibels(worst.db)}: ${printable(worst.name)}`);
+  lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors));
   return lines;
 }

@@ -61,6 +61,18 @@ export function withDecibels(db: number): string {
   return db === Number.POSITIVE_INFINITY ? 'exact' : `${formatDecibels(db)} dB`;
 }
 
+/** What a summary says of the worst tensor; nothing if all are exact. */
+export function lowestLine(
+  tensors: readonly { readonly name: string; readonly error?: { sqnrDb: number } }[],
+): string[] {
+  let worst: { readonly name: string; readonly db: number } | undefined;
+  for (const { name, error } of tensors) {
+    if (error !== undefined && error.sqnrDb < (worst?.db ?? Number.POSITIVE_INFINITY))
+      worst = { name, db: error.sqnrDb };
+  }
+  return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${printable(worst.name)}`];
+}
+
 /** The size of an error: two digits. */
 export function formatError(error: number): string {
   return error === 0 ? '0' : error.toExponential(1);
@@ -107,12 +119,13 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
   );
   const gap = '  ';
   const sum = (list: readonly number[]) => list.reduce((total, n) => total + n + gap.length, -gap.length);
-  // Remarks may need more than the columns that they stand in.
-  for (const { cells, remark = '' } of rows) {
-    const missing = remark.length - sum(widths.slice(cells.length));
-    if (remark !== '' && missing > 0) widths[widths.length - 1] = (widths.at(-1) as number) + missing;
-  }
-  const others = sum(widths.slice(1)) + gap.length;
+  // Remarks may reach beyond the columns that they stand in.
+  const others = rows.reduce(
+    (most, { cells, remark = '' }) => {
+      return Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length]));
+    },
+    sum([0, ...widths.slice(1)]),
+  );
   widths[0] = Math.min(widths[0] as number, Math.max(12, width - others));
 
   const pad = (text: string, i: number) => {

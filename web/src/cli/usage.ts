@@ -52,6 +52,8 @@ const integerOptions = `safetensors, integers
 const ggufOptions = `GGUF
   --pure                every weight in TYPE, without llama-quantize's mixture
   --requantize          also quantize what is quantized already
+  --fix-alignment       state the alignment that the result has where FILE states
+                        another, which llama-quantize leaves wrong
 `;
 
 export const quantizeUsage = `scalepoint quantize FILE --to TYPE [-o OUT] [options]
@@ -71,7 +73,7 @@ ${targets}  -o, --output OUT      where the result goes; without it beside FILE,
   --dry-run             only tell what would be done, like scalepoint plan
   --force               replace OUT, and its configuration, if they are there
   --json                print JSON: { file, output, config, to, tensors, totals,
-                        peakBytes }
+                        notes, peakBytes }
   --quiet               print errors only
   --verbose             tell time and memory; with an error, where it arose
   --no-color            no colour, like NO_COLOR=1 in the environment
@@ -100,7 +102,7 @@ every tensor, why it is kept, and the exact size of the result. Reads headers
 only.
 
 ${targets}  --json                print JSON: { file, output, format, to, tensors, totals,
-                        quantizationConfig, peakBytes }
+                        notes, quantizationConfig, peakBytes }
   --quiet               print errors only
   --verbose             tell time and memory; with an error, where it arose
   --no-color            no colour, like NO_COLOR=1 in the environment

@@ -104,8 +104,8 @@ function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   return {
     size: blob.size,
-    // A slice, as Node clones no Blob that is a whole file.
-    reference: { kind: 'blob', blob: blob.slice() },
+    // Node ends when a worker reads a Blob of a file: there, this thread reads them.
+    reference: nodeModule('node:fs') === undefined ? { kind: 'blob', blob } : undefined,
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
       checkRange(begin, end, blob.size);

@@ -79,6 +79,7 @@ function blobSink(): MemorySink {
   const blobs: Blob[] = [];
   let pieces: Uint8Array<ArrayBuffer>[] = [];
   let waiting = 0;
+  let finished = false;
   const flush = () => {
     blobs.push(new Blob(pieces));
     pieces = [];
@@ -94,8 +95,10 @@ function blobSink(): MemorySink {
     },
     async finish() {
       flush();
+      finished = true;
     },
     async discard() {
+      if (finished) return;
       blobs.length = 0;
       pieces = [];
     },

@@ -202,8 +202,10 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
     end();
   }
   return plan.tensors.map((tensor) => {
-    const sum = sums.get(tensor);
-    return sum === undefined ? undefined : measuresOf(sum, elementsOf(tensor.source.shape));
+    const elements = elementsOf(tensor.source.shape);
+    const nothing = elements === 0 && tensor.conversion.kind !== 'copy' ? new Float64Array(sumCount) : undefined;
+    const sum = sums.get(tensor) ?? nothing;
+    return sum && measuresOf(sum, elements);
   });
 }
 
