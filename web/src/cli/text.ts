@@ -121,9 +121,8 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
   const sum = (list: readonly number[]) => list.reduce((total, n) => total + n + gap.length, -gap.length);
   // Remarks may reach beyond the columns that they stand in.
   const others = rows.reduce(
-    (most, { cells, remark = '' }) => {
-      return Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length]));
-    },
+    (most, { cells, remark }) =>
+      remark === undefined ? most : Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length])),
     sum([0, ...widths.slice(1)]),
   );
   widths[0] = Math.min(widths[0] as number, Math.max(12, width - others));

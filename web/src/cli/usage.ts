@@ -5,7 +5,7 @@ export const usage = `scalepoint: make models smaller
   scalepoint inspect  FILE                      what is in a model file
   scalepoint plan     FILE --to int8            what would become of it
   scalepoint quantize FILE --to int8 [-o OUT]   the same with smaller weights
-  scalepoint compare  A B                       how far one model is from another
+  scalepoint compare  A B                       how far B is from A
 
 FILE is a .safetensors, .gguf or .npy file, or the .safetensors.index.json of a
 sharded model; its content decides, not its name.
@@ -52,8 +52,8 @@ const integerOptions = `safetensors, integers
 const ggufOptions = `GGUF
   --pure                every weight in TYPE, without llama-quantize's mixture
   --requantize          also quantize what is quantized already
-  --fix-alignment       state the alignment that the result has where FILE states
-                        another, which llama-quantize leaves wrong
+  --fix-alignment       correct general.alignment where FILE states one that the
+                        result does not have; llama-quantize leaves it wrong
 `;
 
 export const quantizeUsage = `scalepoint quantize FILE --to TYPE [-o OUT] [options]
@@ -89,7 +89,7 @@ Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
 
 Examples
   scalepoint quantize model.safetensors --to int8 --config config.json
-  scalepoint quantize model.safetensors --to int4 --group-size 32 -o small.safetensors
+  scalepoint quantize model.safetensors --to int4 --group-size 32 -o small
   scalepoint quantize model.safetensors --to int8 --rule '^decoder=keep'
   scalepoint quantize model.gguf --to Q4_K_M --rule 'ffn_down=Q6_K'
   scalepoint quantize weights.npy --to int8 --min-sqnr 35 --json

@@ -29,8 +29,9 @@ export interface NodeModules {
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,
+      options: { readonly execArgv: string[] },
     ) => {
-      postMessage(message: unknown, transfer: Transferable[]): void;
+      postMessage(message: unknown, transfer: ArrayBuffer[]): void;
       terminate(): unknown;
     };
     readonly parentPort: {

@@ -2,7 +2,7 @@
 import { ScalepointError } from '../errors.js';
 import type { ByteSource } from '../formats/bytes.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../measure.js';
-import type { Progress } from './engine.js';
+import { interruptible, type Progress } from './engine.js';
 import type { OpenModel } from './open.js';
 import type { CastType, SourceTensor } from './plan.js';
 import { elementsOf } from './steps.js';
@@ -255,8 +255,7 @@ export async function compareOpen(
   const bytesTotal = pairs.reduce((sum, [{ data }]) => sum + data.bytes, 0);
   const files = [...a.files, ...b.files];
   const runner = await start(elements, files);
-  const abort = () => runner.dispose(signal?.reason);
-  signal?.addEventListener('abort', abort, { once: true });
+  const { soon, end } = interruptible(signal);
   try {
     signal?.throwIfAborted();
     const tensors: ComparedTensor[] = [];
@@ -264,10 +263,24 @@ export async function compareOpen(
     let bytesDone = 0;
     let last = performance.now();
     for (const [index, [left, right]] of pairs.entries()) {
+      const { name, shape, type } = left;
+      const n = elementsOf(shape);
+      const report = (elementsDone: number) => {
+        const now = performance.now();
+        if (elementsDone < n && now - last < 50) return;
+        last = now;
+        const done = bytesDone + (n === 0 ? 0 : Math.floor((left.data.bytes * elementsDone) / n));
+        onProgress?.({ phase: 'quantize', tensor: name, index, count: pairs.length, bytesDone: done, bytesTotal });
+      };
       const sums = new Float64Array(sumCount);
-      const waiting: Promise<TileResult>[] = [];
-      const takeOldest = async () => addSums(sums, (await waiting.shift())?.sums ?? new Float64Array(sumCount));
-      const n = elementsOf(left.shape);
+      const waiting: { readonly elements: number; readonly result: Promise<TileResult> }[] = [];
+      let elementsDone = 0;
+      const takeOldest = async () => {
+        const { elements, result } = waiting.shift() as (typeof waiting)[number];
+        addSums(sums, (await soon(result)).sums as Float64Array);
+        elementsDone += elements;
+        if (elementsDone < n) report(elementsDone);
+      };
       for (const window of n === 0 ? [] : windowsOf(left, right)) {
         const result = runner.run({
           kind: 'compare',
@@ -277,29 +290,26 @@ export async function compareOpen(
           columns: window.columns,
         });
         result.catch(() => {});
-        waiting.push(result);
+        waiting.push({ elements: window.rows * window.columns, result });
         try {
           if (waiting.length > runner.concurrency) await takeOldest();
         } catch (error) {
-          throw named(error, left.name);
+          throw named(error, name);
         }
         signal?.throwIfAborted();
       }
       try {
         while (waiting.length > 0) await takeOldest();
       } catch (error) {
-        throw named(error, left.name);
+        throw named(error, name);
       }
       addSums(all, sums);
-      const { name, shape, type } = left;
       tensors.push({ name, shape, a: type, b: right.type, error: measuresOf(sums, n) });
+      report(n);
       bytesDone += left.data.bytes;
-      if (performance.now() - last >= 50 || index + 1 === pairs.length) {
-        last = performance.now();
-        onProgress?.({ phase: 'quantize', tensor: name, index, count: pairs.length, bytesDone, bytesTotal });
-      }
     }
     for (const file of files) await file.verify();
+    signal?.throwIfAborted();
     return {
       tensors,
       total: measuresOf(all, elements),
@@ -308,7 +318,7 @@ export async function compareOpen(
       onlyInB: [...inB.keys()].filter((name) => !inA.has(name)),
     };
   } finally {
-    signal?.removeEventListener('abort', abort);
+    end();
     runner.dispose();
   }
 }

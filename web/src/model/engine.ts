@@ -73,7 +73,7 @@ function located(error: unknown, tensor: PlannedTensor, files: readonly ByteSour
  * Lets promises be waited for no longer than until the signal comes. No race with one long-lived promise: that would keep every
  * result, megabytes each, until the end.
  */
-function interruptible(signal: AbortSignal | undefined) {
+export function interruptible(signal: AbortSignal | undefined) {
   const waiting = new Set<(reason: unknown) => void>();
   const interrupt = () => {
     for (const reject of waiting) reject(signal?.reason);

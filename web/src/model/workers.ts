@@ -46,7 +46,7 @@ export interface TileRunner {
 
 /** A worker of the browser: what is used of it. */
 export interface WorkerLike {
-  postMessage(message: unknown, transfer: Transferable[]): void;
+  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
   terminate(): unknown;
   addEventListener?(type: string, listener: (event: Event) => void): void;
 }
@@ -115,7 +115,11 @@ function startWorker(): WorkerLike {
     if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
     const threads = nodeModule('node:worker_threads');
     // Put together by hand, since bundlers would take a second literal URL for a second file.
-    if (threads !== undefined) return new threads.Worker(new URL(import.meta.url.replace(/[^/]*$/, 'worker.js')));
+    if (threads !== undefined) {
+      const url = new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'));
+      // Arguments such as --input-type, good for the script that was started, would keep a file from being run.
+      return new threads.Worker(url, { execArgv: [] });
+    }
   } catch (cause) {
     throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
   }
