@@ -450,7 +450,13 @@ describe('scalepoint quantize', () => {
       /^scalepoint: model\.safetensors: SQNR below 90 dB, nothing was written: "layers\.0\.weight" \(\d\d\.\d\d dB\)\n$/,
     );
     const json = JSON.parse((await run([...args, '--json'])).stdout);
-    expect(json).toMatchObject({ file: 'model.safetensors', error: { code: 'QUALITY', tensor: 'layers.0.weight' } });
+    expect(json).toMatchObject({
+      file: 'model.safetensors',
+      output: null,
+      config: null,
+      to: 'int8',
+      error: { code: 'QUALITY', tensor: 'layers.0.weight' },
+    });
     expect(json.tensors).toHaveLength(4);
     expect(await readdir(folder)).toEqual(['model.safetensors']);
     expect((await run(['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', '20'])).code).toBe(0);
@@ -802,7 +808,7 @@ describe('the configuration of integers', () => {
     const { code, stderr } = await run(args);
     expect({ code, stderr }).toEqual({
       code: 0,
-      stderr: 'scalepoint: nothing became integers, so c.json needs no change\n',
+      stderr: 'scalepoint: no quantization_config is needed, c.json was not used\n',
     });
     expect((await readdir(folder)).sort()).toEqual(['c.json', 'half.safetensors', 'model.safetensors']);
   });

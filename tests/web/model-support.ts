@@ -288,3 +288,118 @@ export function deferred<T = void>() {
   });
   return { promise, resolve, reject };
 }
+
+// --------------------------------------------------------------------------------------------------------------------- gigabytes
+
+/** A model file that is mostly zeros, and so takes hardly any room on a disk that knows holes. */
+export interface SparseModel {
+  readonly header: Uint8Array<ArrayBuffer>;
+  readonly size: number;
+  /** The values that are not 0, alone in their rows. */
+  readonly values: readonly {
+    readonly tensor: string;
+    /** Of the element in its tensor, and elements of a row. */
+    readonly index: number;
+    readonly columns: number;
+    readonly value: number;
+    readonly position: number;
+    readonly bytes: Uint8Array<ArrayBuffer>;
+  }[];
+}
+
+/** 3 GiB of float32: three matrices, and a single row of 768 MiB. */
+export function bigSafetensors(): SparseModel {
+  const shapes = {
+    'a.weight': [12_288, 16_384],
+    'b.weight': [1, 201_326_592],
+    'c.weight': [12_289, 16_384],
+    'd.weight': [12_288, 16_384],
+  };
+  const entries: string[] = [];
+  const begins = new Map<string, number>();
+  let size = 0;
+  for (const [name, shape] of Object.entries(shapes)) {
+    begins.set(name, size);
+    entries.push(`"${name}":{"dtype":"F32","shape":[${shape}],"data_offsets":[${size},${size + product(shape) * 4}]}`);
+    size += product(shape) * 4;
+  }
+  const header = fileWith(`{${entries.join()}}`);
+  const values = Object.entries(shapes).flatMap(([tensor, [rows = 0, columns = 0]]) => {
+    const places = rows === 1 ? [columns - 2] : [0, 1, 63, 64, 6000, rows - 1];
+    return places.map((row, i) => {
+      const index = rows === 1 ? row : row * columns + ((row * 7919) % (columns - 2)) + 1;
+      const value = Math.fround((i % 2 === 0 ? 1 : -1) * (0.3 + row / 7));
+      const position = header.length + (begins.get(tensor) as number) + index * 4;
+      return { tensor, index, columns, value, position, bytes: new Uint8Array(Float32Array.of(value).buffer) };
+    });
+  });
+  return { header, size: header.length + size, values };
+}
+
+/** 2.6 GiB of float16 in a model of the llama architecture. */
+export function bigGguf(): SparseModel {
+  const pieces: Uint8Array<ArrayBuffer>[] = [];
+  const u32 = (value: number) => void pieces.push(new Uint8Array(Uint32Array.of(value).buffer));
+  const u64 = (value: number) => void pieces.push(new Uint8Array(BigUint64Array.of(BigInt(value)).buffer));
+  const text = (value: string) => {
+    u64(value.length);
+    pieces.push(new TextEncoder().encode(value));
+  };
+  const layers = 6;
+  const shapes = new Map([['token_embd.weight', [4096, 32_000]]]);
+  for (let i = 0; i < layers; i++) {
+    shapes.set(`blk.${i}.attn_v.weight`, [4096, 4096]);
+    shapes.set(`blk.${i}.ffn_gate.weight`, [4096, 14_336]);
+    shapes.set(`blk.${i}.ffn_up.weight`, [4096, 14_336]);
+    shapes.set(`blk.${i}.ffn_down.weight`, [14_336, 4096]);
+  }
+  shapes.set('output.weight', [4096, 32_000]);
+
+  pieces.push(new TextEncoder().encode('GGUF'));
+  u32(3);
+  u64(shapes.size);
+  const pairs = {
+    block_count: layers,
+    embedding_length: 4096,
+    'attention.head_count': 32,
+    'attention.head_count_kv': 8,
+  };
+  u64(1 + Object.keys(pairs).length);
+  text('general.architecture');
+  u32(8);
+  text('llama');
+  for (const [key, value] of Object.entries(pairs)) {
+    text(`llama.${key}`);
+    u32(4);
+    u32(value);
+  }
+  const begins = new Map<string, number>();
+  let size = 0;
+  for (const [name, ne] of shapes) {
+    text(name);
+    u32(ne.length);
+    for (const n of ne) u64(n);
+    u32(1);
+    u64(size);
+    begins.set(name, size);
+    size += product(ne) * 2;
+  }
+  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  const header = new Uint8Array(Math.ceil(length / 32) * 32);
+  let at = 0;
+  for (const piece of pieces) {
+    header.set(piece, at);
+    at += piece.length;
+  }
+  const values = [...shapes].flatMap(([tensor, [columns = 0, rows = 0]]) =>
+    [0, 1, 2000, rows - 2].map((row, i) => {
+      const index = row * columns + ((row * 7919) % (columns - 512));
+      const value = (i % 2 === 0 ? 1 : -1) * 0.5;
+      const position = header.length + (begins.get(tensor) as number) + index * 2;
+      // 0.5 and -0.5 as float16.
+      const bytes = new Uint8Array(Uint16Array.of(value > 0 ? 0x3800 : 0xb800).buffer);
+      return { tensor, index, columns, value, position, bytes };
+    }),
+  );
+  return { header, size: header.length + size, values };
+}

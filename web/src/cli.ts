@@ -3,7 +3,7 @@
 import { compare } from './cli/compare.js';
 import { inspect } from './cli/inspect.js';
 import { translated } from './cli/options.js';
-import { fileOf, Interrupted, printJson, UsageError } from './cli/process.js';
+import { errorJson, fileOf, Interrupted, printJson, UsageError } from './cli/process.js';
 import { plan, quantize } from './cli/quantize.js';
 import { painter, printable } from './cli/text.js';
 import { usage } from './cli/usage.js';
@@ -56,20 +56,15 @@ function explain(error: unknown, args: readonly string[]): number {
   const message = translated(error instanceof Error ? error.message : String(error));
   const file = fileOf(error);
   let text = file === undefined ? message : `${file}: ${message}`;
-  let code = error instanceof Interrupted ? 'ABORTED' : 'INTERNAL';
-  let place: Pick<ScalepointError, 'tensor' | 'byteOffset'> = {};
   if (error instanceof ScalepointError) {
-    ({ code } = error);
-    place = error;
     if (error.byteOffset !== undefined) text += ` (byte ${error.byteOffset})`;
-    if (code === 'EXISTS') text += '; --force replaces it';
+    if (error.code === 'EXISTS') text += '; --force replaces it';
   }
   const isUsage = error instanceof UsageError;
   if (isUsage) text += `; see scalepoint ${Object.hasOwn(commands, args[0] ?? '') ? `${args[0]} ` : ''}--help`;
-  else if (args.includes('--json')) {
-    const report = error instanceof QualityError ? error.report : {};
-    const { tensor, byteOffset } = place;
-    printJson({ file, ...report, error: { code, message, tensor, byteOffset } });
+  // A missed quality gate has been printed with its report.
+  else if (args.includes('--json') && !(error instanceof QualityError)) {
+    printJson({ file, error: errorJson(error, message) });
   }
   process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);
   if (args.includes('--verbose') && error instanceof Error) process.stderr.write(`${stackOf(error)}\n`);

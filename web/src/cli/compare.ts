@@ -1,6 +1,6 @@
 import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
 import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
-import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import {
   type Column,
   columnsOf,
@@ -59,8 +59,7 @@ export async function compare(args: string[]): Promise<number> {
   if (sort === 'sqnr') report = { ...report, tensors: sorted(report.tensors) };
   const failure = limit === undefined ? undefined : missed(report, limit);
   if (json) {
-    const told =
-      failure === undefined ? {} : { error: { code: failure.code, message: failure.message, tensor: failure.tensor } };
+    const told = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...told });
   } else if (!quiet) {
     const lines = compareText(a, b, report);

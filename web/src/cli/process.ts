@@ -52,6 +52,14 @@ export function printJson(value: unknown): void {
   process.stdout.write(`${text}\n`);
 }
 
+/** An error as --json prints it. */
+export function errorJson(error: unknown, message = error instanceof Error ? error.message : String(error)) {
+  if (error instanceof Interrupted) return { code: 'ABORTED', message };
+  if (!(error instanceof ScalepointError)) return { code: 'INTERNAL', message };
+  const { code, tensor, byteOffset } = error;
+  return { code, message, tensor, byteOffset };
+}
+
 /** The most memory that the process has held so far, in bytes. */
 export function peakBytes(): number {
   try {

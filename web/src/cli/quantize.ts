@@ -27,7 +27,7 @@ import {
   translated,
   workersOf,
 } from './options.js';
-import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import {
   type Column,
   columnsOf,
@@ -72,7 +72,6 @@ interface Request {
   readonly output: string;
   readonly plan: PlanOptions;
   readonly rules: readonly Rule[];
-  readonly values: Values;
 }
 
 /** model.safetensors -> model.int8.safetensors, model.gguf -> model.Q4_K_M.gguf; in the same folder. */
@@ -111,7 +110,7 @@ function requestOf(values: Values, positionals: readonly string[], command: stri
     ...(requantize === undefined ? {} : { requantize }),
     ...(fixAlignment === undefined ? {} : { fixAlignment }),
   };
-  return { file, output, plan, rules, values };
+  return { file, output, plan, rules };
 }
 
 /** Says on stderr what deserves attention: notes about the result, and rules without effect, which are slips most often. */
@@ -171,8 +170,9 @@ async function convert(values: Values, positionals: readonly string[]): Promise<
   const { force = false, quiet = false, json = false } = values;
   const signal = abortOnSignal('interrupted, nothing was written');
   const progress = progressLine(quiet);
-  const show = (report: ModelReport, written: string | null, config: string | null) => {
-    if (json) printJson({ file, output: written, config, to: plan.to, ...report, peakBytes: peakBytes() });
+  const show = (report: ModelReport, written: string | null, config: string | null, missed?: QualityError) => {
+    const failure = missed && { error: errorJson(missed) };
+    if (json) printJson({ file, output: written, config, to: plan.to, ...report, peakBytes: peakBytes(), ...failure });
     else if (!quiet) {
       const lines = reportText(file, report);
       if (values.verbose) lines.push(effort());
@@ -209,13 +209,15 @@ async function convert(values: Values, positionals: readonly string[]): Promise<
     if (!quiet) {
       remark(rules, report.tensors, report.notes);
       if (given !== undefined && !writesConfig) {
-        process.stderr.write(`scalepoint: nothing became integers, so ${printable(path as string)} needs no change\n`);
+        process.stderr.write(
+          `scalepoint: no quantization_config is needed, ${printable(path as string)} was not used\n`,
+        );
       }
     }
     return 0;
   } catch (error) {
     progress.clear();
-    if (error instanceof QualityError && !json) show(error.report, null, null);
+    if (error instanceof QualityError) show(error.report, null, null, error);
     throw asUsage(error, values);
   }
 }

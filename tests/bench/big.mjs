@@ -1,0 +1,129 @@
+// A safetensors model of 3 GiB through Chromium, from a file to the origin's private file system, with the memory that it takes.
+//
+//   npm run build && node tests/bench/big.mjs [--to int8] [--workers 2]
+import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { chromium } from 'playwright';
+import { serve } from '../../scripts/serve.mjs';
+
+const { values: options } = parseArgs({
+  options: { to: { type: 'string', default: 'int8' }, workers: { type: 'string', default: '2' } },
+});
+const dist = fileURLToPath(new URL('../../dist', import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-big-'));
+const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`;
+
+/** A file of zeros with a value here and there, which takes hardly any room on the disk. */
+async function makeModel() {
+  const [rows, columns] = [12_288, 16_384];
+  const bytes = rows * columns * 4;
+  const names = ['a', 'b', 'c', 'd'];
+  const entry = (/** @type {number} */ i) => ({
+    dtype: 'F32',
+    // The second is a single row.
+    shape: i === 1 ? [1, rows * columns] : [rows, columns],
+    data_offsets: [i * bytes, (i + 1) * bytes],
+  });
+  const json = JSON.stringify(Object.fromEntries(names.map((name, i) => [`${name}.weight`, entry(i)])));
+  const header = Buffer.alloc(8 + json.length);
+  header.writeBigUInt64LE(BigInt(json.length));
+  header.write(json, 8);
+  const path = join(folder, 'model.safetensors');
+  const file = await open(path, 'wx');
+  await file.write(header, 0, header.length, 0);
+  await file.truncate(header.length + names.length * bytes);
+  for (let i = 0; i < 2000; i++) {
+    const value = Buffer.alloc(4);
+    value.writeFloatLE(Math.sin(i + 1));
+    await file.write(value, 0, 4, header.length + Math.floor((i * names.length * bytes) / 8000) * 4);
+  }
+  await file.close();
+  return path;
+}
+
+/** What runs in the page. */
+const page = `
+import { quantizeModel } from './model.js';
+globalThis.convert = async (to, workers) => {
+  const root = await navigator.storage.getDirectory();
+  const output = await root.getFileHandle('result.safetensors', { create: true });
+  const begin = performance.now();
+  const { report } = await quantizeModel(document.querySelector('input').files[0], { to, workers, output });
+  const seconds = (performance.now() - begin) / 1000;
+  const { size } = await output.getFile();
+  await root.removeEntry('result.safetensors');
+  return { seconds, size, promised: report.totals.bytesAfter };
+};`;
+
+/** Memory of the processes that a process has started, in bytes: what they have now, and the most they ever had. */
+function memoryOf(/** @type {number} */ root) {
+  /** @type {Map<number, { parent: number, command: string, now: number, peak: number }>} */
+  const processes = new Map();
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const status = readFileSync(`/proc/${name}/status`, 'latin1');
+      const field = (/** @type {string} */ key) => Number(new RegExp(`^${key}:\\s*(\\d+)`, 'm').exec(status)?.[1] ?? 0);
+      const command = readFileSync(`/proc/${name}/cmdline`, 'latin1');
+      processes.set(Number(name), {
+        parent: field('PPid'),
+        command,
+        now: 1024 * field('VmRSS'),
+        peak: 1024 * field('VmHWM'),
+      });
+    } catch {
+      // It has ended meanwhile.
+    }
+  }
+  const belongs = (/** @type {number} */ id) => {
+    for (let at = id; at > 1; at = processes.get(at)?.parent ?? 0) if (at === root) return true;
+    return false;
+  };
+  const found = [...processes].filter(([id]) => id !== root && belongs(id));
+  return found.map(([id, { command, now, peak }]) => {
+    return { id, kind: /--type=([\w-]+)/.exec(command)?.[1] ?? 'browser', now, peak };
+  });
+}
+
+try {
+  const path = await makeModel();
+  for (const name of readdirSync(dist).filter((entry) => /\.(js|wasm)$/.test(entry))) {
+    copyFileSync(join(dist, name), join(folder, name));
+  }
+  writeFileSync(join(folder, 'page.js'), page);
+  writeFileSync(
+    join(folder, 'index.html'),
+    '<!doctype html><input type="file"><script type="module" src="page.js"></script>',
+  );
+  const site = await serve({ folder, port: 0, policy: "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'" });
+  // A profile on the disk: private windows keep the private file system in memory.
+  const browser = await chromium.launchPersistentContext(join(folder, 'profile'), {
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+  });
+  try {
+    const tab = await browser.newPage();
+    await tab.goto(site.url);
+    await tab.setInputFiles('input', path);
+    const before = memoryOf(process.pid);
+    const script = `convert(${JSON.stringify(options.to)}, ${Number(options.workers)})`;
+    const { seconds, size, promised } = await tab.evaluate(script);
+    if (size !== promised) throw new Error(`the result has ${size} bytes instead of ${promised}`);
+    console.log(
+      `3 GiB to ${options.to} with ${options.workers} workers in ${seconds.toFixed(1)} s, ${mebibytes(size)}`,
+    );
+    for (const { id, kind, peak } of memoryOf(process.pid)) {
+      const base = before.find((other) => other.id === id)?.now;
+      if (base === undefined || peak - base < 2 ** 20) continue;
+      console.log(`${kind.padEnd(10)} ${mebibytes(base).padStart(9)} before, ${mebibytes(peak).padStart(9)} at most`);
+    }
+  } finally {
+    await browser.close();
+    await site.close();
+  }
+} finally {
+  rmSync(folder, { recursive: true, force: true });
+}

@@ -1,0 +1,139 @@
+import { type GgufTarget, ggufTargets, type ModelFormat, type PlanOptions, safetensorsTargets } from 'scalepoint/model';
+
+/** What the visitor chose for a whole model. */
+export interface ModelChoice {
+  readonly target: PlanOptions['to'];
+  /** Integers of safetensors: elements that share a scale; 0 for a whole row. */
+  readonly groupSize: number;
+  readonly asymmetric: boolean;
+  /** int8 of safetensors: activations are quantized as well when the model runs. */
+  readonly activations: boolean;
+  /** GGUF: without llama-quantize's mixture. */
+  readonly pure: boolean;
+  /** GGUF: from quantized weights, too. */
+  readonly requantize: boolean;
+  /** Names of tensors that are to stay as they are. */
+  readonly kept: ReadonlySet<string>;
+}
+
+/** Three targets for those who do not want to choose. */
+export const presets: Readonly<Record<'safetensors' | 'gguf', Readonly<Record<'small' | 'balanced' | 'safe', PlanOptions['to']>>>> = {
+  safetensors: { small: 'int4', balanced: 'int8', safe: 'bfloat16' },
+  gguf: { small: 'Q3_K_M', balanced: 'Q4_K_M', safe: 'Q8_0' },
+};
+
+const words: Readonly<Record<string, string>> = {
+  int4: '4 bits, in groups',
+  int8: '8 bits, a scale for each row',
+  float16: 'half the bytes of float32, small range',
+  bfloat16: 'half the bytes of float32, all of its range',
+  Q8_0: '8.5 bits, hardly any loss',
+  Q6_K: '6.6 bits, very small loss',
+  Q5_K_M: '5.7 bits, small loss',
+  Q4_K_M: '4.8 bits, the usual choice',
+  Q3_K_M: '3.9 bits, visible loss',
+  Q2_K: '2.6 to 3 bits, large loss',
+  IQ4_NL: '4.5 bits, uneven levels',
+  F16: 'half precision',
+  BF16: 'half the bytes, all of the range',
+  F32: 'back to full precision',
+};
+
+/** The targets of a format with a word on each. */
+export function targetsOf(format: ModelFormat): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
+  const targets = format === 'gguf' ? ggufTargets : safetensorsTargets;
+  return targets.map((value) => ({ value, label: words[value] === undefined ? value : `${value}: ${words[value]}` }));
+}
+
+/** What a model of a format starts with. */
+export function initialChoice(format: ModelFormat): ModelChoice {
+  return {
+    target: presets[format === 'gguf' ? 'gguf' : 'safetensors'].balanced,
+    groupSize: 128,
+    asymmetric: false,
+    activations: false,
+    pure: false,
+    requantize: false,
+    kept: new Set(),
+  };
+}
+
+/** Whether weights become integers with scales of their own, so that scheme and groups can be chosen. */
+export function makesIntegers({ target }: ModelChoice): boolean {
+  return target === 'int4' || target === 'int8';
+}
+
+const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+/** One pattern for all names that are kept. */
+function keptPattern({ kept }: ModelChoice): string | undefined {
+  if (kept.size === 0) return undefined;
+  return `^(${[...kept].map(escaped).join('|')})$`;
+}
+
+/** The same as options of the package. */
+export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions {
+  const { target, groupSize, asymmetric, activations, pure, requantize } = choice;
+  const pattern = keptPattern(choice);
+  const rules = pattern === undefined ? {} : { rules: [{ match: new RegExp(pattern), keep: true as const }] };
+  if (format === 'gguf') {
+    return { to: target as GgufTarget, ...(pure ? { pure } : {}), ...(requantize ? { requantize } : {}), ...rules };
+  }
+  if (!makesIntegers(choice)) return { to: target, ...rules };
+  const granularity = groupSize === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize } as const);
+  return {
+    to: target,
+    ...(target === 'int4' || groupSize !== 0 ? { granularity } : {}),
+    ...(asymmetric ? { scheme: 'asymmetric' as const } : {}),
+    ...(activations ? { activations: 'int8-dynamic' as const } : {}),
+    ...rules,
+  };
+}
+
+/** model.safetensors -> model.int4.safetensors */
+export function outputName(name: string, format: ModelFormat, { target }: ModelChoice): string {
+  const stem = name.replace(/(\.safetensors)?\.index\.json$|\.(safetensors|gguf|npy)$/i, '');
+  return `${stem}.${target}.${format === 'gguf' ? 'gguf' : 'safetensors'}`;
+}
+
+const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
+
+/** The same as a command line. */
+export function commandOf(name: string, format: ModelFormat, choice: ModelChoice): string {
+  const { granularity, scheme, activations, pure, requantize } = optionsOf(format, choice);
+  const pattern = keptPattern(choice);
+  return [
+    'npx scalepoint quantize',
+    quoted(name),
+    `--to ${choice.target}`,
+    granularity?.kind === 'per-group' ? `--group-size ${granularity.groupSize}` : '',
+    granularity?.kind === 'per-channel' ? '--granularity per-channel' : '',
+    scheme === undefined ? '' : `--scheme ${scheme}`,
+    activations === undefined ? '' : `--activations ${activations}`,
+    pure ? '--pure' : '',
+    requantize ? '--requantize' : '',
+    pattern === undefined ? '' : `--rule ${quoted(`${pattern}=keep`)}`,
+  ]
+    .filter((part) => part !== '')
+    .join(' ');
+}
+
+/** The same as code. */
+export function codeOf(name: string, format: ModelFormat, choice: ModelChoice): string {
+  const { rules, ...options } = optionsOf(format, choice);
+  const pattern = keptPattern(choice);
+  const lines = Object.entries({ ...options, output: outputName(name, format, choice) }).map(
+    ([key, value]) => `  ${key}: ${JSON.stringify(value)},`,
+  );
+  if (rules !== undefined && pattern !== undefined) {
+    lines.push(`  rules: [{ match: new RegExp(${JSON.stringify(pattern)}), keep: true }],`);
+  }
+  return [
+    "import { quantizeModel } from 'scalepoint/model';",
+    '',
+    `await quantizeModel(${JSON.stringify(name)}, {`,
+    ...lines,
+    '});',
+    '',
+  ].join('\n');
+}

@@ -1,0 +1,172 @@
+import type { TensorReport } from 'scalepoint/model';
+import { byId, html, setText } from './dom.js';
+import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from './format.js';
+
+/** A column: how it is called, what it shows, and what it sorts by. */
+interface Column {
+  readonly key: string;
+  readonly label: string;
+  readonly numeric: boolean;
+  text(tensor: TensorReport): string;
+  sortKey(tensor: TensorReport): string | number;
+}
+
+/** Tensors without the figure come last, whichever way the others are sorted. */
+const missing = Number.NaN;
+
+const columns: readonly Column[] = [
+  { key: 'name', label: 'Tensor', numeric: false, text: ({ name }) => name, sortKey: ({ name }) => name },
+  {
+    key: 'type',
+    label: 'Type',
+    numeric: false,
+    text: ({ from, to }) => (from === to ? from : `${from} → ${to}`),
+    sortKey: ({ from, to }) => `${to} ${from}`,
+  },
+  {
+    key: 'shape',
+    label: 'Shape',
+    numeric: true,
+    text: ({ shape }) => formatShape(shape),
+    sortKey: ({ shape }) => shape.reduce((a, b) => a * b, 1),
+  },
+  {
+    key: 'before',
+    label: 'Before',
+    numeric: true,
+    text: ({ bytesBefore }) => formatBytes(bytesBefore),
+    sortKey: ({ bytesBefore }) => bytesBefore,
+  },
+  {
+    key: 'after',
+    label: 'After',
+    numeric: true,
+    text: ({ bytesAfter }) => formatBytes(bytesAfter),
+    sortKey: ({ bytesAfter }) => bytesAfter,
+  },
+  {
+    key: 'sqnr',
+    label: 'SQNR',
+    numeric: true,
+    text: ({ error }) => (error === undefined ? '' : formatDecibels(error.sqnrDb)),
+    sortKey: ({ error }) => error?.sqnrDb ?? missing,
+  },
+  {
+    key: 'mse',
+    label: 'MSE',
+    numeric: true,
+    text: ({ error }) => (error === undefined ? '' : formatReal(error.mse, 3)),
+    sortKey: ({ error }) => error?.mse ?? missing,
+  },
+  {
+    key: 'cosine',
+    label: 'Cosine',
+    numeric: true,
+    text: ({ error }) => (error === undefined ? '' : error.cosine.toFixed(6)),
+    sortKey: ({ error }) => error?.cosine ?? missing,
+  },
+  {
+    key: 'max',
+    label: 'Largest error',
+    numeric: true,
+    text: ({ error }) => (error === undefined ? '' : formatReal(error.maxAbsoluteError, 3)),
+    sortKey: ({ error }) => error?.maxAbsoluteError ?? missing,
+  },
+];
+
+/** Rows shown at once; with more tensors the box to find one narrows them down. */
+const mostRows = 1000;
+/** Tensors with the lowest SQNR that are marked. */
+const marked = 3;
+
+/** The table of a model's tensors. */
+export interface ModelTable {
+  /** Shows tensors: what was planned, or what became of them. */
+  show(tensors: readonly TensorReport[], kept: ReadonlySet<string>): void;
+}
+
+/** Starts the table: sorted by the buttons in its head, narrowed down by the box above it. */
+export function startModelTable(events: {
+  /** The visitor wants to see a tensor's numbers. */
+  onLook(name: string): void;
+  /** The visitor wants a tensor to stay as it is, or no longer. */
+  onKeep(name: string): void;
+}): ModelTable {
+  const head = byId('model-head', HTMLElement);
+  const body = byId('model-rows', HTMLElement);
+  const filter = byId('model-filter', HTMLInputElement);
+  let tensors: readonly TensorReport[] = [];
+  let kept: ReadonlySet<string> = new Set();
+  let sorting: { readonly column: Column; readonly descending: boolean } | undefined;
+
+  const headers = columns.map((column) => {
+    const button = html('button', { type: 'button', class: 'link' }, column.label);
+    button.addEventListener('click', () => {
+      const again = sorting?.column === column;
+      sorting = again && sorting?.descending === true ? undefined : { column, descending: again };
+      render();
+    });
+    return html('th', { scope: 'col', ...(column.numeric ? { class: 'number' } : {}) }, button);
+  });
+  head.replaceChildren(...headers, html('th', { scope: 'col' }, 'Stays as it is'));
+
+  const sorted = (): readonly TensorReport[] => {
+    if (sorting === undefined) return tensors;
+    const { column, descending } = sorting;
+    return [...tensors].sort((a, b) => {
+      const [left, right] = [column.sortKey(a), column.sortKey(b)];
+      if (typeof left === 'string' || typeof right === 'string') {
+        return String(left).localeCompare(String(right)) * (descending ? -1 : 1);
+      }
+      if (Number.isNaN(left) || Number.isNaN(right)) return Number(Number.isNaN(left)) - Number(Number.isNaN(right));
+      return (left - right) * (descending ? -1 : 1);
+    });
+  };
+
+  const row = (tensor: TensorReport, isWorst: boolean) => {
+    const { name, kept: reason } = tensor;
+    const look = html('button', { type: 'button', class: 'link' }, name);
+    look.addEventListener('click', () => events.onLook(name));
+    const cells = columns.slice(1).map((column) => {
+      const mark = isWorst && column.key === 'sqnr' ? [html('span', { class: 'mark-lowest' }, ' lowest')] : [];
+      return html('td', column.numeric ? { class: 'number' } : {}, column.text(tensor), ...mark);
+    });
+    const last = html('td', {}, reason === undefined ? '' : reason === 'rule' ? 'kept by you ' : reason);
+    // What stays for a reason of its own cannot be chosen here; what you keep can be let go again.
+    if (reason === undefined || kept.has(name)) {
+      const label = kept.has(name) ? 'Convert' : 'Keep';
+      const keep = html('button', { type: 'button', 'aria-label': `${label} ${name}` }, label);
+      keep.addEventListener('click', () => events.onKeep(name));
+      last.append(keep);
+    }
+    return html('tr', isWorst ? { class: 'worst' } : {}, html('th', { scope: 'row' }, look), ...cells, last);
+  };
+
+  const render = () => {
+    headers.forEach((cell, i) => {
+      const column = columns[i];
+      cell.ariaSort = sorting?.column !== column ? 'none' : sorting?.descending ? 'descending' : 'ascending';
+    });
+    const wanted = filter.value.trim().toLowerCase();
+    const found = sorted().filter(({ name }) => name.toLowerCase().includes(wanted));
+    const worst = new Set(
+      tensors
+        .filter(({ error }) => error !== undefined && Number.isFinite(error.sqnrDb))
+        .sort((a, b) => (a.error?.sqnrDb ?? 0) - (b.error?.sqnrDb ?? 0))
+        .slice(0, tensors.length > marked ? marked : 0),
+    );
+    body.replaceChildren(...found.slice(0, mostRows).map((tensor) => row(tensor, worst.has(tensor))));
+    const more = found.length > mostRows ? `, the first ${mostRows} shown` : '';
+    const of = found.length === tensors.length ? '' : ` of ${tensors.length}`;
+    setText(byId('model-found', HTMLElement), `${formatMany(found.length, 'tensor')}${of}${more}`);
+  };
+  filter.addEventListener('input', render);
+
+  return {
+    show(newTensors, newKept) {
+      tensors = newTensors;
+      kept = newKept;
+      render();
+    },
+  };
+}
