@@ -25,7 +25,7 @@ function flash(words: string): void {
   }, toastMilliseconds);
 }
 
-async function copy(text: string, what: string): Promise<void> {
+export async function copy(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
     flash(`${what} copied`);

@@ -3,8 +3,8 @@ import { byId } from './dom.js';
 /** Long enough between two dragover events of one drag, which come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
 
-/** Accepts a file dropped anywhere. The overlay goes when the drag leaves, ends or stops being heard of. */
-export function startDropping(onFile: (file: File) => void): void {
+/** Accepts files dropped anywhere. The overlay goes when the drag leaves, ends or stops being heard of. */
+export function startDropping(onFiles: (files: readonly File[]) => void): void {
   const overlay = byId('overlay', HTMLElement);
   let silence: ReturnType<typeof setTimeout> | undefined;
   const hide = () => {
@@ -24,8 +24,8 @@ export function startDropping(onFile: (file: File) => void): void {
     hide();
     if (!holdsFile(event)) return;
     event.preventDefault();
-    const [file] = event.dataTransfer?.files ?? [];
-    if (file !== undefined) onFile(file);
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length > 0) onFiles(files);
   });
   addEventListener('keydown', (event) => {
     if (event.key === 'Escape') hide();

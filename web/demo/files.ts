@@ -1,5 +1,5 @@
-import type { Scalepoint } from 'scalepoint';
-import { inspectModel, readTensor, type Tensor, type TensorInfo } from 'scalepoint/model';
+import { type BlockType, blockTypes, type Scalepoint } from 'scalepoint';
+import { inspectModel, type ModelFormat, type ModelTensor, readTensor, type Tensor } from 'scalepoint/model';
 import { type DataSet, textData } from './data.js';
 import { formatBytes, formatMany } from './format.js';
 import { parseNumbers } from './numbers.js';
@@ -8,8 +8,11 @@ import { parseNumbers } from './numbers.js';
 export interface TensorFile {
   readonly kind: 'tensors';
   readonly name: string;
-  readonly tensors: readonly TensorInfo[];
-  readonly read: (tensor: TensorInfo) => Promise<DataSet>;
+  readonly format: ModelFormat;
+  /** One, or an index and all shards. */
+  readonly files: readonly File[];
+  readonly tensors: readonly ModelTensor[];
+  readonly read: (tensor: ModelTensor) => Promise<DataSet>;
 }
 
 /** A file that was understood. */
@@ -25,11 +28,10 @@ const mostNumbers = 2 ** 27;
 /** Texts become strings and lists of numbers on the way, many times their size. */
 const mostTextBytes = 32 * 2 ** 20;
 
-const supported = 'This page reads .npy, .safetensors, text with numbers, and raw float32.';
+const supported = 'This page reads .safetensors, .gguf, .npy, text with numbers, and raw float32.';
 
 /** Files that people have at hand, told by their first bytes, and that would make senseless float32. */
 const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
-  { magic: [0x47, 0x47, 0x55, 0x46], what: 'a GGUF model' },
   { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz and PyTorch files are such; unpack it first)' },
   { magic: [0x80, 0x02], what: 'a Python pickle' },
   { magic: [0x89, 0x48, 0x44, 0x46], what: 'an HDF5 file' },
@@ -56,15 +58,15 @@ function looksLikeText(head: Uint8Array): boolean {
 }
 
 /** Types that this page quantizes. */
-export const floatTypes: readonly string[] = ['F64', 'F32', 'F16', 'BF16'];
+export const floatTypes: readonly string[] = ['F64', 'F32', 'F16', 'BF16', ...blockTypes];
 
 /**
  * The numbers of a tensor as float32. F16 and BF16 are widened, which is exact, so that the codes are those of the bits themselves;
- * F64 is rounded first, as the package does too.
+ * F64 is rounded first, as the package does too. Blocks give the floats that they stand for.
  */
 function toFloat32(
   core: Scalepoint,
-  { name, dtype, data }: Tensor,
+  { name, dtype, shape, data }: Tensor,
 ): { values: Float32Array; from?: 'float16' | 'bfloat16' } {
   if (dtype === 'F32' && data instanceof Float32Array) return { values: data };
   if (dtype === 'F64' && data instanceof Float64Array) return { values: Float32Array.from(data) };
@@ -72,13 +74,16 @@ function toFloat32(
     const from = dtype === 'F16' ? 'float16' : 'bfloat16';
     return { values: core.castToFloat32(data, from), from };
   }
+  if (data instanceof Uint8Array && floatTypes.includes(dtype)) {
+    return { values: core.dequantize({ kind: 'blocks', type: dtype as BlockType, shape, data }) };
+  }
   throw new FileError(
-    `${name} holds ${dtype}. This page quantizes floats: ${floatTypes.join(', ')}. Choose another tensor.`,
+    `${name} holds ${dtype}. This page quantizes floats and ggml's blocks: ${floatTypes.join(', ')}. Choose another tensor.`,
   );
 }
 
 /** Reads one tensor of a model file. */
-async function readOne(core: Scalepoint, file: File, entry: TensorInfo, title: string): Promise<DataSet> {
+async function readOne(core: Scalepoint, files: readonly File[], entry: ModelTensor, title: string): Promise<DataSet> {
   const count = entry.shape.reduce((a, b) => a * b, 1);
   if (count === 0)
     throw new FileError(`${entry.name} is empty: its shape is [${entry.shape.join(', ')}]. Choose another tensor.`);
@@ -87,7 +92,7 @@ async function readOne(core: Scalepoint, file: File, entry: TensorInfo, title: s
       `${entry.name} holds ${formatMany(count, 'number')}, more than this page takes at once (${formatMany(mostNumbers, 'number')}). Choose a smaller tensor, or use the package in your own code.`,
     );
   }
-  const tensor = await readTensor(file, entry.name);
+  const tensor = await readTensor(files, entry.name);
   const { values, from } = toFloat32(core, tensor);
   return {
     title,
@@ -130,23 +135,28 @@ async function readRaw(file: File): Promise<DataSet> {
  * Tells what a file is by its content and reads it, or lists its tensors.
  * @throws FileError if it is nothing that this page reads; ScalepointError if it breaks the rules of its format.
  */
-export async function openFile(core: Scalepoint, file: File): Promise<OpenedFile> {
+export async function openFile(core: Scalepoint, files: readonly File[]): Promise<OpenedFile> {
+  const file = files.find(({ name }) => /\.json$/i.test(name)) ?? (files[0] as File);
   if (file.size === 0) throw new FileError(`${file.name} is empty. ${supported}`);
   const head = new Uint8Array(await file.slice(0, 4096).arrayBuffer());
   const numpy = startsWith(head, [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59]);
-  if (numpy || looksLikeSafetensors(head, file.size) || /\.safetensors$/i.test(file.name)) {
-    const { tensors } = await inspectModel(file);
+  const gguf = startsWith(head, [0x47, 0x47, 0x55, 0x46]);
+  const safetensors = looksLikeSafetensors(head, file.size) || /\.safetensors(\.index\.json)?$/i.test(file.name);
+  if (numpy || gguf || safetensors || files.length > 1) {
+    const { format, tensors } = await inspectModel(files);
     const [first] = tensors;
     if (first === undefined) throw new FileError(`${file.name} holds no tensors. ${supported}`);
     if (numpy) {
-      const data = await readOne(core, file, first, file.name);
+      const data = await readOne(core, files, first, file.name);
       return { kind: 'data', data: { ...data, stem: stemOf(file.name) } };
     }
     return {
       kind: 'tensors',
       name: file.name,
+      format,
+      files,
       tensors,
-      read: (tensor) => readOne(core, file, tensor, `${tensor.name} in ${file.name}`),
+      read: (tensor) => readOne(core, files, tensor, `${tensor.name} in ${file.name}`),
     };
   }
   const stranger = strangers.find(({ magic }) => startsWith(head, magic));

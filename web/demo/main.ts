@@ -7,6 +7,7 @@ import { type Evaluation, evaluate, sliceOf } from './evaluate.js';
 import { startAddress } from './history.js';
 import { showLadder } from './ladder.js';
 import { announce } from './live.js';
+import { startModelPanel } from './modelpanel.js';
 import { partsOf } from './parts.js';
 import { startPictures } from './pictures.js';
 import { explainLoading, explainQuantizing, type Problem, showProblem } from './problems.js';
@@ -70,7 +71,12 @@ function startPage(core: Scalepoint): void {
       own = data;
       change({ ...settings, data: 'own', part: 0 }, 'source');
     },
+    onModel: (file) => model.open(file),
     onProblem: (problem) => showProblem('file', problem),
+  });
+  const model = startModelPanel((name) => {
+    sources.look(name);
+    byId('histogram-title', HTMLElement).scrollIntoView({ block: 'nearest' });
   });
 
   /** The numbers to show. Data that someone else brought are not here, whatever the address says. */

@@ -17,7 +17,9 @@ export interface ModelChoice {
 }
 
 /** Three targets for those who do not want to choose. */
-export const presets: Readonly<Record<'safetensors' | 'gguf', Readonly<Record<'small' | 'balanced' | 'safe', PlanOptions['to']>>>> = {
+export const presets: Readonly<
+  Record<'safetensors' | 'gguf', Readonly<Record<'small' | 'balanced' | 'safe', PlanOptions['to']>>>
+> = {
   safetensors: { small: 'int4', balanced: 'int8', safe: 'bfloat16' },
   gguf: { small: 'Q3_K_M', balanced: 'Q4_K_M', safe: 'Q8_0' },
 };
@@ -40,7 +42,9 @@ const words: Readonly<Record<string, string>> = {
 };
 
 /** The targets of a format with a word on each. */
-export function targetsOf(format: ModelFormat): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
+export function targetsOf(
+  format: ModelFormat,
+): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
   const targets = format === 'gguf' ? ggufTargets : safetensorsTargets;
   return targets.map((value) => ({ value, label: words[value] === undefined ? value : `${value}: ${words[value]}` }));
 }
@@ -80,7 +84,8 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions
     return { to: target as GgufTarget, ...(pure ? { pure } : {}), ...(requantize ? { requantize } : {}), ...rules };
   }
   if (!makesIntegers(choice)) return { to: target, ...rules };
-  const granularity = groupSize === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize } as const);
+  const granularity =
+    groupSize === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize } as const);
   return {
     to: target,
     ...(target === 'int4' || groupSize !== 0 ? { granularity } : {}),

@@ -76,8 +76,9 @@ const columns: readonly Column[] = [
 
 /** Rows shown at once; with more tensors the box to find one narrows them down. */
 const mostRows = 1000;
-/** Tensors with the lowest SQNR that are marked. */
-const marked = 3;
+/** Of the tensors with errors, this share is marked, at most so many of them. */
+const markedShare = 1 / 5;
+const mostMarked = 5;
 
 /** The table of a model's tensors. */
 export interface ModelTable {
@@ -149,11 +150,11 @@ export function startModelTable(events: {
     });
     const wanted = filter.value.trim().toLowerCase();
     const found = sorted().filter(({ name }) => name.toLowerCase().includes(wanted));
+    const measured = tensors.filter(({ error }) => error !== undefined && Number.isFinite(error.sqnrDb));
     const worst = new Set(
-      tensors
-        .filter(({ error }) => error !== undefined && Number.isFinite(error.sqnrDb))
+      measured
         .sort((a, b) => (a.error?.sqnrDb ?? 0) - (b.error?.sqnrDb ?? 0))
-        .slice(0, tensors.length > marked ? marked : 0),
+        .slice(0, Math.min(mostMarked, Math.ceil(measured.length * markedShare))),
     );
     body.replaceChildren(...found.slice(0, mostRows).map((tensor) => row(tensor, worst.has(tensor))));
     const more = found.length > mostRows ? `, the first ${mostRows} shown` : '';

@@ -2,7 +2,7 @@ import type { Scalepoint } from 'scalepoint';
 import { type DataSet, textData } from './data.js';
 import { byId, setText } from './dom.js';
 import { startDropping } from './drop.js';
-import { FileError, openFile } from './files.js';
+import { FileError, openFile, type TensorFile } from './files.js';
 import { formatMany, formatShape } from './format.js';
 import { parseNumbers } from './numbers.js';
 import { messageOf, type Problem } from './problems.js';
@@ -16,6 +16,8 @@ export interface SourceEvents {
   onGenerate(): void;
   /** The visitor brought numbers. */
   onData(data: DataSet): void;
+  /** The visitor brought a model. */
+  onModel(file: TensorFile): void;
   /** A file cannot be used; undefined when one could. */
   onProblem(problem: Problem | undefined): void;
 }
@@ -24,6 +26,8 @@ export interface SourceEvents {
 export interface Sources {
   /** Shows the fields of generated data, or of the data that the visitor brought last. */
   show(data: 'generated' | 'own'): void;
+  /** Shows a tensor of the model that was brought. */
+  look(name: string): void;
 }
 
 /** Something to look at when "Paste" is chosen: two rows, so that channels can be tried. */
@@ -84,15 +88,16 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
     }),
   );
 
-  const open = (file: File) =>
-    attempt(file.name, async () => {
-      const opened = await openFile(core, file);
+  const open = (files: readonly File[]) =>
+    attempt(files.map(({ name }) => name).join(', '), async () => {
+      const opened = await openFile(core, files);
       return () => {
         showPanel('file');
         if (opened.kind === 'data') {
           tensors.show(undefined);
           useFileData(opened.data);
         } else {
+          events.onModel(opened);
           const usable = tensors.show(opened);
           events.onProblem(
             usable
@@ -121,19 +126,19 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
   text.addEventListener('input', readText);
   byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
   picker.addEventListener('change', () => {
-    const [file] = picker.files ?? [];
+    const files = [...(picker.files ?? [])];
     // Emptied, so that choosing the same file again counts as a change.
-    if (file !== undefined) void open(file).finally(() => (picker.value = ''));
+    if (files.length > 0) void open(files).finally(() => (picker.value = ''));
   });
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
     void attempt('the sample model', async () => {
       const file = await fetchSample();
-      return () => void open(file);
+      return () => void open([file]);
     });
   });
-  startDropping((file) => void open(file));
+  startDropping((files) => void open(files));
 
-  return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn) };
+  return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn), look: tensors.choose };
 }
 
 /** Fetches the sample that lies beside the page. */

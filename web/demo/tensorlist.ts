@@ -1,13 +1,15 @@
-import type { TensorInfo } from 'scalepoint/model';
+import type { ModelTensor } from 'scalepoint/model';
 import { byId, html, setText } from './dom.js';
 import { floatTypes, type TensorFile } from './files.js';
 import { formatBytes, formatMany, formatShape } from './format.js';
 
 /** With more tensors than this, a box to find one is shown. */
 const manyTensors = 12;
+/** Tensors with more numbers are read only when they are chosen. */
+const unasked = 2 ** 22;
 
 /** The list of a file's tensors. */
-export function startTensorList(onChoose: (file: TensorFile, entry: TensorInfo) => void) {
+export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor) => void) {
   const list = byId('tensor', HTMLSelectElement);
   const filter = byId('tensor-filter', HTMLInputElement);
   let file: TensorFile | undefined;
@@ -42,7 +44,16 @@ export function startTensorList(onChoose: (file: TensorFile, entry: TensorInfo) 
   filter.addEventListener('input', fill);
 
   return {
-    /** Shows the tensors of a file and reads the first matrix, or hides the list. False if none of them can be read. */
+    /** Chooses a tensor by its name. */
+    choose(name: string): void {
+      const index = file?.tensors.findIndex((tensor) => tensor.name === name) ?? -1;
+      if (index < 0) return;
+      filter.value = '';
+      fill();
+      list.value = String(index);
+      choose();
+    },
+    /** Shows the tensors of a file and reads the first small matrix, or hides the list. False if none of them can be read. */
     show(opened: TensorFile | undefined): boolean {
       file = opened;
       byId('tensors', HTMLElement).hidden = opened === undefined;
@@ -53,9 +64,11 @@ export function startTensorList(onChoose: (file: TensorFile, entry: TensorInfo) 
       setText(byId('tensors-count', HTMLElement), formatMany(opened.tensors.length, 'tensor'));
       fill();
       const usable = [...list.options].filter((option) => !option.disabled);
+      const shapeOf = (option: HTMLOptionElement) => opened.tensors[Number(option.value)]?.shape ?? [];
+      const small = usable.filter((option) => shapeOf(option).reduce((a, b) => a * b, 1) <= unasked);
       // A matrix shows more than a bias does.
-      const first = usable.find((option) => (opened.tensors[Number(option.value)]?.shape.length ?? 0) > 1) ?? usable[0];
-      if (first === undefined) return false;
+      const first = small.find((option) => shapeOf(option).length > 1) ?? small[0];
+      if (first === undefined) return usable.length > 0;
       list.value = first.value;
       choose();
       return true;

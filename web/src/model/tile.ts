@@ -389,8 +389,31 @@ export class TileConverter {
         ? module.quantizeLinearMeasured(x, n, ...layout, scale, zeroPoint, count, spec, codes, sums)
         : module.quantizeLinear(x, n, ...layout, scale, zeroPoint, count, spec, codes),
     );
+    // Codes go half a step beyond the largest values, and with them beyond the largest float.
+    if (measure && module.HEAPF64[sums / 8 + 6] !== 0) {
+      const problem = this.#beyondFloat(x, codes, n, size, at);
+      if (problem !== undefined) return { parts: {}, problem };
+    }
     parts.data = packed ? this.#pack(codes, rows, columns, bits) : this.#copy(codes, n);
     return { parts, ...(measure ? { sums: this.#sums() } : {}) };
+  }
+
+  /** The first element whose code stands for an infinity. */
+  #beyondFloat(
+    x: number,
+    codes: number,
+    n: number,
+    size: number,
+    { scale, zeroPoint }: { readonly scale: number; readonly zeroPoint: number },
+  ): TileProblem | undefined {
+    const { HEAP8, HEAP32, HEAPF32 } = this.#core.module;
+    for (let i = 0; i < n; i++) {
+      const run = Math.floor(i / size);
+      const steps = (HEAP8[codes + i] as number) - (HEAP32[zeroPoint / 4 + run] as number);
+      if (Number.isFinite(Math.fround(steps * (HEAPF32[scale / 4 + run] as number)))) continue;
+      return { kind: 'overflow', index: i, value: HEAPF32[x / 4 + i] as number };
+    }
+    return undefined;
   }
 
   /** Codes as words: rows padded to whole words, offset binary (two's complement with the top bit flipped). */

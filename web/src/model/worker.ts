@@ -17,19 +17,41 @@ interface Port {
 let converter: TileConverter | undefined;
 let files: readonly (SourceReference | undefined)[] = [];
 
+/** Takes what a Blob gives, again and again. */
+let bucket = new ArrayBuffer(0);
+
+/** Reads a Blob into memory. Returns how many bytes there were. */
+async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
+  let reader: ReadableStreamBYOBReader;
+  try {
+    reader = blob.stream().getReader({ mode: 'byob' });
+  } catch {
+    // Not every engine reads Blobs into memory that is there already.
+    const bytes = new Uint8Array(await blob.arrayBuffer());
+    view.set(bytes.subarray(0, view.length));
+    return bytes.length;
+  }
+  if (bucket.byteLength === 0) bucket = new ArrayBuffer(2 ** 20);
+  for (let done = 0; ; ) {
+    const { value, done: ended } = await reader.read(new Uint8Array(bucket));
+    if (value !== undefined) bucket = value.buffer;
+    if (ended || value === undefined) return done;
+    view.set(value, done);
+    done += value.length;
+  }
+}
+
 /** Reads bytes of a file into memory. */
 async function readInto(view: Uint8Array, file: number, begin: number): Promise<void> {
   const reference = files[file];
   if (reference?.kind === 'blob') {
-    let bytes: ArrayBuffer;
+    let done = 0;
     try {
-      bytes = await reference.blob.slice(begin, begin + view.length).arrayBuffer();
+      done = await readBlob(view, reference.blob.slice(begin, begin + view.length));
     } catch (cause) {
       throw new ScalepointError('IO', `cannot read the file: ${cause instanceof Error ? cause.message : cause}`);
     }
-    if (bytes.byteLength !== view.length)
-      throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
-    view.set(new Uint8Array(bytes));
+    if (done !== view.length) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
     return;
   }
   const fs = nodeModule('node:fs');

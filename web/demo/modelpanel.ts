@@ -1,0 +1,350 @@
+import {
+  type ModelFormat,
+  type ModelPlan,
+  type Progress,
+  planModel,
+  type QuantizeModelResult,
+  quantizeModel,
+  ScalepointError,
+} from 'scalepoint/model';
+import { copy } from './actions.js';
+import { byId, html, setText } from './dom.js';
+import type { TensorFile } from './files.js';
+import { formatBytes, formatDecibels, formatMany } from './format.js';
+import { announce } from './live.js';
+import {
+  codeOf,
+  commandOf,
+  initialChoice,
+  type ModelChoice,
+  makesIntegers,
+  optionsOf,
+  outputName,
+  presets,
+  targetsOf,
+} from './modelchoice.js';
+import { choosePlace, download, removeLeftovers } from './modelsave.js';
+import { startModelTable } from './modeltable.js';
+import { messageOf } from './problems.js';
+
+/** The panel for whole models. */
+export interface ModelPanel {
+  /** Shows a model: its tensors, and what would become of them. */
+  open(file: TensorFile): void;
+}
+
+/** A model that is open, and what is known about its result. */
+interface Open {
+  readonly file: TensorFile;
+  choice: ModelChoice;
+  plan?: ModelPlan;
+  result?: QuantizeModelResult;
+}
+
+type Preset = 'small' | 'balanced' | 'safe';
+
+/** `1 min 5 s` */
+function formatSeconds(seconds: number): string {
+  const whole = Math.ceil(seconds);
+  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+}
+
+/** Numbers in the way that spreadsheets take them; texts in quotes. */
+function csvOf(result: QuantizeModelResult): string {
+  const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';
+  const text = (value: string) => `"${value.replace(/"/g, '""')}"`;
+  const rows = result.report.tensors.map(({ name, shape, from, to, bytesBefore, bytesAfter, error, kept }) =>
+    [
+      text(name),
+      text(shape.join('x')),
+      from,
+      to,
+      bytesBefore,
+      bytesAfter,
+      error?.sqnrDb ?? '',
+      error?.mse ?? '',
+      error?.cosine ?? '',
+      error?.maxAbsoluteError ?? '',
+      text(kept ?? ''),
+    ].join(','),
+  );
+  return `${[head, ...rows].join('\r\n')}\r\n`;
+}
+
+/** Starts the panel; nothing shows until a model is opened. */
+export function startModelPanel(onLook: (name: string) => void): ModelPanel {
+  const panel = byId('model', HTMLElement);
+  const form = byId('model-form', HTMLFormElement);
+  const target = byId('model-target', HTMLSelectElement);
+  const group = byId('model-group', HTMLSelectElement);
+  const box = (id: string) => byId(id, HTMLInputElement);
+  const run = byId('model-run', HTMLButtonElement);
+  const cancel = byId('model-cancel', HTMLButtonElement);
+  const bar = byId('model-progress', HTMLProgressElement);
+  const status = byId('model-status', HTMLElement);
+  const after = byId('model-after', HTMLElement);
+  const problem = byId('model-problem', HTMLElement);
+  let open: Open | undefined;
+  let running: AbortController | undefined;
+  // Planning takes time; only the newest may show.
+  let planning = 0;
+  void removeLeftovers();
+
+  const formatOf = ({ file }: Open): ModelFormat => file.format;
+  const table = startModelTable({
+    onLook,
+    onKeep(name) {
+      if (open === undefined) return;
+      const kept = new Set(open.choice.kept);
+      if (!kept.delete(name)) kept.add(name);
+      change({ ...open.choice, kept });
+    },
+  });
+
+  const explain = (error: unknown) => {
+    const place =
+      error instanceof ScalepointError && error.byteOffset !== undefined ? ` (byte ${error.byteOffset})` : '';
+    problem.hidden = error === undefined;
+    problem.replaceChildren();
+    if (error === undefined) return;
+    const words = `${messageOf(error).replace(/\.$/, '')}${place}.`;
+    problem.append(html('p', {}, html('strong', {}, 'That did not work')), html('p', {}, words));
+    // A tensor that stands in the way can be left out with one click.
+    const name = error instanceof ScalepointError ? error.tensor : undefined;
+    if (name !== undefined && open !== undefined && !open.choice.kept.has(name)) {
+      const keep = html('button', { type: 'button' }, `Keep ${name} as it is`);
+      keep.addEventListener('click', () => {
+        if (open !== undefined) change({ ...open.choice, kept: new Set([...open.choice.kept, name]) });
+      });
+      problem.append(html('div', { class: 'row' }, keep));
+    }
+  };
+
+  /** Applies a choice: what came of an earlier one is no longer true. */
+  const change = (choice: ModelChoice) => {
+    if (open === undefined) return;
+    open = { file: open.file, choice };
+    void show();
+  };
+
+  /** Shows the choice and what would come of it. */
+  async function show(): Promise<void> {
+    if (open === undefined) return;
+    const shown = open;
+    const { file, choice } = shown;
+    const format = formatOf(shown);
+    target.value = choice.target;
+    group.value = String(choice.groupSize);
+    box('model-asymmetric').checked = choice.asymmetric;
+    box('model-activations').checked = choice.activations;
+    box('model-pure').checked = choice.pure;
+    box('model-requantize').checked = choice.requantize;
+    byId('model-integers', HTMLElement).hidden = format === 'gguf' || !makesIntegers(choice);
+    byId('model-activations-field', HTMLElement).hidden = choice.target !== 'int8' || choice.groupSize !== 0;
+    byId('model-ggml', HTMLElement).hidden = format !== 'gguf';
+    const values = presets[format === 'gguf' ? 'gguf' : 'safetensors'];
+    for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="preset"]')) {
+      radio.checked = values[radio.value as Preset] === choice.target;
+    }
+    setText(byId('model-command', HTMLElement), commandOf(file.name, format, choice));
+    after.hidden = true;
+    setText(status, '');
+    explain(undefined);
+
+    const mine = ++planning;
+    try {
+      const plan = await planModel(file.files, optionsOf(format, choice));
+      if (mine !== planning) return;
+      shown.plan = plan;
+      showTotals(plan.totals);
+      table.show(plan.tensors, choice.kept);
+      run.disabled = false;
+      setText(byId('model-notes', HTMLElement), plan.notes.join('. '));
+    } catch (error) {
+      if (mine !== planning) return;
+      run.disabled = true;
+      for (const id of ['after', 'exact', 'ratio', 'bits']) setText(byId(`model-figure-${id}`, HTMLElement), '–');
+      table.show(
+        file.tensors.map(({ name, shape, dtype, bytes }) => {
+          return { name, shape, from: dtype, to: dtype, bytesBefore: bytes, bytesAfter: bytes };
+        }),
+        choice.kept,
+      );
+      explain(error);
+    }
+  }
+
+  function showTotals({ bytesBefore, bytesAfter, ratio, bitsPerWeight }: ModelPlan['totals']): void {
+    setText(byId('model-figure-before', HTMLElement), formatBytes(bytesBefore));
+    setText(byId('model-figure-after', HTMLElement), formatBytes(bytesAfter));
+    byId('model-figure-after', HTMLDataElement).value = String(bytesAfter);
+    setText(byId('model-figure-exact', HTMLElement), formatMany(bytesAfter, 'byte'));
+    setText(byId('model-figure-ratio', HTMLElement), `${ratio.toFixed(2)} ×`);
+    setText(byId('model-figure-bits', HTMLElement), bitsPerWeight.toFixed(2));
+  }
+
+  function showProgress(start: number) {
+    return ({ tensor, bytesDone, bytesTotal }: Progress) => {
+      const done = bytesDone / Math.max(bytesTotal, 1);
+      bar.value = done;
+      const left = ((performance.now() - start) / 1000 / Math.max(done, 1e-9)) * (1 - done);
+      const rest = done > 0.02 && done < 1 ? `, about ${formatSeconds(left)} left` : '';
+      setText(status, `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}${rest}: ${tensor}`);
+    };
+  }
+
+  const setRunning = (controller: AbortController | undefined) => {
+    running = controller;
+    run.hidden = controller !== undefined;
+    cancel.hidden = controller === undefined;
+    bar.hidden = controller === undefined;
+    for (const field of form.querySelectorAll('fieldset')) field.disabled = controller !== undefined;
+  };
+
+  async function quantize(): Promise<void> {
+    if (open === undefined || running !== undefined) return;
+    const current = open;
+    const format = formatOf(current);
+    const name = outputName(current.file.name, format, current.choice);
+    explain(undefined);
+    const place = await choosePlace(name);
+    if (place === undefined) return;
+    const controller = new AbortController();
+    setRunning(controller);
+    cancel.focus();
+    bar.value = 0;
+    setText(status, 'Starting…');
+    announce(`Quantizing ${current.file.name}`, 0);
+    const start = performance.now();
+    const work = (workers?: number) =>
+      quantizeModel(current.file.files, {
+        ...optionsOf(format, current.choice),
+        ...(place.output === undefined ? {} : { output: place.output }),
+        ...(workers === undefined ? {} : { workers }),
+        signal: controller.signal,
+        onProgress: showProgress(start),
+      });
+    try {
+      let result: QuantizeModelResult;
+      try {
+        result = await work();
+      } catch (error) {
+        // Where the page may not start workers, the same is done here, only that the page answers more slowly.
+        if (!(error instanceof ScalepointError && error.code === 'WORKER') || place.output !== undefined) throw error;
+        result = await work(0);
+      }
+      await place.finish(result);
+      current.result = result;
+      showResult(current, name, (performance.now() - start) / 1000);
+    } catch (error) {
+      await place.discard();
+      if (controller.signal.aborted) {
+        setText(status, 'Cancelled. Nothing was saved.');
+        announce('Cancelled', 0);
+      } else {
+        setText(status, '');
+        explain(error);
+      }
+    } finally {
+      setRunning(undefined);
+      run.focus();
+    }
+  }
+
+  function showResult(current: Open, name: string, seconds: number): void {
+    const { result } = current;
+    if (result === undefined || current !== open) return;
+    const { tensors, totals } = result.report;
+    table.show(tensors, current.choice.kept);
+    showTotals(totals);
+    const lowest = tensors.reduce<number | undefined>((low, { error }) => {
+      return error === undefined || (low !== undefined && low <= error.sqnrDb) ? low : error.sqnrDb;
+    }, undefined);
+    const worst = lowest === undefined ? '' : `, lowest SQNR ${formatDecibels(lowest)}`;
+    const words = `Saved ${name}, ${formatBytes(totals.bytesAfter)}, in ${seconds < 1 ? `${Math.round(seconds * 1000)} ms` : `${seconds.toFixed(1)} s`}${worst}.`;
+    setText(status, words);
+    announce(words, 0);
+    after.hidden = false;
+    byId('model-config', HTMLButtonElement).hidden = result.config === undefined;
+  }
+
+  run.addEventListener('click', () => void quantize());
+  cancel.addEventListener('click', () => running?.abort(new DOMException('cancelled', 'AbortError')));
+  form.addEventListener('submit', (event) => event.preventDefault());
+  form.addEventListener('change', (event) => {
+    if (open === undefined) return;
+    const { choice } = open;
+    const field = event.target;
+    if (field instanceof HTMLInputElement && field.name === 'preset') {
+      const values = presets[formatOf(open) === 'gguf' ? 'gguf' : 'safetensors'];
+      change(withTarget(choice, values[field.value as Preset]));
+      return;
+    }
+    if (field === target) {
+      change(withTarget(choice, target.value as ModelChoice['target']));
+      return;
+    }
+    change({
+      ...choice,
+      groupSize: Number(group.value),
+      asymmetric: box('model-asymmetric').checked,
+      activations: box('model-activations').checked && group.value === '0',
+      pure: box('model-pure').checked,
+      requantize: box('model-requantize').checked,
+    });
+  });
+
+  /** With another target, what it needs no longer holds: int4 comes in groups, int8 by rows. */
+  const withTarget = (choice: ModelChoice, to: ModelChoice['target']): ModelChoice => ({
+    ...choice,
+    target: to,
+    groupSize: to === 'int4' ? 128 : 0,
+    activations: false,
+  });
+
+  const withResult = (use: (current: Open, result: QuantizeModelResult) => void) => () => {
+    if (open?.result !== undefined) use(open, open.result);
+  };
+  const stem = (current: Open) =>
+    outputName(current.file.name, formatOf(current), current.choice).replace(/\.[^.]*$/, '');
+  const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
+  byId('model-json', HTMLButtonElement).addEventListener(
+    'click',
+    withResult((current, { report }) => download(json(report), `${stem(current)}.report.json`)),
+  );
+  byId('model-csv', HTMLButtonElement).addEventListener(
+    'click',
+    withResult((current, result) =>
+      download(new Blob([csvOf(result)], { type: 'text/csv' }), `${stem(current)}.report.csv`),
+    ),
+  );
+  byId('model-config', HTMLButtonElement).addEventListener(
+    'click',
+    withResult((_, { config }) => download(json(config), 'config.json')),
+  );
+  byId('model-copy-command', HTMLButtonElement).addEventListener('click', () => {
+    if (open !== undefined) void copy(commandOf(open.file.name, formatOf(open), open.choice), 'Command');
+  });
+  byId('model-copy-code', HTMLButtonElement).addEventListener('click', () => {
+    if (open !== undefined) void copy(codeOf(open.file.name, formatOf(open), open.choice), 'Code');
+  });
+
+  return {
+    open(file) {
+      running?.abort(new DOMException('another file was opened', 'AbortError'));
+      const choice = initialChoice(file.format);
+      open = { file, choice: withTarget(choice, choice.target) };
+      panel.hidden = false;
+      target.replaceChildren(...targetsOf(file.format).map(({ value, label }) => html('option', { value }, label)));
+      byId('model-filter', HTMLInputElement).value = '';
+      const elements = file.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+      setText(byId('model-name', HTMLElement), file.name);
+      const kind = file.format === 'gguf' ? 'GGUF' : file.format;
+      setText(
+        byId('model-facts', HTMLElement),
+        `${kind}, ${formatMany(file.tensors.length, 'tensor')}, ${formatMany(elements, 'number')}`,
+      );
+      void show();
+    },
+  };
+}
