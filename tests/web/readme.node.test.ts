@@ -1,8 +1,11 @@
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { load } from 'scalepoint';
+import * as model from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 
 const readme = readFileSync(new URL('../../README.md', import.meta.url), 'utf8');
+const sample = fileURLToPath(new URL('../../web/demo/public/samples/digits.safetensors', import.meta.url));
 const blocks = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code = '']) => code);
 
 /** Runs a block of the README with `load` and `sp` there, and gives the variables that it names. */
@@ -10,12 +13,14 @@ async function run(code: string, names: string[]): Promise<Record<string, unknow
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
   const body = code.replace(/^import .*$/m, '');
   const sp = /const sp =/.test(body) ? '' : 'const sp = await load();\n';
-  return await new AsyncFunction('load', `${sp}${body}\nreturn { ${names.join(', ')} };`)(load);
+  const given = { load, file: sample, ...model };
+  const program = new AsyncFunction(...Object.keys(given), `${sp}${body}\nreturn { ${names.join(', ')} };`);
+  return await program(...Object.values(given));
 }
 
 describe('the examples of the README', () => {
-  it('are two', () => {
-    expect(blocks).toHaveLength(2);
+  it('are three', () => {
+    expect(blocks).toHaveLength(3);
   });
 
   it('quantize, restore, measure and pack as the comments say', async () => {
@@ -45,8 +50,27 @@ describe('the examples of the README', () => {
     expect(blocks[0]).toContain(`// ${sqnrDb.toFixed(1)} dB`);
   });
 
+  it('look into a model, plan, quantize and compare', async () => {
+    const names = ['format', 'tensors', 'plan', 'report', 'config', 'small', 'total'];
+    const { format, tensors, plan, report, config, small, total } = (await run(blocks[1]!, names)) as {
+      format: string;
+      tensors: unknown[];
+      plan: model.ModelPlan;
+      report: model.ModelReport;
+      config: Record<string, unknown>;
+      small: Blob;
+      total: model.ErrorMeasures;
+    };
+    expect(format).toBe('safetensors');
+    expect(tensors).toHaveLength(8);
+    expect(small.size).toBe(plan.totals.bytesAfter);
+    expect(report.totals.bytesAfter).toBe(small.size);
+    expect(config.quantization_config).toBeDefined();
+    expect(total.sqnrDb).toBeGreaterThan(15);
+  });
+
   it('work on arrays in wasm memory', async () => {
-    const { x } = (await run(blocks[1]!, ['x'])) as { x: { view: unknown } };
+    const { x } = (await run(blocks[2]!, ['x'])) as { x: { view: unknown } };
     // The last line disposed of it.
     expect(() => x.view).toThrow(/dispose/);
   });

@@ -104,11 +104,16 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
   const explain = (error: unknown) => {
     const place =
       error instanceof ScalepointError && error.byteOffset !== undefined ? ` (byte ${error.byteOffset})` : '';
-    problem.hidden = error === undefined;
     problem.replaceChildren();
     if (error === undefined) return;
     const words = `${messageOf(error).replace(/\.$/, '')}${place}.`;
-    problem.append(html('p', {}, html('strong', {}, 'That did not work')), html('p', {}, words));
+    const card = html(
+      'div',
+      { class: 'problem' },
+      html('p', {}, html('strong', {}, 'That did not work')),
+      html('p', {}, words),
+    );
+    problem.append(card);
     // A tensor that stands in the way can be left out with one click.
     const name = error instanceof ScalepointError ? error.tensor : undefined;
     if (name !== undefined && open !== undefined && !open.choice.kept.has(name)) {
@@ -116,7 +121,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
       keep.addEventListener('click', () => {
         if (open !== undefined) change({ ...open.choice, kept: new Set([...open.choice.kept, name]) });
       });
-      problem.append(html('div', { class: 'row' }, keep));
+      card.append(html('div', { class: 'row' }, keep));
     }
   };
 
