@@ -124,13 +124,37 @@ function tableOf(results) {
   return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
+/** The README's second table: ggml's blocks, and how they compare with the native library. */
+function blockTableOf(results) {
+  const lines = [
+    '| type | Node, million weights a second | of native ggml | Chromium | dequantize, Node |',
+    '|---|---|---|---|---|',
+  ];
+  const rate = (row) => (row === undefined ? '-' : row.ratios['million a second'].toFixed(0));
+  for (const { operation, ratios } of results.Node ?? []) {
+    const type = /^quantize to ([A-Z0-9_]+)$/.exec(operation)?.[1];
+    if (type === undefined) continue;
+    const row = (where, name) => results[where]?.find((candidate) => candidate.operation === name);
+    lines.push(
+      `| ${type} | ${rate({ ratios })} | ${ratios.native.toFixed(1)} x | ${rate(row('Chromium', operation))} | ${rate(row('Node', `dequantize ${type}`))} |`,
+    );
+  }
+  return lines.join('\n');
+}
+
 function updateReadme(results) {
   const path = join(root, 'README.md');
-  const [start, end] = ['<!-- bench: start -->', '<!-- bench: end -->'];
-  const readme = readFileSync(path, 'utf8');
-  const [from, to] = [readme.indexOf(start), readme.indexOf(end)];
-  if (from < 0 || to < from) throw new Error(`README.md has no place for the table: ${start} ... ${end}`);
-  writeFileSync(path, `${readme.slice(0, from + start.length)}\n${tableOf(results)}\n${readme.slice(to)}`);
+  let readme = readFileSync(path, 'utf8');
+  for (const [name, table] of [
+    ['bench', tableOf(results)],
+    ['blocks', blockTableOf(results)],
+  ]) {
+    const [start, end] = [`<!-- ${name}: start -->`, `<!-- ${name}: end -->`];
+    const [from, to] = [readme.indexOf(start), readme.indexOf(end)];
+    if (from < 0 || to < from) throw new Error(`README.md has no place for the table: ${start} ... ${end}`);
+    readme = `${readme.slice(0, from + start.length)}\n${table}\n${readme.slice(to)}`;
+  }
+  writeFileSync(path, readme);
 }
 
 if (!existsSync(join(root, 'dist/index.js'))) throw new Error('build first: npm run build');
