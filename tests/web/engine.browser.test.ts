@@ -103,7 +103,7 @@ describe('in Chromium', { timeout: 60_000 }, () => {
     expect(await compareModels(new Blob([mixed]), await bytes(), { workers: 2 })).toEqual(alone);
   });
 
-  it('takes no part of a page for a Blob of more than 64 MiB', async () => {
+  it('hands over a result of more than 64 MiB as a Blob', async () => {
     const large = safetensors({
       'a.bias': weights('F32', [17 * 2 ** 20], 1),
       'b.weight': weights('F32', [1024, 2048], 2),

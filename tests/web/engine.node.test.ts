@@ -83,6 +83,20 @@ describe('every way through the engine', { timeout: 60_000 }, () => {
     }
   });
 
+  it('compares codes of rows so short that their width does not follow from their words', async () => {
+    for (const columns of [2, 3, 4, 5]) {
+      const model = safetensors({ 'w.weight': weights('F32', [50, columns]) });
+      for (const to of ['int4', 'int8'] as const) {
+        const granularity = { kind: 'per-channel' } as const;
+        const rules = [{ match: /w/, to, granularity }];
+        const { report, bytes } = await quantizeModel(model, { to, granularity, packed: true, rules });
+        const { tensors } = await compareModels(model, await bytes());
+        expect(tensors).toMatchObject([{ name: 'w.weight', b: to === 'int4' ? 'I4' : 'I8' }]);
+        expect(tensors[0]?.error.maxAbsoluteError).toBe(report.tensors[0]?.error?.maxAbsoluteError);
+      }
+    }
+  });
+
   it('takes groups so long that no tile holds them for the eight rows of a word', async () => {
     const groupSize = 2 ** 18;
     const model = safetensors({ 'w.weight': weights('F16', [9, groupSize]) });

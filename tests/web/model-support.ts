@@ -98,7 +98,7 @@ export function integers(shape: readonly number[], seed = 1): TestTensor {
 }
 
 /** Elements of a tile, as tile.ts has it: what is longer is cut. */
-export const tile = 2 ** 20;
+const tile = 2 ** 20;
 
 /**
  * Everything that is cut in a way of its own: rows longer than a tile, rows of which a tile holds some but not the eight whose zero
@@ -276,17 +276,6 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
     () => expect.fail('the promise was fulfilled'),
     (reason: unknown) => reason,
   );
-}
-
-/** A promise, and the functions that settle it. */
-export function deferred<T = void>() {
-  let resolve!: (value: T) => void;
-  let reject!: (reason: unknown) => void;
-  const promise = new Promise<T>((yes, no) => {
-    resolve = yes;
-    reject = no;
-  });
-  return { promise, resolve, reject };
 }
 
 // --------------------------------------------------------------------------------------------------------------------- gigabytes

@@ -46,7 +46,8 @@ describe('reading .npy', () => {
     expect(await inspectModel(bytes)).toEqual({
       format: 'npy',
       bytes: bytes.length,
-      tensors: [{ name: 'array', dtype: 'F32', shape: [2, 3], bytes: 24, byteOffset: bytes.length - 24 }],
+      files: [''],
+      tensors: [{ name: 'array', dtype: 'F32', shape: [2, 3], bytes: 24, byteOffset: bytes.length - 24, file: 0 }],
       metadata: {},
     });
     expect((await readTensor(bytes, 'array')).data).toEqual(values);

@@ -587,7 +587,7 @@ describe('options', () => {
       TypeError,
       'granularity.groupSize',
     );
-    for (const size of [undefined, 0, -8, 12, 8.5, '32', Infinity, Number.NaN]) {
+    for (const size of [undefined, 0, -8, 12, 8.5, '32', Infinity, Number.NaN, 2 ** 18 + 8]) {
       expectRefusal(check({ to: 'int4', granularity: perGroup(size) }), RangeError, 'granularity.groupSize');
     }
     expectRefusal(check({ to: 'int8', rules: {} }), TypeError, 'rules');

@@ -102,6 +102,15 @@ function plainCodes(
   return { name, shape, type: 'I8', encoding, data, scale, ...(zeroPoint === undefined ? {} : { zeroPoint }) };
 }
 
+/** Whether any of the first words has a bit from `bit` on. */
+async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTensor, bit: number): Promise<boolean> {
+  const size = Math.min(bytes, 1 << 16);
+  const words = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + size);
+  const view = new DataView(words.buffer, words.byteOffset, size);
+  for (let at = 0; at < size; at += 4) if (view.getUint32(at, true) >= 2 ** bit) return true;
+  return false;
+}
+
 /** Packed codes; undefined if the parts do not fit together. */
 async function packedCodes(
   model: OpenModel,
@@ -121,7 +130,9 @@ async function packedCodes(
   const shape = [Number(view.getBigInt64(0, true)), Number(view.getBigInt64(8, true))] as const;
   const [rows, columns] = shape;
   const words = data.shape[1] as number;
-  const bits = ([4, 8] as const).find((b) => packedRowBytes(columns, b) === words * 4);
+  let bits = ([4, 8] as const).find((b) => packedRowBytes(columns, b) === words * 4);
+  // Up to four codes of either width take one word; where they have 4 bits, the rest of it is 0.
+  if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
   const groups = scale.shape[1] as number;
   if (bits === undefined || data.shape[0] !== rows || scale.shape.length !== 2 || scale.shape[0] !== rows)
     return undefined;

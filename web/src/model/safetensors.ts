@@ -72,6 +72,9 @@ function defaultGranularity(bits: 4 | 8): ModelGranularity {
 
 // --------------------------------------------------------------------------------------------------------------------- options
 
+/** Elements of the largest group. */
+const maxGroupSize = 2 ** 18;
+
 function checkGranularity(value: unknown, name: string): void {
   if (value === undefined) return;
   if (typeof value !== 'object' || value === null) {
@@ -88,9 +91,13 @@ function checkGranularity(value: unknown, name: string): void {
   if (kind !== 'per-group') {
     throw new RangeError(`${name}.kind: expected 'per-channel' or 'per-group', got ${show(kind)}`);
   }
-  // A multiple of 8 fills whole words with 4 or 8 bits, so that no word of codes has two scales.
-  if (!Number.isSafeInteger(groupSize) || (groupSize as number) <= 0 || (groupSize as number) % 8 !== 0) {
-    throw new RangeError(`${name}.groupSize: expected a multiple of 8 such as 32, 64 or 128, got ${show(groupSize)}`);
+  // A multiple of 8 fills whole words with 4 or 8 bits, so that no word of codes has two scales. A group is converted at once, so that
+  // it has to fit a tile.
+  const fits = Number.isSafeInteger(groupSize) && (groupSize as number) > 0 && (groupSize as number) <= maxGroupSize;
+  if (!fits || (groupSize as number) % 8 !== 0) {
+    throw new RangeError(
+      `${name}.groupSize: expected a multiple of 8 up to ${maxGroupSize}, such as 32, 64 or 128, got ${show(groupSize)}`,
+    );
   }
 }
 
