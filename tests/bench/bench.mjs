@@ -14,6 +14,7 @@ import { chromium } from 'playwright';
 import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
 import { elementwise } from './elementwise.mjs';
+import { models } from './models.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const limits = join(root, 'build/wasm/limits.wasm');
@@ -160,7 +161,11 @@ function updateReadme(results) {
 if (!existsSync(join(root, 'dist/index.js'))) throw new Error('build first: npm run build');
 execFileSync('cmake', ['--build', join(root, 'build/wasm'), '--target', 'limits'], { stdio: 'ignore' });
 const results = {};
-if (everywhere || options.node) results.Node = await inNode();
+if (everywhere || options.node) {
+  results.Node = await inNode();
+  console.log('\nModel files\n');
+  results.models = await models();
+}
 if (everywhere || options.chromium) results.Chromium = await inChromium();
 const report = join(root, 'build/bench/elementwise.json');
 mkdirSync(dirname(report), { recursive: true });

@@ -1,6 +1,6 @@
-// Model files on disk through the engine: throughput with one and with two workers, against the native llama-quantize where there is one.
+// Model files on disk through the engine: throughput with one and with two workers.
 //
-//   node tests/bench/models.mjs [--mebi-weights 64]
+//   node tests/bench/models.mjs [--mebi-weights 64] [--rounds 5]
 //
 // Files are made for it in the temporary folder and removed again. Rounds are taken in turns, medians reported.
 import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
@@ -8,12 +8,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { planModel, quantizeModel } from '../../dist/model.js';
-
-const { values: options } = parseArgs({
-  options: { 'mebi-weights': { type: 'string', default: '64' }, rounds: { type: 'string', default: '5' } },
-});
-const weights = Number(options['mebi-weights']) * 2 ** 20;
-const rounds = Number(options.rounds);
 
 /** Normal values of a seeded generator, times 0.02. */
 function normal(n) {
@@ -44,9 +38,8 @@ function writeModel(path, header, bytes) {
 
 const rowLength = 4096;
 const matrices = 8;
-const rows = weights / matrices / rowLength;
 
-function safetensorsHeader() {
+function safetensorsHeader(rows) {
   const entries = {};
   for (let i = 0; i < matrices; i++) {
     const size = rows * rowLength * 4;
@@ -63,7 +56,7 @@ function safetensorsHeader() {
   return Buffer.concat([length, padded]);
 }
 
-function ggufHeader() {
+function ggufHeader(rows) {
   const parts = [];
   const u32 = (v) => parts.push(Buffer.from(Uint32Array.of(v).buffer));
   const u64 = (v) => parts.push(Buffer.from(BigUint64Array.of(BigInt(v)).buffer));
@@ -93,37 +86,54 @@ function ggufHeader() {
   return Buffer.concat([header, Buffer.alloc(-header.length & 31)]);
 }
 
-const folder = mkdtempSync(join(tmpdir(), 'scalepoint-bench-'));
-const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
-try {
-  const inputs = { safetensors: join(folder, 'model.safetensors'), gguf: join(folder, 'model.gguf') };
-  writeModel(inputs.safetensors, safetensorsHeader(), weights * 4);
-  writeModel(inputs.gguf, ggufHeader(), weights * 4);
-  console.log(
-    `${weights / 2 ** 20} Mi weights in F32, ${(statSync(inputs.gguf).size / 1e6).toFixed(0)} MB, file to file\n`,
-  );
-  const cases = [
-    ['safetensors', { to: 'int8' }],
-    ['safetensors', { to: 'int4' }],
-    ['safetensors', { to: 'bfloat16' }],
-    ...['Q8_0', 'Q4_0', 'Q4_K_S', 'Q5_K_S', 'Q6_K', 'Q2_K', 'Q3_K_S', 'IQ4_NL'].map((to) => ['gguf', { to }]),
-  ];
-  console.log('format       target     1 worker, s   2 workers, s   gain   M weights/s');
-  for (const [format, what] of cases) {
-    await planModel(inputs[format], what);
-    const times = { 1: [], 2: [] };
-    for (let round = 0; round < rounds; round++) {
-      for (const workers of [1, 2]) {
-        const start = performance.now();
-        await quantizeModel(inputs[format], { ...what, workers, output: join(folder, 'out'), overwrite: true });
-        times[workers].push((performance.now() - start) / 1000);
-      }
-    }
-    const [one, two] = [median(times[1]), median(times[2])];
+/**
+ * Makes two files, converts them to every target in turns, prints a table and returns its rows.
+ * @param {{ weights?: number, rounds?: number }} [options] weights: a multiple of 32768
+ */
+export async function models({ weights = 2 ** 26, rounds = 5 } = {}) {
+  const rows = weights / matrices / rowLength;
+  const folder = mkdtempSync(join(tmpdir(), 'scalepoint-bench-'));
+  const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
+  try {
+    const inputs = { safetensors: join(folder, 'model.safetensors'), gguf: join(folder, 'model.gguf') };
+    writeModel(inputs.safetensors, safetensorsHeader(rows), weights * 4);
+    writeModel(inputs.gguf, ggufHeader(rows), weights * 4);
     console.log(
-      `${format.padEnd(12)} ${what.to.padEnd(10)} ${one.toFixed(2).padStart(11)} ${two.toFixed(2).padStart(14)} ${(one / two).toFixed(2).padStart(6)} ${(weights / two / 1e6).toFixed(0).padStart(13)}`,
+      `${weights / 2 ** 20} Mi weights in F32, ${(statSync(inputs.gguf).size / 1e6).toFixed(0)} MB, file to file\n`,
     );
+    const cases = [
+      ['safetensors', { to: 'int8' }],
+      ['safetensors', { to: 'int4' }],
+      ['safetensors', { to: 'bfloat16' }],
+      ...['Q8_0', 'Q4_0', 'Q4_K_S', 'Q5_K_S', 'Q6_K', 'Q2_K', 'Q3_K_S', 'IQ4_NL'].map((to) => ['gguf', { to }]),
+    ];
+    const results = [];
+    console.log('format       target     1 worker, s   2 workers, s   gain   M weights/s');
+    for (const [format, what] of cases) {
+      await planModel(inputs[format], what);
+      const times = { 1: [], 2: [] };
+      for (let round = 0; round < rounds; round++) {
+        for (const workers of [1, 2]) {
+          const start = performance.now();
+          await quantizeModel(inputs[format], { ...what, workers, output: join(folder, 'out'), overwrite: true });
+          times[workers].push((performance.now() - start) / 1000);
+        }
+      }
+      const [one, two] = [median(times[1]), median(times[2])];
+      results.push({ format, to: what.to, weights, oneWorker: one, twoWorkers: two });
+      console.log(
+        `${format.padEnd(12)} ${what.to.padEnd(10)} ${one.toFixed(2).padStart(11)} ${two.toFixed(2).padStart(14)} ${(one / two).toFixed(2).padStart(6)} ${(weights / two / 1e6).toFixed(0).padStart(13)}`,
+      );
+    }
+    return results;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
   }
-} finally {
-  rmSync(folder, { recursive: true, force: true });
+}
+
+if (process.argv[1]?.endsWith('models.mjs')) {
+  const { values } = parseArgs({
+    options: { 'mebi-weights': { type: 'string', default: '64' }, rounds: { type: 'string', default: '5' } },
+  });
+  await models({ weights: Number(values['mebi-weights']) * 2 ** 20, rounds: Number(values.rounds) });
 }
