@@ -71,6 +71,9 @@ async function readInput(input: InputRange, files: readonly ByteSource[], target
   }
 }
 
+/** How long this thread may be busy at a stretch. */
+const busyMilliseconds = 8;
+
 /** Runs tiles in this thread, one after the other. */
 export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
   // Here and not at the top, so that looking into a file loads no wasm.
@@ -79,6 +82,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const converter = new TileConverter(core);
   let last: Promise<unknown> = Promise.resolve();
   let spare: ArrayBuffer[] = [];
+  let yielded = performance.now();
   const state: { ended?: { readonly reason: unknown } } = {};
   const check = () => {
     if (state.ended !== undefined) throw state.ended.reason;
@@ -90,8 +94,11 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
         check();
         const views = converter.prepare(task);
         for (const [i, view] of views.entries()) await readInput(task.inputs[i] as InputRange, files, view);
-        // Lets the page draw, and a cancel come through.
-        await new Promise((resolve) => setTimeout(resolve));
+        // Lets the page draw, and a cancel come through; not at every tile, since a browser makes each of these waits a long one.
+        if (performance.now() - yielded > busyMilliseconds) {
+          await new Promise((resolve) => setTimeout(resolve));
+          yielded = performance.now();
+        }
         check();
         return converter.run(task, spare);
       };
