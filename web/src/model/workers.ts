@@ -100,7 +100,10 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
           yielded = performance.now();
         }
         check();
-        return converter.run(task, spare);
+        // Each is used once: until it comes back, it is a result under way.
+        const given = spare;
+        spare = [];
+        return converter.run(task, given);
       };
       const result = last.then(run);
       last = result.catch(() => {});
