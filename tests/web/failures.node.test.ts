@@ -409,7 +409,8 @@ describe('an input that changes while it is read', () => {
     const name = blob ? '' : ` of "${path.slice(folder.length + 1)}"`;
     const { tensor, message } = error as ScalepointError;
     expect(message).toMatch(new RegExp(`^tensor "${tensor}"${name}: `));
-    expect(tensor).toMatch(/^[b-e]\.weight$/);
+    // The one that was just done if the change is quick.
+    expect(tensor).toMatch(/^(a\.bias|[b-e]\.weight)$/);
     return error;
   }
 
