@@ -1,6 +1,6 @@
 // Model files on disk through the engine: throughput with one and with two workers.
 //
-//   node tests/bench/models.mjs [--mebi-weights 64] [--rounds 5]
+//   node tests/bench/models.mjs [--mebi-weights 128] [--rounds 5]
 //
 // Files are made for it in the temporary folder and removed again. Rounds are taken in turns, medians reported.
 import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
@@ -90,7 +90,7 @@ function ggufHeader(rows) {
  * Makes two files, converts them to every target in turns, prints a table and returns its rows.
  * @param {{ weights?: number, rounds?: number }} [options] weights: a multiple of 32768
  */
-export async function models({ weights = 2 ** 26, rounds = 5 } = {}) {
+export async function models({ weights = 2 ** 27, rounds = 5 } = {}) {
   const rows = weights / matrices / rowLength;
   const folder = mkdtempSync(join(tmpdir(), 'scalepoint-bench-'));
   const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
@@ -133,7 +133,7 @@ export async function models({ weights = 2 ** 26, rounds = 5 } = {}) {
 
 if (process.argv[1]?.endsWith('models.mjs')) {
   const { values } = parseArgs({
-    options: { 'mebi-weights': { type: 'string', default: '64' }, rounds: { type: 'string', default: '5' } },
+    options: { 'mebi-weights': { type: 'string', default: '128' }, rounds: { type: 'string', default: '5' } },
   });
   await models({ weights: Number(values['mebi-weights']) * 2 ** 20, rounds: Number(values.rounds) });
 }

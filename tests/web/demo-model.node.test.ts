@@ -1,5 +1,14 @@
 // The model half of the demo page as it is built, in a real browser.
-import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  ftruncateSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -239,6 +248,20 @@ it('says which tensor stands in the way, and leaves it out with one click', asyn
   await page.click('#model-problem button');
   await expect.poll(() => page.isVisible('#model-problem')).toBe(false);
   expect((await save()).name).toBe('bad.int8.safetensors');
+});
+
+it('does the work on the page where workers cannot be had', async () => {
+  await page.route(/worker.*\.js$/, (route) => route.fulfill({ status: 404, body: 'not here' }));
+  const rows = 2 ** 10;
+  const file = join(folder, 'middle.safetensors');
+  writeFileSync(file, safetensors({ 'middle.weight': weights('F32', [rows, 8192]) }));
+  await page.setInputFiles('#file', file);
+  await planned();
+  const { name, bytes } = await save();
+  expect(name).toBe('middle.int8.safetensors');
+  const expected = await quantizeModel(file, { to: 'int8' });
+  expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
+  complaints = complaints.filter((text) => !text.includes('404'));
 });
 
 it('shows the numbers of a tensor whose name is pressed', async () => {

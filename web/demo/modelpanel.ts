@@ -235,7 +235,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
         result = await work();
       } catch (error) {
         // Where the page may not start workers, the same is done here, only that the page answers more slowly.
-        if (!(error instanceof ScalepointError && error.code === 'WORKER') || place.output !== undefined) throw error;
+        if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
         result = await work(0);
       }
       await place.finish(result);
