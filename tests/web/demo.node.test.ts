@@ -525,7 +525,8 @@ describe('the demo page', { timeout: 60_000 }, () => {
     const before = await page.evaluate(() => history.length);
     await page.focus('#bits');
     for (let i = 0; i < 4; i++) await page.keyboard.press('ArrowRight');
-    expect(new URL(page.url()).hash).toBe('#bits=8');
+    // The address is written when the browser finds time for it.
+    await expect.poll(() => new URL(page.url()).hash).toBe('#bits=8');
     expect(await page.evaluate(() => history.length)).toBe(before + 1);
   });
 
