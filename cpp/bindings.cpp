@@ -135,6 +135,53 @@ int narrow_bfloat16(Address x, size_t n, Address bits) {
   return static_cast<int>(float32_to_bfloat16(span_at<const float>(x, n), span_at<uint16_t>(bits, n)));
 }
 
+/// Counts and sizes are numbers that 32 bits hold: the layers have been checked to fit into memory.
+LayerSpec layer_spec_of(uint32_t rows, uint32_t columns, uint32_t group_size, uint32_t bits, bool zero_points, int activations) {
+  return {rows, columns, group_size, bits, zero_points, static_cast<ActivationType>(activations)};
+}
+
+double bytes_of_layer(uint32_t rows, uint32_t columns, uint32_t group_size, uint32_t bits, bool zero_points, int activations) {
+  return static_cast<double>(layer_bytes(layer_spec_of(rows, columns, group_size, bits, zero_points, activations)));
+}
+
+double bytes_of_workspace(uint32_t rows, uint32_t columns, uint32_t group_size, uint32_t bits, bool zero_points, int activations,
+                          uint32_t batch) {
+  return static_cast<double>(
+      layer_workspace_bytes(layer_spec_of(rows, columns, group_size, bits, zero_points, activations), batch));
+}
+
+int begin_layer(uint32_t rows, uint32_t columns, uint32_t group_size, uint32_t bits, bool zero_points, int activations,
+                int32_t zero_point, Address layer, size_t bytes) {
+  return static_cast<int>(make_layer(layer_spec_of(rows, columns, group_size, bits, zero_points, activations), zero_point,
+                                     span_at<std::byte>(layer, bytes)));
+}
+
+int codes_to_layer(Address layer, size_t bytes, uint32_t row, Address codes, size_t n, uint32_t spec, Address scale,
+                   Address zero_point, size_t parameters) {
+  return static_cast<int>(set_layer_codes(span_at<std::byte>(layer, bytes), row, span_at<const std::byte>(codes, n),
+                                          spec_of(spec).dtype, span_at<const float>(scale, parameters),
+                                          span_at<const int32_t>(zero_point, parameters)));
+}
+
+int blocks_to_layer(Address layer, size_t bytes, uint32_t row, Address blocks, size_t n, int type) {
+  return static_cast<int>(
+      set_layer_blocks(span_at<std::byte>(layer, bytes), row, span_at<const std::byte>(blocks, n), static_cast<BlockType>(type)));
+}
+
+int floats_to_layer(Address layer, size_t bytes, uint32_t row, Address x, size_t n) {
+  return static_cast<int>(set_layer_floats(span_at<std::byte>(layer, bytes), row, span_at<const float>(x, n)));
+}
+
+int bias_to_layer(Address layer, size_t bytes, Address bias, size_t n) {
+  return static_cast<int>(set_layer_bias(span_at<std::byte>(layer, bytes), span_at<const float>(bias, n)));
+}
+
+int score_layer(Address layer, size_t bytes, Address x, size_t columns, uint32_t row, Address scores, size_t n, Address workspace,
+                size_t workspace_bytes) {
+  return static_cast<int>(layer_scores(span_at<const std::byte>(layer, bytes), span_at<const float>(x, columns), row,
+                                       span_at<double>(scores, n), span_at<std::byte>(workspace, workspace_bytes)));
+}
+
 Address allocate(size_t bytes) { return reinterpret_cast<Address>(std::malloc(bytes)); }
 void release(Address address) { std::free(reinterpret_cast<void*>(address)); }
 
@@ -161,6 +208,13 @@ extern "C" EMSCRIPTEN_KEEPALIVE int quantize_runs_export(Address x, size_t n, si
                                         span_at<std::byte>(codes, n * s.dtype.storage_bytes())));
 }
 
+// Small layers feel the price, too.
+extern "C" EMSCRIPTEN_KEEPALIVE int layer_forward_export(Address layer, size_t bytes, Address x, size_t columns, uint32_t batch,
+                                                         Address y, size_t rows, Address workspace, size_t workspace_bytes) {
+  return static_cast<int>(layer_forward(span_at<const std::byte>(layer, bytes), span_at<const float>(x, columns * batch), batch,
+                                        span_at<float>(y, rows * batch), span_at<std::byte>(workspace, workspace_bytes)));
+}
+
 EMSCRIPTEN_BINDINGS(scalepoint) {
   using emscripten::function;
   function("buildId", &build_id);
@@ -181,6 +235,14 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("unpack", &unpack_codes);
   function("quantizeBlocks", &quantize_to_blocks);
   function("dequantizeBlocks", &dequantize_from_blocks);
+  function("layerBytes", &bytes_of_layer);
+  function("layerWorkspaceBytes", &bytes_of_workspace);
+  function("makeLayer", &begin_layer);
+  function("setLayerCodes", &codes_to_layer);
+  function("setLayerBlocks", &blocks_to_layer);
+  function("setLayerFloats", &floats_to_layer);
+  function("setLayerBias", &bias_to_layer);
+  function("layerScores", &score_layer);
   function("widenFloat16", &widen_float16);
   function("widenBfloat16", &widen_bfloat16);
   function("narrowFloat16", &narrow_float16);

@@ -20,6 +20,9 @@ struct I32x4 {
 struct F64x2 {
   double v[2];
 };
+struct I16x8 {
+  int16_t v[8];
+};
 struct U8x16 {
   uint8_t v[16];
 };
@@ -70,7 +73,10 @@ SCALEPOINT_LANEWISE(U8x16, sub, static_cast<uint8_t>(x - y))
 SCALEPOINT_LANEWISE(U8x16, bit_and, static_cast<uint8_t>(x& y))
 SCALEPOINT_LANEWISE(U8x16, bit_or, static_cast<uint8_t>(x | y))
 SCALEPOINT_LANEWISE(U8x16, min_unsigned, y < x ? y : x)
+SCALEPOINT_LANEWISE(I16x8, sub, static_cast<int16_t>(x - y))
+SCALEPOINT_LANEWISE(F64x2, add, x + y)
 SCALEPOINT_LANEWISE(F64x2, sub, x - y)
+SCALEPOINT_LANEWISE(F64x2, mul, x* y)
 SCALEPOINT_LANEWISE(F64x2, div, x / y)
 SCALEPOINT_LANEWISE(F64x2, pmax, x < y ? y : x)
 // Unsigned arithmetic wraps where signed arithmetic would be undefined.
@@ -135,6 +141,10 @@ inline F32x4 to_float(I32x4 a) {
   return each<F32x4>([&](int i) { return static_cast<float>(a.v[i]); });
 }
 
+inline F64x2 load(const double* p) { return {{p[0], p[1]}}; }
+inline void store(double* p, F64x2 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline F64x2 to_double_low(I32x4 a) { return {{static_cast<double>(a.v[0]), static_cast<double>(a.v[1])}}; }
+inline F64x2 to_double_high(I32x4 a) { return {{static_cast<double>(a.v[2]), static_cast<double>(a.v[3])}}; }
 inline F64x2 nearest(F64x2 a) {
   return each<F64x2>([&](int i) { return round_half_even(a.v[i]); });
 }
@@ -176,6 +186,33 @@ inline void load_codes(const Code* p, I32x4* out) {
 template <class Code>
 inline void load_eight_codes(const Code* p, I32x4* out) {
   for (int i = 0; i < 8; i++) out[i / 4].v[i % 4] = p[i];
+}
+
+inline I16x8 load(const int16_t* p) {
+  return each<I16x8>([&](int i) { return p[i]; });
+}
+inline void store(int16_t* p, I16x8 a) { std::memcpy(p, a.v, sizeof(a.v)); }
+inline I16x8 splat(int16_t x) {
+  return each<I16x8>([&](int) { return x; });
+}
+template <class Byte>
+inline I16x8 widen(const Byte* p) {
+  return each<I16x8>([&](int i) { return static_cast<int16_t>(p[i]); });
+}
+inline I16x8 splat_pair(const int16_t* p) {
+  return each<I16x8>([&](int i) { return p[i % 2]; });
+}
+inline I16x8 low_nibbles(I16x8 a) {
+  return each<I16x8>([&](int i) { return static_cast<int16_t>(a.v[i] & 15); });
+}
+inline I16x8 high_nibbles(I16x8 a) {
+  return each<I16x8>([&](int i) { return static_cast<int16_t>(a.v[i] >> 4); });
+}
+inline I32x4 dot(I16x8 a, I16x8 b) {
+  return each<I32x4>([&](int i) { return a.v[2 * i] * b.v[2 * i] + a.v[2 * i + 1] * b.v[2 * i + 1]; });
+}
+inline void store_pairs(int16_t* p, size_t step, I32x4 a, I32x4 b) {
+  for (size_t i = 0; i < 8; i++) p[i / 2 * step + i % 2] = static_cast<int16_t>(i < 4 ? a.v[i] : b.v[i - 4]);
 }
 
 inline U8x16 load(const uint8_t* p) {

@@ -23,6 +23,9 @@ struct I32x4 {
 struct F64x2 {
   v128_t v;
 };
+struct I16x8 {
+  v128_t v;
+};
 struct U8x16 {
   v128_t v;
 };
@@ -104,12 +107,18 @@ inline I32x4 select(I32x4 mask, I32x4 a, I32x4 b) { return {wasm_v128_bitselect(
 inline F32x4 select(I32x4 mask, F32x4 a, F32x4 b) { return {wasm_v128_bitselect(a.v, b.v, mask.v)}; }
 inline F32x4 to_float(I32x4 a) { return {wasm_f32x4_convert_i32x4(a.v)}; }
 
+inline F64x2 load(const double* p) { return {wasm_v128_load(p)}; }
+inline void store(double* p, F64x2 a) { wasm_v128_store(p, a.v); }
+inline F64x2 add(F64x2 a, F64x2 b) { return {wasm_f64x2_add(a.v, b.v)}; }
+inline F64x2 mul(F64x2 a, F64x2 b) { return {wasm_f64x2_mul(a.v, b.v)}; }
 inline F64x2 sub(F64x2 a, F64x2 b) { return {wasm_f64x2_sub(a.v, b.v)}; }
 inline F64x2 div(F64x2 a, F64x2 b) { return {wasm_f64x2_div(a.v, b.v)}; }
 inline F64x2 pmax(F64x2 a, F64x2 b) { return {wasm_f64x2_pmax(a.v, b.v)}; }
 inline F64x2 nearest(F64x2 a) { return {wasm_f64x2_nearest(a.v)}; }
 inline F64x2 widen_low(F32x4 a) { return {wasm_f64x2_promote_low_f32x4(a.v)}; }
 inline F64x2 widen_high(F32x4 a) { return {wasm_f64x2_promote_low_f32x4(wasm_i32x4_shuffle(a.v, a.v, 2, 3, 2, 3))}; }
+inline F64x2 to_double_low(I32x4 a) { return {wasm_f64x2_convert_low_i32x4(a.v)}; }
+inline F64x2 to_double_high(I32x4 a) { return {wasm_f64x2_convert_low_i32x4(wasm_i32x4_shuffle(a.v, a.v, 2, 3, 2, 3))}; }
 inline F32x4 narrow(F64x2 low, F64x2 high) {
   return {wasm_i32x4_shuffle(wasm_f32x4_demote_f64x2_zero(low.v), wasm_f32x4_demote_f64x2_zero(high.v), 0, 1, 4, 5)};
 }
@@ -206,6 +215,31 @@ inline void load_eight_codes(const uint16_t* p, I32x4* out) {
   const v128_t v = wasm_v128_load(p);
   out[0].v = wasm_u32x4_extend_low_u16x8(v);
   out[1].v = wasm_u32x4_extend_high_u16x8(v);
+}
+
+// Eight 16-bit integers, for dot products.
+
+inline I16x8 load(const int16_t* p) { return {wasm_v128_load(p)}; }
+inline void store(int16_t* p, I16x8 a) { wasm_v128_store(p, a.v); }
+inline I16x8 splat(int16_t x) { return {wasm_i16x8_splat(x)}; }
+inline I16x8 sub(I16x8 a, I16x8 b) { return {wasm_i16x8_sub(a.v, b.v)}; }
+/// Eight bytes, extended.
+inline I16x8 widen(const int8_t* p) { return {wasm_i16x8_load8x8(p)}; }
+inline I16x8 widen(const uint8_t* p) { return {wasm_u16x8_load8x8(p)}; }
+/// The two integers at p, four times.
+inline I16x8 splat_pair(const int16_t* p) { return {wasm_v128_load32_splat(p)}; }
+/// Of each lane: the lowest four bits, and what is above them, where the lane is a byte.
+inline I16x8 low_nibbles(I16x8 a) { return {wasm_v128_and(a.v, wasm_i16x8_splat(15))}; }
+inline I16x8 high_nibbles(I16x8 a) { return {wasm_u16x8_shr(a.v, 4)}; }
+/// Lane i: a[2 i] b[2 i] + a[2 i + 1] b[2 i + 1].
+inline I32x4 dot(I16x8 a, I16x8 b) { return {wasm_i32x4_dot_i16x8(a.v, b.v)}; }
+/// Stores eight integers of 16 bits as four pairs, `step` integers from one pair to the next.
+inline void store_pairs(int16_t* p, size_t step, I32x4 a, I32x4 b) {
+  const v128_t v = wasm_i16x8_narrow_i32x4(a.v, b.v);
+  wasm_v128_store32_lane(p, v, 0);
+  wasm_v128_store32_lane(p + step, v, 1);
+  wasm_v128_store32_lane(p + 2 * step, v, 2);
+  wasm_v128_store32_lane(p + 3 * step, v, 3);
 }
 
 // Sixteen bytes.

@@ -1,5 +1,15 @@
 // Types of core.mjs, the generated glue between JavaScript and the wasm core (scripts/build.mjs makes it from cpp/bindings.cpp).
 
+/** LayerSpec of cpp/scalepoint.h. */
+export type LayerForm = readonly [
+  rows: number,
+  columns: number,
+  groupSize: number,
+  bits: 4 | 8 | 32,
+  zeroPoints: boolean,
+  activations: 0 | 1 | 2,
+];
+
 /** Addresses and sizes are numbers of bytes and elements; `spec` is packed as cpp/bindings.cpp says; results are Status numbers. */
 export interface CoreModule {
   readonly HEAP8: Int8Array;
@@ -107,6 +117,46 @@ export interface CoreModule {
   /** n elements; `type` is ggml's number. */
   quantizeBlocks(x: number, n: number, type: number, blocks: number): number;
   dequantizeBlocks(blocks: number, n: number, type: number, x: number): number;
+  layerBytes(...form: LayerForm): number;
+  layerWorkspaceBytes(...formAndBatch: [...LayerForm, batch: number]): number;
+  makeLayer(...args: [...LayerForm, zeroPoint: number, layer: number, bytes: number]): number;
+  setLayerCodes(
+    layer: number,
+    bytes: number,
+    row: number,
+    codes: number,
+    n: number,
+    spec: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+  ): number;
+  setLayerBlocks(layer: number, bytes: number, row: number, blocks: number, n: number, type: number): number;
+  setLayerFloats(layer: number, bytes: number, row: number, x: number, n: number): number;
+  setLayerBias(layer: number, bytes: number, bias: number, n: number): number;
+  layerScores(
+    layer: number,
+    bytes: number,
+    x: number,
+    columns: number,
+    row: number,
+    scores: number,
+    n: number,
+    workspace: number,
+    workspaceBytes: number,
+  ): number;
+  /** A plain export, likewise. */
+  _layer_forward_export(
+    layer: number,
+    bytes: number,
+    x: number,
+    columns: number,
+    batch: number,
+    y: number,
+    rows: number,
+    workspace: number,
+    workspaceBytes: number,
+  ): number;
   widenFloat16(bits: number, n: number, x: number): number;
   widenBfloat16(bits: number, n: number, x: number): number;
   narrowFloat16(x: number, n: number, bits: number): number;
