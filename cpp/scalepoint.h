@@ -242,7 +242,7 @@ struct LayerSpec {
 /// Bytes that such a layer takes; 0 if there is none: a size is 0, or the bits or activations are not among those above.
 [[nodiscard]] uint64_t layer_bytes(const LayerSpec& spec) noexcept;
 
-/// Lays out a layer in `layer`, whose address is a multiple of 16, with weights and bias 0. zero_point is that of all codes unless
+/// Lays out a layer in `layer`, whose address is a multiple of 8, with weights and bias 0. zero_point is that of all codes unless
 /// spec.zero_points.
 /// Status:  kBadLayout, kSizeMismatch unless layer.size() == layer_bytes(spec), kBadZeroPoint.
 [[nodiscard]] Status make_layer(const LayerSpec& spec, int32_t zero_point, std::span<std::byte> layer) noexcept;
@@ -268,7 +268,7 @@ struct LayerSpec {
 [[nodiscard]] uint64_t layer_workspace_bytes(const LayerSpec& spec, uint32_t batch) noexcept;
 
 /// y[b, o] = sum_i x[b, i] w[o, i] + bias[o], with w = scale * (code - zero_point).
-/// Shape:   x: [batch, columns]; y: [batch, rows]; workspace: layer_workspace_bytes, its address a multiple of 16.
+/// Shape:   x: [batch, columns]; y: [batch, rows]; workspace: layer_workspace_bytes, its address a multiple of 8.
 /// Error:   int8: a group's sum is exact in integers. It is scaled and added to those of other groups in double, times the row's
 ///            scale, plus the bias, and rounded to float32 once.
 ///          float32: x becomes integers of 30 bits, block by block: at most 128 columns of one group share a power of two. So

@@ -1,6 +1,7 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
+export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layer.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
   BlockOptions,
@@ -15,6 +16,7 @@ export type {
   Range,
 } from './options.js';
 export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
+export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './search.js';
 export {
   type BlockTensor,
   type CodeArray,

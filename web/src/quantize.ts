@@ -16,6 +16,14 @@ import {
 import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './blocks.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
+import {
+  type FloatLinearOptions,
+  type Layer,
+  type LinearOptions,
+  linearOfBlocks,
+  linearOfCodes,
+  linearOfFloats,
+} from './layer.js';
 import { type ErrorMeasures, ErrorSum } from './measure.js';
 import {
   type BlockOptions,
@@ -43,6 +51,7 @@ import {
   quantizeKeys,
   runsOf,
 } from './options.js';
+import { type IndexOptions, VectorIndex, type VectorInput } from './search.js';
 import {
   article,
   type BlockTensor,
@@ -50,6 +59,7 @@ import {
   checkShape,
   type DTypeInfo,
   dtypeInfo,
+  type Granularity,
   type Layout,
   type LinearQuantizedTensor,
   layoutOf,
@@ -110,6 +120,8 @@ function parametersOf<T extends Float32Array | Int32Array>(
 interface GivenTensor {
   readonly codes: CodeSource;
   readonly info: DTypeInfo;
+  readonly shape: readonly number[];
+  readonly granularity: Granularity;
   readonly layout: Layout;
   readonly spec: number;
   readonly scale: Float32Array;
@@ -120,6 +132,7 @@ interface GivenTensor {
 interface GivenBlocks {
   readonly codes: CodeSource;
   readonly info: BlockTypeInfo;
+  readonly shape: readonly number[];
   /** Number of elements. */
   readonly length: number;
 }
@@ -487,6 +500,37 @@ export class Scalepoint {
   }
 
   /**
+   * A linear layer, y = x W^T + bias, on quantized weights of shape [outputs, inputs]: codes of up to 8 bits with one scale, one an
+   * output or one a group of inputs, symmetric or not; or ggml's blocks of Q8_0 or Q4_0. The weights are packed once into wasm
+   * memory, where they take a byte each, or half of one up to 4 bits.
+   * @example const layer = sp.linear(q, { activations: 'int8' }); const y = layer.forward(x); layer.dispose();
+   * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   */
+  linear(q: QuantizedTensor, options: LinearOptions = {}): Layer {
+    return isBlocks(q)
+      ? linearOfBlocks(this.#core, this.#blocksOf(q, 'q'), options)
+      : linearOfCodes(this.#core, this.#codesOf(q, 'q', "'linear' or 'blocks'"), options);
+  }
+
+  /**
+   * The same layer on float weights, for comparison.
+   * @example const layer = sp.matmulFloat(weights, { shape: [768, 3072] });
+   * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   */
+  matmulFloat(w: FloatInput, options: FloatLinearOptions): Layer {
+    return linearOfFloats(this.#core, w, options);
+  }
+
+  /**
+   * An index for similarity search: a byte an element, and a scale a vector.
+   * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine' }); index.search(query, 10).indices;
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
+   */
+  index(vectors: VectorInput, options: IndexOptions = {}): VectorIndex {
+    return new VectorIndex(this.#core, vectors, options);
+  }
+
+  /**
    * An array inside wasm memory. Calls read and write it in place, which saves the copies between JavaScript and wasm.
    * @example const x = sp.allocate('float32', 1 << 24); x.view.set(weights); sp.quantize(x, { out: sp.allocate('int8', 1 << 24) });
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
@@ -680,12 +724,13 @@ export class Scalepoint {
     const codes = new CodeSource(this.#core, q.data, info.storage, `${what}.data`);
     if (q.shape === undefined) throw new TypeError(`${what}.shape: expected an array of whole numbers, got undefined`);
     const shape = checkShape(q.shape, codes.length);
-    const layout = layoutOf(resolveGranularity(q.granularity, shape), shape, codes.length);
+    const granularity = resolveGranularity(q.granularity, shape);
+    const layout = layoutOf(granularity, shape, codes.length);
     const scale = parametersOf(this.#core, q.scale, Float32Array, layout.parameters, `${what}.scale`);
     const zeroPoint = parametersOf(this.#core, q.zeroPoint, Int32Array, layout.parameters, `${what}.zeroPoint`);
     checkEach(scale, checkScale, `${what}.scale`);
     checkEach(zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
-    return { codes, info, layout, spec: dtypeSpec(info), scale, zeroPoint };
+    return { codes, info, shape, granularity, layout, spec: dtypeSpec(info), scale, zeroPoint };
   }
 
   /** Checks a tensor of blocks that the caller gave. */
@@ -700,7 +745,7 @@ export class Scalepoint {
         `${what}.data: expected ${bytes} bytes for ${length} elements of ${info.name}, got ${codes.length}`,
       );
     }
-    return { codes, info, length };
+    return { codes, info, shape: q.shape, length };
   }
 
   /** Leaves the floats of some blocks at that address. */
