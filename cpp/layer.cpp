@@ -514,7 +514,7 @@ Status set_layer_floats(std::span<std::byte> memory, uint32_t row, std::span<con
   for (uint64_t r = row; r < row + rows; r++) {
     auto* const to = reinterpret_cast<float*>(layer.weights + r / kTileRows * layer.tile_bytes(spec)) + r % kTileRows;
     const float* const from = weights.data() + (r - row) * spec.columns;
-    for (uint64_t c = 0; c < spec.columns; c++) to[c * kTileRows] = from[c];
+    kernels::spread(from, spec.columns, to);
   }
   return Status::kOk;
 }

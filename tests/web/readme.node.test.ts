@@ -19,8 +19,8 @@ async function run(code: string, names: string[]): Promise<Record<string, unknow
 }
 
 describe('the examples of the README', () => {
-  it('are three', () => {
-    expect(blocks).toHaveLength(3);
+  it('are four', () => {
+    expect(blocks).toHaveLength(4);
   });
 
   it('quantize, restore, measure and pack as the comments say', async () => {
@@ -69,8 +69,25 @@ describe('the examples of the README', () => {
     expect(total.sqnrDb).toBeGreaterThan(15);
   });
 
+  it('run a layer and a search', async () => {
+    const { y, indices, weights } = (await run(blocks[2]!, ['y', 'indices', 'weights'])) as {
+      y: Float32Array;
+      indices: Uint32Array;
+      weights: Float32Array;
+    };
+    expect(y).toHaveLength(48);
+    for (let o = 0; o < 16; o++) {
+      const row = weights.subarray(o * 64, (o + 1) * 64);
+      const exact = row.reduce((sum, w) => sum + 0.5 * w, 0);
+      // 0.5 is a whole number of its scale. Each weight is off by at most half a step of 4 bits, a 14th of the largest.
+      expect(Math.abs(y[o]! - exact)).toBeLessThanOrEqual((64 * 0.5) / 14 + 2 ** -20);
+      expect([y[16 + o], y[32 + o]]).toEqual([y[o], y[o]]);
+    }
+    expect(indices[0]).toBe(0);
+  });
+
   it('work on arrays in wasm memory', async () => {
-    const { x } = (await run(blocks[2]!, ['x'])) as { x: { view: unknown } };
+    const { x } = (await run(blocks[3]!, ['x'])) as { x: { view: unknown } };
     // The last line disposed of it.
     expect(() => x.view).toThrow(/dispose/);
   });
