@@ -47,8 +47,8 @@ const linearKeys = new Set(['bias', 'activations', 'activationScheme']);
 const floatLinearKeys = new Set(['shape', 'bias', 'from']);
 const forwardKeys = new Set(['batch', 'out']);
 
-/** Rows of x that go to the core at a time: more do not pay, as the weights are read once for all of them. */
-const rowsAtOnce = 64;
+/** Rows of x that go to the core at a time, which reads the weights once for all of them. */
+const rowsAtOnce = 128;
 
 /** A quantized tensor that the caller gave, checked. */
 export interface CheckedCodes {
@@ -199,9 +199,8 @@ export class Layer {
     if (batch === 0) return y.result as Float32Array | WasmArray;
     const { form, address, bytes } = this.#memory;
 
-    // The scratch tiles take what fits; large rows get memory of their own.
-    const fits = Math.floor(tileSize / Math.max(inputs, outputs));
-    const rows = Math.min(batch, rowsAtOnce, fits < 16 ? rowsAtOnce : fits - (fits % 4));
+    // The scratch tiles take what fits; more gets memory of its own.
+    const rows = Math.min(batch, rowsAtOnce);
     const ownX = !source.inPlace && rows * inputs > tileSize ? rows * inputs * 4 : 0;
     const ownY = y.address === undefined && rows * outputs > tileSize ? rows * outputs * 4 : 0;
     const work = core.module.layerWorkspaceBytes(...form, rows);
