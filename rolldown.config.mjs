@@ -16,5 +16,5 @@ export const worker = {
 };
 
 export const packages = [
-  { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
+  { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', bench: 'web/src/bench.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
 ];

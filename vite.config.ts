@@ -18,14 +18,17 @@ export default defineConfig({
     alias: [
       { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
       { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
+      { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
   plugins: [withoutPolicy],
+  worker: { format: 'es' },
   build: {
     outDir: file('./build/demo'),
     emptyOutDir: true,
     // Nothing is small enough to become a data: address; the policy would refuse to fetch one.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
+    rolldownOptions: { input: ['index', 'bench'].map((page) => file(`./web/demo/${page}.html`)) },
   },
 });

@@ -9,6 +9,7 @@ export default defineConfig({
     alias: [
       { find: /^scalepoint$/, replacement: file('./web/src/index.ts') },
       { find: /^scalepoint\/model$/, replacement: file('./web/src/model.ts') },
+      { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
   // The samples folder is outside of the project; tests in the browser cannot read it, tests in Node can.

@@ -63,6 +63,8 @@ export async function buildWasm() {
   for (const tier of ['simd', 'scalar']) {
     copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core-${tier}.wasm`));
   }
+  const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
+  write(join(root, 'web/src/bench/limits.mjs'), `export const limits = '${limits}';\n`);
   await bundle([worker]);
 }
 

@@ -1,10 +1,9 @@
 // `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, and for ggml's blocks against ggml
-// itself, in Node and in Chromium (without ggml).
+// itself, in Node and in Chromium (without ggml). `scalepoint bench` does without the others.
 //
-//   npm run bench [-- --node | --chromium] [--sizes 65536,1048576] [--readme]
+//   npm run bench [-- --node | --chromium] [--only elementwise,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
-// --readme puts the table into README.md. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
-import { execFileSync } from 'node:child_process';
+// --readme puts the tables into README.md, those of --only. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -14,19 +13,21 @@ import { chromium } from 'playwright';
 import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
 import { elementwise } from './elementwise.mjs';
+import { linear } from './linear.mjs';
 import { models } from './models.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const limits = join(root, 'build/wasm/limits.wasm');
 const { values: options } = parseArgs({
   options: {
     node: { type: 'boolean', default: false },
     chromium: { type: 'boolean', default: false },
     readme: { type: 'boolean', default: false },
+    only: { type: 'string', default: 'elementwise,linear,blocks,models' },
     sizes: { type: 'string', default: '65536,1048576,16777216' },
   },
 });
 const sizes = options.sizes.split(',').map(Number);
+const wanted = options.only.split(',');
 const everywhere = options.node === options.chromium;
 
 function print({ operation, n, ms, ratios }) {
@@ -42,10 +43,14 @@ async function inNode() {
   console.log(`\nNode ${process.versions.node}\n`);
   const library = await import('../../dist/index.js');
   const ort = await import('onnxruntime-web/wasm');
-  return [
-    ...(await elementwise({ load: library.load, ort, limits: readFileSync(limits), sizes, report: print })),
-    ...(await blocks({ ...library, native: await nativeBlocks(), report: print })),
-  ];
+  const { load } = library;
+  const rows = [];
+  if (wanted.includes('elementwise')) rows.push(...(await elementwise({ load, ort, sizes, report: print })));
+  if (wanted.includes('linear')) rows.push(...(await linear({ load, ort, report: print })));
+  if (wanted.includes('blocks')) {
+    rows.push(...(await blocks({ ...library, native: await nativeBlocks(), report: print })));
+  }
+  return rows;
 }
 
 async function inChromium() {
@@ -61,21 +66,23 @@ async function inChromium() {
     const page = await browser.newPage();
     await page.exposeFunction('report', print);
     await page.goto(`${server.url}package.json`);
-    return await page.evaluate(async (wanted) => {
-      const [library, ort, { elementwise: run }, { blocks: runBlocks }, response] = await Promise.all([
-        import('/dist/index.js'),
-        import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
-        import('/tests/bench/elementwise.mjs'),
-        import('/tests/bench/blocks.mjs'),
-        fetch('/build/wasm/limits.wasm'),
-      ]);
-      const { load } = library;
-      const { report } = globalThis;
-      return [
-        ...(await run({ load, ort, limits: await response.arrayBuffer(), sizes: wanted, report })),
-        ...(await runBlocks({ ...library, report })),
-      ];
-    }, sizes);
+    return await page.evaluate(
+      async ([parts, numbers]) => {
+        const [library, ort, ...modules] = await Promise.all([
+          import('/dist/index.js'),
+          import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
+          ...['elementwise', 'linear', 'blocks'].map((name) => import(`/tests/bench/${name}.mjs`)),
+        ]);
+        const run = Object.assign({}, ...modules);
+        const { report } = globalThis;
+        const rows = [];
+        for (const name of ['elementwise', 'linear', 'blocks']) {
+          if (parts.includes(name)) rows.push(...(await run[name]({ ...library, ort, sizes: numbers, report })));
+        }
+        return rows;
+      },
+      [wanted, sizes],
+    );
   } finally {
     await browser.close();
     await server.close();
@@ -143,13 +150,38 @@ function blockTableOf(results) {
   return lines.join('\n');
 }
 
+/** And the third: layers. */
+function linearTableOf(results) {
+  const lines = [
+    '| layer | where | ours, ms | of reading the weights | onnxruntime-web float32 / ours | int8 / ours | MatMulNBits / ours | plain JavaScript / ours |',
+    '|---|---|---|---|---|---|---|---|',
+  ];
+  const times = (value) => (Number.isFinite(value) ? `${value.toFixed(1)} x` : '-');
+  for (const { operation } of results.Node ?? results.Chromium) {
+    for (const [where, rows] of Object.entries(results)) {
+      const row = rows.find((r) => r.operation === operation);
+      if (!/^(W\d|float32 w)/.test(operation) || row === undefined) continue;
+      const { ms, ratios } = row;
+      const limit = operation.includes('rows') ? '-' : `${ratios['read limit'].toFixed(1)} x`;
+      lines.push(
+        `| ${operation} | ${where} | ${ms.ours < 0.1 ? ms.ours.toFixed(4) : ms.ours.toFixed(2)} | ${limit} | ${times(ratios['ort f32'])} | ${times(ratios['ort int8'])} | ${times(ratios['ort nbits'])} | ${times(ratios.plain)} |`,
+      );
+    }
+  }
+  return lines.join('\n');
+}
+
 function updateReadme(results) {
   const path = join(root, 'README.md');
   let readme = readFileSync(path, 'utf8');
-  for (const [name, table] of [
-    ['bench', tableOf(results)],
-    ['blocks', blockTableOf(results)],
+  for (const [part, name, tableFrom] of [
+    ['elementwise', 'bench', tableOf],
+    ['blocks', 'blocks', blockTableOf],
+    ['linear', 'linear', linearTableOf],
   ]) {
+    if (!wanted.includes(part)) continue;
+    const { models: _, ...places } = results;
+    const table = tableFrom(places);
     const [start, end] = [`<!-- ${name}: start -->`, `<!-- ${name}: end -->`];
     const [from, to] = [readme.indexOf(start), readme.indexOf(end)];
     if (from < 0 || to < from) throw new Error(`README.md has no place for the table: ${start} ... ${end}`);
@@ -159,12 +191,13 @@ function updateReadme(results) {
 }
 
 if (!existsSync(join(root, 'dist/index.js'))) throw new Error('build first: npm run build');
-execFileSync('cmake', ['--build', join(root, 'build/wasm'), '--target', 'limits'], { stdio: 'ignore' });
 const results = {};
 if (everywhere || options.node) {
   results.Node = await inNode();
-  console.log('\nModel files\n');
-  results.models = await models();
+  if (wanted.includes('models')) {
+    console.log('\nModel files\n');
+    results.models = await models();
+  }
 }
 if (everywhere || options.chromium) results.Chromium = await inChromium();
 const report = join(root, 'build/bench/elementwise.json');

@@ -2,8 +2,7 @@
 // one process.
 //
 //   node tests/bench/blocks.mjs [--types Q8_0,Q4_K] [--size 1048576]
-import { weights } from './elementwise.mjs';
-import { race } from './race.mjs';
+import { benchWeights, race } from '../../dist/bench.js';
 
 /** ggml's functions from the shared library in @node-llama-cpp/linux-x64 (Node on Linux only). */
 export async function nativeBlocks() {
@@ -39,7 +38,7 @@ export async function blocks({
   report = () => {},
 }) {
   const sp = await load();
-  const js = weights(n);
+  const js = benchWeights(n);
   const x = sp.allocate('float32', n);
   const y = sp.allocate('float32', n);
   const restored = new Float32Array(n);

@@ -1,34 +1,16 @@
 // The elementwise operations against the memory limit, onnxruntime-web and plain JavaScript.
-import { makeLimits, makeOrt, plain } from './peers.mjs';
-import { race } from './race.mjs';
-
-/** Deterministic weights: roughly Gaussian, standard deviation 0.02. */
-export function weights(n) {
-  const x = new Float32Array(n);
-  let state = 12345;
-  const uniform = () => {
-    state = (Math.imul(state, 1664525) + 1013904223) | 0;
-    return (state >>> 8) / 16777216;
-  };
-  for (let i = 0; i < n; i++) x[i] = 0.02 * (uniform() + uniform() + uniform() + uniform() - 2) * 1.7320508;
-  return x;
-}
+import { benchWeights, makeLimits, plain, race } from '../../dist/bench.js';
+import { makeOrt } from './peers.mjs';
 
 /**
- * @param {{ load: Function, ort?: object, limits: BufferSource, sizes?: number[], report?: (row: Row) => void }} options
+ * @param {{ load: Function, ort?: object, sizes?: number[], report?: (row: Row) => void }} options
  * @typedef {{ operation: string, n: number, ms: Record<string, number>, ratios: Record<string, number> }} Row
  *   ms: medians by contestant; ratios: what the targets speak of
  * @returns {Promise<Row[]>}
  */
-export async function elementwise({
-  load,
-  ort,
-  limits: limitBytes,
-  sizes = [1 << 16, 1 << 20, 1 << 24],
-  report = () => {},
-}) {
+export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 24], report = () => {} }) {
   const sp = await load();
-  const limits = await makeLimits(limitBytes);
+  const limits = await makeLimits();
   const scale = 0.00054;
   const zeroPoint = -3;
   const peer = ort && (await makeOrt(ort, { scale, zeroPoint }));
@@ -41,7 +23,7 @@ export async function elementwise({
   const given = { range: { scale, zeroPoint } };
 
   for (const n of sizes) {
-    const js = weights(n);
+    const js = benchWeights(n);
     const codes = new Int8Array(n);
     const restored = new Float32Array(n);
     const x = sp.allocate('float32', n);
@@ -196,7 +178,7 @@ export async function elementwise({
     y.dispose();
   }
 
-  const small = weights(1024);
+  const small = benchWeights(1024);
   const codes = new Int8Array(1024);
   const ms = await race({
     ours: () => sp.quantize(small, { out: codes }),

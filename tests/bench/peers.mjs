@@ -1,68 +1,4 @@
-// What the library is measured against: loops at the memory limit, plain JavaScript, and onnxruntime-web.
-
-/** Wasm loops with the library's memory traffic and none of its arithmetic (limits.cpp), with their own arrays. */
-export async function makeLimits(bytes) {
-  const { instance } = await WebAssembly.instantiate(bytes, {});
-  const { memory, limit_read, limit_four_to_one, limit_one_to_four, limit_divide } = instance.exports;
-  const x = 1 << 20;
-  return {
-    /** @param {number} n floats, at most 2^25 */
-    prepare(n) {
-      new Float32Array(memory.buffer, x, n).fill(1.25);
-      new Uint8Array(memory.buffer, x + 4 * n, n).fill(3);
-    },
-    read: (n) => limit_read(x, n),
-    fourToOne: (n) => limit_four_to_one(x, x + 4 * n, n),
-    oneToFour: (n) => limit_one_to_four(x + 4 * n, x, n),
-    divide: (n) => limit_divide(1.0000001, n),
-  };
-}
-
-/** What a developer would write: straight loops over typed arrays. */
-export const plain = {
-  minmax(x) {
-    let min = Infinity;
-    let max = -Infinity;
-    for (let i = 0; i < x.length; i++) {
-      if (x[i] < min) min = x[i];
-      if (x[i] > max) max = x[i];
-    }
-    return [min, max];
-  },
-  quantize(x, scale, zeroPoint, codes) {
-    for (let i = 0; i < x.length; i++) {
-      codes[i] = Math.max(-128, Math.min(127, Math.round(x[i] / scale) + zeroPoint));
-    }
-  },
-  rangeAndQuantize(x, codes) {
-    const [min, max] = plain.minmax(x);
-    const low = Math.min(min, 0);
-    const scale = (Math.max(max, 0) - low) / 255;
-    plain.quantize(x, scale, Math.round(-128 - low / scale), codes);
-  },
-  groups(x, size, levels, codes, scales) {
-    for (let g = 0, i = 0; i < x.length; g++, i += size) {
-      let largest = 0;
-      for (let j = i; j < i + size; j++) largest = Math.max(largest, Math.abs(x[j]));
-      const scale = largest / levels || 1;
-      scales[g] = scale;
-      for (let j = i; j < i + size; j++) codes[j] = Math.max(-levels - 1, Math.min(levels, Math.round(x[j] / scale)));
-    }
-  },
-  dequantize(codes, scale, zeroPoint, x) {
-    for (let i = 0; i < codes.length; i++) x[i] = (codes[i] - zeroPoint) * scale;
-  },
-  error(x, codes, scale, zeroPoint) {
-    let squares = 0;
-    let largest = 0;
-    for (let i = 0; i < x.length; i++) {
-      const e = x[i] - (codes[i] - zeroPoint) * scale;
-      squares += e * e;
-      largest = Math.max(largest, Math.abs(e));
-    }
-    return [squares / x.length, largest];
-  },
-};
+// onnxruntime-web's operators, one thread: what the library is measured against.
 
 // ---- the few ONNX models that the comparison needs, written as protobuf by hand (field numbers: onnx.proto of the ONNX project)
 
@@ -154,5 +90,133 @@ export async function makeOrt(ort, { scale, zeroPoint }) {
     dequantize: (codes) => dequantize.run({ x: tensor('int8', codes) }),
     rangeAndQuantize: (x) => dynamic.run({ x: tensor('float32', x) }),
     groups: (x, scales) => groups.run({ x: tensor('float32', x), scales: tensor('float32', scales) }),
+  };
+}
+
+/** Arrays of bytes one after the other: weights are too large to be spread. */
+function concat(...parts) {
+  const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  return all;
+}
+
+const large = (field, content) => concat(varint(field * 8 + 2), varint(content.length), content);
+const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
+const int32 = 6;
+
+/** A model of one operator whose weights are constants, given as [name, type, dimensions, array]. */
+function modelWithWeights(op, domain, input, output, constants, attributes = []) {
+  const node = [
+    ...text(1, 'x'),
+    ...constants.flatMap(([name]) => text(1, name)),
+    ...text(2, 'y'),
+    ...text(3, 'node'),
+    ...text(4, op),
+    ...attributes.flatMap(([name, value]) => bytes(5, attribute(name, value))),
+    ...(domain === '' ? [] : text(7, domain)),
+  ];
+  const initializers = constants.map(([name, type, dimensions, array]) =>
+    large(
+      5,
+      concat(
+        [...dimensions.flatMap((d) => number(1, d)), ...number(2, type), ...text(8, name)],
+        large(9, bytesOf(array)),
+      ),
+    ),
+  );
+  // Inputs of any rank: no shape.
+  const anyShape = (name, type) => [...text(1, name), ...bytes(2, bytes(1, number(1, type)))];
+  const graph = concat(
+    bytes(1, node),
+    text(2, 'graph'),
+    ...initializers,
+    bytes(11, anyShape('x', input)),
+    bytes(12, anyShape('y', output)),
+  );
+  const opsets = [
+    ...bytes(8, [...text(1, ''), ...number(2, 13)]),
+    ...bytes(8, [...text(1, 'com.microsoft'), ...number(2, 1)]),
+  ];
+  return concat(number(1, 8), large(7, graph), opsets);
+}
+
+/**
+ * Its layers with constant weights.
+ * @param ort the module
+ * @param {Float32Array} w [outputs, inputs]
+ */
+export async function makeOrtLayers(ort, w, outputs, inputs) {
+  ort.env.wasm.numThreads = 1;
+  const options = { executionProviders: ['wasm'], logSeverityLevel: 3 };
+  const transposed = new Float32Array(w.length);
+  for (let o = 0; o < outputs; o++) for (let i = 0; i < inputs; i++) transposed[i * outputs + o] = w[o * inputs + i];
+  const scale = Math.max(...[0, 1].map((sign) => w.reduce((m, v) => Math.max(m, sign ? v : -v), 0))) / 127;
+  const codes = Int8Array.from(transposed, (v) => Math.round(v / scale));
+  const scales = new Float32Array(outputs).fill(scale);
+  const create = async (...args) => ort.InferenceSession.create(modelWithWeights(...args), options);
+  const matrix = [inputs, outputs];
+  const sessions = {
+    f32: await create('MatMul', '', float, float, [['w', float, matrix, transposed]]),
+    int8: await create('DynamicQuantizeMatMul', 'com.microsoft', float, float, [
+      ['w', int8, matrix, codes],
+      ['s', float, [outputs], scales],
+    ]),
+    integer: await create('MatMulInteger', '', int8, int32, [['w', int8, matrix, codes]]),
+  };
+  for (const bits of [4, 8]) {
+    // In blocks of 32 of a row; 4 bits with the first code in the lower half, and 8 or 128 for 0.
+    const packed = new Uint8Array((w.length * bits) / 8);
+    const blockScales = new Float32Array(w.length / 32);
+    for (let block = 0; block < blockScales.length; block++) {
+      const values = w.subarray(block * 32, block * 32 + 32);
+      const largest = values.reduce((m, v) => Math.max(m, Math.abs(v)), 0);
+      const levels = 2 ** (bits - 1) - 1;
+      blockScales[block] = largest / levels || 1;
+      for (const [i, v] of values.entries()) {
+        const code = Math.round(v / blockScales[block]) + 2 ** (bits - 1);
+        if (bits === 8) packed[block * 32 + i] = code;
+        else packed[block * 16 + (i >> 1)] |= code << (4 * (i & 1));
+      }
+    }
+    sessions[`nbits${bits}`] = await create(
+      'MatMulNBits',
+      'com.microsoft',
+      float,
+      float,
+      [
+        ['w', uint8, [outputs, inputs / 32, 4 * bits], packed],
+        ['s', float, [blockScales.length], blockScales],
+      ],
+      [
+        ['K', inputs],
+        ['N', outputs],
+        ['bits', bits],
+        ['block_size', 32],
+        ['accuracy_level', 4],
+      ],
+    );
+  }
+  return {
+    /** Contestants for rows of x; `integer` takes codes, as MatMulInteger does not quantize them itself. */
+    contestants(x) {
+      const dimensions = [x.length / inputs, inputs];
+      const values = new ort.Tensor('float32', x, dimensions);
+      const rounded = new ort.Tensor(
+        'int8',
+        Int8Array.from(x, (v) => Math.round(v * 127)),
+        dimensions,
+      );
+      const all = Object.entries(sessions);
+      return Object.fromEntries(
+        all.map(([name, s]) => [name, () => s.run({ x: name === 'integer' ? rounded : values })]),
+      );
+    },
+    async release() {
+      for (const session of Object.values(sessions)) await session.release();
+    },
   };
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env node
 // The command line over model.ts. Results go to stdout; progress and errors to stderr, so that pipes stay clean.
+import { bench } from './cli/bench.js';
 import { compare } from './cli/compare.js';
 import { inspect } from './cli/inspect.js';
 import { translated } from './cli/options.js';
@@ -9,8 +10,14 @@ import { painter, printable } from './cli/text.js';
 import { usage } from './cli/usage.js';
 import { QualityError, ScalepointError } from './model.js';
 
-const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = { inspect, plan, quantize, compare };
-const commandNames = 'inspect, plan, quantize or compare';
+const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
+  inspect,
+  plan,
+  quantize,
+  compare,
+  bench,
+};
+const commandNames = 'inspect, plan, quantize, compare or bench';
 
 async function version(): Promise<number> {
   const [{ load }, { buildId, version: number }] = await Promise.all([import('./index.js'), import('./core.mjs')]);

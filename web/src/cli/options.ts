@@ -41,7 +41,7 @@ function numberOf(name: string, text: string, what: string, pattern: RegExp): nu
 }
 
 /** A whole number. @throws UsageError */
-function wholeOf(name: string, text: string | undefined): number | undefined {
+export function wholeOf(name: string, text: string | undefined): number | undefined {
   return text === undefined ? undefined : numberOf(name, text, 'a whole number', /^\d{1,9}$/);
 }
 

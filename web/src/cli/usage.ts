@@ -6,6 +6,7 @@ export const usage = `scalepoint: make models smaller
   scalepoint plan     FILE --to int8            what would become of it
   scalepoint quantize FILE --to int8 [-o OUT]   the same with smaller weights
   scalepoint compare  A B                       how far B is from A
+  scalepoint bench                              how fast it is on this machine
 
 FILE is a .safetensors, .gguf or .npy file, or the .safetensors.index.json of a
 sharded model; its content decides, not its name.
@@ -138,4 +139,24 @@ Examples
   scalepoint compare model.safetensors model.int8.safetensors
   scalepoint compare model.gguf model.Q4_K_M.gguf --sort sqnr
   scalepoint compare old.gguf new.gguf --min-sqnr 30 --quiet
+`;
+
+export const benchUsage = `scalepoint bench [options]
+
+Measures the library on this machine: arrays, ggml's blocks, layers, on one
+thread, against the memory limit and plain JavaScript. Contestants run in turns
+and medians are compared, so the ratios hold on a machine that is not idle, too.
+It takes a minute, --quick some seconds.
+
+  --quick        less data, fewer samples
+  --only PART    arrays, blocks or layers alone
+  --size N       floats of arrays and blocks, a multiple of 256 (2^24; 2^20)
+  --width N      inputs and outputs of the layers (4096; 1024)
+  --json         print JSON: { version, tier, rows, engine, processor }
+  --verbose      tell time and memory; with an error, where it arose
+  --no-color     no colour, like NO_COLOR=1 in the environment
+
+Examples
+  scalepoint bench --quick
+  scalepoint bench --only layers --json | jq '.rows[].milliseconds'
 `;

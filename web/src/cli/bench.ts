@@ -1,0 +1,95 @@
+import { cpus } from 'node:os';
+import { type BenchOptions, type BenchPart, type BenchRow, benchParts, runBench } from '../bench.js';
+import { commonOptions, parse, wholeOf } from './options.js';
+import { abortOnSignal, effort, printJson, UsageError } from './process.js';
+import { painter } from './text.js';
+import { benchUsage } from './usage.js';
+
+const titles: Readonly<Record<BenchPart, string>> = {
+  arrays: 'Arrays in wasm memory',
+  blocks: "ggml's blocks",
+  layers: 'Layers: y = x W',
+};
+
+/** A time in a few digits. */
+function inMilliseconds(ms: number): string {
+  return ms < 0.1 ? ms.toFixed(4) : ms < 10 ? ms.toFixed(3) : ms.toFixed(1);
+}
+
+function times(ratio: number | undefined): string {
+  return ratio === undefined ? '' : `${ratio < 99.5 ? ratio.toPrecision(3) : ratio.toFixed(0)} x`;
+}
+
+/** A row of the table: 80 columns. */
+function line(cells: readonly [string, string, string, string, string, string]): string {
+  const [operation, size, ms, rate, limit, plain] = cells;
+  return `${operation.padEnd(28)}${size.padEnd(22)}${ms.padStart(8)}${rate.padStart(7)}${limit.padStart(7)}${plain.padStart(8)}`.trimEnd();
+}
+
+/** Measures the library on this machine. Returns the exit code. */
+export async function bench(args: string[]): Promise<number> {
+  const { values, positionals } = parse(args, {
+    ...commonOptions,
+    quick: { type: 'boolean' },
+    only: { type: 'string' },
+    size: { type: 'string' },
+    width: { type: 'string' },
+  });
+  if (values.help) {
+    process.stdout.write(benchUsage);
+    return 0;
+  }
+  if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);
+  const only = benchParts.find((part) => part === values.only);
+  if (values.only !== undefined && only === undefined) {
+    throw new UsageError(`--only: expected ${benchParts.join(', ')}, got ${JSON.stringify(values.only)}`);
+  }
+  const size = wholeOf('size', values.size);
+  const width = wholeOf('width', values.width);
+  const options: BenchOptions = {
+    quick: values.quick ?? false,
+    signal: abortOnSignal('interrupted; nothing was written'),
+    ...(only !== undefined && { only }),
+    ...(size !== undefined && { size }),
+    ...(width !== undefined && { width }),
+  };
+  const engine = `Node ${process.versions.node}`;
+  const processor = cpus()[0]?.model.trim() ?? 'unknown processor';
+  if (values.json) {
+    const result = await measured(options);
+    printJson({ ...result, engine, processor });
+    return 0;
+  }
+
+  // Rows are printed as they come: all of them take a minute.
+  const paint = painter(process.stdout);
+  const write = (text: string) => process.stdout.write(`${text}\n`);
+  let part: BenchPart | undefined;
+  const onRow = (row: BenchRow) => {
+    if (row.part !== part) {
+      part = row.part;
+      write(
+        `\n${paint('bold', line([titles[part], '', 'ms', row.unit.replace(/ ?floats\/s| weights\/s/, '/s').slice(0, 6), 'limit', 'JS']))}`,
+      );
+    }
+    const rate = row.rate < 100 ? row.rate.toFixed(1) : row.rate.toFixed(0);
+    write(line([row.operation, row.size, inMilliseconds(row.milliseconds), rate, times(row.limit), times(row.plain)]));
+  };
+  const { version, tier } = await measured({ ...options, onRow });
+  write('');
+  write(`scalepoint ${version}, ${tier === 'simd' ? 'SIMD' : 'scalar'}, one thread, ${engine}, ${processor}`);
+  write(paint('dim', 'limit: our time as a multiple of a loop that only moves the same bytes'));
+  write(paint('dim', 'JS: the time of plain JavaScript as a multiple of ours'));
+  if (values.verbose) write(effort());
+  return 0;
+}
+
+/** Runs it; options that it refuses are wrong usage. */
+async function measured(options: BenchOptions) {
+  try {
+    return await runBench(options);
+  } catch (error) {
+    const [, name, rest] = /^(size|width): (.*)$/s.exec(error instanceof RangeError ? error.message : '') ?? [];
+    throw name === undefined ? error : new UsageError(`--${name}: ${rest}`);
+  }
+}
