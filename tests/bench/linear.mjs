@@ -21,10 +21,10 @@ export async function linear({
   ort,
   report = () => {},
   shapes = [
+    [4096, 4096, 128],
     [4096, 4096, 1],
     [4096, 11008, 1],
     [256, 256, 1],
-    [4096, 4096, 128],
   ],
 }) {
   const limits = await makeLimits();
