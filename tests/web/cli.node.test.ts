@@ -144,7 +144,7 @@ describe('scalepoint', () => {
     await putModel();
     const cases: [string[], RegExp][] = [
       [[], /expected a command, inspect, plan, quantize or compare; see scalepoint --help/],
-      [['model.safetensors'], /expected inspect, plan, quantize or compare, got "model.safetensors"/],
+      [['model.safetensors'], /expected inspect, plan, quantize, compare or bompare, got "model.safetensors"/],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
       [['inspect', 'a', '--to', 'int8'], /Unknown option '--to'/],
