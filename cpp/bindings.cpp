@@ -72,6 +72,19 @@ int dequantize_piece(Address codes, size_t n, int kind, double axis_size, double
                                             span_at<const int32_t>(zero_point, parameters), span_at<float>(x, n)));
 }
 
+double bytes_to_search(double size, int kind, double axis_size, double inner_size, double group_size) {
+  return static_cast<double>(
+      search_scratch_bytes(static_cast<uint64_t>(size), layout_of(kind, axis_size, inner_size, group_size)));
+}
+
+int search(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, uint32_t spec, int method,
+           double percentile, Address scratch, size_t bytes, Address scale, Address zero_point, size_t parameters) {
+  return static_cast<int>(search_qparams(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
+                                         spec_of(spec), static_cast<RangeMethod>(method), percentile,
+                                         span_at<std::byte>(scratch, bytes), span_at<float>(scale, parameters),
+                                         span_at<int32_t>(zero_point, parameters)));
+}
+
 int add_error(Address x, Address y, size_t n, Address sums) {
   return static_cast<int>(
       accumulate_error(span_at<const float>(x, n), span_at<const float>(y, n), *reinterpret_cast<ErrorSums*>(sums)));
@@ -224,6 +237,8 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("clearRange", &clear);
   function("observe", &observe_piece);
   function("chooseQparams", &choose);
+  function("searchScratchBytes", &bytes_to_search);
+  function("searchQparams", &search);
   function("quantizeLinear", &quantize_piece);
   function("quantizeLinearMeasured", &quantize_piece_measured);
   function("dequantizeLinear", &dequantize_piece);

@@ -143,8 +143,8 @@ describe('scalepoint', () => {
   it('exits with 2 and one line if it is used wrongly', async () => {
     await putModel();
     const cases: [string[], RegExp][] = [
-      [[], /expected a command, inspect, plan, quantize or compare; see scalepoint --help/],
-      [['model.safetensors'], /expected inspect, plan, quantize, compare or bompare, got "model.safetensors"/],
+      [[], /expected a command, inspect, plan, quantize, compare or bench; see scalepoint --help/],
+      [['model.safetensors'], /expected inspect, plan, quantize, compare or bench, got "model.safetensors"/],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
       [['inspect', 'a', '--to', 'int8'], /Unknown option '--to'/],

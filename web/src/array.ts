@@ -159,6 +159,18 @@ class ResidentSource extends Source {
   }
 }
 
+/** Calls f with a source all of whose elements are in wasm memory at once, where they stay until it returns. */
+export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T): T {
+  if (source.inPlace) return f(source);
+  return core.withMemory(source.length * 4, (own) => {
+    forEachTile(source.length, false, (start, count) => {
+      const from = source.at(start, count);
+      core.module.HEAPU8.copyWithin(own + start * 4, from, from + count * 4);
+    });
+    return f(new WasmSource(core, source.length, own));
+  });
+}
+
 /** Address of a typed array that is a view of wasm memory. */
 function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
   return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;

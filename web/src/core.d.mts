@@ -39,6 +39,23 @@ export interface CoreModule {
     parameters: number,
   ): number;
   chooseQparams(min: number, max: number, n: number, spec: number, scale: number, zeroPoint: number): number;
+  searchScratchBytes(size: number, kind: number, axisSize: number, innerSize: number, groupSize: number): number;
+  searchQparams(
+    x: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    spec: number,
+    method: number,
+    percentile: number,
+    scratch: number,
+    bytes: number,
+    scale: number,
+    zeroPoint: number,
+    parameters: number,
+  ): number;
   quantizeLinear(
     x: number,
     n: number,

@@ -12,6 +12,7 @@ import {
   type Source,
   sourceOf,
   typedArrayName,
+  withWhole,
 } from './array.js';
 import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './blocks.js';
 import { version } from './core.mjs';
@@ -246,10 +247,12 @@ export class Scalepoint {
     const job = jobOf(options, source.length);
     const scale = new Sink(core, 'float32', job.layout.parameters, undefined, 'scale');
     const zeroPoint = new Sink(core, 'int32', job.layout.parameters, undefined, 'zeroPoint');
-    this.#withParameters(job.layout.parameters, (at) => {
-      this.#findParameters(source, job, at);
-      this.#copyParameters(at, scale, zeroPoint);
-    });
+    this.#withSource(source, job, (ready) =>
+      this.#withParameters(job.layout.parameters, (at) => {
+        this.#findParameters(ready, job, at);
+        this.#copyParameters(at, scale, zeroPoint);
+      }),
+    );
     return { scale: scale.result as Float32Array, zeroPoint: zeroPoint.result as Int32Array };
   }
 
@@ -628,6 +631,10 @@ export class Scalepoint {
           codes.put(start, count, tile);
         });
       });
+    if (job.range.kind === 'search') {
+      withWhole(core, given, passes);
+      return;
+    }
     // Two passes over an array of moderate size: it is copied once and stays for the second one, where memory has room for it.
     const bytes = given.length * 4;
     const worthIt = job.range.kind === 'min-max' && given.length > tileSize && bytes <= residentBytes;
@@ -643,6 +650,11 @@ export class Scalepoint {
     }
   }
 
+  /** Calls f with the source as the job needs it: a search looks at all elements at once. */
+  #withSource<T>(source: Source, job: Job, f: (ready: Source) => T): T {
+    return job.range.kind === 'search' ? withWhole(this.#core, source, f) : f(source);
+  }
+
   /** Leaves the parameters that the job asks for in wasm memory. */
   #findParameters(source: Source, job: Job, at: Parameters): void {
     const core = this.#core;
@@ -651,6 +663,27 @@ export class Scalepoint {
     if (range.kind === 'given') {
       core.module.HEAPF32.set(range.scale, at.scale / 4);
       core.module.HEAP32.set(range.zeroPoint, at.zeroPoint / 4);
+      return;
+    }
+    if (range.kind === 'search') {
+      const bytes = core.module.searchScratchBytes(source.length, ...layout.numbers);
+      core.withMemory(bytes, (scratch) => {
+        const x = source.at(0, source.length);
+        const status = core.module.searchQparams(
+          x,
+          source.length,
+          ...layout.numbers,
+          spec,
+          range.method,
+          range.percentile,
+          scratch,
+          bytes,
+          at.scale,
+          at.zeroPoint,
+          n,
+        );
+        if (status !== 0) this.#fail(status, x, source.length, 0);
+      });
       return;
     }
     if (range.kind === 'bounds') {

@@ -1,0 +1,143 @@
+#include "search.h"
+
+#include <algorithm>
+
+#include "lanes.h"
+
+namespace scalepoint::kernels {
+namespace {
+
+using namespace lanes;
+
+struct Sums {
+  F32x4 error, slope, weight;
+};
+
+/// A product with the reciprocal is off from the quotient by at most an ulp, so that only values next to the middle of two levels may
+/// go to the other one; either is as far from them.
+inline void add_fit(Sums& sums, F32x4 x, F32x4 reciprocal, F32x4 scale, F32x4 low, F32x4 high) {
+  const F32x4 q = pmin(pmax(nearest(mul(x, reciprocal)), low), high);
+  const F32x4 e = sub(x, mul(scale, q));
+  sums.error = add(sums.error, mul(e, e));
+  sums.slope = add(sums.slope, mul(e, q));
+  sums.weight = add(sums.weight, mul(q, q));
+}
+
+Sums sums_of_four(const FourRuns& runs, F32x4 scale, F32x4 zero) {
+  const F32x4 reciprocal = div(splat(1.0f), scale);
+  const F32x4 low = sub(splat(runs.qmin), zero), high = sub(splat(runs.qmax), zero);
+  Sums sums = {splat(0.0f), splat(0.0f), splat(0.0f)};
+  const float* x = runs.x;
+  const float* const end = x + 4 * (runs.n - runs.n % 2);
+  SCALEPOINT_NO_UNROLL
+  for (; x != end; x += 8) {
+    add_fit(sums, load(x), reciprocal, scale, low, high);
+    add_fit(sums, load(x + 4), reciprocal, scale, low, high);
+  }
+  if (runs.n % 2 != 0) add_fit(sums, load(x), reciprocal, scale, low, high);
+  return sums;
+}
+
+/// Zero points that there are.
+F32x4 within(const FourRuns& runs, F32x4 zero) { return pmin(pmax(zero, splat(runs.lowest_zero)), splat(runs.highest_zero)); }
+
+/// Of lanes that are at least 0, and at most 100.
+float largest_lane(F32x4 a) {
+  float lanes[4];
+  store(lanes, pmin(pmax(splat(0.0f), a), splat(100.0f)));
+  return std::max(std::max(lanes[0], lanes[1]), std::max(lanes[2], lanes[3]));
+}
+
+double total(F32x4 a) {
+  float lanes[4];
+  store(lanes, a);
+  return (static_cast<double>(lanes[0]) + lanes[1]) + (static_cast<double>(lanes[2]) + lanes[3]);
+}
+
+constexpr size_t kBlock = 512;
+
+}  // namespace
+
+void search_four(const FourRuns& runs, float* error, float* scale, float* zero) {
+  F32x4 best_error = load(error), best_scale = load(scale), best_zero = load(zero);
+  const F32x4 min = load(runs.min), max = load(runs.max), from = load(runs.from), width = sub(load(runs.to), from);
+  const F32x4 qmin = splat(runs.qmin), qmax = splat(runs.qmax);
+  for (int step = 0; step < runs.steps; step++) {
+    const F32x4 tried = add(from, mul(width, splat((static_cast<float>(step) + 0.5f) / static_cast<float>(runs.steps))));
+    const F32x4 all_low = within(runs, sub(qmin, div(min, tried)));
+    const F32x4 spare = sub(within(runs, sub(qmax, div(max, tried))), all_low);
+    const int shares =
+        runs.most_zeros == 1 ? 1 : std::min(runs.most_zeros, static_cast<int>(largest_lane(sub(splat(0.0f), spare))) + 2);
+    for (int share = 0; share < shares; share++) {
+      const float part = shares == 1 ? 0.0f : static_cast<float>(share) / static_cast<float>(shares - 1);
+      const F32x4 z = nearest(add(all_low, mul(spare, splat(part))));
+      const Sums sums = sums_of_four(runs, tried, z);
+      // The codes of a scale are best served by the scale + slope / weight. Without any code but 0 both are NaN, which never is less.
+      const F32x4 move = div(sums.slope, sums.weight), improved = sub(sums.error, mul(sums.slope, move));
+      const I32x4 better = greater(best_error, improved);
+      best_error = select(better, improved, best_error);
+      best_scale = select(better, add(tried, move), best_scale);
+      best_zero = select(better, z, best_zero);
+    }
+  }
+  store(error, best_error);
+  store(scale, best_scale);
+  store(zero, best_zero);
+}
+
+void errors_of_four(const FourRuns& runs, const float* scale, const float* zero, float* error) {
+  store(error, sums_of_four(runs, load(scale), load(zero)).error);
+}
+
+void fit_run(const float* x, size_t n, float factor, float scale, float low, float high, double* out) {
+  const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
+  for (size_t at = 0; at < n; at += kBlock) {
+    const size_t size = n - at < kBlock ? n - at : kBlock, whole = size - size % 8;
+    // Two sets of sums, as additions wait for each other.
+    Sums even = {splat(0.0f), splat(0.0f), splat(0.0f)}, odd = even;
+    const float* p = x + at;
+    SCALEPOINT_NO_UNROLL
+    for (const float* const end = p + whole; p != end; p += 8) {
+      add_fit(even, mul(load(p), times), reciprocal, s, bottom, top);
+      add_fit(odd, mul(load(p + 4), times), reciprocal, s, bottom, top);
+    }
+    if (whole < size) {
+      // Zeros add nothing where a level is 0; elsewhere the last value stands in for them with no error of its own: a level.
+      float rest[8];
+      const float filler = scale * (low > 0 ? low : high < 0 ? high : 0.0f);
+      for (size_t i = 0; i < 8; i++) rest[i] = whole + i < size ? p[i] * factor : filler;
+      Sums last = {splat(0.0f), splat(0.0f), splat(0.0f)};
+      add_fit(last, load(rest), reciprocal, s, bottom, top);
+      add_fit(last, load(rest + 4), reciprocal, s, bottom, top);
+      even = {add(even.error, last.error), add(even.slope, last.slope), add(even.weight, last.weight)};
+    }
+    out[0] += total(add(even.error, odd.error));
+    out[1] += total(add(even.slope, odd.slope));
+    out[2] += total(add(even.weight, odd.weight));
+  }
+}
+
+size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room) {
+  size_t count = 0;
+  const auto take = [&](float value) {
+    if (!(value < low || value > high)) return;
+    if (count < room) to[count] = value;
+    count++;
+  };
+  const F32x4 bottom = splat(low), top = splat(high);
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    I32x4 outside = splat(0);
+    for (size_t j = 0; j < 16; j += 4) {
+      const F32x4 v = load(x + i + j);
+      outside = bit_or(outside, bit_or(greater(bottom, v), greater(v, top)));
+    }
+    if (any(outside)) {
+      for (size_t j = 0; j < 16; j++) take(x[i + j]);
+    }
+  }
+  for (; i < n; i++) take(x[i]);
+  return count;
+}
+
+}  // namespace scalepoint::kernels

@@ -1,0 +1,35 @@
+// The loops of the search for ranges: how far levels are from values. No checks: cpp/search.cpp has made them.
+#pragma once
+
+#include <cstddef>
+
+namespace scalepoint::kernels {
+
+/// Four runs side by side, element by element, and where to search for their scales and zero points.
+struct FourRuns {
+  const float* x;  ///< 4 n values
+  size_t n;
+  float min[4], max[4];  ///< the range that min-max covers
+  float qmin, qmax;      ///< of the codes
+  float from[4], to[4];  ///< scales
+  float lowest_zero, highest_zero;
+  int steps;       ///< scales that are tried, evenly spaced
+  int most_zeros;  ///< zero points at each, at most: from where all clipping is at the high end to where it is at the low one
+};
+
+/// Of all that is tried the scale and zero point with the least squared error, the scale improved to the best for the codes that it
+/// gives. error: what has to be undercut; scale and zero are left alone where nothing does.
+void search_four(const FourRuns& runs, float* error, float* scale, float* zero);
+
+/// The squared errors with given scales and zero points.
+void errors_of_four(const FourRuns& runs, const float* scale, const float* zero, float* error);
+
+/// Below, q = clamp(round_half_even(x * (1 / scale)), low, high) and e = x - scale q.
+///
+/// A run times a power of two, with the sums in double over blocks of 512, in order: { error, slope, weight }.
+void fit_run(const float* x, size_t n, float factor, float scale, float low, float high, double* sums);
+
+/// Copies the values outside [low, high] to `to`, as many as fit, and counts all of them.
+size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room);
+
+}  // namespace scalepoint::kernels

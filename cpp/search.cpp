@@ -1,0 +1,529 @@
+// Ranges that are searched for: least squared error, percentile, entropy.
+//
+// Least squared error. For a zero point z the levels are scale * [qmin - z, qmax - z], and the error as a function of the scale is a
+// smooth curve with a ripple: every value that moves to another level bends it. Candidates are spread over the scales and zero points
+// between the whole range and so much clipping that the farthest value alone would err more than all do without; each is improved to
+// the best scale for the codes that it gives (least squares), so that few candidates stand for all of the ripple between them.
+//   short runs   four at a time, one a lane
+//   long ones    on a sample and on all values that are far out, which decide about clipping; then the few best on all values
+#include "kernels/search.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+#include <cstring>
+
+#include "kernels/kernels.h"
+#include "layout.h"
+#include "scalepoint.h"
+
+namespace scalepoint {
+namespace {
+
+/// Runs of up to this length are searched four at a time.
+constexpr size_t kShort = 1024;
+constexpr size_t kSample = 8192;
+constexpr size_t kTail = 16384;
+/// Values that a long run is measured on in all for the last bit of error.
+constexpr size_t kRipple = 1 << 22;
+/// Far values that a sample of a long run should leave to the tail.
+constexpr size_t kWantedTail = 2048;
+/// Candidates of a short run: scales, or scales and zero points at each.
+constexpr int kScales = 32, kScalesOfZeros = 12, kZeros = 5;
+constexpr size_t kBins = 2048;
+/// An improvement has to be larger than what the rounding of the sums can make up.
+constexpr double kGain = 1 - 1e-5;
+
+/// A scale and a zero point; the zero point is a whole number.
+struct Candidate {
+  double scale;
+  double zero;
+};
+
+/// What the search may choose from.
+struct Space {
+  double qmin, qmax;
+  double lowest_zero, highest_zero;
+  bool symmetric;
+
+  explicit Space(const QuantizationSpec& spec) : qmin(spec.dtype.qmin()), qmax(spec.dtype.qmax()) {
+    symmetric = spec.scheme == Scheme::kSymmetric;
+    if (symmetric)
+      lowest_zero = highest_zero = spec.dtype.middle();
+    else if (spec.include_zero)
+      lowest_zero = qmin, highest_zero = qmax;
+    else
+      lowest_zero = -(kMaxZeroPoint - 65536.0), highest_zero = kMaxZeroPoint - 65536.0;
+  }
+
+  [[nodiscard]] double levels() const { return qmax - qmin; }
+  [[nodiscard]] double clamped(double zero) const { return std::clamp(zero, lowest_zero, highest_zero); }
+
+  /// The largest scale at which [min, max] just is not clipped, at that zero point.
+  [[nodiscard]] double whole(double min, double max, double zero) const {
+    const double low = qmin - zero, high = qmax - zero;
+    return std::max(high > 0 ? max / high : 0, low < 0 ? min / low : 0);
+  }
+
+  /// A zero point for a scale: 0 leaves all clipping to the high end, 1 to the low one, as far as zero points go.
+  [[nodiscard]] double zero_for(double min, double max, double scale, double share) const {
+    const double all_low = clamped(qmin - min / scale), all_high = clamped(qmax - max / scale);
+    return round_half_even(all_low + (all_high - all_low) * share);
+  }
+};
+
+/// A power of two that brings |x| up to `largest` to about 1, so that squares neither overflow nor vanish.
+float unit_factor(double largest) {
+  int e = 0;
+  std::frexp(largest, &e);
+  return static_cast<float>(std::ldexp(1.0, std::clamp(-e, -126, 126)));
+}
+
+/// A found scale as choose_qparams would round it; 0 if it is none.
+float usable_scale(double scale, double zero, const Space& space) {
+  const auto rounded = static_cast<float>(scale);
+  const auto farthest = static_cast<float>(std::max(std::fabs(space.qmin - zero), std::fabs(space.qmax - zero)));
+  return rounded >= kMinScale && rounded * farthest <= FLT_MAX ? rounded : 0.0f;
+}
+
+// ---------------------------------------------------------------------------------------------------- short runs, four at a time
+
+/// Four runs times a factor each, and what min-max gives for them.
+struct Four {
+  kernels::FourRuns runs;
+  float factor[4];
+  float scale[4];
+  int32_t zero[4];
+};
+
+void search_four(Four& four, const Space& space, float* scale, int32_t* zero_point) {
+  kernels::FourRuns& runs = four.runs;
+  float start[4], plain_zero[4], plain[4];
+  for (int i = 0; i < 4; i++) {
+    start[i] = four.scale[i] * four.factor[i];
+    plain_zero[i] = static_cast<float>(four.zero[i]);
+  }
+  kernels::errors_of_four(runs, start, plain_zero, plain);
+  float error[4], found[4], zero[4];
+  for (int i = 0; i < 4; i++) {
+    // A clipped end errs by what it is clipped, so that more than the root of the whole error cannot pay.
+    const float spare = std::sqrt(plain[i]);
+    const double narrow =
+        space.symmetric ? space.whole(std::min(runs.min[i] + spare, 0.0f), std::max(runs.max[i] - spare, 0.0f), four.zero[i])
+                        : (runs.max[i] - runs.min[i] - 2 * spare) / space.levels();
+    runs.from[i] = std::max(static_cast<float>(narrow), start[i] / 8);
+    runs.to[i] = start[i];
+    error[i] = plain[i];
+    found[i] = start[i];
+    zero[i] = plain_zero[i];
+  }
+  kernels::search_four(runs, error, found, zero);
+  // The improved scale gives codes of its own, which are no worse for it; still it is measured, beside min-max.
+  float rounded[4];
+  for (int i = 0; i < 4; i++) {
+    rounded[i] = usable_scale(found[i] / four.factor[i], zero[i], space);
+    found[i] = rounded[i] > 0 ? rounded[i] * four.factor[i] : start[i];
+  }
+  kernels::errors_of_four(runs, found, zero, error);
+  for (int i = 0; i < 4; i++) {
+    const bool better = rounded[i] > 0 && error[i] < plain[i] * kGain;
+    scale[i] = better ? rounded[i] : four.scale[i];
+    zero_point[i] = better ? static_cast<int32_t>(zero[i]) : four.zero[i];
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------- long runs
+
+/// A long run, and a smaller one that stands for it: a sample, and the values that are far out.
+struct Long {
+  const float* x;
+  size_t n;
+  float factor;
+  double min, max;
+  const float* sample;
+  size_t sampled;
+  double sample_weight;
+  const float* tail;
+  size_t tailed;
+  double tail_weight;
+
+  struct Measured {
+    double error, slope, weight;
+  };
+
+  [[nodiscard]] Measured on(const float* values, size_t count, float times, const Candidate& c, const Space& space) const {
+    double sums[3] = {};
+    kernels::fit_run(values, count, times, static_cast<float>(c.scale), static_cast<float>(space.qmin - c.zero),
+                     static_cast<float>(space.qmax - c.zero), sums);
+    return {sums[0], sums[1], sums[2]};
+  }
+  [[nodiscard]] Measured on_all(const Candidate& c, const Space& space) const { return on(x, n, factor, c, space); }
+  [[nodiscard]] double on_sample(const Candidate& c, const Space& space) const {
+    return sample_weight * on(sample, sampled, 1, c, space).error + tail_weight * on(tail, tailed, 1, c, space).error;
+  }
+};
+
+/// Fills `room` (kSample + kTail floats).
+void take_sample(Long& run, float* room) {
+  run.sample = room;
+  run.tail = room + kSample;
+  run.tailed = 0;
+  run.sample_weight = run.tail_weight = 1;
+  if (run.n <= kSample) {
+    run.sampled = run.n;
+    for (size_t i = 0; i < run.n; i++) room[i] = run.x[i] * run.factor;
+    return;
+  }
+  // Even steps would meet the same columns of a matrix again and again: each step is jittered.
+  const double step = static_cast<double>(run.n) / kSample;
+  uint32_t state = 1;
+  for (size_t i = 0; i < kSample; i++) {
+    state = state * 1664525u + 1013904223u;
+    const double at = (static_cast<double>(i) + (state >> 8) * 0x1p-24) * step;
+    room[i] = run.x[std::min(static_cast<size_t>(at), run.n - 1)];
+  }
+  // Values beyond those that the sample has a few of are all taken.
+  float* const sorted = room + kSample;
+  std::memcpy(sorted, room, kSample * sizeof(float));
+  const size_t few = std::clamp<size_t>(kWantedTail * kSample / run.n, 1, kSample / 16);
+  std::nth_element(sorted, sorted + few, sorted + kSample);
+  const float low = sorted[few];
+  std::nth_element(sorted, sorted + kSample - 1 - few, sorted + kSample);
+  const float high = sorted[kSample - 1 - few];
+  const size_t far = kernels::take_outside(run.x, run.n, low, high, room + kSample, kTail);
+  run.tailed = std::min(far, kTail);
+  run.tail_weight = run.tailed > 0 ? static_cast<double>(far) / static_cast<double>(run.tailed) : 1;
+  for (size_t i = 0; i < run.tailed; i++) room[kSample + i] *= run.factor;
+  run.sampled = 0;
+  for (size_t i = 0; i < kSample; i++) {
+    if (room[i] >= low && room[i] <= high) room[run.sampled++] = room[i] * run.factor;
+  }
+  run.sample_weight = static_cast<double>(run.n - far) / static_cast<double>(run.sampled);
+}
+
+/// The best on the sample: of a grid over scales and shares of clipping, and from there step by step, with steps that shrink.
+Candidate search_sample(const Long& run, const Space& space, const Candidate& plain, Candidate& second) {
+  Candidate best = plain;
+  double least = run.on_sample(plain, space);
+  const auto attempt = [&](const Candidate& c) {
+    if (!(c.scale > 0) || c.scale > plain.scale || c.zero != space.clamped(c.zero)) return false;
+    const double error = run.on_sample(c, space);
+    if (!(error < least)) return false;
+    best = c;
+    least = error;
+    return true;
+  };
+  // Nothing is gained by clipping most of the values: the levels cover at least what is usual for those that are not far out.
+  double squares = 0;
+  for (size_t i = 0; i < run.sampled; i++) squares += static_cast<double>(run.sample[i]) * run.sample[i];
+  const double usual = std::sqrt(squares / static_cast<double>(std::max<size_t>(run.sampled, 1)));
+  const double ratio = std::clamp(usual / space.levels() / plain.scale, 0x1p-20, 0.9);
+  const int scales = std::max(8, static_cast<int>(std::ceil(std::log(ratio) / std::log(0.77)))), shares = space.symmetric ? 1 : 5;
+  for (int i = 1; i <= scales; i++) {
+    const double scale = plain.scale * std::pow(ratio, static_cast<double>(i) / scales);
+    for (int j = 0; j < shares; j++) {
+      attempt({scale, space.zero_for(run.min, run.max, scale, shares == 1 ? 0 : j / (shares - 1.0))});
+    }
+  }
+  const double spare = space.levels() - (run.max - run.min) / best.scale;
+  double step = 0.1, zero_step = space.symmetric ? 0 : std::max(1.0, std::round(std::fabs(spare) / 8));
+  while (step > 0.003) {
+    const bool moved =
+        attempt({best.scale * (1 + step), best.zero}) || attempt({best.scale * (1 - step), best.zero}) ||
+        (zero_step > 0 && (attempt({best.scale, best.zero + zero_step}) || attempt({best.scale, best.zero - zero_step}) ||
+                           attempt({best.scale * (1 - step), best.zero + zero_step}) ||
+                           attempt({best.scale * (1 - step), best.zero - zero_step})));
+    if (moved) continue;
+    step /= 2;
+    zero_step = zero_step > 1 ? std::round(zero_step / 2) : zero_step;
+  }
+  // The better of the neighbouring zero points, unless all values could hardly prefer it.
+  second = best;
+  double second_least = least * 1.02;
+  for (const double zero : {best.zero - 1, best.zero + 1}) {
+    if (zero_step == 0 || zero != space.clamped(zero)) continue;
+    const double error = run.on_sample({best.scale, zero}, space);
+    if (error < second_least) {
+      second = {best.scale, zero};
+      second_least = error;
+    }
+  }
+  return best;
+}
+
+/// The best scale at a zero point, on all values: where the slope is 0, between two scales, by the secant.
+Candidate polish(const Long& run, const Space& space, Candidate c, Long::Measured at, const Candidate& plain) {
+  // The error's derivative by the scale is -2 sum e q: values that change levels are equally far from both.
+  Candidate other = {std::min(c.scale * (at.slope > 0 ? 1.02 : 0.98), plain.scale * 1.02), c.zero};
+  for (int i = 0; i < 2 && other.scale != c.scale; i++) {
+    const Long::Measured there = run.on_all(other, space);
+    const double turn = (there.slope - at.slope) / (other.scale - c.scale);
+    const double root = turn < 0 ? c.scale - at.slope / turn : other.scale;
+    if (there.error < at.error) {
+      c = other;
+      at = there;
+    }
+    other = {std::clamp(root, c.scale * 0.95, c.scale * 1.05), c.zero};
+  }
+  return c;
+}
+
+/// What chance leaves to gain near the best: the fewer values there are, the more the error goes up and down from scale to scale.
+Candidate ripple(const Long& run, const Space& space, Candidate c, const Candidate& plain) {
+  const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, 150));
+  if (tries < 10) return c;
+  const int zeros = space.symmetric ? 1 : 3, scales = tries / zeros;
+  Candidate best = c;
+  double least = run.on_all(c, space).error;
+  for (int i = 0; i < scales; i++) {
+    for (int z = 0; z < zeros; z++) {
+      const Candidate tried = {c.scale * (0.96 + 0.08 * i / (scales - 1)), space.clamped(c.zero + z - zeros / 2)};
+      if (tried.scale > plain.scale) continue;
+      const Long::Measured at = run.on_all(tried, space);
+      const double move = at.weight > 0 ? at.slope / at.weight : 0;
+      if (at.error - at.slope * move < least) {
+        least = at.error - at.slope * move;
+        best = {tried.scale + move, tried.zero};
+      }
+    }
+  }
+  return best;
+}
+
+void search_long(Long& run, const Space& space, float* room, float* scale, int32_t* zero_point) {
+  take_sample(run, room);
+  const Candidate plain = {static_cast<double>(*scale) * run.factor, static_cast<double>(*zero_point)};
+  Candidate second, best = search_sample(run, space, plain, second);
+  Long::Measured at = run.on_all(best, space);
+  if (second.zero != best.zero) {
+    const Long::Measured other = run.on_all(second, space);
+    if (other.error < at.error) {
+      best = second;
+      at = other;
+    }
+  }
+  best = ripple(run, space, polish(run, space, best, at, plain), plain);
+  const float rounded = usable_scale(best.scale / run.factor, best.zero, space);
+  if (rounded == 0) return;
+  best.scale = static_cast<double>(rounded) * run.factor;
+  if (run.on_all(best, space).error < run.on_all(plain, space).error * kGain) {
+    *scale = rounded;
+    *zero_point = static_cast<int32_t>(best.zero);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------- percentile and entropy
+
+/// The value at a share of the sorted values, between two of them by interpolation. Reorders x.
+float quantile(std::span<float> x, double share) {
+  const double at = share * static_cast<double>(x.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(below), x.end());
+  const float low = x[below];
+  const double rest = at - static_cast<double>(below);
+  if (rest == 0) return low;
+  const float high = *std::min_element(x.begin() + static_cast<ptrdiff_t>(below) + 1, x.end());
+  return static_cast<float>(low + rest * (static_cast<double>(high) - low));
+}
+
+/// The divergence of a histogram's first `bins`, to which all that is beyond was added at the end, from itself in so many levels.
+/// Infinite where a bin has values and its level has none.
+double divergence(const uint32_t* counts, size_t bins, double beyond, size_t levels) {
+  double all = beyond, inside = 0;
+  for (size_t i = 0; i < bins; i++) inside += counts[i];
+  all += inside;
+  if (inside == 0) return HUGE_VAL;
+  double sum = 0;
+  for (size_t level = 0; level < levels; level++) {
+    // Bins of a level share what it holds, those that are empty have none of it.
+    const size_t from = level * bins / levels, to = (level + 1) * bins / levels;
+    double held = 0, occupied = 0;
+    for (size_t i = from; i < to; i++) {
+      held += counts[i];
+      occupied += counts[i] > 0;
+    }
+    for (size_t i = from; i < to; i++) {
+      const double p = (counts[i] + (i == bins - 1 ? beyond : 0)) / all;
+      if (p == 0) continue;
+      if (counts[i] == 0) return HUGE_VAL;
+      sum += p * std::log(p / (held / occupied / inside));
+    }
+  }
+  return sum;
+}
+
+/// The size up to which values are kept, by TensorRT's calibrator: of all ends of a histogram of sizes the one that diverges least.
+double entropy_threshold(std::span<const float> x, double largest, size_t levels) {
+  uint32_t counts[kBins] = {};
+  const double per_unit = kBins / largest;
+  for (const float v : x) counts[std::min(static_cast<size_t>(std::fabs(v) * per_unit), kBins - 1)]++;
+  double least = HUGE_VAL, beyond = 0;
+  size_t best = kBins;
+  for (size_t bins = kBins; bins >= std::min(levels, kBins); bins--) {
+    // An end in an empty bin could only be worse than the one before it.
+    if (counts[bins - 1] > 0) {
+      const double found = divergence(counts, bins, beyond, std::min(levels, bins));
+      if (found < least) {
+        least = found;
+        best = bins;
+      }
+    }
+    beyond += counts[bins - 1];
+  }
+  return static_cast<double>(best) / per_unit;
+}
+
+// ----------------------------------------------------------------------------------------------------------------- all methods
+
+/// Where the values of a parameter lie: `lines` lines of `length`, `line_step` apart, their elements `step` apart.
+struct Place {
+  size_t offset, lines, length, line_step, step;
+  [[nodiscard]] size_t size() const { return lines * length; }
+};
+
+Place place_of(const Layout& layout, size_t size, size_t parameter) {
+  const auto axis = static_cast<size_t>(layout.axis_size), inner = static_cast<size_t>(layout.inner_size);
+  if (layout.granularity == Granularity::kPerTensor) return {0, 1, size, size, 1};
+  if (layout.granularity == Granularity::kPerChannel) {
+    return {parameter * inner, size / (axis * inner), inner, axis * inner, 1};
+  }
+  const auto group = static_cast<size_t>(layout.group_size), groups = static_cast<size_t>(layout.groups_per_axis());
+  const size_t i = parameter % inner, g = parameter / inner % groups, o = parameter / inner / groups;
+  return {(o * axis + g * group) * inner + i, 1, std::min(group, axis - g * group), 0, inner};
+}
+
+/// The largest number of values of a parameter.
+size_t largest_place(const Layout& layout, size_t size) { return size == 0 ? 0 : place_of(layout, size, 0).size(); }
+
+/// Copies the values of a parameter; what is not finite becomes the first value that is, or 0. Returns how many were not.
+size_t gather(const float* x, const Place& place, float* to, size_t to_step) {
+  size_t bad = 0, n = 0;
+  float finite = 0;
+  for (size_t line = 0; line < place.lines; line++) {
+    const float* from = x + place.offset + line * place.line_step;
+    for (size_t i = 0; i < place.length; i++, from += place.step, n++) {
+      to[n * to_step] = *from;
+      if (!is_finite(*from))
+        bad++;
+      else if (finite == 0)
+        finite = *from;
+    }
+  }
+  for (size_t i = 0; bad > 0 && i < n; i++) {
+    if (!is_finite(to[i * to_step])) to[i * to_step] = finite;
+  }
+  return bad;
+}
+
+}  // namespace
+
+uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept {
+  if (!layout.valid()) return 0;
+  const uint64_t run = largest_place(layout, static_cast<size_t>(size));
+  return (run + 4 * kShort + kSample + kTail) * sizeof(float);
+}
+
+Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec, RangeMethod method,
+                      double percentile, std::span<std::byte> scratch, std::span<float> scale,
+                      std::span<int32_t> zero_point) noexcept {
+  if (!spec.dtype.valid()) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  const size_t parameters = scale.size();
+  if (zero_point.size() != parameters || parameters < layout.parameter_end(0, x.size()) ||
+      scratch.size() < search_scratch_bytes(x.size(), layout)) {
+    return Status::kSizeMismatch;
+  }
+  if (method == RangeMethod::kPercentile && !(percentile > 50 && percentile <= 100)) return Status::kBadRange;
+  auto* const four_x = reinterpret_cast<float*>(scratch.data());
+  float* const room = four_x + 4 * kShort;
+  float* const gathered = room + kSample + kTail;
+  const Space space(spec);
+  bool finite = true;
+
+  Four four = {};
+  four.runs.x = four_x;
+  four.runs.qmin = static_cast<float>(space.qmin);
+  four.runs.qmax = static_cast<float>(space.qmax);
+  four.runs.lowest_zero = static_cast<float>(space.lowest_zero);
+  four.runs.highest_zero = static_cast<float>(space.highest_zero);
+  four.runs.steps = space.symmetric ? kScales : kScalesOfZeros;
+  four.runs.most_zeros = space.symmetric ? 1 : kZeros;
+  size_t waiting = 0, waiting_for[4];
+  const auto flush = [&] {
+    if (waiting == 0) return;
+    // Lanes without a run of their own repeat the first.
+    for (size_t lane = waiting; lane < 4; lane++) {
+      four.runs.min[lane] = four.runs.min[0], four.runs.max[lane] = four.runs.max[0];
+      four.factor[lane] = four.factor[0], four.scale[lane] = four.scale[0], four.zero[lane] = four.zero[0];
+      for (size_t i = 0; i < four.runs.n; i++) four_x[4 * i + lane] = four_x[4 * i];
+    }
+    float found[4];
+    int32_t zeros[4];
+    search_four(four, space, found, zeros);
+    for (size_t lane = 0; lane < waiting; lane++) {
+      scale[waiting_for[lane]] = found[lane];
+      zero_point[waiting_for[lane]] = zeros[lane];
+    }
+    waiting = 0;
+  };
+
+  for (size_t p = 0; p < parameters; p++) {
+    const Place place = x.empty() ? Place{} : place_of(layout, x.size(), p);
+    const size_t n = place.size();
+    const bool is_short = method == RangeMethod::kMse && n <= kShort;
+    if (is_short && waiting > 0 && four.runs.n != n) flush();
+    const float* values = x.data() + place.offset;
+    bool apart = place.step != 1 || place.lines > 1;
+    kernels::Range range = {0, 0, 0};
+    if (!apart && n > 0) {
+      range = kernels::range(values, n);
+      apart = range.largest >= kInfinityBits;
+    }
+    if (apart && n > 0) {
+      if (gather(x.data(), place, gathered, 1) > 0) finite = false;
+      values = gathered;
+      range = kernels::range(values, n);
+    }
+    float min = range.min, max = range.max;
+    const double low = min, high = max, largest = std::max(std::fabs(low), std::fabs(high));
+    if (method == RangeMethod::kPercentile && n > 0) {
+      if (!apart) std::memcpy(gathered, values, n * sizeof(float));
+      if (spec.scheme == Scheme::kSymmetric) {
+        for (size_t i = 0; i < n; i++) gathered[i] = std::fabs(gathered[i]);
+        max = quantile({gathered, n}, percentile / 100);
+        min = -max;
+      } else {
+        max = quantile({gathered, n}, percentile / 100);
+        min = quantile({gathered, n}, 1 - percentile / 100);
+      }
+    } else if (method == RangeMethod::kEntropy && largest > 0) {
+      const double threshold = entropy_threshold({values, n}, largest, size_t{1} << (spec.dtype.bits - 1));
+      min = static_cast<float>(std::max(low, -threshold));
+      max = static_cast<float>(std::min(high, threshold));
+    }
+    const Status status = choose_qparams({&min, 1}, {&max, 1}, spec, scale.subspan(p, 1), zero_point.subspan(p, 1));
+    if (status != Status::kOk) return status;
+    // Nothing to search for in constants.
+    if (method != RangeMethod::kMse || low == high || largest == 0) continue;
+
+    const double bottom = spec.include_zero || space.symmetric ? std::min(low, 0.0) : low;
+    const double top = spec.include_zero || space.symmetric ? std::max(high, 0.0) : high;
+    const float factor = unit_factor(largest);
+    if (is_short) {
+      four.runs.n = n;
+      four.runs.min[waiting] = static_cast<float>(bottom) * factor, four.runs.max[waiting] = static_cast<float>(top) * factor;
+      four.factor[waiting] = factor, four.scale[waiting] = scale[p], four.zero[waiting] = zero_point[p];
+      for (size_t i = 0; i < n; i++) four_x[4 * i + waiting] = values[i] * factor;
+      waiting_for[waiting++] = p;
+      if (waiting == 4) flush();
+    } else {
+      Long run = {};
+      run.x = values, run.n = n, run.factor = factor, run.min = bottom * factor, run.max = top * factor;
+      search_long(run, space, room, &scale[p], &zero_point[p]);
+    }
+  }
+  flush();
+  return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
+}
+
+}  // namespace scalepoint
