@@ -151,15 +151,19 @@ struct Long {
     double error, slope, weight;
   };
 
-  [[nodiscard]] Measured on(const float* values, size_t count, float times, const Candidate& c, const Space& space) const {
+  [[nodiscard]] Measured fit(const Candidate& c, const Space& space) const {
     double sums[3] = {};
-    kernels::fit_run(values, count, times, static_cast<float>(c.scale), static_cast<float>(space.qmin - c.zero),
+    kernels::fit_run(x, n, factor, static_cast<float>(c.scale), static_cast<float>(space.qmin - c.zero),
                      static_cast<float>(space.qmax - c.zero), sums);
     return {sums[0], sums[1], sums[2]};
   }
-  [[nodiscard]] Measured on_all(const Candidate& c, const Space& space) const { return on(x, n, factor, c, space); }
+  [[nodiscard]] static double error(const float* values, size_t count, float times, const Candidate& c, const Space& space) {
+    return kernels::error_of_run(values, count, times, static_cast<float>(c.scale), static_cast<float>(space.qmin - c.zero),
+                                 static_cast<float>(space.qmax - c.zero));
+  }
+  [[nodiscard]] double on_all(const Candidate& c, const Space& space) const { return error(x, n, factor, c, space); }
   [[nodiscard]] double on_sample(const Candidate& c, const Space& space) const {
-    return sample_weight * on(sample, sampled, 1, c, space).error + tail_weight * on(tail, tailed, 1, c, space).error;
+    return sample_weight * error(sample, sampled, 1, c, space) + tail_weight * error(tail, tailed, 1, c, space);
   }
 };
 
@@ -218,7 +222,10 @@ Candidate search_sample(const Long& run, const Space& space, const Candidate& pl
   for (size_t i = 0; i < run.sampled; i++) squares += static_cast<double>(run.sample[i]) * run.sample[i];
   const double usual = std::sqrt(squares / static_cast<double>(std::max<size_t>(run.sampled, 1)));
   const double ratio = std::clamp(usual / space.levels() / plain.scale, 0x1p-20, 0.9);
-  const int scales = std::max(8, static_cast<int>(std::ceil(std::log(ratio) / std::log(0.77)))), shares = space.symmetric ? 1 : 5;
+  // Few values are quick to try, and have more hollows to fall into.
+  const bool fine = run.n <= kSample;
+  const int scales = std::max(8, static_cast<int>(std::ceil(std::log(ratio) / std::log(fine ? 0.88 : 0.77))));
+  const int shares = space.symmetric ? 1 : fine ? 9 : 5;
   for (int i = 1; i <= scales; i++) {
     const double scale = plain.scale * std::pow(ratio, static_cast<double>(i) / scales);
     for (int j = 0; j < shares; j++) {
@@ -228,11 +235,11 @@ Candidate search_sample(const Long& run, const Space& space, const Candidate& pl
   const double spare = space.levels() - (run.max - run.min) / best.scale;
   double step = 0.1, zero_step = space.symmetric ? 0 : std::max(1.0, std::round(std::fabs(spare) / 8));
   while (step > 0.003) {
-    const bool moved =
-        attempt({best.scale * (1 + step), best.zero}) || attempt({best.scale * (1 - step), best.zero}) ||
-        (zero_step > 0 && (attempt({best.scale, best.zero + zero_step}) || attempt({best.scale, best.zero - zero_step}) ||
-                           attempt({best.scale * (1 - step), best.zero + zero_step}) ||
-                           attempt({best.scale * (1 - step), best.zero - zero_step})));
+    bool moved = attempt({best.scale * (1 + step), best.zero}) || attempt({best.scale * (1 - step), best.zero});
+    for (int move = 0; move < 6 && zero_step > 0 && !moved; move++) {
+      // Alone, and with the scale: one end moves, or the other.
+      moved = attempt({best.scale * (1 + (move / 2 - 1) * step), best.zero + (move % 2 == 0 ? zero_step : -zero_step)});
+    }
     if (moved) continue;
     step /= 2;
     zero_step = zero_step > 1 ? std::round(zero_step / 2) : zero_step;
@@ -251,39 +258,48 @@ Candidate search_sample(const Long& run, const Space& space, const Candidate& pl
   return best;
 }
 
-/// The best scale at a zero point, on all values: where the slope is 0, between two scales, by the secant.
-Candidate polish(const Long& run, const Space& space, Candidate c, Long::Measured at, const Candidate& plain) {
-  // The error's derivative by the scale is -2 sum e q: values that change levels are equally far from both.
-  Candidate other = {std::min(c.scale * (at.slope > 0 ? 1.02 : 0.98), plain.scale * 1.02), c.zero};
-  for (int i = 0; i < 2 && other.scale != c.scale; i++) {
-    const Long::Measured there = run.on_all(other, space);
-    const double turn = (there.slope - at.slope) / (other.scale - c.scale);
-    const double root = turn < 0 ? c.scale - at.slope / turn : other.scale;
-    if (there.error < at.error) {
-      c = other;
-      at = there;
+/// A better scale at the same zero point, on all values: the bottom of a parabola through three, then next to it.
+Candidate polish(const Long& run, const Space& space, Candidate c, double error, double most) {
+  const auto measure = [&](double scale) { return run.on_all({scale, c.zero}, space); };
+  const auto attempt = [&](double scale) {
+    if (scale > most) return;
+    const double found = measure(scale);
+    if (found < error) {
+      error = found;
+      c.scale = scale;
     }
-    other = {std::clamp(root, c.scale * 0.95, c.scale * 1.05), c.zero};
-  }
+  };
+  // A few steps of a sample's ripple: wide enough for a trend, near enough for a parabola.
+  constexpr double kWide = 0.025, kNear = 0.004;
+  const double middle = c.scale, at = error, below = measure(middle * (1 - kWide)), above = measure(middle * (1 + kWide));
+  const double bend = below + above - 2 * at;
+  if (bend > 0) attempt(middle * (1 + std::clamp((below - above) / (2 * bend), -2.0, 2.0) * kWide));
+  const double best = c.scale;
+  attempt(best * (1 - kNear));
+  attempt(best * (1 + kNear));
   return c;
 }
 
 /// What chance leaves to gain near the best: the fewer values there are, the more the error goes up and down from scale to scale.
 Candidate ripple(const Long& run, const Space& space, Candidate c, const Candidate& plain) {
-  const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, 150));
+  const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, 300));
   if (tries < 10) return c;
-  const int zeros = space.symmetric ? 1 : 3, scales = tries / zeros;
+  double zeros[5];
+  int count = 0;
+  for (int z = tries < 50 ? -1 : -2; z <= (tries < 50 ? 1 : 2); z++) {
+    if (c.zero + z == space.clamped(c.zero + z)) zeros[count++] = c.zero + z;
+  }
+  const int scales = tries / count;
   Candidate best = c;
-  double least = run.on_all(c, space).error;
+  double least = run.on_all(c, space);
   for (int i = 0; i < scales; i++) {
-    for (int z = 0; z < zeros; z++) {
-      const Candidate tried = {c.scale * (0.96 + 0.08 * i / (scales - 1)), space.clamped(c.zero + z - zeros / 2)};
-      if (tried.scale > plain.scale) continue;
-      const Long::Measured at = run.on_all(tried, space);
+    const double scale = c.scale * (0.95 + 0.1 * i / std::max(scales - 1, 1));
+    for (int z = 0; z < count && scale <= plain.scale; z++) {
+      const Long::Measured at = run.fit({scale, zeros[z]}, space);
       const double move = at.weight > 0 ? at.slope / at.weight : 0;
       if (at.error - at.slope * move < least) {
         least = at.error - at.slope * move;
-        best = {tried.scale + move, tried.zero};
+        best = {scale + move, zeros[z]};
       }
     }
   }
@@ -294,19 +310,19 @@ void search_long(Long& run, const Space& space, float* room, float* scale, int32
   take_sample(run, room);
   const Candidate plain = {static_cast<double>(*scale) * run.factor, static_cast<double>(*zero_point)};
   Candidate second, best = search_sample(run, space, plain, second);
-  Long::Measured at = run.on_all(best, space);
+  double error = run.on_all(best, space);
   if (second.zero != best.zero) {
-    const Long::Measured other = run.on_all(second, space);
-    if (other.error < at.error) {
+    const double other = run.on_all(second, space);
+    if (other < error) {
       best = second;
-      at = other;
+      error = other;
     }
   }
-  best = ripple(run, space, polish(run, space, best, at, plain), plain);
+  best = ripple(run, space, polish(run, space, best, error, plain.scale), plain);
   const float rounded = usable_scale(best.scale / run.factor, best.zero, space);
   if (rounded == 0) return;
   best.scale = static_cast<double>(rounded) * run.factor;
-  if (run.on_all(best, space).error < run.on_all(plain, space).error * kGain) {
+  if (run.on_all(best, space) < run.on_all(plain, space) * kGain) {
     *scale = rounded;
     *zero_point = static_cast<int32_t>(best.zero);
   }

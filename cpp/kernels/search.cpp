@@ -15,12 +15,15 @@ struct Sums {
 
 /// A product with the reciprocal is off from the quotient by at most an ulp, so that only values next to the middle of two levels may
 /// go to the other one; either is as far from them.
+template <bool kFit>
 inline void add_fit(Sums& sums, F32x4 x, F32x4 reciprocal, F32x4 scale, F32x4 low, F32x4 high) {
   const F32x4 q = pmin(pmax(nearest(mul(x, reciprocal)), low), high);
   const F32x4 e = sub(x, mul(scale, q));
   sums.error = add(sums.error, mul(e, e));
-  sums.slope = add(sums.slope, mul(e, q));
-  sums.weight = add(sums.weight, mul(q, q));
+  if constexpr (kFit) {
+    sums.slope = add(sums.slope, mul(e, q));
+    sums.weight = add(sums.weight, mul(q, q));
+  }
 }
 
 Sums sums_of_four(const FourRuns& runs, F32x4 scale, F32x4 zero) {
@@ -31,10 +34,10 @@ Sums sums_of_four(const FourRuns& runs, F32x4 scale, F32x4 zero) {
   const float* const end = x + 4 * (runs.n - runs.n % 2);
   SCALEPOINT_NO_UNROLL
   for (; x != end; x += 8) {
-    add_fit(sums, load(x), reciprocal, scale, low, high);
-    add_fit(sums, load(x + 4), reciprocal, scale, low, high);
+    add_fit<true>(sums, load(x), reciprocal, scale, low, high);
+    add_fit<true>(sums, load(x + 4), reciprocal, scale, low, high);
   }
-  if (runs.n % 2 != 0) add_fit(sums, load(x), reciprocal, scale, low, high);
+  if (runs.n % 2 != 0) add_fit<true>(sums, load(x), reciprocal, scale, low, high);
   return sums;
 }
 
@@ -55,6 +58,36 @@ double total(F32x4 a) {
 }
 
 constexpr size_t kBlock = 512;
+
+/// The sums of a run; without kFit the errors alone.
+template <bool kFit>
+void add_run(const float* x, size_t n, float factor, float scale, float low, float high, double* out) {
+  const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
+  for (size_t at = 0; at < n; at += kBlock) {
+    const size_t size = n - at < kBlock ? n - at : kBlock, whole = size - size % 8;
+    // Two sets of sums, as additions wait for each other.
+    Sums even = {splat(0.0f), splat(0.0f), splat(0.0f)}, odd = even;
+    const float* p = x + at;
+    SCALEPOINT_NO_UNROLL
+    for (const float* const end = p + whole; p != end; p += 8) {
+      add_fit<kFit>(even, mul(load(p), times), reciprocal, s, bottom, top);
+      add_fit<kFit>(odd, mul(load(p + 4), times), reciprocal, s, bottom, top);
+    }
+    if (whole < size) {
+      // A level stands in for what is missing: it has no error.
+      float rest[8];
+      const float filler = scale * (low > 0 ? low : high < 0 ? high : 0.0f);
+      for (size_t i = 0; i < 8; i++) rest[i] = whole + i < size ? p[i] * factor : filler;
+      add_fit<kFit>(even, load(rest), reciprocal, s, bottom, top);
+      add_fit<kFit>(odd, load(rest + 4), reciprocal, s, bottom, top);
+    }
+    out[0] += total(add(even.error, odd.error));
+    if constexpr (kFit) {
+      out[1] += total(add(even.slope, odd.slope));
+      out[2] += total(add(even.weight, odd.weight));
+    }
+  }
+}
 
 }  // namespace
 
@@ -90,31 +123,13 @@ void errors_of_four(const FourRuns& runs, const float* scale, const float* zero,
 }
 
 void fit_run(const float* x, size_t n, float factor, float scale, float low, float high, double* out) {
-  const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
-  for (size_t at = 0; at < n; at += kBlock) {
-    const size_t size = n - at < kBlock ? n - at : kBlock, whole = size - size % 8;
-    // Two sets of sums, as additions wait for each other.
-    Sums even = {splat(0.0f), splat(0.0f), splat(0.0f)}, odd = even;
-    const float* p = x + at;
-    SCALEPOINT_NO_UNROLL
-    for (const float* const end = p + whole; p != end; p += 8) {
-      add_fit(even, mul(load(p), times), reciprocal, s, bottom, top);
-      add_fit(odd, mul(load(p + 4), times), reciprocal, s, bottom, top);
-    }
-    if (whole < size) {
-      // Zeros add nothing where a level is 0; elsewhere the last value stands in for them with no error of its own: a level.
-      float rest[8];
-      const float filler = scale * (low > 0 ? low : high < 0 ? high : 0.0f);
-      for (size_t i = 0; i < 8; i++) rest[i] = whole + i < size ? p[i] * factor : filler;
-      Sums last = {splat(0.0f), splat(0.0f), splat(0.0f)};
-      add_fit(last, load(rest), reciprocal, s, bottom, top);
-      add_fit(last, load(rest + 4), reciprocal, s, bottom, top);
-      even = {add(even.error, last.error), add(even.slope, last.slope), add(even.weight, last.weight)};
-    }
-    out[0] += total(add(even.error, odd.error));
-    out[1] += total(add(even.slope, odd.slope));
-    out[2] += total(add(even.weight, odd.weight));
-  }
+  add_run<true>(x, n, factor, scale, low, high, out);
+}
+
+double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
+  double out[3] = {};
+  add_run<false>(x, n, factor, scale, low, high, out);
+  return out[0];
 }
 
 size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room) {

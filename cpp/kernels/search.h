@@ -29,6 +29,9 @@ void errors_of_four(const FourRuns& runs, const float* scale, const float* zero,
 /// A run times a power of two, with the sums in double over blocks of 512, in order: { error, slope, weight }.
 void fit_run(const float* x, size_t n, float factor, float scale, float low, float high, double* sums);
 
+/// The first of them alone.
+double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);
+
 /// Copies the values outside [low, high] to `to`, as many as fit, and counts all of them.
 size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room);
 

@@ -121,7 +121,7 @@ export async function runBench(options: BenchOptions = {}): Promise<BenchResult>
     size,
     width,
     batch: quick ? 32 : 128,
-    time: (contestants) => race(contestants, { rounds: quick ? 5 : 9, signal }),
+    time: (contestants) => race(contestants, { rounds: quick ? 5 : 9, warmupMs: quick ? 100 : 400, signal }),
     add(row) {
       rows.push(row);
       onRow?.(row);
