@@ -1,5 +1,6 @@
 // Layers: packs weights into the tiles that the kernels walk, and brings activations into integers. A layer is one piece of memory:
 // a head, the segments of its columns, bias, scales, zero points and weights. What it takes to run is in a workspace of the caller.
+#include "kernels/kernels.h"
 #include "kernels/layer.h"
 
 #include <cmath>
@@ -514,7 +515,7 @@ Status set_layer_floats(std::span<std::byte> memory, uint32_t row, std::span<con
   for (uint64_t r = row; r < row + rows; r++) {
     auto* const to = reinterpret_cast<float*>(layer.weights + r / kTileRows * layer.tile_bytes(spec)) + r % kTileRows;
     const float* const from = weights.data() + (r - row) * spec.columns;
-    kernels::spread(from, spec.columns, to);
+    kernels::copy_steps(from, 1, spec.columns, 1, to, kTileRows);
   }
   return Status::kOk;
 }

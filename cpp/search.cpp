@@ -86,6 +86,35 @@ float usable_scale(double scale, double zero, const Space& space) {
   return rounded >= kMinScale && rounded * farthest <= FLT_MAX ? rounded : 0.0f;
 }
 
+/// Moves what would be x[k] if x were sorted there, and nothing smaller behind it: selection by N. Wirth.
+float select(float* x, size_t n, size_t k) {
+  ptrdiff_t left = 0, right = static_cast<ptrdiff_t>(n) - 1;
+  const auto wanted = static_cast<ptrdiff_t>(k);
+  while (left < right) {
+    const float pivot = x[wanted];
+    ptrdiff_t i = left, j = right;
+    do {
+      while (x[i] < pivot) i++;
+      while (pivot < x[j]) j--;
+      if (i <= j) std::swap(x[i++], x[j--]);
+    } while (i <= j);
+    if (j < wanted) left = i;
+    if (wanted < i) right = j;
+  }
+  return x[k];
+}
+
+/// The value at a share of the sorted values, between two of them by interpolation. Reorders x.
+float quantile(std::span<float> x, double share) {
+  const double at = share * static_cast<double>(x.size() - 1);
+  const auto below = static_cast<size_t>(at);
+  const float low = select(x.data(), x.size(), below);
+  const double rest = at - static_cast<double>(below);
+  if (rest == 0) return low;
+  const float high = select(x.data() + below + 1, x.size() - below - 1, 0);
+  return static_cast<float>(low + rest * (static_cast<double>(high) - low));
+}
+
 // ---------------------------------------------------------------------------------------------------- short runs, four at a time
 
 /// Four runs times a factor each, and what min-max gives for them.
@@ -190,10 +219,7 @@ void take_sample(Long& run, float* room) {
   float* const sorted = room + kSample;
   std::memcpy(sorted, room, kSample * sizeof(float));
   const size_t few = std::clamp<size_t>(kWantedTail * kSample / run.n, 1, kSample / 16);
-  std::nth_element(sorted, sorted + few, sorted + kSample);
-  const float low = sorted[few];
-  std::nth_element(sorted, sorted + kSample - 1 - few, sorted + kSample);
-  const float high = sorted[kSample - 1 - few];
+  const float low = select(sorted, kSample, few), high = select(sorted, kSample, kSample - 1 - few);
   const size_t far = kernels::take_outside(run.x, run.n, low, high, room + kSample, kTail);
   run.tailed = std::min(far, kTail);
   run.tail_weight = run.tailed > 0 ? static_cast<double>(far) / static_cast<double>(run.tailed) : 1;
@@ -221,13 +247,14 @@ Candidate search_sample(const Long& run, const Space& space, const Candidate& pl
   double squares = 0;
   for (size_t i = 0; i < run.sampled; i++) squares += static_cast<double>(run.sample[i]) * run.sample[i];
   const double usual = std::sqrt(squares / static_cast<double>(std::max<size_t>(run.sampled, 1)));
-  const double ratio = std::clamp(usual / space.levels() / plain.scale, 0x1p-20, 0.9);
+  const double narrow = std::max(usual / space.levels(), plain.scale * 0x1p-20);
   // Few values are quick to try, and have more hollows to fall into.
   const bool fine = run.n <= kSample;
-  const int scales = std::max(8, static_cast<int>(std::ceil(std::log(ratio) / std::log(fine ? 0.88 : 0.77))));
+  const double ratio = fine ? 0.88 : 0.77;
   const int shares = space.symmetric ? 1 : fine ? 9 : 5;
-  for (int i = 1; i <= scales; i++) {
-    const double scale = plain.scale * std::pow(ratio, static_cast<double>(i) / scales);
+  double scale = plain.scale;
+  for (int i = 0; i < 8 || scale > narrow; i++) {
+    scale *= ratio;
     for (int j = 0; j < shares; j++) {
       attempt({scale, space.zero_for(run.min, run.max, scale, shares == 1 ? 0 : j / (shares - 1.0))});
     }
@@ -330,18 +357,6 @@ void search_long(Long& run, const Space& space, float* room, float* scale, int32
 
 // ------------------------------------------------------------------------------------------------------- percentile and entropy
 
-/// The value at a share of the sorted values, between two of them by interpolation. Reorders x.
-float quantile(std::span<float> x, double share) {
-  const double at = share * static_cast<double>(x.size() - 1);
-  const auto below = static_cast<size_t>(at);
-  std::nth_element(x.begin(), x.begin() + static_cast<ptrdiff_t>(below), x.end());
-  const float low = x[below];
-  const double rest = at - static_cast<double>(below);
-  if (rest == 0) return low;
-  const float high = *std::min_element(x.begin() + static_cast<ptrdiff_t>(below) + 1, x.end());
-  return static_cast<float>(low + rest * (static_cast<double>(high) - low));
-}
-
 /// The divergence of a histogram's first `bins`, to which all that is beyond was added at the end, from itself in so many levels.
 /// Infinite where a bin has values and its level has none.
 double divergence(const uint32_t* counts, size_t bins, double beyond, size_t levels) {
@@ -372,7 +387,7 @@ double divergence(const uint32_t* counts, size_t bins, double beyond, size_t lev
 double entropy_threshold(std::span<const float> x, double largest, size_t levels) {
   uint32_t counts[kBins] = {};
   const double per_unit = kBins / largest;
-  for (const float v : x) counts[std::min(static_cast<size_t>(std::fabs(v) * per_unit), kBins - 1)]++;
+  kernels::count_sizes(x.data(), x.size(), per_unit, counts, kBins);
   double least = HUGE_VAL, beyond = 0;
   size_t best = kBins;
   for (size_t bins = kBins; bins >= std::min(levels, kBins); bins--) {
@@ -411,24 +426,21 @@ Place place_of(const Layout& layout, size_t size, size_t parameter) {
 /// The largest number of values of a parameter.
 size_t largest_place(const Layout& layout, size_t size) { return size == 0 ? 0 : place_of(layout, size, 0).size(); }
 
-/// Copies the values of a parameter; what is not finite becomes the first value that is, or 0. Returns how many were not.
-size_t gather(const float* x, const Place& place, float* to, size_t to_step) {
-  size_t bad = 0, n = 0;
-  float finite = 0;
+/// Copies the values of a parameter; what is not finite becomes the first value that is, or 0. Returns whether all were finite.
+bool gather(const float* x, const Place& place, float* to) {
   for (size_t line = 0; line < place.lines; line++) {
-    const float* from = x + place.offset + line * place.line_step;
-    for (size_t i = 0; i < place.length; i++, from += place.step, n++) {
-      to[n * to_step] = *from;
-      if (!is_finite(*from))
-        bad++;
-      else if (finite == 0)
-        finite = *from;
-    }
+    kernels::copy_steps(x + place.offset + line * place.line_step, place.step, place.length, 1, to + line * place.length, 1);
   }
-  for (size_t i = 0; bad > 0 && i < n; i++) {
-    if (!is_finite(to[i * to_step])) to[i * to_step] = finite;
+  const size_t n = place.size();
+  const size_t bad = first_non_finite({to, n});
+  if (bad == n) return true;
+  size_t good = 0;
+  while (good < n && !is_finite(to[good])) good++;
+  const float stand_in = good < n ? to[good] : 0.0f;
+  for (size_t i = bad; i < n; i++) {
+    if (!is_finite(to[i])) to[i] = stand_in;
   }
-  return bad;
+  return false;
 }
 
 }  // namespace
@@ -467,12 +479,7 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
   size_t waiting = 0, waiting_for[4];
   const auto flush = [&] {
     if (waiting == 0) return;
-    // Lanes without a run of their own repeat the first.
-    for (size_t lane = waiting; lane < 4; lane++) {
-      four.runs.min[lane] = four.runs.min[0], four.runs.max[lane] = four.runs.max[0];
-      four.factor[lane] = four.factor[0], four.scale[lane] = four.scale[0], four.zero[lane] = four.zero[0];
-      for (size_t i = 0; i < four.runs.n; i++) four_x[4 * i + lane] = four_x[4 * i];
-    }
+    // Lanes without a run hold what was there before: whatever comes of it is not read.
     float found[4];
     int32_t zeros[4];
     search_four(four, space, found, zeros);
@@ -496,7 +503,7 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
       apart = range.largest >= kInfinityBits;
     }
     if (apart && n > 0) {
-      if (gather(x.data(), place, gathered, 1) > 0) finite = false;
+      if (!gather(x.data(), place, gathered)) finite = false;
       values = gathered;
       range = kernels::range(values, n);
     }
@@ -529,7 +536,7 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
       four.runs.n = n;
       four.runs.min[waiting] = static_cast<float>(bottom) * factor, four.runs.max[waiting] = static_cast<float>(top) * factor;
       four.factor[waiting] = factor, four.scale[waiting] = scale[p], four.zero[waiting] = zero_point[p];
-      for (size_t i = 0; i < n; i++) four_x[4 * i + waiting] = values[i] * factor;
+      kernels::copy_steps(values, 1, n, factor, four_x + waiting, 4);
       waiting_for[waiting++] = p;
       if (waiting == 4) flush();
     } else {

@@ -715,4 +715,9 @@ void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) {
   for (size_t i = 0; i < n; i++) x[i] = bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
 }
 
+void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step) {
+  // LLVM would put vectors together from single values, or take them apart.
+  for (size_t i = 0; i < n; i++, from = opaque(from + from_step), to = opaque(to + to_step)) *to = factor * *from;
+}
+
 }  // namespace scalepoint::kernels

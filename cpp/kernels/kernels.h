@@ -64,6 +64,9 @@ void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums)
 void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
                            ErrorSums& sums);
 
+/// to[i * to_step] = factor * from[i * from_step], one by one.
+void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step);
+
 void float16_to_float32(const uint16_t* bits, size_t n, float* x);
 void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);
 

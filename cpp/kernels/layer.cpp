@@ -269,9 +269,4 @@ void accumulate_plain(size_t rows, const float* weights, size_t columns, const f
     accumulate_floats<1>(weights, columns, x, total);
 }
 
-void spread(const float* x, size_t n, float* to) {
-  // LLVM would load vectors and take them apart.
-  for (const float* const end = x + n; x != end; x++, to = opaque(to + kTileRows)) *to = *x;
-}
-
 }  // namespace scalepoint::kernels

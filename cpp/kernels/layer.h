@@ -80,7 +80,4 @@ FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to);
 void accumulate_plain(size_t rows, const float* weights, size_t columns, const float* x, float* total);
 inline constexpr size_t kFloatBlock = 256;
 
-/// to[i * kTileRows] = x[i].
-void spread(const float* x, size_t n, float* to);
-
 }  // namespace scalepoint::kernels

@@ -132,6 +132,13 @@ double error_of_run(const float* x, size_t n, float factor, float scale, float l
   return out[0];
 }
 
+void count_sizes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins) {
+  for (const float* const end = x + n; x != end; x = opaque(x + 1)) {
+    const auto bin = static_cast<size_t>((*x < 0 ? -*x : *x) * per_unit);
+    counts[bin < bins ? bin : bins - 1]++;
+  }
+}
+
 size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room) {
   size_t count = 0;
   const auto take = [&](float value) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace scalepoint::kernels {
 
@@ -31,6 +32,9 @@ void fit_run(const float* x, size_t n, float factor, float scale, float low, flo
 
 /// The first of them alone.
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);
+
+/// Adds to the counts: size |x| goes into bin |x| per_unit, or the last.
+void count_sizes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins);
 
 /// Copies the values outside [low, high] to `to`, as many as fit, and counts all of them.
 size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room);

@@ -1,5 +1,5 @@
 // The benchmark: the module, the command, the page. Times are not judged; that they are there and that they are compared is.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -29,19 +29,19 @@ describe('runBench', () => {
     expect(seen).toEqual(rows);
     expect(tier).toBe('simd');
     expect(version).toMatch(/^\d+\.\d+\.\d+/);
-  });
+  }, 60_000);
 
   it('measures a part alone, and the scalar build', async () => {
     const { rows, tier } = await runBench({ ...small, only: 'layers', load: { simd: 'off' } });
     expect(rows).toHaveLength(10);
     expect(tier).toBe('scalar');
-  });
+  }, 60_000);
 
   it('stops when asked', async () => {
     const controller = new AbortController();
     const run = runBench({ ...small, signal: controller.signal, onRow: () => controller.abort(new Error('enough')) });
     await expect(run).rejects.toThrow('enough');
-  });
+  }, 60_000);
 
   it('refuses wrong options by name', async () => {
     for (const [options, name] of [
@@ -99,7 +99,7 @@ describe('scalepoint bench', () => {
     const rows = stdout.split('\n').filter((line) => / x$/.test(line));
     expect(rows.length).toBeGreaterThan(8);
     for (const line of rows) expect(line.length).toBeLessThanOrEqual(80);
-  });
+  }, 60_000);
 
   it('prints JSON and nothing else', async () => {
     const { code, stdout, stderr } = await run(...tiny, '--json', '--only', 'blocks');
@@ -107,7 +107,18 @@ describe('scalepoint bench', () => {
     const { rows, tier, engine } = JSON.parse(stdout) as { rows: BenchRow[]; tier: string; engine: string };
     expect(rows).toHaveLength(12);
     expect([tier, engine]).toEqual(['simd', `Node ${process.versions.node}`]);
-  });
+  }, 60_000);
+
+  it('says that it was interrupted', async () => {
+    const child = spawn(process.execPath, [path('dist/cli.js'), 'bench', ...tiny]);
+    let stderr = '';
+    child.stderr.on('data', (text) => {
+      stderr += text;
+    });
+    child.stdout.once('data', () => child.kill('SIGINT'));
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    expect([code, stderr]).toEqual([130, 'scalepoint: interrupted before all was measured\n']);
+  }, 60_000);
 
   it.each([
     [['--only', 'models'], '--only: expected arrays, blocks, layers'],
@@ -169,6 +180,9 @@ describe('the page of the benchmark', () => {
       await page.click('#stop');
       expect(await page.textContent('#status')).toMatch(/^Stopped after \d+/);
       expect(await page.isEnabled('#run')).toBe(true);
+      await page.click('#copy-json');
+      const stopped = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as { about: string };
+      expect(stopped.about).toMatch(/^scalepoint \d.*, SIMD, one thread, /);
       await page.focus('#run');
       await page.keyboard.press('Enter');
       await page.waitForFunction(() => document.querySelector('#status')?.textContent?.startsWith('Done'), undefined, {

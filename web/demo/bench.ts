@@ -48,8 +48,8 @@ function csvOf(rows: readonly BenchRow[]): string {
   return `${[names.join(','), ...rows.map((row) => names.map((name) => field(row[name])).join(','))].join('\n')}\n`;
 }
 
-/** The page: a worker measures, rows come in. */
-function startBench(): void {
+/** The page: a worker measures, rows come in. What is copied, from a run that was stopped, too, ends with `about()`. */
+function startBench(about: () => string): void {
   const form = byId('form', HTMLFormElement);
   const run = byId('run', HTMLButtonElement);
   const stop = byId('stop', HTMLButtonElement);
@@ -58,7 +58,6 @@ function startBench(): void {
   const results = byId('results', HTMLElement);
   const table = results.querySelector('table');
   let rows: BenchRow[] = [];
-  let about = '';
   let worker: Worker | undefined;
 
   const lengthOf = () => String(new FormData(form).get('length'));
@@ -121,8 +120,6 @@ function startBench(): void {
       if (data.kind === 'row') add(data.row);
       else if (data.kind === 'failed') fail(data.message);
       else {
-        const { version, tier } = data.result;
-        about = `scalepoint ${version}, ${tier === 'simd' ? 'SIMD' : 'scalar'}, one thread, ${navigator.userAgent}`;
         end(`Done: ${rows.length} operations.`);
         announce('The benchmark is done.', 0);
       }
@@ -131,21 +128,27 @@ function startBench(): void {
     stop.focus();
   });
   stop.addEventListener('click', () => end(`Stopped after ${rows.length}.`));
-  byId('copy-markdown', HTMLButtonElement).addEventListener('click', () => void copy(markdownOf(rows, about), 'Table'));
+  byId('copy-markdown', HTMLButtonElement).addEventListener(
+    'click',
+    () => void copy(markdownOf(rows, about()), 'Table'),
+  );
   byId('copy-csv', HTMLButtonElement).addEventListener('click', () => void copy(csvOf(rows), 'Table'));
   byId('copy-json', HTMLButtonElement).addEventListener('click', () => {
-    void copy(`${JSON.stringify({ about, rows }, null, 2)}\n`, 'Figures');
+    void copy(`${JSON.stringify({ about: about(), rows }, null, 2)}\n`, 'Figures');
   });
 }
 
 async function start(): Promise<void> {
   startTheme();
   startScrollBoxes();
-  startBench();
+  let build = 'scalepoint';
+  startBench(() => `${build}, one thread, ${navigator.userAgent}`);
   try {
     const core = await load();
+    const tier = core.simd ? 'SIMD' : 'scalar';
+    build = `scalepoint ${core.version}, ${tier}`;
     setText(byId('about-version', HTMLElement), core.version);
-    setText(byId('about-tier', HTMLElement), core.simd ? 'SIMD core' : 'scalar core');
+    setText(byId('about-tier', HTMLElement), `${tier} core`);
     core.dispose();
   } catch {
     // The run says what is wrong.

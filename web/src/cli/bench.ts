@@ -48,7 +48,7 @@ export async function bench(args: string[]): Promise<number> {
   const width = wholeOf('width', values.width);
   const options: BenchOptions = {
     quick: values.quick ?? false,
-    signal: abortOnSignal('interrupted; nothing was written'),
+    signal: abortOnSignal('interrupted before all was measured'),
     ...(only !== undefined && { only }),
     ...(size !== undefined && { size }),
     ...(width !== undefined && { width }),
@@ -56,7 +56,13 @@ export async function bench(args: string[]): Promise<number> {
   const engine = `Node ${process.versions.node}`;
   const processor = cpus()[0]?.model.trim() ?? 'unknown processor';
   if (values.json) {
-    const result = await measured(options);
+    // JSON comes whole, at the end.
+    const shows = process.stderr.isTTY === true;
+    const draw = (text: string) => shows && process.stderr.write(`\r\x1b[2K${text}`);
+    draw('measuring');
+    const result = await measured({ ...options, onRow: ({ operation }) => draw(`measured: ${operation}`) }).finally(
+      () => draw(''),
+    );
     printJson({ ...result, engine, processor });
     return 0;
   }
