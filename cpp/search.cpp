@@ -31,6 +31,9 @@ constexpr size_t kWantedTail = 2048;
 /// Candidates of a short run: scales, or scales and zero points at each.
 constexpr int kScales = 32, kScalesOfZeros = 12, kZeros = 5;
 constexpr size_t kBins = 2048;
+/// Scales up to this many times that of min-max: of few values one or the other happens to fall near the levels of a wider one. In
+/// groups of 32 that lowers the squared error of 8 bits by another sixth.
+constexpr float kWider = 1.12f;
 /// An improvement has to be larger than what the rounding of the sums can make up.
 constexpr double kGain = 1 - 1e-5;
 
@@ -141,7 +144,7 @@ void search_four(Four& four, const Space& space, float* scale, int32_t* zero_poi
         space.symmetric ? space.whole(std::min(runs.min[i] + spare, 0.0f), std::max(runs.max[i] - spare, 0.0f), four.zero[i])
                         : (runs.max[i] - runs.min[i] - 2 * spare) / space.levels();
     runs.from[i] = std::max(static_cast<float>(narrow), start[i] / 8);
-    runs.to[i] = start[i];
+    runs.to[i] = start[i] * kWider;
     error[i] = plain[i];
     found[i] = start[i];
     zero[i] = plain_zero[i];
@@ -236,7 +239,7 @@ Candidate search_sample(const Long& run, const Space& space, const Candidate& pl
   Candidate best = plain;
   double least = run.on_sample(plain, space);
   const auto attempt = [&](const Candidate& c) {
-    if (!(c.scale > 0) || c.scale > plain.scale || c.zero != space.clamped(c.zero)) return false;
+    if (!(c.scale > 0) || c.scale > plain.scale * kWider || c.zero != space.clamped(c.zero)) return false;
     const double error = run.on_sample(c, space);
     if (!(error < least)) return false;
     best = c;
@@ -321,7 +324,7 @@ Candidate ripple(const Long& run, const Space& space, Candidate c, const Candida
   double least = run.on_all(c, space);
   for (int i = 0; i < scales; i++) {
     const double scale = c.scale * (0.95 + 0.1 * i / std::max(scales - 1, 1));
-    for (int z = 0; z < count && scale <= plain.scale; z++) {
+    for (int z = 0; z < count && scale <= plain.scale * kWider; z++) {
       const Long::Measured at = run.fit({scale, zeros[z]}, space);
       const double move = at.weight > 0 ? at.slope / at.weight : 0;
       if (at.error - at.slope * move < least) {
@@ -345,7 +348,7 @@ void search_long(Long& run, const Space& space, float* room, float* scale, int32
       error = other;
     }
   }
-  best = ripple(run, space, polish(run, space, best, error, plain.scale), plain);
+  best = ripple(run, space, polish(run, space, best, error, plain.scale * kWider), plain);
   const float rounded = usable_scale(best.scale / run.factor, best.zero, space);
   if (rounded == 0) return;
   best.scale = static_cast<double>(rounded) * run.factor;

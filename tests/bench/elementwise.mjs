@@ -35,7 +35,11 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
     const withPeer = (run) => (peer ? { ort: run } : {});
 
     let ms = await race(
-      { ours: () => sp.chooseQuantizationParameters(x), limit: () => limits.read(n), plain: () => plain.minmax(js) },
+      {
+        ours: () => sp.chooseQuantizationParameters(x),
+        limit: () => limits.read(n),
+        plain: plain.minmax.bind(undefined, js),
+      },
       { rounds },
     );
     add('minmax', n, ms, { 'read limit': ms.ours / ms.limit, plain: ms.plain / ms.ours });
@@ -47,7 +51,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         fresh: () => sp.quantize(js, given),
         limit: () => limits.fourToOne(n),
         divide: () => limits.divide(n),
-        plain: () => plain.quantize(js, scale, zeroPoint, codes),
+        plain: plain.quantize.bind(undefined, js, scale, zeroPoint, codes),
         ...withPeer(() => peer.quantize(js)),
       },
       { rounds },
@@ -77,7 +81,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         fresh: () => sp.quantize(js, asymmetric),
         read: () => limits.read(n),
         limit: () => limits.fourToOne(n),
-        plain: () => plain.rangeAndQuantize(js, codes),
+        plain: plain.rangeAndQuantize.bind(undefined, js, codes),
         ...withPeer(() => peer.rangeAndQuantize(js)),
       },
       { rounds },
@@ -106,7 +110,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
         js: () => sp.dequantize(qjs, { out: restored }),
         fresh: () => sp.dequantize(qjs),
         limit: () => limits.oneToFour(n),
-        plain: () => plain.dequantize(codes, scale, zeroPoint, restored),
+        plain: plain.dequantize.bind(undefined, codes, scale, zeroPoint, restored),
         ...withPeer(() => peer.dequantize(codes)),
       },
       { rounds },
@@ -152,7 +156,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
           asymmetric: () => sp.quantize(x, { ...grouped, ...asymmetric, out: places }),
           js: () => sp.quantize(js, { ...grouped, out: { ...places, data: codes } }),
           limit: () => limits.fourToOne(n),
-          plain: () => plain.groups(js, 32, levels, codes, scales),
+          plain: plain.groups.bind(undefined, js, 32, levels, codes, scales),
           ...withPeer(() => peer.groups(js, scales)),
         },
         { rounds },
@@ -183,7 +187,7 @@ export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 2
   const ms = await race({
     ours: () => sp.quantize(small, { out: codes }),
     given: () => sp.quantize(small, { ...given, out: codes }),
-    plain: () => plain.quantize(small, scale, zeroPoint, codes),
+    plain: plain.quantize.bind(undefined, small, scale, zeroPoint, codes),
     ...(peer ? { ort: () => peer.quantize(small) } : {}),
   });
   add('quantize 1024 floats, JS in and out', 1024, ms, {

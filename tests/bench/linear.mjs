@@ -50,7 +50,7 @@ export async function linear({
     for (const [name, layer] of Object.entries(layers)) contestants[name] = () => layer.forward(x, { out: y });
     for (const bits of [4, 8, 32]) contestants[`read ${bits}`] = () => limits.read((w.length * bits) / 32);
     // Seconds for many rows.
-    if (batch === 1) contestants.plain = () => plain.matvec(w, x, y);
+    if (batch === 1) contestants.plain = plain.matvec.bind(undefined, w, x, y);
     const all = await race(contestants, { rounds: batch === 1 ? 15 : 5 });
     for (const [name, { rivals, bits }] of Object.entries(forms)) {
       const ours = all[name];

@@ -202,6 +202,8 @@ describe('the page of the benchmark', () => {
       await page.click('#copy-markdown');
       expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\| operation \| on \|/);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+      // Nor does the table hide anything at its right side.
+      expect(await page.$eval('.scroll', (box) => box.scrollWidth - box.clientWidth)).toBeLessThanOrEqual(0);
       await page.waitForSelector('#toast', { state: 'hidden' });
       await page.evaluate(readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'));
       const violations = await page.evaluate(async () => {

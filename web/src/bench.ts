@@ -164,32 +164,32 @@ async function arrays({ sp, limits, size: n, time, add }: Run): Promise<void> {
   let ms = await time({
     ours: () => sp.chooseQuantizationParameters(x),
     limit: () => limits.read(n),
-    plain: () => plain.minmax(js),
+    plain: plain.minmax.bind(undefined, js),
   });
   row('range', ms.ours, ms.limit, ms.plain);
   ms = await time({
     ours: () => sp.quantize(x, { ...given, out }),
     limit: () => limits.fourToOne(n),
-    plain: () => plain.quantize(js, scale, zeroPoint, codes),
+    plain: plain.quantize.bind(undefined, js, scale, zeroPoint, codes),
   });
   row('quantize', ms.ours, ms.limit, ms.plain);
   const both = await time({
     ours: () => sp.quantize(x, { scheme: 'asymmetric', out }),
     read: () => limits.read(n),
     limit: () => limits.fourToOne(n),
-    plain: () => plain.rangeAndQuantize(js, codes),
+    plain: plain.rangeAndQuantize.bind(undefined, js, codes),
   });
   row('range and quantize', both.ours, both.read + both.limit, both.plain);
   const copied = await time({
     ours: () => sp.quantize(js, { scheme: 'asymmetric', out: codes }),
-    plain: () => plain.rangeAndQuantize(js, codes),
+    plain: plain.rangeAndQuantize.bind(undefined, js, codes),
   });
   row('the same, JavaScript arrays', copied.ours, undefined, copied.plain);
   const q = sp.quantize(x, { ...given, out });
   ms = await time({
     ours: () => sp.dequantize(q, { out: y }),
     limit: () => limits.oneToFour(n),
-    plain: () => plain.dequantize(codes, scale, zeroPoint, restored),
+    plain: plain.dequantize.bind(undefined, codes, scale, zeroPoint, restored),
   });
   row('dequantize', ms.ours, ms.limit, ms.plain);
   const places = { data: out, scale: new Float32Array(n / 32), zeroPoint: new Int32Array(n / 32) };
@@ -201,7 +201,7 @@ async function arrays({ sp, limits, size: n, time, add }: Run): Promise<void> {
     ms = await time({
       ours: () => sp.quantize(x, { dtype, granularity: { kind: 'per-group', groupSize: 32 }, out: places }),
       limit: () => limits.fourToOne(n),
-      plain: () => plain.groups(js, 32, levels, codes, scales),
+      plain: plain.groups.bind(undefined, js, 32, levels, codes, scales),
     });
     row(`${dtype}, groups of 32`, ms.ours, ms.limit, ms.plain);
   }
@@ -260,7 +260,7 @@ async function layers({ sp, limits, width, batch, time, add }: Run): Promise<voi
       const ms = await time({
         ours: () => layer.forward(x, { out: y }),
         // Many rows are bound by arithmetic, and plain JavaScript would take seconds.
-        ...(rows === 1 && { limit: () => limits.read(floats), plain: () => plain.matvec(w, x, y) }),
+        ...(rows === 1 && { limit: () => limits.read(floats), plain: plain.matvec.bind(undefined, w, x, y) }),
       } as Record<'ours' | 'limit' | 'plain', Contestant>);
       add({
         part: 'layers',

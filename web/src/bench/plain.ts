@@ -53,9 +53,11 @@ export function error(x: Float32Array, codes: Int8Array, scale: number, zeroPoin
 
 /** y = W x, for W of y.length rows. */
 export function matvec(w: Float32Array, x: Float32Array, y: Float32Array): void {
-  for (let row = 0, at = 0; row < y.length; row++) {
+  const inputs = x.length;
+  for (let row = 0; row < y.length; row++) {
+    const start = row * inputs;
     let sum = 0;
-    for (let i = 0; i < x.length; i++, at++) sum += (w[at] as number) * (x[i] as number);
+    for (let i = 0; i < inputs; i++) sum += (w[start + i] as number) * (x[i] as number);
     y[row] = sum;
   }
 }
