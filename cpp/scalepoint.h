@@ -236,7 +236,7 @@ enum class RangeMethod : int32_t {
 [[nodiscard]] uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept;
 
 /// Chooses scale and zero point of every parameter of a whole array.
-///   kMse         never worse than min-max, up to float32 sums. Runs of up to 1024 values: some forty scales, or scales and zero
+///   kMse         never worse than min-max, up to float32 sums. Runs of up to 128 values: some thirty scales, or scales and zero
 ///                points, from no clipping to that at which the farthest value alone errs more than all do without, each improved
 ///                to the best for its codes. Longer runs: a sample and all far values find the best few, all values decide.
 ///   kPercentile  percentile: above 50, at most 100; between two of the sorted values by linear interpolation, as numpy does. The

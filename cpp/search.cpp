@@ -21,7 +21,7 @@ namespace scalepoint {
 namespace {
 
 /// Runs of up to this length are searched four at a time.
-constexpr size_t kShort = 1024;
+constexpr size_t kShort = 128;
 constexpr size_t kSample = 8192;
 constexpr size_t kTail = 16384;
 /// Values that a long run is measured on in all for the last bit of error.
@@ -320,10 +320,11 @@ Candidate ripple(const Long& run, const Space& space, Candidate c, const Candida
     if (c.zero + z == space.clamped(c.zero + z)) zeros[count++] = c.zero + z;
   }
   const int scales = tries / count;
+  const double reach = run.n <= 4096 ? 0.12 : 0.05;
   Candidate best = c;
   double least = run.on_all(c, space);
   for (int i = 0; i < scales; i++) {
-    const double scale = c.scale * (0.95 + 0.1 * i / std::max(scales - 1, 1));
+    const double scale = c.scale * (1 - reach + 2 * reach * i / std::max(scales - 1, 1));
     for (int z = 0; z < count && scale <= plain.scale * kWider; z++) {
       const Long::Measured at = run.fit({scale, zeros[z]}, space);
       const double move = at.weight > 0 ? at.slope / at.weight : 0;
