@@ -135,6 +135,16 @@ int narrow_bfloat16(Address x, size_t n, Address bits) {
   return static_cast<int>(float32_to_bfloat16(span_at<const float>(x, n), span_at<uint16_t>(bits, n)));
 }
 
+int narrow_to_minifloat(Address x, size_t n, int format, int overflow, Address bits) {
+  return static_cast<int>(float32_to_minifloat(span_at<const float>(x, n), static_cast<Minifloat>(format),
+                                               static_cast<Overflow>(overflow), span_at<uint8_t>(bits, n)));
+}
+
+int widen_minifloat(Address bits, size_t n, int format, Address x) {
+  return static_cast<int>(
+      minifloat_to_float32(span_at<const uint8_t>(bits, n), static_cast<Minifloat>(format), span_at<float>(x, n)));
+}
+
 Address allocate(size_t bytes) { return reinterpret_cast<Address>(std::malloc(bytes)); }
 void release(Address address) { std::free(reinterpret_cast<void*>(address)); }
 
@@ -185,4 +195,6 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("widenBfloat16", &widen_bfloat16);
   function("narrowFloat16", &narrow_float16);
   function("narrowBfloat16", &narrow_bfloat16);
+  function("narrowMinifloat", &narrow_to_minifloat);
+  function("widenMinifloat", &widen_minifloat);
 }

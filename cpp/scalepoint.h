@@ -223,4 +223,26 @@ struct BlockSize {
 /// Status:  kBadDType, kSizeMismatch.
 [[nodiscard]] Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept;
 
+// ------------------------------------------------------------------------------------------------------- floats of a byte
+
+/// Floats of at most eight bits, one a byte. Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits".
+///   float8e4m3fn  sign, 4 bits of exponent (bias 7), 3 of fraction; no infinities; NaN 0x7F; largest value 448
+///   float8e5m2    sign, 5 bits of exponent (bias 15), 2 of fraction; infinity 0x7C, NaN above it; largest value 57344
+///   float4e2m1    sign, 2 bits of exponent (bias 1), 1 of fraction; neither infinities nor NaN; largest value 6
+enum class Minifloat : int32_t { kFloat8E4M3FN = 0, kFloat8E5M2 = 1, kFloat4E2M1 = 2 };
+
+/// What a size becomes that is above the largest value after rounding, infinity too.
+///   kSaturate  the largest value
+///   kEscape    infinity, or NaN in float8e4m3fn; float4e2m1 has neither and saturates
+enum class Overflow : int32_t { kSaturate = 0, kEscape = 1 };
+
+/// float32 to the bits of such floats, half to even, as ONNX Cast-25 defines it. The sign of everything stays, that of -0 and NaN
+/// too, but for NaN in float4e2m1, which becomes +6. NaN becomes 0x7F in both float8 formats.
+/// Status: kSizeMismatch, kBadDType if there is no such format.
+[[nodiscard]] Status float32_to_minifloat(std::span<const float> x, Minifloat format, Overflow overflow,
+                                          std::span<uint8_t> bits) noexcept;
+
+/// The values, exactly. Bits above the sign are not read. NaN stays NaN, of the same sign. Status as above.
+[[nodiscard]] Status minifloat_to_float32(std::span<const uint8_t> bits, Minifloat format, std::span<float> x) noexcept;
+
 }  // namespace scalepoint

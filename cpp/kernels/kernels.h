@@ -64,7 +64,4 @@ void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums)
 void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
                            ErrorSums& sums);
 
-void float16_to_float32(const uint16_t* bits, size_t n, float* x);
-void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);
-
 }  // namespace scalepoint::kernels

@@ -111,6 +111,9 @@ export interface CoreModule {
   widenBfloat16(bits: number, n: number, x: number): number;
   narrowFloat16(x: number, n: number, bits: number): number;
   narrowBfloat16(x: number, n: number, bits: number): number;
+  /** `format` and `overflow` are the numbers of cpp/scalepoint.h's Minifloat and Overflow. */
+  narrowMinifloat(x: number, n: number, format: number, overflow: number, bits: number): number;
+  widenMinifloat(bits: number, n: number, format: number, x: number): number;
 }
 
 export interface CoreOptions {

@@ -1,5 +1,6 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
+export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './cast.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
