@@ -1,11 +1,26 @@
 #include "kernels/minifloat.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "layout.h"
 #include "scalepoint.h"
 
 namespace scalepoint {
 namespace {
 
 bool exists(Minifloat format) { return format >= Minifloat::kFloat8E4M3FN && format <= Minifloat::kFloat4E2M1; }
+
+Status check_scales(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale, Minifloat format) {
+  if (!exists(format)) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  const uint64_t used = layout.parameter_end(start, size);
+  if (used > scale.size()) return Status::kSizeMismatch;
+  for (const float s : scale.first(static_cast<size_t>(used))) {
+    if (!(s > 0 && is_finite(s))) return Status::kBadScale;
+  }
+  return Status::kOk;
+}
 
 }  // namespace
 
@@ -44,6 +59,40 @@ Status minifloat_to_float32(std::span<const uint8_t> bits, Minifloat format, std
   if (!exists(format)) return Status::kBadDType;
   if (bits.size() != x.size()) return Status::kSizeMismatch;
   kernels::minifloat_to_float32(bits.data(), bits.size(), format, x.data());
+  return Status::kOk;
+}
+
+Status quantize_minifloat(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
+                          Minifloat format, std::span<uint8_t> bits) noexcept {
+  if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  float quotient[512];
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const float* scales = &scale[s.parameter];
+    for (size_t i = 0; i < s.size; i += std::size(quotient)) {
+      const size_t n = std::min(std::size(quotient), s.size - i);
+      const float* from = &x[s.offset + i];
+      if (s.uniform) {
+        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / *scales;
+      } else {
+        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / scales[i + j];
+      }
+      kernels::float32_to_minifloat(quotient, n, format, Overflow::kSaturate, &bits[s.offset + i]);
+    }
+  });
+  return Status::kOk;
+}
+
+Status dequantize_minifloat(std::span<const uint8_t> bits, const Layout& layout, uint64_t start, std::span<const float> scale,
+                            Minifloat format, std::span<float> x) noexcept {
+  if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  kernels::minifloat_to_float32(bits.data(), bits.size(), format, x.data());
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const float* scales = &scale[s.parameter];
+    float* to = &x[s.offset];
+    for (size_t i = 0; i < s.size; i++) to[i] = scales[s.uniform ? 0 : i] * to[i];
+  });
   return Status::kOk;
 }
 

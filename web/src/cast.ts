@@ -1,5 +1,6 @@
 // Floats to the bits of narrower floats, and back.
 import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './array.js';
+import type { CoreModule } from './core.mjs';
 import { checkKeys } from './options.js';
 import { show, type WasmArray } from './tensor.js';
 import type { Core } from './wasm.js';
@@ -31,16 +32,16 @@ export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Arr
 
 interface FormatInfo {
   readonly storage: 'uint8' | 'uint16';
-  narrow(core: Core, x: number, n: number, overflow: number, bits: number): number;
-  widen(core: Core, bits: number, n: number, x: number): number;
+  narrow(module: CoreModule, x: number, n: number, overflow: number, bits: number): number;
+  widen(module: CoreModule, bits: number, n: number, x: number): number;
 }
 
 /** A format by its number in cpp/scalepoint.h's Minifloat. */
 function minifloat(id: number): FormatInfo {
   return {
     storage: 'uint8',
-    narrow: ({ module }, x, n, overflow, bits) => module.narrowMinifloat(x, n, id, overflow, bits),
-    widen: ({ module }, bits, n, x) => module.widenMinifloat(bits, n, id, x),
+    narrow: (module, x, n, overflow, bits) => module.narrowMinifloat(x, n, id, overflow, bits),
+    widen: (module, bits, n, x) => module.widenMinifloat(bits, n, id, x),
   };
 }
 
@@ -49,16 +50,16 @@ const formats = new Map<unknown, FormatInfo>([
     'float16',
     {
       storage: 'uint16',
-      narrow: ({ module }, x, n, _, bits) => module.narrowFloat16(x, n, bits),
-      widen: ({ module }, bits, n, x) => module.widenFloat16(bits, n, x),
+      narrow: (module, x, n, _, bits) => module.narrowFloat16(x, n, bits),
+      widen: (module, bits, n, x) => module.widenFloat16(bits, n, x),
     },
   ],
   [
     'bfloat16',
     {
       storage: 'uint16',
-      narrow: ({ module }, x, n, _, bits) => module.narrowBfloat16(x, n, bits),
-      widen: ({ module }, bits, n, x) => module.widenBfloat16(bits, n, x),
+      narrow: (module, x, n, _, bits) => module.narrowBfloat16(x, n, bits),
+      widen: (module, bits, n, x) => module.widenBfloat16(bits, n, x),
     },
   ],
   ['float8e4m3fn', minifloat(0)],
@@ -96,9 +97,10 @@ export function castFloat(
   const source = sourceOf(core, x, from, 'x');
   const bits = new Sink(core, format.storage, source.length, out, 'out');
   checkApart(x, out, 'out');
+  const { module } = core;
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && bits.address !== undefined, (start, count) => {
-    check(format.narrow(core, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
+    check(format.narrow(module, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
     bits.put(start, count, tile);
   });
   return bits.result as Uint8Array | Uint16Array | WasmArray;
@@ -117,9 +119,10 @@ export function castToFloat32(
   const codes = new CodeSource(core, bits, format.storage, 'bits');
   const x = new Sink(core, 'float32', codes.length, out, 'out');
   checkApart(bits, out, 'out');
+  const { module } = core;
   const tile = core.scratch.x;
   forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
-    check(format.widen(core, codes.at(start, count), count, x.at(start, tile)));
+    check(format.widen(module, codes.at(start, count), count, x.at(start, tile)));
     x.put(start, count, tile);
   });
   return x.result as Float32Array | WasmArray;

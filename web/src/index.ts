@@ -1,6 +1,7 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
 export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './cast.js';
+export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './codebook.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
@@ -19,6 +20,7 @@ export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
 export {
   type BlockTensor,
   type CodeArray,
+  type CodebookTensor,
   type DType,
   type DTypeInfo,
   dtypeInfo,

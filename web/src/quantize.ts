@@ -8,6 +8,7 @@ import {
   type FloatInput,
   forEachTile,
   type HalfFormat,
+  residentBytes,
   Sink,
   type Source,
   sourceOf,
@@ -22,6 +23,16 @@ import {
   type Minifloat,
   type WidenOptions,
 } from './cast.js';
+import {
+  addCodebookErrors,
+  type CodebookOptions,
+  dequantizeCodebook,
+  isCodebook,
+  type PackedCodebookTensor,
+  packCodebook,
+  quantizeCodebook,
+  unpackCodebook,
+} from './codebook.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
 import { type ErrorMeasures, ErrorSum } from './measure.js';
@@ -55,6 +66,7 @@ import {
   article,
   type BlockTensor,
   type CodeArray,
+  type CodebookTensor,
   checkShape,
   type DTypeInfo,
   dtypeInfo,
@@ -70,8 +82,6 @@ import {
 } from './tensor.js';
 import { type Core, type LoadOptions, loadCore, OwnedWasmArray, tileParameters, tileSize } from './wasm.js';
 
-/** Arrays up to this size are kept in wasm memory between the two passes of a range and its codes; larger ones are copied twice. */
-const residentBytes = 64 * 2 ** 20;
 const statusNonFinite = 7;
 const statusOverflow = 8;
 
@@ -231,6 +241,23 @@ export class Scalepoint {
   }
 
   /**
+   * Float values to the codes of a codebook: every block of x is divided by its largest size, and each quotient becomes the index of
+   * the value nearest to it; halfway between two, of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit for
+   * bit, but for blocks of nothing but zeros, which get the code of 0.
+   *
+   * A learned codebook (`{ learn: 16 }`) has the values, in ascending order, that make the squared error of these very data small: the
+   * best partition of a histogram of theirs, then Lloyd's iteration. Of data with fewer different quotients the largest is repeated.
+   * @example const q = sp.quantizeCodebook(weights, { codebook: 'nf4', blockSize: 64 });
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
+   * after an error means nothing.
+   */
+  quantizeCodebook(x: FloatInput, options: CodebookOptions<Uint8Array>): CodebookTensor<Uint8Array>;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor {
+    return quantizeCodebook(this.#core, x, options);
+  }
+
+  /**
    * Scale and zero point alone, as `quantize` would choose them.
    * @throws as `quantize`
    */
@@ -249,8 +276,8 @@ export class Scalepoint {
   }
 
   /**
-   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; or those of ggml's blocks, bit
-   * for bit as ggml restores them.
+   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; of a codebook its value times the
+   * block's absmax; or those of ggml's blocks, bit for bit as ggml restores them.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
@@ -262,7 +289,8 @@ export class Scalepoint {
     checkKeys(options, dequantizeKeys);
     const core = this.#core;
     if (isBlocks(q)) return this.#dequantizeBlocks(q, options.out);
-    const given = this.#codesOf(q, 'q', "'linear' or 'blocks'");
+    if (isCodebook(q)) return dequantizeCodebook(core, q, options.out);
+    const given = this.#codesOf(q, 'q', "'linear', 'codebook' or 'blocks'");
     const { codes, layout, spec } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
     checkApart(q.data, options.out, 'out');
@@ -334,6 +362,11 @@ export class Scalepoint {
         },
         half,
       );
+    } else if (isCodebook(b)) {
+      addCodebookErrors(core, source, b, (length) => {
+        checkSameLength(source.length, length);
+        core.module.HEAPF64.set(sums, at / 8);
+      });
     } else if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
       const { codes, layout, spec } = given;
@@ -416,11 +449,12 @@ export class Scalepoint {
 
   /**
    * Codes packed densely: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least significant
-   * first, in two's complement. The result has ceil(n * bits / 8) bytes.
+   * first, in two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  pack(q: LinearQuantizedTensor): Uint8Array<ArrayBuffer> {
+  pack(q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
     const core = this.#core;
+    if (isCodebook(q)) return packCodebook(core, q);
     const { codes, info, spec } = this.#codesOf(q, 'q');
     const packed = new Sink(core, 'uint8', packedSize(codes.length, info.bits), undefined, 'out');
     const tile = core.scratch.x;
@@ -433,11 +467,14 @@ export class Scalepoint {
   }
 
   /**
-   * The reverse of `pack`: a fresh array of codes for a tensor of that dtype and shape.
+   * The reverse of `pack`: a fresh array of codes for a tensor of that dtype and shape, or of that codebook and shape.
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  unpack(bytes: Uint8Array, q: PackedTensor): CodeArray {
+  unpack(bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer>;
+  unpack(bytes: Uint8Array, q: PackedTensor): CodeArray;
+  unpack(bytes: Uint8Array, q: PackedTensor | PackedCodebookTensor): CodeArray {
     const core = this.#core;
+    if (isPackedCodebook(q)) return unpackCodebook(core, bytes, q);
     if (typeof q !== 'object' || q === null)
       throw new TypeError(`q: expected an object with dtype and shape, got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
@@ -802,6 +839,10 @@ function isQuantized(value: unknown): value is LinearQuantizedTensor {
 
 function isBlocks(value: unknown): value is BlockTensor {
   return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'blocks';
+}
+
+function isPackedCodebook(q: PackedTensor | PackedCodebookTensor): q is PackedCodebookTensor {
+  return isCodebook(q);
 }
 
 function isHalf(value: unknown): boolean {
