@@ -3,6 +3,8 @@
 #include <emscripten.h>
 #include <emscripten/bind.h>
 
+#include <algorithm>
+
 #include "scalepoint.h"
 
 namespace {
@@ -195,6 +197,94 @@ int score_layer(Address layer, size_t bytes, Address x, size_t columns, uint32_t
                                        span_at<double>(scores, n), span_at<std::byte>(workspace, workspace_bytes)));
 }
 
+int narrow_to_minifloat(Address x, size_t n, int format, int overflow, Address bits) {
+  return static_cast<int>(float32_to_minifloat(span_at<const float>(x, n), static_cast<Minifloat>(format),
+                                               static_cast<Overflow>(overflow), span_at<uint8_t>(bits, n)));
+}
+
+int widen_minifloat(Address bits, size_t n, int format, Address x) {
+  return static_cast<int>(
+      minifloat_to_float32(span_at<const uint8_t>(bits, n), static_cast<Minifloat>(format), span_at<float>(x, n)));
+}
+
+int quantize_minifloat_piece(Address x, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                             Address scale, size_t parameters, int format, Address bits) {
+  return static_cast<int>(quantize_minifloat(span_at<const float>(x, n), layout_of(kind, axis_size, inner_size, group_size),
+                                             static_cast<uint64_t>(start), span_at<const float>(scale, parameters),
+                                             static_cast<Minifloat>(format), span_at<uint8_t>(bits, n)));
+}
+
+int dequantize_minifloat_piece(Address bits, size_t n, int kind, double axis_size, double inner_size, double group_size,
+                               double start, Address scale, size_t parameters, int format, Address x) {
+  return static_cast<int>(dequantize_minifloat(
+      span_at<const uint8_t>(bits, n), layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
+      span_at<const float>(scale, parameters), static_cast<Minifloat>(format), span_at<float>(x, n)));
+}
+
+/// The blocks that a piece touches, and their largest sizes.
+struct BlocksOf {
+  Blocks blocks;
+  std::span<float> absmax;
+};
+BlocksOf blocks_of(size_t n, double size, double offset, Address absmax) {
+  const Blocks blocks = {static_cast<uint64_t>(size), static_cast<uint64_t>(offset)};
+  return {blocks, span_at<float>(absmax, blocks.count(n))};
+}
+
+int observe_absmax_of(Address x, size_t n, double block_size, double offset, Address absmax) {
+  const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
+  return static_cast<int>(observe_absmax(span_at<const float>(x, n), blocks, largest));
+}
+
+int quantize_to_codebook(Address x, size_t n, double block_size, double offset, Address absmax, Address codebook, size_t values,
+                         int decision, Address codes) {
+  const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
+  return static_cast<int>(quantize_codebook(span_at<const float>(x, n), blocks, largest, span_at<const float>(codebook, values),
+                                            static_cast<Decision>(decision), span_at<uint8_t>(codes, n)));
+}
+
+int dequantize_from_codebook(Address codes, size_t n, double block_size, double offset, Address absmax, Address codebook,
+                             size_t values, Address x) {
+  const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
+  return static_cast<int>(dequantize_codebook(span_at<const uint8_t>(codes, n), blocks, largest,
+                                              span_at<const float>(codebook, values), span_at<float>(x, n)));
+}
+
+int add_codebook_error(Address x, size_t n, Address codes, double block_size, double offset, Address absmax, Address codebook,
+                       size_t values, Address sums) {
+  const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
+  return static_cast<int>(accumulate_codebook_error(span_at<const float>(x, n), span_at<const uint8_t>(codes, n), blocks, largest,
+                                                    span_at<const float>(codebook, values), *reinterpret_cast<ErrorSums*>(sums)));
+}
+
+void copy_published_codebook(int codebook, Address values) {
+  const std::span<const float> from = published_codebook(static_cast<PublishedCodebook>(codebook));
+  std::copy(from.begin(), from.end(), span_at<float>(values, from.size()).begin());
+}
+
+std::span<std::byte> learner_at(Address learner) { return span_at<std::byte>(learner, codebook_learner_bytes()); }
+
+int clear_learner(Address learner) { return static_cast<int>(clear_codebook_learner(learner_at(learner))); }
+
+int observe_quotients(Address x, size_t n, double block_size, double offset, Address absmax, Address learner) {
+  const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
+  return static_cast<int>(observe_codebook(span_at<const float>(x, n), blocks, largest, learner_at(learner)));
+}
+
+int learn(Address learner, Address codebook, size_t values) {
+  return static_cast<int>(learn_codebook(learner_at(learner), span_at<float>(codebook, values)));
+}
+
+int pack_codebook_codes(Address codes, size_t n, int bits, Address packed) {
+  return static_cast<int>(
+      pack_codebook(span_at<const uint8_t>(codes, n), bits, span_at<std::byte>(packed, packed_bytes(n, bits))));
+}
+
+int unpack_codebook_codes(Address packed, size_t n, int bits, Address codes) {
+  return static_cast<int>(
+      unpack_codebook(span_at<const std::byte>(packed, packed_bytes(n, bits)), bits, span_at<uint8_t>(codes, n)));
+}
+
 Address allocate(size_t bytes) { return reinterpret_cast<Address>(std::malloc(bytes)); }
 void release(Address address) { std::free(reinterpret_cast<void*>(address)); }
 
@@ -262,4 +352,19 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("widenBfloat16", &widen_bfloat16);
   function("narrowFloat16", &narrow_float16);
   function("narrowBfloat16", &narrow_bfloat16);
+  function("narrowMinifloat", &narrow_to_minifloat);
+  function("widenMinifloat", &widen_minifloat);
+  function("quantizeMinifloat", &quantize_minifloat_piece);
+  function("dequantizeMinifloat", &dequantize_minifloat_piece);
+  function("observeAbsmax", &observe_absmax_of);
+  function("quantizeCodebook", &quantize_to_codebook);
+  function("dequantizeCodebook", &dequantize_from_codebook);
+  function("accumulateCodebookError", &add_codebook_error);
+  function("publishedCodebook", &copy_published_codebook);
+  function("codebookLearnerBytes", &codebook_learner_bytes);
+  function("clearCodebookLearner", &clear_learner);
+  function("observeCodebook", &observe_quotients);
+  function("learnCodebook", &learn);
+  function("packCodebook", &pack_codebook_codes);
+  function("unpackCodebook", &unpack_codebook_codes);
 }

@@ -1,12 +1,12 @@
 // Layers: packs weights into the tiles that the kernels walk, and brings activations into integers. A layer is one piece of memory:
 // a head, the segments of its columns, bias, scales, zero points and weights. What it takes to run is in a workspace of the caller.
-#include "kernels/kernels.h"
 #include "kernels/layer.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "float16.h"
+#include "kernels/kernels.h"
 #include "scalepoint.h"
 
 namespace scalepoint {

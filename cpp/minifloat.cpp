@@ -1,15 +1,25 @@
-#include "float16.h"
-#include "kernels/kernels.h"
+#include "kernels/minifloat.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "layout.h"
 #include "scalepoint.h"
 
 namespace scalepoint {
 namespace {
 
-uint16_t bfloat16_of(float x) {
-  const uint32_t bits = bit_cast<uint32_t>(x), size = bits & kAbsMask, sign = bits >> 16 & 0x8000u;
-  if (size > kInfinityBits) return static_cast<uint16_t>(sign | 0x7FC0u);
-  // Adding just below half of the last bit that stays, and that bit itself, carries where it has to.
-  return static_cast<uint16_t>(sign | (size + 0x7FFFu + (size >> 16 & 1)) >> 16);
+bool exists(Minifloat format) { return format >= Minifloat::kFloat8E4M3FN && format <= Minifloat::kFloat4E2M1; }
+
+Status check_scales(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale, Minifloat format) {
+  if (!exists(format)) return Status::kBadDType;
+  if (!layout.valid()) return Status::kBadLayout;
+  const uint64_t used = layout.parameter_end(start, size);
+  if (used > scale.size()) return Status::kSizeMismatch;
+  for (const float s : scale.first(static_cast<size_t>(used))) {
+    if (!(s > 0 && is_finite(s))) return Status::kBadScale;
+  }
+  return Status::kOk;
 }
 
 }  // namespace
@@ -28,17 +38,61 @@ Status bfloat16_to_float32(std::span<const uint16_t> bits, std::span<float> x) n
 
 Status float32_to_float16(std::span<const float> x, std::span<uint16_t> bits) noexcept {
   if (bits.size() != x.size()) return Status::kSizeMismatch;
-    // The compiler's vectors would take the branches lane by lane.
-#ifdef __clang__
-#pragma clang loop vectorize(disable)
-#endif
-  for (size_t i = 0; i < x.size(); i++) bits[i] = float16_of(x[i]);
+  kernels::float32_to_float16(x.data(), x.size(), bits.data());
   return Status::kOk;
 }
 
 Status float32_to_bfloat16(std::span<const float> x, std::span<uint16_t> bits) noexcept {
   if (bits.size() != x.size()) return Status::kSizeMismatch;
-  for (size_t i = 0; i < x.size(); i++) bits[i] = bfloat16_of(x[i]);
+  kernels::float32_to_bfloat16(x.data(), x.size(), bits.data());
+  return Status::kOk;
+}
+
+Status float32_to_minifloat(std::span<const float> x, Minifloat format, Overflow overflow, std::span<uint8_t> bits) noexcept {
+  if (!exists(format)) return Status::kBadDType;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  kernels::float32_to_minifloat(x.data(), x.size(), format, overflow, bits.data());
+  return Status::kOk;
+}
+
+Status minifloat_to_float32(std::span<const uint8_t> bits, Minifloat format, std::span<float> x) noexcept {
+  if (!exists(format)) return Status::kBadDType;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  kernels::minifloat_to_float32(bits.data(), bits.size(), format, x.data());
+  return Status::kOk;
+}
+
+Status quantize_minifloat(std::span<const float> x, const Layout& layout, uint64_t start, std::span<const float> scale,
+                          Minifloat format, std::span<uint8_t> bits) noexcept {
+  if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  float quotient[512];
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const float* scales = &scale[s.parameter];
+    for (size_t i = 0; i < s.size; i += std::size(quotient)) {
+      const size_t n = std::min(std::size(quotient), s.size - i);
+      const float* from = &x[s.offset + i];
+      if (s.uniform) {
+        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / *scales;
+      } else {
+        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / scales[i + j];
+      }
+      kernels::float32_to_minifloat(quotient, n, format, Overflow::kSaturate, &bits[s.offset + i]);
+    }
+  });
+  return Status::kOk;
+}
+
+Status dequantize_minifloat(std::span<const uint8_t> bits, const Layout& layout, uint64_t start, std::span<const float> scale,
+                            Minifloat format, std::span<float> x) noexcept {
+  if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
+  if (bits.size() != x.size()) return Status::kSizeMismatch;
+  kernels::minifloat_to_float32(bits.data(), bits.size(), format, x.data());
+  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
+    const float* scales = &scale[s.parameter];
+    float* to = &x[s.offset];
+    for (size_t i = 0; i < s.size; i++) to[i] = scales[s.uniform ? 0 : i] * to[i];
+  });
   return Status::kOk;
 }
 

@@ -44,24 +44,17 @@ uint64_t extend_sign(uint64_t word, int bits) {
   return ((word & ~top) + (less & ~top)) ^ ((word ^ less) & top);
 }
 
-}  // namespace
-
-Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> packed) noexcept {
-  if (!dtype.valid()) return Status::kBadDType;
-  const size_t n = codes.size() / dtype.storage_bytes();
-  if (codes.size() != n * dtype.storage_bytes() || packed.size() != packed_bytes(n, dtype.bits)) return Status::kSizeMismatch;
-  if (dtype.bits >= 8) {  // one code fills its storage
-    if (n > 0) std::memcpy(packed.data(), codes.data(), codes.size());
-    return Status::kOk;
-  }
-  const auto bits = static_cast<size_t>(dtype.bits);
+/// Codes of less than 8 bits.
+void pack_narrow(std::span<const std::byte> codes, int32_t width, std::span<std::byte> packed) {
+  const auto bits = static_cast<size_t>(width);
+  const size_t n = codes.size();
   const std::byte* from = codes.data();
   std::byte* to = packed.data();
   for (size_t i = 0; i < n; i += 8) {
     const size_t count = n - i < 8 ? n - i : 8;
     uint64_t word = 0;
     std::memcpy(&word, from + i, count == 8 ? 8 : count);
-    word = join(word, dtype.bits);
+    word = join(word, width);
     const size_t at = i / 8 * bits, left = packed.size() - at;
     // Surplus bytes of a whole word are written over by the next ones.
     if (left >= 8) {
@@ -70,6 +63,32 @@ Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> 
       std::memcpy(to + at, &word, left < bits ? left : bits);
     }
   }
+}
+
+void unpack_narrow(std::span<const std::byte> packed, int32_t width, bool is_signed, std::span<std::byte> codes) {
+  const auto bits = static_cast<size_t>(width);
+  const size_t n = codes.size();
+  for (size_t i = 0; i < n; i += 8) {
+    const size_t count = n - i < 8 ? n - i : 8, at = i / 8 * bits, left = packed.size() - at;
+    uint64_t word = 0;
+    std::memcpy(&word, packed.data() + at, left < 8 ? left : 8);
+    word = part(word, width);
+    if (is_signed) word = extend_sign(word, width);
+    std::memcpy(codes.data() + i, &word, count);
+  }
+}
+
+}  // namespace
+
+Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> packed) noexcept {
+  if (!dtype.valid()) return Status::kBadDType;
+  const size_t n = codes.size() / dtype.storage_bytes();
+  if (codes.size() != n * dtype.storage_bytes() || packed.size() != packed_bytes(n, dtype.bits)) return Status::kSizeMismatch;
+  if (dtype.bits < 8) {
+    pack_narrow(codes, dtype.bits, packed);
+  } else if (n > 0) {  // one code fills its storage
+    std::memcpy(packed.data(), codes.data(), codes.size());
+  }
   return Status::kOk;
 }
 
@@ -77,19 +96,25 @@ Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byt
   if (!dtype.valid()) return Status::kBadDType;
   const size_t n = codes.size() / dtype.storage_bytes();
   if (codes.size() != n * dtype.storage_bytes() || packed.size() != packed_bytes(n, dtype.bits)) return Status::kSizeMismatch;
-  if (dtype.bits >= 8) {
-    if (n > 0) std::memcpy(codes.data(), packed.data(), codes.size());
-    return Status::kOk;
+  if (dtype.bits < 8) {
+    unpack_narrow(packed, dtype.bits, dtype.is_signed, codes);
+  } else if (n > 0) {
+    std::memcpy(codes.data(), packed.data(), codes.size());
   }
-  const auto bits = static_cast<size_t>(dtype.bits);
-  for (size_t i = 0; i < n; i += 8) {
-    const size_t count = n - i < 8 ? n - i : 8, at = i / 8 * bits, left = packed.size() - at;
-    uint64_t word = 0;
-    std::memcpy(&word, packed.data() + at, left < 8 ? left : 8);
-    word = part(word, dtype.bits);
-    if (dtype.is_signed) word = extend_sign(word, dtype.bits);
-    std::memcpy(codes.data() + i, &word, count);
-  }
+  return Status::kOk;
+}
+
+Status pack_codebook(std::span<const uint8_t> codes, int32_t bits, std::span<std::byte> packed) noexcept {
+  if (bits != 1) return pack(std::as_bytes(codes), {bits > 8 ? 0 : bits, false}, packed);  // the one width that no dtype has
+  if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
+  pack_narrow(std::as_bytes(codes), bits, packed);
+  return Status::kOk;
+}
+
+Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept {
+  if (bits != 1) return unpack(packed, {bits > 8 ? 0 : bits, false}, std::as_writable_bytes(codes));
+  if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
+  unpack_narrow(packed, bits, false, std::as_writable_bytes(codes));
   return Status::kOk;
 }
 

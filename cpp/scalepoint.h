@@ -318,4 +318,109 @@ struct LayerSpec {
 [[nodiscard]] Status layer_scores(std::span<const std::byte> layer, std::span<const float> x, uint32_t row,
                                   std::span<double> scores, std::span<std::byte> workspace) noexcept;
 
+// ------------------------------------------------------------------------------------------------------- floats of a byte
+
+/// Floats of at most eight bits, one a byte. Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits".
+///   float8e4m3fn  sign, 4 bits of exponent (bias 7), 3 of fraction; no infinities; NaN 0x7F; largest value 448
+///   float8e5m2    sign, 5 bits of exponent (bias 15), 2 of fraction; infinity 0x7C, NaN above it; largest value 57344
+///   float4e2m1    sign, 2 bits of exponent (bias 1), 1 of fraction; neither infinities nor NaN; largest value 6
+enum class Minifloat : int32_t { kFloat8E4M3FN = 0, kFloat8E5M2 = 1, kFloat4E2M1 = 2 };
+
+/// What a size becomes that is above the largest value after rounding, infinity too.
+///   kSaturate  the largest value
+///   kEscape    infinity, or NaN in float8e4m3fn; float4e2m1 has neither and saturates
+enum class Overflow : int32_t { kSaturate = 0, kEscape = 1 };
+
+/// float32 to the bits of such floats, half to even, as ONNX Cast-25 defines it. The sign of everything stays, that of -0 and NaN
+/// too, but for NaN in float4e2m1, which becomes +6. NaN becomes 0x7F in both float8 formats.
+/// Status: kSizeMismatch, kBadDType if there is no such format.
+[[nodiscard]] Status float32_to_minifloat(std::span<const float> x, Minifloat format, Overflow overflow,
+                                          std::span<uint8_t> bits) noexcept;
+
+/// The values, exactly. Bits above the sign are not read. NaN stays NaN, of the same sign. Status as above.
+[[nodiscard]] Status minifloat_to_float32(std::span<const uint8_t> bits, Minifloat format, std::span<float> x) noexcept;
+
+/// bits[i] = float32_to_minifloat(x[i] / scale[p]), saturated, for the piece [start, start + x.size()) of an array.
+/// Shape:  bits.size() == x.size(); scale reaches to layout.parameter_end().
+/// Status: kBadDType, kBadLayout, kSizeMismatch, kBadScale.
+[[nodiscard]] Status quantize_minifloat(std::span<const float> x, const Layout& layout, uint64_t start,
+                                        std::span<const float> scale, Minifloat format, std::span<uint8_t> bits) noexcept;
+
+/// x[i] = scale[p] * value of bits[i], one float32 multiplication. Shape and status as quantize_minifloat.
+[[nodiscard]] Status dequantize_minifloat(std::span<const uint8_t> bits, const Layout& layout, uint64_t start,
+                                          std::span<const float> scale, Minifloat format, std::span<float> x) noexcept;
+
+// ------------------------------------------------------------------------------------------------------------- codebooks
+
+// Non-uniform codes: x is cut into blocks, each block divided by its largest size, and each quotient replaced by the index of a
+// near value in a codebook that all blocks share.
+
+inline constexpr size_t kMaxCodebookSize = 256;
+
+/// Blocks of so many elements; a piece of an array begins `offset` elements into its first block (0 <= offset < size). Its blocks
+/// are (offset + n + size - 1) / size; the first and the last may lie in it only in part.
+struct Blocks {
+  uint64_t size;
+  uint64_t offset = 0;
+
+  [[nodiscard]] bool valid() const { return size > 0 && offset < size; }
+  /// Blocks that n elements touch.
+  [[nodiscard]] uint64_t count(uint64_t n) const { return n == 0 ? 0 : (offset + n - 1) / size + 1; }
+};
+
+/// The 4-bit codebooks of bitsandbytes. Source: github.com/bitsandbytes-foundation/bitsandbytes, csrc/kernels.cu.
+enum class PublishedCodebook : int32_t { kNf4 = 0, kFp4 = 1 };
+
+/// The 16 values of a published codebook by code: nf4 in ascending order, fp4 with the sign in the upper bit of the code.
+[[nodiscard]] std::span<const float> published_codebook(PublishedCodebook codebook) noexcept;
+
+/// Between which quotients the codes change: halfway between neighbouring values, or where bitsandbytes' own decision trees do,
+/// whose bounds are rounded.
+enum class Decision : int32_t { kNearest = 0, kNf4 = 1, kFp4 = 2 };
+
+/// absmax[b] = max(absmax[b], |x|) over the elements of block b: start from 0.
+/// Shape:  absmax.size() == blocks.count(x.size()).
+/// Status: kBadLayout, kSizeMismatch; kNonFinite if x holds NaN or an infinity.
+[[nodiscard]] Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> absmax) noexcept;
+
+/// codes[i] = the code of the value nearest to v = x[i] * (1 / absmax[b]) in float32; halfway between two, that of the smaller;
+/// among equal values, that of the first for v up to them. codebook[code] * absmax[b] restores x.
+/// Special: a block whose absmax is 0 gets the code of 0; one whose absmax has no finite reciprocal is multiplied by 2^64 before,
+///          its absmax too. Values may be in any order. With Decision::kNf4 and kFp4 the codebook has to be the published one.
+/// Shape:   codes.size() == x.size(); absmax.size() == blocks.count(x.size()); 2 to kMaxCodebookSize values.
+/// Status:  kBadLayout, kSizeMismatch, kBadRange if a value is not finite, kBadScale if an absmax is negative or not finite,
+///          kNonFinite if x holds NaN or an infinity.
+[[nodiscard]] Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
+                                       std::span<const float> codebook, Decision decision, std::span<uint8_t> codes) noexcept;
+
+/// x[i] = codebook[codes[i]] * absmax[b], one float32 multiplication.
+/// Shape and status as quantize_codebook, but for kBadRange: a code without a value in the codebook.
+[[nodiscard]] Status dequantize_codebook(std::span<const uint8_t> codes, Blocks blocks, std::span<const float> absmax,
+                                         std::span<const float> codebook, std::span<float> x) noexcept;
+
+/// accumulate_error with y = the dequantized codes. Status as dequantize_codebook.
+[[nodiscard]] Status accumulate_codebook_error(std::span<const float> x, std::span<const uint8_t> codes, Blocks blocks,
+                                               std::span<const float> absmax, std::span<const float> codebook,
+                                               ErrorSums& sums) noexcept;
+
+/// Memory in which a codebook is learned: it sees the data piece by piece and then gives the values. Aligned to 8 bytes.
+[[nodiscard]] size_t codebook_learner_bytes() noexcept;
+/// Puts the memory into the state that observe_codebook starts from.
+[[nodiscard]] Status clear_codebook_learner(std::span<std::byte> learner) noexcept;
+/// Adds the quotients of x, counted with absmax^2, which is what an error of theirs costs in x, to a histogram: bins are 2^-12 wide
+/// relative to the quotient, down to a size of 2^-32, and know the mean of what fell into them.
+/// Shape and status as quantize_codebook.
+[[nodiscard]] Status observe_codebook(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
+                                      std::span<std::byte> learner) noexcept;
+/// The values, in ascending order, that make the squared error of x small: the best partition of the histogram, with bins joined
+/// until 2048 are left, by dynamic programming; then Lloyd's iteration over all bins until nothing changes. Of data with fewer
+/// bins in use than values the means of the bins, the largest repeated; 0 where there was nothing but zeros. What the memory holds
+/// afterwards means nothing.
+/// Status:  kSizeMismatch for fewer than 2 values or more than kMaxCodebookSize.
+[[nodiscard]] Status learn_codebook(std::span<std::byte> learner, std::span<float> values) noexcept;
+
+/// Packs codes of 1 to 8 bits as pack does.
+[[nodiscard]] Status pack_codebook(std::span<const uint8_t> codes, int32_t bits, std::span<std::byte> packed) noexcept;
+[[nodiscard]] Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept;
+
 }  // namespace scalepoint

@@ -699,22 +699,6 @@ void accumulate_code_error(const float* x, const void* codes, DType dtype, size_
   kAccumulateCodeError[dtype](x, codes, n, scale, zero_point, sums);
 }
 
-// Simple enough for the compiler to vectorize.
-void float16_to_float32(const uint16_t* bits, size_t n, float* x) {
-  for (size_t i = 0; i < n; i++) {
-    const uint32_t size = bits[i] & 0x7FFFu, sign = (bits[i] & 0x8000u) << 16;
-    // Subnormal: a whole number of 2^-24, made a float by putting it into the fraction of 2^23 (see lanes_simd128.h for why no
-    // conversion). Otherwise the exponent moves from bias 15 to 127; all ones stay all ones.
-    const uint32_t subnormal = bit_cast<uint32_t>((bit_cast<float>(size | 0x4B000000u) - 0x1p23f) * 0x1p-24f);
-    const uint32_t normal = (size << 13) + (112u << 23) + (size >= 0x7C00u ? 112u << 23 : 0);
-    x[i] = bit_cast<float>((size < 0x0400u ? subnormal : normal) | sign);
-  }
-}
-
-void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) {
-  for (size_t i = 0; i < n; i++) x[i] = bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
-}
-
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step) {
   // LLVM would put vectors together from single values, or take them apart.
   for (size_t i = 0; i < n; i++, from = opaque(from + from_step), to = opaque(to + to_step)) *to = factor * *from;

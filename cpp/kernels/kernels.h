@@ -67,7 +67,4 @@ void accumulate_code_error(const float* x, const void* codes, DType dtype, size_
 /// to[i * to_step] = factor * from[i * from_step], one by one.
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step);
 
-void float16_to_float32(const uint16_t* bits, size_t n, float* x);
-void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);
-
 }  // namespace scalepoint::kernels

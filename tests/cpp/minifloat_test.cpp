@@ -1,4 +1,4 @@
-// float16 and bfloat16, and back.
+// float16, bfloat16 and the floats of a byte, and back.
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -174,6 +174,116 @@ TEST(Minifloat, refuses_lengths_that_differ) {
       EXPECT_EQ(format.decode(codes, x), Status::kSizeMismatch);
       EXPECT_EQ(format.encode(x, codes), Status::kSizeMismatch);
     }
+  }
+}
+
+constexpr Minifloat kMinifloats[] = {Minifloat::kFloat8E4M3FN, Minifloat::kFloat8E5M2, Minifloat::kFloat4E2M1};
+constexpr Overflow kOverflows[] = {Overflow::kSaturate, Overflow::kEscape};
+
+std::vector<uint8_t> encoded(const std::vector<float>& x, Minifloat format, Overflow overflow, size_t offset = 0) {
+  Buffer<uint8_t> codes(x.size(), offset);
+  EXPECT_EQ(float32_to_minifloat(Buffer<float>(x, offset), format, overflow, codes), Status::kOk);
+  return codes.values();
+}
+
+void expect_like_the_oracle(const std::vector<float>& x) {
+  for (const Minifloat format : kMinifloats) {
+    for (const Overflow overflow : kOverflows) {
+      const std::vector<uint8_t> codes = encoded(x, format, overflow);
+      for (size_t i = 0; i < x.size(); i++) {
+        ASSERT_EQ(codes[i], reference::encode_minifloat(x[i], format, overflow))
+            << exact(x[i]) << " to format " << static_cast<int>(format) << ", overflow " << static_cast<int>(overflow);
+      }
+    }
+  }
+}
+
+TEST(Minifloat, decodes_every_byte_by_the_formula) {
+  std::vector<uint8_t> codes(256);
+  for (size_t i = 0; i < codes.size(); i++) codes[i] = static_cast<uint8_t>(i);
+  for (const Minifloat format : kMinifloats) {
+    for (size_t offset = 0; offset < 4; offset++) {
+      Buffer<float> buffer(codes.size(), offset);
+      ASSERT_EQ(minifloat_to_float32(Buffer<uint8_t>(codes, offset), format, buffer), Status::kOk);
+      const std::vector<float> x = buffer.values();
+      for (size_t i = 0; i < codes.size(); i++) {
+        const double expected = reference::minifloat_value(codes[i], format);
+        if (std::isnan(expected)) {
+          ASSERT_TRUE(std::isnan(x[i]) && std::signbit(x[i]) == (i >= 128)) << i;
+        } else {
+          ASSERT_EQ(float_bits(x[i]), float_bits(static_cast<float>(expected))) << i;  // the conversion is exact
+        }
+      }
+    }
+  }
+}
+
+TEST(Minifloat, rounds_to_a_byte_half_to_even) {
+  for (const Minifloat format : kMinifloats) {
+    std::vector<float> x;
+    const auto push = [&](double value) {
+      const auto middle = static_cast<float>(value);  // exact
+      for (const float v : {middle, std::nextafter(middle, 0.0f), std::nextafter(middle, kInfinity)}) {
+        x.push_back(v);
+        x.push_back(-v);
+      }
+    };
+    double last = 0;
+    for (int code = 1; code < 128; code++) {
+      const double value = reference::minifloat_value(static_cast<uint8_t>(code), format);
+      if (!std::isfinite(value) || value <= last) break;
+      push((last + value) / 2);
+      push(value);
+      last = value;
+    }
+    // Around the ends: 448 and 480, 57344 and 65536, 6 and 8.
+    for (const double value : {464.0, 480.0, 496.0, 61440.0, 65536.0, 7.0, 8.0}) push(value);
+    expect_like_the_oracle(x);
+  }
+}
+
+TEST(Minifloat, rounds_any_bits_to_a_byte_like_the_oracle) {
+  Random random(33);
+  SCOPED_TRACE("seed 33");
+  std::vector<float> x(20000);
+  for (size_t i = 0; i < x.size(); i++)
+    x[i] = i % 2 == 0 ? random.any_float() : random.power(-20, 18) * (random.coin() ? 1.0f : -1.0f);
+  x.insert(x.end(), std::begin(kNonFinites), std::end(kNonFinites));
+  x.insert(x.end(), {0.0f, -0.0f, kDenormal, -kDenormal, kLargest, -kLargest});
+  expect_like_the_oracle(x);
+}
+
+TEST(Minifloat, converts_any_number_of_bytes_from_any_alignment) {
+  Random random(34);
+  SCOPED_TRACE("seed 34");
+  for (const Minifloat format : kMinifloats) {
+    for (const size_t length : kLengths) {
+      std::vector<float> x(length);
+      for (float& value : x) value = random.power(-12, 10);
+      for (size_t offset = 0; offset < 4; offset++) {
+        const std::vector<uint8_t> codes = encoded(x, format, Overflow::kSaturate, offset);
+        Buffer<float> again(length, offset);
+        ASSERT_EQ(minifloat_to_float32(Buffer<uint8_t>(codes, offset), format, again), Status::kOk);
+        for (size_t i = 0; i < length; i++) {
+          ASSERT_EQ(codes[i], reference::encode_minifloat(x[i], format, Overflow::kSaturate));
+          ASSERT_EQ(again.data()[i], reference::minifloat_value(codes[i], format));
+        }
+      }
+    }
+  }
+}
+
+TEST(Minifloat, refuses_unknown_formats_and_numbers_of_bytes_that_differ) {
+  std::vector<float> x(4);
+  std::vector<uint8_t> codes(4);
+  for (const int format : {-1, 3}) {
+    EXPECT_EQ(float32_to_minifloat(x, static_cast<Minifloat>(format), Overflow::kSaturate, codes), Status::kBadDType);
+    EXPECT_EQ(minifloat_to_float32(codes, static_cast<Minifloat>(format), x), Status::kBadDType);
+  }
+  for (const size_t length : {0, 3, 5}) {
+    std::vector<uint8_t> others(length);
+    EXPECT_EQ(float32_to_minifloat(x, Minifloat::kFloat8E5M2, Overflow::kEscape, others), Status::kSizeMismatch);
+    EXPECT_EQ(minifloat_to_float32(others, Minifloat::kFloat8E5M2, x), Status::kSizeMismatch);
   }
 }
 

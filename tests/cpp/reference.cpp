@@ -252,4 +252,43 @@ uint16_t encode(float x, FloatFormat format) {
   return static_cast<uint16_t>(sign + (exponent + bias - 1) * mantissa_values + static_cast<int64_t>(units));
 }
 
+double minifloat_value(uint8_t bits, Minifloat format) {
+  // Exponent bits, fraction bits, bias, and the codes above which there is no number.
+  const bool e4m3 = format == Minifloat::kFloat8E4M3FN, e5m2 = format == Minifloat::kFloat8E5M2;
+  const int exponent_bits = e4m3 ? 4 : e5m2 ? 5 : 2, fraction_bits = e4m3 ? 3 : e5m2 ? 2 : 1;
+  const int bias = e4m3 ? 7 : e5m2 ? 15 : 1, largest = e4m3 ? 0x7E : e5m2 ? 0x7B : 0x7;
+  const int size_bits = exponent_bits + fraction_bits, size = bits % (1 << size_bits);
+  const double sign = bits / (1 << size_bits) % 2 == 1 ? -1 : 1;
+  if (size > largest) {
+    const bool infinite = e5m2 && size == 0x7C;
+    return infinite ? sign * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  const int exponent = size >> fraction_bits, fraction = size % (1 << fraction_bits);
+  if (exponent == 0) return sign * std::ldexp(fraction, 1 - bias - fraction_bits);
+  return sign * std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
+}
+
+uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
+  const bool e4m3 = format == Minifloat::kFloat8E4M3FN, e5m2 = format == Minifloat::kFloat8E5M2;
+  const int largest = e4m3 ? 0x7E : e5m2 ? 0x7B : 0x7, sign_bit = e4m3 || e5m2 ? 0x80 : 0x8;
+  if (std::isnan(x)) {
+    if (!e4m3 && !e5m2) return 0x7;
+    return static_cast<uint8_t>(0x7F | (std::signbit(x) ? sign_bit : 0));
+  }
+  // Far above all values they would seem equally far away in double.
+  const double size = std::min(std::fabs(static_cast<double>(x)), 1e6);
+  int nearest = 0;
+  for (int code = 1; code <= largest; code++) {
+    const double far = std::fabs(minifloat_value(static_cast<uint8_t>(nearest), format) - size);
+    const double near = std::fabs(minifloat_value(static_cast<uint8_t>(code), format) - size);
+    if (near < far || (near == far && code % 2 == 0)) nearest = code;
+  }
+  // What would be the next number if they went on: as far above the largest as that is above the one before it.
+  const double last = minifloat_value(static_cast<uint8_t>(largest), format);
+  const double middle = last + (last - minifloat_value(static_cast<uint8_t>(largest - 1), format)) / 2;
+  const bool escapes = size > middle || (size == middle && largest % 2 == 1);
+  if (escapes && overflow == Overflow::kEscape && (e4m3 || e5m2)) nearest = largest + 1;
+  return static_cast<uint8_t>(nearest | (std::signbit(x) ? sign_bit : 0));
+}
+
 }  // namespace scalepoint::reference

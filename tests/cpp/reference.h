@@ -93,4 +93,9 @@ double decode(uint16_t bits, FloatFormat format);
 /// x must not be NaN.
 uint16_t encode(float x, FloatFormat format);
 
+/// The value of a code of at most eight bits, of which the documentation of Minifloat gives the fields.
+double minifloat_value(uint8_t bits, Minifloat format);
+/// By the distances to all values.
+uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow);
+
 }  // namespace scalepoint::reference

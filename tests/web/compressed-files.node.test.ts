@@ -5,7 +5,7 @@ import { type QuantizeModelOptions, quantizeModel } from '../../web/src/model.js
 import { numbersOf, parseSafetensors, readCompressed, referenceQuantize } from './compressed.js';
 import { bytesOf, safetensors, type TestTensor, weights } from './model-support.js';
 
-type Options = Omit<QuantizeModelOptions, 'to'> & { to: 'int8' | 'int4' };
+type Options = Omit<QuantizeModelOptions, 'to'> & { to: 'int8' | 'int4' | 'float8e4m3fn' };
 
 /** Float32 from integers of float32's own precision, so that quotients of neighbours meet ties. */
 function withTies(shape: readonly number[]): TestTensor {
@@ -48,6 +48,8 @@ const cases: [what: string, options: Options, rows: number, columns: number][] =
   ['int4 in groups of 64, asymmetric', { to: 'int4', granularity: perGroup(64), scheme: 'asymmetric' }, 9, 192],
   ['int4 in groups of 40', { to: 'int4', granularity: perGroup(40) }, 3, 120],
   ['int4 per channel', { to: 'int4', granularity: perChannel }, 10, 61],
+  ['float8e4m3fn', { to: 'float8e4m3fn' }, 9, 100],
+  ['float8e4m3fn in long rows', { to: 'float8e4m3fn' }, 2, 1031],
   ['int4 per channel, asymmetric', { to: 'int4', granularity: perChannel, scheme: 'asymmetric' }, 10, 61],
 ];
 
@@ -72,12 +74,14 @@ describe.each(['F32', 'F16', 'BF16'] as const)('weights in %s', (dtype) => {
       const { groupSize } = options.granularity?.kind === 'per-group' ? options.granularity : { groupSize: undefined };
       const group = groupSize ?? (options.to === 'int4' && options.granularity === undefined ? 128 : undefined);
       expect(weight).toMatchObject({
+        type: options.to === 'float8e4m3fn' ? 'float' : 'int',
         bits: options.to === 'int4' ? 4 : 8,
         symmetric: options.scheme !== 'asymmetric',
         groupSize: group,
         scaleDtype: dtype,
       });
       const expected = referenceQuantize(values, weight.shape, {
+        type: weight.type,
         bits: weight.bits,
         groupSize: group,
         symmetric: weight.symmetric,

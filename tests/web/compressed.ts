@@ -9,16 +9,18 @@ export interface StoredTensor {
   bytes: Uint8Array;
 }
 
-/** A weight with integer codes. */
+/** A weight with codes. */
 export interface CompressedWeight {
-  /** Of the file: packed words, or int8 codes as they are. */
+  /** Integers, or float8e4m3fn. */
+  type: string;
+  /** Of the file: packed words, or codes of a byte as they are. */
   packed: boolean;
   bits: number;
   symmetric: boolean;
   /** Columns that share a scale; undefined: all of a row. */
   groupSize: number | undefined;
   shape: number[];
-  /** One a weight. */
+  /** One a weight; of floats their bits. */
   codes: Int8Array;
   scaleDtype: string;
   scaleShape: number[];
@@ -26,7 +28,7 @@ export interface CompressedWeight {
   scale: Float64Array;
   /** One a group; 0 where the layout has none. */
   zeroPoint: Int32Array;
-  /** (code - zero point) * scale, exactly. */
+  /** (code - zero point) * scale, or the float's value * scale, exactly. */
   weights: Float64Array;
 }
 
@@ -79,7 +81,9 @@ export function parseSafetensors(file: Uint8Array): {
   for (const [name, { dtype, shape, data_offsets }] of entries) {
     const [begin, end] = data_offsets;
     check(begin === covered, `${name} begins where the tensor before it ends`);
-    const size = ({ I8: 1, U8: 1, F16: 2, BF16: 2, F32: 4, I32: 4, F64: 8, I64: 8 } as Record<string, number>)[dtype];
+    const size = (
+      { I8: 1, U8: 1, F8_E4M3: 1, F16: 2, BF16: 2, F32: 4, I32: 4, F64: 8, I64: 8 } as Record<string, number>
+    )[dtype];
     if (size !== undefined) {
       check(end - begin === product(shape) * size, `${name} has the bytes of its shape`);
       check((8 + length + begin) % size === 0 || end === begin, `${name} is aligned`);
@@ -99,6 +103,15 @@ function half(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }
 
+/** The value of a float8e4m3fn: 4 bits of exponent with bias 7, 3 of fraction, NaN where all are ones. */
+function float8(bits: number): number {
+  const sign = bits >> 7 ? -1 : 1;
+  const exponent = (bits >> 3) & 15;
+  const fraction = bits & 7;
+  if (exponent === 15 && fraction === 7) return Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -9 : sign * (8 + fraction) * 2 ** (exponent - 10);
+}
+
 /** The numbers of a tensor of floats or integers. */
 export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -114,6 +127,7 @@ export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
         return wide.getFloat32(0);
       },
     ],
+    F8_E4M3: [1, (at) => float8(view.getUint8(at))],
     I8: [1, (at) => view.getInt8(at)],
     I32: [4, (at) => view.getInt32(at, true)],
     I64: [8, (at) => Number(view.getBigInt64(at, true))],
@@ -166,7 +180,10 @@ function readWeight(
 ): { weight: CompressedWeight; used: string[] } {
   const args = argumentsFor(config, name.replace(/\.weight$/, ''));
   const { num_bits: bits, symmetric, strategy, group_size } = args;
-  check(args.type === 'int' && args.dynamic === false, `${name}: static integers`);
+  const { type } = args;
+  check(type === (config.format === 'float-quantized' ? 'float' : 'int'), `${name}: ${type} in ${config.format}`);
+  check(args.dynamic === false, `${name}: static weights`);
+  check(type === 'int' || (bits === 8 && symmetric && strategy === 'channel'), `${name}: float8 with a scale a row`);
   check(strategy === 'channel' || strategy === 'group', `${name}: strategy ${strategy}`);
   check((strategy === 'group') === (group_size !== null), `${name}: group_size belongs to the strategy group`);
   const packed = config.format === 'pack-quantized';
@@ -197,9 +214,9 @@ function readWeight(
     }
   } else {
     check(bits === 8 && groupSize === undefined, `${name}: codes that are not packed have 8 bits and a scale a row`);
-    const data = take(name, ['I8']);
+    const data = take(name, [type === 'float' ? 'F8_E4M3' : 'I8']);
     ({ shape } = data);
-    codes = Int8Array.from(numbersOf(data));
+    codes = Int8Array.from(data.bytes);
   }
 
   const rows = shape[0]!;
@@ -238,10 +255,12 @@ function readWeight(
   const weights = new Float64Array(codes.length);
   for (let i = 0; i < codes.length; i++) {
     const group = Math.floor(i / columns) * perRow + Math.floor((i % columns) / (columns / perRow));
-    weights[i] = (codes[i]! - zeroPoint[group]!) * scale[group]!;
+    const value = type === 'float' ? float8(codes[i]! & 255) : codes[i]! - zeroPoint[group]!;
+    weights[i] = value * scale[group]!;
   }
   const { dtype: scaleDtype } = scales;
   const weight = {
+    type,
     packed,
     bits,
     symmetric,
@@ -264,14 +283,15 @@ function readWeight(
 export function readCompressed(file: Uint8Array, quantizationConfig: unknown, names: Iterable<string>): CompressedFile {
   const config = quantizationConfig as Config;
   check(config.quant_method === 'compressed-tensors', 'quant_method');
-  check(['pack-quantized', 'naive-quantized', 'int-quantized'].includes(config.format), `format ${config.format}`);
+  const formats = ['pack-quantized', 'naive-quantized', 'int-quantized', 'float-quantized'];
+  check(formats.includes(config.format), `format ${config.format}`);
   const { tensors, metadata } = parseSafetensors(file);
   const weights = new Map<string, CompressedWeight>();
   const others = new Map(tensors);
   for (const name of names) {
     const has = (suffix: string) => tensors.has(name + suffix);
     const stored = tensors.get(name);
-    if (stored === undefined || (stored.dtype === 'I8' && has('_scale'))) {
+    if (stored === undefined || (/^(I8|F8_E4M3)$/.test(stored.dtype) && has('_scale'))) {
       const { weight, used } = readWeight(name, tensors, config);
       weights.set(name, weight);
       for (const tensor of used) others.delete(tensor);
@@ -309,6 +329,23 @@ export function nearestOf(dtype: string, v: number): number {
   return Math.abs(rounded) > largest ? Math.sign(rounded) * Infinity : rounded;
 }
 
+const float8Values = Float64Array.from({ length: 127 }, (_, code) => float8(code));
+
+/** The bits of the float8e4m3fn nearest to a number: the values on either side by bisection; ties to even bits, beyond 448 that. */
+function nearestFloat8(v: number): number {
+  const size = Math.abs(v);
+  let low = 0;
+  let high = 126;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (float8Values[middle]! <= size) low = middle;
+    else high = middle;
+  }
+  const nearer = Math.abs(float8Values[high]! - size) - Math.abs(float8Values[low]! - size);
+  const code = nearer < 0 || (nearer === 0 && high % 2 === 0) ? high : low;
+  return v < 0 || Object.is(v, -0) ? code | 128 : code;
+}
+
 /**
  * Codes, scales and zero points of a weight as compressed-tensors calculates them, in float32, with the scale rounded to the type that
  * it is stored in first. A scale of 0 becomes epsilon of its type. Here that is for groups of zeros alone: a scale that only rounds to 0
@@ -317,13 +354,14 @@ export function nearestOf(dtype: string, v: number): number {
 export function referenceQuantize(
   values: ArrayLike<number>,
   shape: readonly number[],
-  options: { bits: number; groupSize?: number | undefined; symmetric: boolean; scaleDtype: string },
+  options: { type?: string; bits: number; groupSize?: number | undefined; symmetric: boolean; scaleDtype: string },
 ): Pick<CompressedWeight, 'codes' | 'scale' | 'zeroPoint'> {
   const { bits, symmetric, scaleDtype } = options;
   const f = Math.fround;
   const [fractionBits, lowest] = formats[scaleDtype]!;
-  const qmin = -(2 ** (bits - 1));
-  const qmax = 2 ** (bits - 1) - 1;
+  const float = options.type === 'float';
+  const qmin = float ? -448 : -(2 ** (bits - 1));
+  const qmax = float ? 448 : 2 ** (bits - 1) - 1;
   const size = options.groupSize ?? product(shape.slice(1));
   const count = product(shape) / size;
   const codes = new Int8Array(count * size);
@@ -341,6 +379,10 @@ export function referenceQuantize(
     scale[group] = s;
     zeroPoint[group] = z;
     for (let i = 0; i < size; i++) {
+      if (float) {
+        codes[group * size + i] = nearestFloat8(f(x[i]! / s));
+        continue;
+      }
       const v = f(f(x[i]! / s) + z);
       codes[group * size + i] = roundHalfToEven(Math.min(qmax, Math.max(qmin, v)));
     }

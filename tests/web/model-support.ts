@@ -150,6 +150,7 @@ export const ways: readonly Pick<
   { to: 'int4', granularity: { kind: 'per-channel' } },
   { to: 'float16' },
   { to: 'bfloat16', rules: [{ match: /conv/, keep: true }] },
+  { to: 'float8e4m3fn' },
 ];
 
 /** Whether two arrays hold the same bytes. */
@@ -234,8 +235,8 @@ export function expectResult(
     const weight = results.weights.get(name);
     if (weight !== undefined) {
       const values = numbersOf(original);
-      const { bits, groupSize, symmetric, scaleDtype, shape } = weight;
-      const want = referenceQuantize(values, shape, { bits, groupSize, symmetric, scaleDtype });
+      const { type, bits, groupSize, symmetric, scaleDtype, shape } = weight;
+      const want = referenceQuantize(values, shape, { type, bits, groupSize, symmetric, scaleDtype });
       expectBytes(bytesOf(weight.codes), bytesOf(want.codes), `codes of ${name}`);
       expectBytes(bytesOf(weight.scale), bytesOf(want.scale), `scales of ${name}`);
       expectBytes(bytesOf(weight.zeroPoint), bytesOf(want.zeroPoint), `zero points of ${name}`);

@@ -551,6 +551,14 @@ describe('failing', () => {
     }
     data[130] = largest;
     await quantized(safetensors({ 'x.weight': f32([3, 64], data) }));
+    // Of float8 codes the largest stands for the largest value, also where the scale is rounded to bfloat16.
+    const brain = new Uint16Array(3 * 64).fill(0x3f80);
+    brain[130] = 0x7f7f;
+    brain[131] = 0xff7f;
+    for (const tensor of [f32([3, 64], data), { dtype: 'BF16', shape: [3, 64], data: brain } as const]) {
+      const { report } = await quantizeModel(safetensors({ 'x.weight': tensor }), { to: 'float8e4m3fn' });
+      expect(report.tensors[0]).toMatchObject({ to: 'F8_E4M3', nonFinite: 0 });
+    }
   });
 
   it('refuses a result below the required SQNR, with the report, and leaves nothing behind', async () => {

@@ -66,12 +66,38 @@ describe('what weights become', () => {
     });
     expect(conversionOf(plan)).toEqual({
       kind: 'codes',
+      type: 'int',
       bits: 8,
       symmetric: true,
       groupSize: undefined,
       packed: false,
       scale: 'BF16',
     });
+  });
+
+  it('float8e4m3fn: codes as they are, one scale a row in the type of the weight', () => {
+    const plan = planOf(weight, { to: 'float8e4m3fn' });
+    expect(outcome(plan)).toEqual({
+      'x.weight': ['data x.weight F8_E4M3 [24,256]', 'scale x.weight_scale BF16 [24,1]'],
+    });
+    expect(conversionOf(plan)).toEqual({
+      kind: 'codes',
+      type: 'float',
+      bits: 8,
+      symmetric: true,
+      groupSize: undefined,
+      packed: false,
+      scale: 'BF16',
+    });
+    expect(plan.size).toBe(plan.header.length + 24 * 256 + 24 * 2);
+    const kernel = planOf({ 'conv.weight': ['F32', [6, 5, 7, 3]] }, { to: 'float8e4m3fn' });
+    expect(outcome(kernel)['conv.weight']).toEqual([
+      'data conv.weight F8_E4M3 [6,5,7,3]',
+      'scale conv.weight_scale F32 [6,1,1,1]',
+    ]);
+    // By a rule, beside casts.
+    const rules: Rule[] = [{ match: /x/, to: 'float8e4m3fn' }];
+    expect(outcome(planOf(weight, { to: 'float16', scheme: 'asymmetric', rules }))).toEqual(outcome(plan));
   });
 
   it('int8 asymmetric: zero points shaped like the scales', () => {
@@ -477,6 +503,30 @@ describe('the quantization_config', () => {
     expect(configOf(planOf(model, { to: 'int8', packed: true })).format).toBe('pack-quantized');
   });
 
+  it('names float8 by its type', () => {
+    const config = configOf(planOf(model, { to: 'float8e4m3fn' }));
+    expect(config).toMatchObject({ format: 'float-quantized', ignore: ['lm_head', 'model.embed_tokens'] });
+    expect(config.config_groups).toEqual({
+      group_0: {
+        targets: ['Linear'],
+        weights: {
+          num_bits: 8,
+          type: 'float',
+          symmetric: true,
+          strategy: 'channel',
+          group_size: null,
+          dynamic: false,
+          actorder: null,
+          block_structure: null,
+          observer: 'minmax',
+          observer_kwargs: {},
+        },
+        input_activations: null,
+        output_activations: null,
+      },
+    });
+  });
+
   it('names the modules of each group where there are several, all in one form', () => {
     const rules: Rule[] = [{ match: /down_proj/, to: 'int8' }];
     const plan = planOf(model, { to: 'int4', rules });
@@ -570,7 +620,7 @@ describe('options', () => {
   const perGroup = (groupSize: unknown) => ({ kind: 'per-group', groupSize });
 
   it('names the targets', () => {
-    expect(['int8', 'int4', 'float16', 'bfloat16'].every(isSafetensorsTarget)).toBe(true);
+    expect(['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'].every(isSafetensorsTarget)).toBe(true);
     expect(['Q8_0', 'int3', '', undefined, 'toString'].some(isSafetensorsTarget)).toBe(false);
   });
 
@@ -615,6 +665,26 @@ describe('options', () => {
     expectRefusal(check({ ...dynamic, packed: true }), RangeError, 'activations');
     expectRefusal(check({ ...dynamic, granularity: perGroup(32) }), RangeError, 'activations');
     expectRefusal(check({ ...dynamic, rules: [{ match: /x/, to: 'int4' }] }), RangeError, 'activations');
+    const float8 = { to: 'float8e4m3fn' };
+    expectRefusal(check({ ...float8, granularity: perGroup(32) }), RangeError, 'granularity');
+    expectRefusal(check({ ...float8, scheme: 'asymmetric' }), RangeError, 'scheme');
+    expectRefusal(check({ ...float8, packed: true }), RangeError, 'packed');
+    expectRefusal(check({ ...float8, activations: 'int8-dynamic' }), RangeError, 'activations');
+    expectRefusal(check({ ...float8, rules: [{ match: /x/, to: 'int8' }] }), RangeError, 'rules[0].to');
+    expectRefusal(check({ to: 'int4', rules: [{ match: /x/, ...float8 }] }), RangeError, 'rules[0].to');
+    const [first, second] = [
+      { match: /x/, ...float8 },
+      { match: /y/, to: 'int4' },
+    ];
+    expectRefusal(check({ to: 'float16', rules: [first, second] }), RangeError, 'rules[1].to');
+    const channel = { kind: 'per-channel' };
+    check({
+      ...float8,
+      granularity: channel,
+      scheme: 'symmetric',
+      packed: false,
+      rules: [{ match: /x/, to: 'float16' }],
+    })();
     check({ ...dynamic, packed: false, scheme: 'symmetric', rules: [{ match: /x/, to: 'bfloat16' }] })();
   });
 

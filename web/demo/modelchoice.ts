@@ -27,6 +27,7 @@ export const presets: Readonly<
 const words: Readonly<Record<string, string>> = {
   int4: '4 bits, in groups',
   int8: '8 bits, a scale for each row',
+  float8e4m3fn: '8 bits, small floats and a scale for each row',
   float16: 'half the bytes of float32, small range',
   bfloat16: 'half the bytes of float32, all of its range',
   Q8_0: '8.5 bits, hardly any loss',

@@ -376,6 +376,9 @@ export class CodeSource {
   }
 }
 
+/** Arrays up to this size are kept in wasm memory between two passes over them; larger ones are copied twice. */
+export const residentBytes = 64 * 2 ** 20;
+
 /** Calls f for consecutive tiles of n elements; with `whole`, for all of them at once. */
 export function forEachTile(
   n: number,

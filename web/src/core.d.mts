@@ -178,6 +178,78 @@ export interface CoreModule {
   widenBfloat16(bits: number, n: number, x: number): number;
   narrowFloat16(x: number, n: number, bits: number): number;
   narrowBfloat16(x: number, n: number, bits: number): number;
+  /** `format` and `overflow` are the numbers of cpp/scalepoint.h's Minifloat and Overflow. */
+  narrowMinifloat(x: number, n: number, format: number, overflow: number, bits: number): number;
+  widenMinifloat(bits: number, n: number, format: number, x: number): number;
+  quantizeMinifloat(
+    x: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    parameters: number,
+    format: number,
+    bits: number,
+  ): number;
+  dequantizeMinifloat(
+    bits: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    scale: number,
+    parameters: number,
+    format: number,
+    x: number,
+  ): number;
+  /** The piece begins `offset` elements into its first block; `absmax` holds one value for every block that it touches. */
+  observeAbsmax(x: number, n: number, blockSize: number, offset: number, absmax: number): number;
+  /** `codebook` holds `values` floats; `decision` is the number of cpp/scalepoint.h's Decision. */
+  quantizeCodebook(
+    x: number,
+    n: number,
+    blockSize: number,
+    offset: number,
+    absmax: number,
+    codebook: number,
+    values: number,
+    decision: number,
+    codes: number,
+  ): number;
+  dequantizeCodebook(
+    codes: number,
+    n: number,
+    blockSize: number,
+    offset: number,
+    absmax: number,
+    codebook: number,
+    values: number,
+    x: number,
+  ): number;
+  accumulateCodebookError(
+    x: number,
+    n: number,
+    codes: number,
+    blockSize: number,
+    offset: number,
+    absmax: number,
+    codebook: number,
+    values: number,
+    sums: number,
+  ): number;
+  /** 16 floats; `codebook` is the number of cpp/scalepoint.h's PublishedCodebook. */
+  publishedCodebook(codebook: number, values: number): void;
+  codebookLearnerBytes(): number;
+  clearCodebookLearner(learner: number): number;
+  observeCodebook(x: number, n: number, blockSize: number, offset: number, absmax: number, learner: number): number;
+  learnCodebook(learner: number, codebook: number, values: number): number;
+  packCodebook(codes: number, n: number, bits: number, packed: number): number;
+  unpackCodebook(packed: number, n: number, bits: number, codes: number): number;
 }
 
 export interface CoreOptions {

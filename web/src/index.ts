@@ -1,5 +1,7 @@
 export type { FloatInput, HalfFormat } from './array.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
+export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './cast.js';
+export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './codebook.js';
 export { type ErrorCode, ScalepointError } from './errors.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layer.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
@@ -20,6 +22,7 @@ export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInpu
 export {
   type BlockTensor,
   type CodeArray,
+  type CodebookTensor,
   type DType,
   type DTypeInfo,
   dtypeInfo,

@@ -163,13 +163,13 @@ export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
 
-/** What weights can become: integers or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
+/** What weights can become: integers, float8 or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
 export type ModelTarget = SafetensorsTarget | GgufTarget;
 
 /** What decides about a result. */
 export interface PlanOptions {
   /**
-   * safetensors (and .npy, which becomes safetensors): int8, int4, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other file types of
+   * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other file types of
    * llama-quantize; F16, BF16 and F32 also from quantized files.
    */
   readonly to: ModelTarget;
@@ -230,7 +230,7 @@ export interface ModelPlan {
   readonly tensors: readonly PlannedTensorInfo[];
   /** `bytesAfter` is the exact size of the result. */
   readonly totals: ModelTotals;
-  /** safetensors with integers: what belongs into config.json as `quantization_config`. */
+  /** safetensors with codes: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];
@@ -308,7 +308,8 @@ function planOf(model: OpenModel, options: PlanOptions): FilePlan {
 /** The type of a result, in the spelling of the format. */
 function targetType({ conversion, source }: PlannedTensor): string {
   if (conversion.kind === 'copy') return source.dtype;
-  return conversion.kind === 'codes' ? `I${conversion.bits}` : conversion.to;
+  if (conversion.kind !== 'codes') return conversion.to;
+  return conversion.type === 'float' ? 'F8_E4M3' : `I${conversion.bits}`;
 }
 
 function infoOf(tensor: PlannedTensor): PlannedTensorInfo {
@@ -396,7 +397,7 @@ export interface QuantizeModelOptions extends PlanOptions, WorkOptions {
    * @defaultValue false
    */
   readonly overwrite?: boolean;
-  /** safetensors, integers: the object of the model's config.json, to get `result.config` with the `quantization_config` in it. */
+  /** safetensors, codes: the object of the model's config.json, to get `result.config` with the `quantization_config` in it. */
   readonly config?: Readonly<Record<string, unknown>>;
   /**
    * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
@@ -425,7 +426,7 @@ export interface ModelReport {
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   readonly report: ModelReport;
-  /** safetensors with integers: the given config.json, or an empty one, with the `quantization_config`. */
+  /** safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. */
   readonly config?: Readonly<Record<string, unknown>>;
   /** The file's bytes. @throws TypeError if it went to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
@@ -526,7 +527,7 @@ function reportOf(model: OpenModel, plan: FilePlan, measures: readonly (ErrorMea
  * Makes a model smaller.
  *
  * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
- * and `X.weight_scale`, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to say so. Embeddings,
+ * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to say so. Embeddings,
  * norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF files become what
  * llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
  *

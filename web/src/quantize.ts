@@ -8,6 +8,7 @@ import {
   type FloatInput,
   forEachTile,
   type HalfFormat,
+  residentBytes,
   Sink,
   type Source,
   sourceOf,
@@ -15,6 +16,24 @@ import {
   withWhole,
 } from './array.js';
 import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './blocks.js';
+import {
+  type CastOptions,
+  castFloat,
+  castToFloat32,
+  type FloatFormat,
+  type Minifloat,
+  type WidenOptions,
+} from './cast.js';
+import {
+  addCodebookErrors,
+  type CodebookOptions,
+  dequantizeCodebook,
+  isCodebook,
+  type PackedCodebookTensor,
+  packCodebook,
+  quantizeCodebook,
+  unpackCodebook,
+} from './codebook.js';
 import { version } from './core.mjs';
 import { ScalepointError } from './errors.js';
 import {
@@ -57,6 +76,7 @@ import {
   article,
   type BlockTensor,
   type CodeArray,
+  type CodebookTensor,
   checkShape,
   type DTypeInfo,
   dtypeInfo,
@@ -73,8 +93,6 @@ import {
 } from './tensor.js';
 import { type Core, type LoadOptions, loadCore, OwnedWasmArray, tileParameters, tileSize } from './wasm.js';
 
-/** Arrays up to this size are kept in wasm memory between the two passes of a range and its codes; larger ones are copied twice. */
-const residentBytes = 64 * 2 ** 20;
 const statusNonFinite = 7;
 const statusOverflow = 8;
 
@@ -237,6 +255,23 @@ export class Scalepoint {
   }
 
   /**
+   * Float values to the codes of a codebook: every block of x is divided by its largest size, and each quotient becomes the index of
+   * the value nearest to it; halfway between two, of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit for
+   * bit, but for blocks of nothing but zeros, which get the code of 0.
+   *
+   * A learned codebook (`{ learn: 16 }`) has the values, in ascending order, that make the squared error of these very data small: the
+   * best partition of a histogram of theirs, then Lloyd's iteration. Of data with fewer different quotients the largest is repeated.
+   * @example const q = sp.quantizeCodebook(weights, { codebook: 'nf4', blockSize: 64 });
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
+   * after an error means nothing.
+   */
+  quantizeCodebook(x: FloatInput, options: CodebookOptions<Uint8Array>): CodebookTensor<Uint8Array>;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor;
+  quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor {
+    return quantizeCodebook(this.#core, x, options);
+  }
+
+  /**
    * Scale and zero point alone, as `quantize` would choose them.
    * @throws as `quantize`
    */
@@ -257,8 +292,8 @@ export class Scalepoint {
   }
 
   /**
-   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; or those of ggml's blocks, bit
-   * for bit as ggml restores them.
+   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; of a codebook its value times the
+   * block's absmax; or those of ggml's blocks, bit for bit as ggml restores them.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
@@ -270,7 +305,8 @@ export class Scalepoint {
     checkKeys(options, dequantizeKeys);
     const core = this.#core;
     if (isBlocks(q)) return this.#dequantizeBlocks(q, options.out);
-    const given = this.#codesOf(q, 'q', "'linear' or 'blocks'");
+    if (isCodebook(q)) return dequantizeCodebook(core, q, options.out);
+    const given = this.#codesOf(q, 'q', "'linear', 'codebook' or 'blocks'");
     const { codes, layout, spec } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
     checkApart(q.data, options.out, 'out');
@@ -342,6 +378,11 @@ export class Scalepoint {
         },
         half,
       );
+    } else if (isCodebook(b)) {
+      addCodebookErrors(core, source, b, (length) => {
+        checkSameLength(source.length, length);
+        core.module.HEAPF64.set(sums, at / 8);
+      });
     } else if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
       const { codes, layout, spec } = given;
@@ -424,11 +465,12 @@ export class Scalepoint {
 
   /**
    * Codes packed densely: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least significant
-   * first, in two's complement. The result has ceil(n * bits / 8) bytes.
+   * first, in two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  pack(q: LinearQuantizedTensor): Uint8Array<ArrayBuffer> {
+  pack(q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
     const core = this.#core;
+    if (isCodebook(q)) return packCodebook(core, q);
     const { codes, info, spec } = this.#codesOf(q, 'q');
     const packed = new Sink(core, 'uint8', packedSize(codes.length, info.bits), undefined, 'out');
     const tile = core.scratch.x;
@@ -441,11 +483,14 @@ export class Scalepoint {
   }
 
   /**
-   * The reverse of `pack`: a fresh array of codes for a tensor of that dtype and shape.
+   * The reverse of `pack`: a fresh array of codes for a tensor of that dtype and shape, or of that codebook and shape.
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  unpack(bytes: Uint8Array, q: PackedTensor): CodeArray {
+  unpack(bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer>;
+  unpack(bytes: Uint8Array, q: PackedTensor): CodeArray;
+  unpack(bytes: Uint8Array, q: PackedTensor | PackedCodebookTensor): CodeArray {
     const core = this.#core;
+    if (isPackedCodebook(q)) return unpackCodebook(core, bytes, q);
     if (typeof q !== 'object' || q === null)
       throw new TypeError(`q: expected an object with dtype and shape, got ${show(q)}`);
     const info = dtypeInfo(q.dtype);
@@ -467,39 +512,49 @@ export class Scalepoint {
   }
 
   /**
-   * Floats rounded to a 16-bit format, half to even, as their bits. A value too large for float16 becomes infinity.
-   * @throws TypeError or RangeError naming the argument; ScalepointError `DISPOSED`
+   * Floats rounded to a narrower format, half to even, as their bits: a Uint16Array for float16 and bfloat16, a Uint8Array for the
+   * others, of which float4e2m1 leaves the upper half of every byte 0. As ONNX Cast defines it.
+   * @example const bits = sp.castFloat(weights, 'float8e4m3fn', { saturate: true });
+   * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  castFloat(x: FloatInput, to: HalfFormat): Uint16Array<ArrayBuffer> {
-    const core = this.#core;
-    if (to !== 'float16' && to !== 'bfloat16')
-      throw new RangeError(`to: expected 'float16' or 'bfloat16', got ${show(to)}`);
-    const source = sourceOf(core, x, undefined, 'x');
-    const bits = new Sink(core, 'uint16', source.length, undefined, 'out');
-    const tile = core.scratch.y;
-    forEachTile(source.length, false, (start, count) => {
-      const at = source.at(start, count);
-      const { module } = core;
-      this.#check(to === 'float16' ? module.narrowFloat16(at, count, tile) : module.narrowBfloat16(at, count, tile));
-      bits.put(start, count, tile);
-    });
-    return bits.result as Uint16Array<ArrayBuffer>;
+  castFloat(x: FloatInput, to: HalfFormat, options?: CastOptions & { out?: undefined }): Uint16Array<ArrayBuffer>;
+  castFloat(x: FloatInput, to: Minifloat, options?: CastOptions & { out?: undefined }): Uint8Array<ArrayBuffer>;
+  castFloat(
+    x: FloatInput,
+    to: FloatFormat,
+    options?: CastOptions & { out?: undefined },
+  ): Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer>;
+  castFloat<T extends Uint8Array | Uint16Array | WasmArray>(
+    x: FloatInput,
+    to: FloatFormat,
+    options: CastOptions & { out: T },
+  ): T;
+  castFloat(x: FloatInput, to: FloatFormat, options?: CastOptions): Uint8Array | Uint16Array | WasmArray;
+  castFloat(x: FloatInput, to: FloatFormat, options: CastOptions = {}): Uint8Array | Uint16Array | WasmArray {
+    return castFloat(this.#core, x, to, options);
   }
 
   /**
-   * The values of 16-bit floats, exactly.
-   * @param bits a Uint16Array of their bits, or a WasmArray of uint16
-   * @throws TypeError or RangeError naming the argument; ScalepointError `DISPOSED`
+   * The values of narrower floats, exactly. The upper half of a byte with a float4e2m1 is not read.
+   * @param bits what `castFloat` makes: a Uint16Array or a Uint8Array, or a WasmArray of such
+   * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  castToFloat32(bits: Uint16Array | WasmArray, from: HalfFormat): Float32Array<ArrayBuffer> {
-    const core = this.#core;
-    if (from !== 'float16' && from !== 'bfloat16') {
-      throw new RangeError(`from: expected 'float16' or 'bfloat16', got ${show(from)}`);
-    }
-    const source = sourceOf(core, bits, from, 'bits');
-    const x = new Sink(core, 'float32', source.length, undefined, 'out');
-    forEachTile(source.length, false, (start, count) => x.put(start, count, source.at(start, count)));
-    return x.result as Float32Array<ArrayBuffer>;
+  castToFloat32(
+    bits: Uint8Array | Uint16Array | WasmArray,
+    from: FloatFormat,
+    options?: { out?: undefined },
+  ): Float32Array<ArrayBuffer>;
+  castToFloat32<T extends Float32Array | WasmArray>(
+    bits: Uint8Array | Uint16Array | WasmArray,
+    from: FloatFormat,
+    options: { out: T },
+  ): T;
+  castToFloat32(
+    bits: Uint8Array | Uint16Array | WasmArray,
+    from: FloatFormat,
+    options: WidenOptions = {},
+  ): Float32Array | WasmArray {
+    return castToFloat32(this.#core, bits, from, options);
   }
 
   /**
@@ -862,6 +917,10 @@ function isQuantized(value: unknown): value is LinearQuantizedTensor {
 
 function isBlocks(value: unknown): value is BlockTensor {
   return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'blocks';
+}
+
+function isPackedCodebook(q: PackedTensor | PackedCodebookTensor): q is PackedCodebookTensor {
+  return isCodebook(q);
 }
 
 function isHalf(value: unknown): boolean {

@@ -254,8 +254,22 @@ export interface BlockTensor<Data extends Uint8Array | WasmArray = Uint8Array | 
   readonly data: Data;
 }
 
+/** Indices into a codebook, with the size that the values of each block are relative to. Plain data, unless its data is a WasmArray. */
+export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  readonly kind: 'codebook';
+  /** 2 to 256 values, by code. */
+  readonly codebook: Float32Array;
+  /** Consecutive elements, in row-major order, that share an absmax. The last block may be shorter. */
+  readonly blockSize: number;
+  /** The largest size in each block: a code stands for codebook[code] * absmax. */
+  readonly absmax: Float32Array;
+  /** One code an element, in row-major order. */
+  readonly data: Data;
+  readonly shape: readonly number[];
+}
+
 /** Any quantized tensor. */
-export type QuantizedTensor = LinearQuantizedTensor | BlockTensor;
+export type QuantizedTensor = LinearQuantizedTensor | CodebookTensor | BlockTensor;
 
 /** @throws ScalepointError `DISPOSED` */
 export function disposedError(what: string): ScalepointError {

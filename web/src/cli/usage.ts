@@ -32,7 +32,7 @@ Examples
 
 /** Targets and options that decide about a result. */
 const targets = `  --to TYPE             what weights become
-      safetensors, .npy   int8, int4, float16, bfloat16
+      safetensors, .npy   int8, int4, float8e4m3fn, float16, bfloat16
       GGUF                Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L
                           Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL F16 BF16 F32
   --rule 'REGEX=TYPE'   tensors whose name matches become TYPE, embeddings too
@@ -61,7 +61,7 @@ export const quantizeUsage = `scalepoint quantize FILE --to TYPE [-o OUT] [optio
 
 Makes a model smaller. A table tells what became of every tensor: sizes, SQNR,
 the largest error, or why it was kept. safetensors get the layout of
-compressed-tensors, with integers for weights of two or more dimensions;
+compressed-tensors, with codes for weights of two or more dimensions;
 embeddings, norms, biases, 1-D tensors and lm_head are kept. GGUF files become
 what llama-quantize makes of them, byte for byte. A .npy file becomes
 safetensors.
@@ -83,7 +83,7 @@ ${integerOptions}  --config FILE         the model's config.json, to be written 
                         quantization_config in it
 
 ${ggufOptions}
-Loaders of integers need a quantization_config. It is written beside OUT:
+Loaders of codes need a quantization_config. It is written beside OUT:
 config.json beside model.safetensors, X.config.json beside X.safetensors.
 OUT appears whole or not at all.
 Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
@@ -119,7 +119,7 @@ Examples
 export const compareUsage = `scalepoint compare A B [options]
 
 Holds the tensors of model B against those of model A, by name: SQNR, cosine,
-the largest error, for each of them and in all. Integers with scales and blocks
+the largest error, for each of them and in all. Codes with scales and blocks
 count as what they stand for, so a model can be compared with what it was made
 from.
 

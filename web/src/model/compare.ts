@@ -60,15 +60,15 @@ async function logicalTensors(model: OpenModel): Promise<Map<string, LogicalTens
   const found = new Map<string, LogicalTensor>();
   const parts = new Set<string>();
   for (const tensor of model.tensors) {
-    const base = tensor.dtype === 'I8' ? tensor.name : /^(.*)_packed$/s.exec(tensor.name)?.[1];
+    const isPlain = tensor.dtype === 'I8' || tensor.dtype === 'F8_E4M3';
+    const base = isPlain ? tensor.name : /^(.*)_packed$/s.exec(tensor.name)?.[1];
     if (model.format !== 'safetensors' || base === undefined) continue;
     const scale = stored.get(`${base}_scale`);
     if (scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
     const zeroPoint = stored.get(`${base}_zero_point`);
-    const logical =
-      tensor.dtype === 'I8'
-        ? plainCodes(tensor, scale, zeroPoint)
-        : await packedCodes(model, base, tensor, scale, zeroPoint, stored.get(`${base}_shape`));
+    const logical = isPlain
+      ? plainCodes(tensor, scale, zeroPoint)
+      : await packedCodes(model, base, tensor, scale, zeroPoint, stored.get(`${base}_shape`));
     if (logical === undefined) continue;
     found.set(base, logical);
     for (const name of [tensor.name, scale.name, `${base}_zero_point`, `${base}_shape`]) parts.add(name);
@@ -81,25 +81,27 @@ async function logicalTensors(model: OpenModel): Promise<Map<string, LogicalTens
   return found;
 }
 
-/** int8 codes with one scale for each index of axis 0; undefined if the parts do not fit together. */
+/** int8 or float8 codes with one scale for each index of axis 0; undefined if the parts do not fit together. */
 function plainCodes(
   data: SourceTensor,
   scale: SourceTensor,
   zeroPoint: SourceTensor | undefined,
 ): LogicalTensor | undefined {
-  const { name, shape } = data;
+  const { name, shape, dtype } = data;
   if (elementsOf(scale.shape) !== shape[0]) return undefined;
+  if (dtype === 'F8_E4M3' && zeroPoint !== undefined) return undefined;
   if (zeroPoint !== undefined && (zeroPoint.dtype !== 'I8' || elementsOf(zeroPoint.shape) !== shape[0]))
     return undefined;
   const encoding = {
     kind: 'codes',
+    type: dtype === 'I8' ? 'int' : 'float',
     bits: 8,
     symmetric: zeroPoint === undefined,
     groupSize: undefined,
     packed: false,
     scale: scale.dtype as CastType,
   } as const;
-  return { name, shape, type: 'I8', encoding, data, scale, ...(zeroPoint === undefined ? {} : { zeroPoint }) };
+  return { name, shape, type: dtype, encoding, data, scale, ...(zeroPoint === undefined ? {} : { zeroPoint }) };
 }
 
 /** Whether any of the first words has a bit from `bit` on. */
@@ -144,6 +146,7 @@ async function packedCodes(
   }
   const encoding = {
     kind: 'codes',
+    type: 'int',
     bits,
     symmetric: zeroPoint === undefined,
     groupSize: groups === 1 ? undefined : columns / groups,

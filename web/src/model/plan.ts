@@ -7,9 +7,11 @@ import type { BlockType } from '../blocks.js';
 /** Float types that a tensor can be cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
 
-/** Integer codes with scales, as compressed-tensors stores them. */
+/** Codes with scales, as compressed-tensors stores them. */
 export interface CodesConversion {
   readonly kind: 'codes';
+  /** Integers, or float8e4m3fn: 8 bits, symmetric, with one scale for each index of axis 0 and not packed. */
+  readonly type: 'int' | 'float';
   readonly bits: 4 | 8;
   readonly symmetric: boolean;
   /** Elements of the last dimension that share a scale, a divisor of it; undefined: everything of one index of axis 0. */
@@ -81,7 +83,7 @@ export interface FilePlan {
   readonly header: Uint8Array<ArrayBuffer>;
   /** Bytes of the result. */
   readonly size: number;
-  /** safetensors with integer codes: the `quantization_config` for config.json. */
+  /** safetensors with codes: the `quantization_config` for config.json. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
   /** What the user should know about the result, in sentences without a full stop. */
   readonly notes?: readonly string[];

@@ -1,5 +1,5 @@
 /**
- * Plans of safetensors results: floats of another type, or integers with scales in the layout of compressed-tensors, which vLLM,
+ * Plans of safetensors results: floats of another type, or integers or float8 with scales in the layout of compressed-tensors, which vLLM,
  * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
  */
 import { ScalepointError } from '../errors.js';
@@ -22,7 +22,7 @@ import {
 } from './plan.js';
 
 /** What the weights of a safetensors file can become. */
-export const safetensorsTargets = ['int8', 'int4', 'float16', 'bfloat16'] as const;
+export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'] as const;
 
 /** A target of a safetensors result. */
 export type SafetensorsTarget = (typeof safetensorsTargets)[number];
@@ -61,9 +61,13 @@ export interface SafetensorsOptions {
 
 const floatTargets: Readonly<Partial<Record<SafetensorsTarget, CastType>>> = { float16: 'F16', bfloat16: 'BF16' };
 
-/** Bits of the codes; undefined for floats. */
+/** Bits of integer codes; undefined for floats. */
 function bitsOf(to: SafetensorsTarget): 4 | 8 | undefined {
   return to === 'int8' ? 8 : to === 'int4' ? 4 : undefined;
+}
+
+function isFloat8(to: unknown): to is 'float8e4m3fn' {
+  return to === 'float8e4m3fn';
 }
 
 function defaultGranularity(bits: 4 | 8): ModelGranularity {
@@ -150,9 +154,26 @@ export function checkSafetensorsOptions(options: SafetensorsOptions): void {
   checkRules(rules);
 
   const bits = bitsOf(to);
+  if (isFloat8(to)) {
+    if (granularity?.kind === 'per-group') {
+      throw new RangeError(`granularity: to: '${to}' has one scale a channel, got granularity 'per-group'`);
+    }
+    if (scheme === 'asymmetric') throw new RangeError(`scheme: to: '${to}' is symmetric, got 'asymmetric'`);
+    if (packed === true) throw new RangeError(`packed: only for integers, got packed: true with to: '${to}'`);
+  }
   if (bits === undefined) {
-    if (granularity !== undefined) throw new RangeError(`granularity: only for to: 'int8' or 'int4', got to: '${to}'`);
+    if (granularity !== undefined && !isFloat8(to))
+      throw new RangeError(`granularity: only for to: 'int8' or 'int4', got to: '${to}'`);
     if (activations !== undefined) throw new RangeError(`activations: only for to: 'int8', got to: '${to}'`);
+  }
+  // A configuration has one form for all codes of a file.
+  let codes: string | undefined = bits !== undefined || isFloat8(to) ? to : undefined;
+  for (const [i, rule] of (rules ?? []).entries()) {
+    if (rule.keep || (!isFloat8(rule.to) && bitsOf(rule.to as SafetensorsTarget) === undefined)) continue;
+    codes ??= rule.to;
+    if (isFloat8(codes) !== isFloat8(rule.to)) {
+      throw new RangeError(`rules[${i}].to: a file has one form of codes, got '${rule.to}' beside '${codes}'`);
+    }
   }
   // What each integer target of the plan and its rules asks of the form.
   const forms: { name: string; to: SafetensorsTarget; granularity: ModelGranularity | undefined }[] = [
@@ -252,11 +273,11 @@ function shapeBytes(shape: readonly number[]): Uint8Array<ArrayBuffer> {
 }
 
 /**
- * The parts of a weight with integer codes. `X.weight` has its scales in `X.weight_scale`; any other name is extended in the same way.
+ * The parts of a weight with codes. `X.weight` has its scales in `X.weight_scale`; any other name is extended in the same way.
  * Packed along a dimension, codes take ceil(n * bits / 32) words; zero points of packed weights are packed down the rows.
  */
 function codeParts(name: string, shape: readonly number[], conversion: CodesConversion): Part[] {
-  const { bits, symmetric, groupSize, packed, scale } = conversion;
+  const { type, bits, symmetric, groupSize, packed, scale } = conversion;
   const words = (n: number) => Math.ceil((n * bits) / 32);
   const [rows = 0, ...inner] = shape;
   const columns = inner.at(-1) ?? 1;
@@ -264,7 +285,7 @@ function codeParts(name: string, shape: readonly number[], conversion: CodesConv
   const parts: Part[] = [
     packed
       ? { role: 'data', name: `${name}_packed`, dtype: 'I32', shape: [rows, words(columns)] }
-      : { role: 'data', name, dtype: 'I8', shape },
+      : { role: 'data', name, dtype: type === 'float' ? 'F8_E4M3' : 'I8', shape },
     { role: 'scale', name: `${name}_scale`, dtype: scale, shape: scales },
   ];
   if (!symmetric) {
@@ -287,7 +308,7 @@ function codeParts(name: string, shape: readonly number[], conversion: CodesConv
 }
 
 function partBytes({ dtype, shape }: Part): number {
-  const size = floatBytes[dtype] ?? { I8: 1, I32: 4, I64: 8 }[dtype as string] ?? 0;
+  const size = floatBytes[dtype] ?? { I8: 1, F8_E4M3: 1, I32: 4, I64: 8 }[dtype as string] ?? 0;
   return size * (elementCount(shape) ?? 0);
 }
 
@@ -326,7 +347,7 @@ class Planner {
     const to = (rule?.to ?? target) as SafetensorsTarget;
 
     const cast = floatTargets[to];
-    const bits = bitsOf(to);
+    const bits = isFloat8(to) ? 8 : bitsOf(to);
     if (cast !== undefined || bits === undefined) {
       const type = cast as CastType;
       if (dtype === type) return keep('same type');
@@ -346,10 +367,11 @@ class Planner {
     if (byName !== undefined) return keep(byName);
     const conversion: CodesConversion = {
       kind: 'codes',
+      type: isFloat8(to) ? 'float' : 'int',
       bits,
-      symmetric: scheme === 'symmetric',
+      symmetric: scheme === 'symmetric' || isFloat8(to),
       groupSize,
-      packed: packed || bits === 4 || groupSize !== undefined,
+      packed: !isFloat8(to) && (packed || bits === 4 || groupSize !== undefined),
       scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
     };
     if (conversion.packed && shape.length > 2) return keep(`${shape.length}-D`);
@@ -379,6 +401,8 @@ function ownerOf(name: string): string {
  * packed groups of 128 (`pack-quantized`): weights of two or more dimensions are converted, unless their names say norm, embedding,
  * lm_head, bias, router or the like, or they would not become smaller. Packed ones have exactly two dimensions, and rows that the
  * groups divide. A configuration has one form for all: a single packed weight has int8 weights packed too.
+ *
+ * float8e4m3fn: the same weights, per channel and as they are (`float-quantized`).
  *
  * Floats: every F32, F64, F16 and BF16 tensor is cast, except the scales of weights that are quantized already.
  *
@@ -433,6 +457,7 @@ function moduleOf({ name }: SourceTensor): string | undefined {
  * 0.11 know.
  */
 function quantizationArgs(
+  type: 'int' | 'float',
   bits: number,
   symmetric: boolean,
   strategy: string,
@@ -441,7 +466,7 @@ function quantizationArgs(
 ) {
   return {
     num_bits: bits,
-    type: 'int',
+    type,
     symmetric,
     strategy,
     group_size: groupSize,
@@ -479,7 +504,7 @@ function describe(
     ignore.push('lm_head');
   }
 
-  const inputs = activations === undefined ? null : quantizationArgs(8, true, 'token', null, true);
+  const inputs = activations === undefined ? null : quantizationArgs('int', 8, true, 'token', null, true);
   const single = groups.size === 1;
   const configGroups: Record<string, unknown> = {};
   for (const { conversion, members } of groups.values()) {
@@ -487,17 +512,18 @@ function describe(
       ? ['Linear', ...specialModules(members)]
       : members.flatMap((source) => moduleOf(source) ?? []);
     if (targets.length === 0) continue;
-    const { bits, symmetric, groupSize } = conversion;
+    const { type, bits, symmetric, groupSize } = conversion;
     const strategy = groupSize === undefined ? 'channel' : 'group';
     configGroups[`group_${Object.keys(configGroups).length}`] = {
       targets,
-      weights: quantizationArgs(bits, symmetric, strategy, groupSize ?? null, false),
+      weights: quantizationArgs(type, bits, symmetric, strategy, groupSize ?? null, false),
       input_activations: inputs,
       output_activations: null,
     };
   }
   let format = activations === undefined ? 'naive-quantized' : 'int-quantized';
   if (first.conversion.packed) format = 'pack-quantized';
+  if (first.conversion.type === 'float') format = 'float-quantized';
   return {
     quant_method: 'compressed-tensors',
     format,

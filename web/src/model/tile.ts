@@ -119,6 +119,9 @@ export function packedRowBytes(columns: number, bits: number): number {
   return Math.ceil(columns / codesPerWord(bits)) * 4;
 }
 
+/** float8e4m3fn: the number of cpp/scalepoint.h's Minifloat, and its largest value. */
+const float8 = { format: 0, largest: 448 };
+
 /** Rounds half to even. |v| < 2^51. */
 function roundHalfEven(v: number): number {
   return v + 6755399441055744 - 6755399441055744;
@@ -384,6 +387,12 @@ export class TileConverter {
     const spec = specOf(bits);
     const { sums } = this.#core.scratch;
     const layout = [1, count, size, 1, 0] as const;
+    if (conversion.type === 'float') {
+      this.#check(module.quantizeMinifloat(x, n, ...layout, scale, count, float8.format, codes));
+      if (measure) this.#measureFloats(x, codes, n, count, size, scale);
+      parts.data = this.#copy(codes, n);
+      return { parts, ...(measure ? { sums: this.#sums() } : {}) };
+    }
     this.#check(
       measure
         ? module.quantizeLinearMeasured(x, n, ...layout, scale, zeroPoint, count, spec, codes, sums)
@@ -396,6 +405,21 @@ export class TileConverter {
     }
     parts.data = packed ? this.#pack(codes, rows, columns, bits) : this.#copy(codes, n);
     return { parts, ...(measure ? { sums: this.#sums() } : {}) };
+  }
+
+  /**
+   * Adds the errors of float8 codes to the sums. None stands for an infinity: the largest float is a float's multiple of 448, and scales
+   * of 16 bits, rounded up, exceed those of the largest values of their type by less than float32 has room for.
+   */
+  #measureFloats(x: number, codes: number, n: number, count: number, size: number, scale: number): void {
+    const { module, scratch } = this.#core;
+    const { y } = scratch;
+    for (let start = 0; start < n; start += scratch.elements) {
+      const some = Math.min(scratch.elements, n - start);
+      const from = codes + start;
+      this.#check(module.dequantizeMinifloat(from, some, 1, count, size, 1, start, scale, count, float8.format, y));
+      this.#addErrors(x + start * 4, y, some);
+    }
   }
 
   /** The first element whose code stands for an infinity. */
@@ -448,11 +472,12 @@ export class TileConverter {
    * scale = absmax / ((qmax - qmin) / 2), asymmetric scale = (max - min) / (qmax - qmin) and zero point = round(qmin - min / scale).
    * In float32; the scale is then rounded to the type that it is stored in, and zero points and codes are made with the result.
    * Where all values are 0, the scale is that type's epsilon, as there; where it would only round to 0, the smallest positive number.
+   * Of float8 codes qmin and qmax are their largest values.
    */
-  #chooseParameters({ bits, symmetric, scale: stored }: CodesConversion, count: number): void {
+  #chooseParameters({ type, bits, symmetric, scale: stored }: CodesConversion, count: number): void {
     const { module } = this.#core;
     const at = this.#parameters(count);
-    const levels = 2 ** bits - 1;
+    const levels = type === 'float' ? 2 * float8.largest : 2 ** bits - 1;
     const qmin = -(2 ** (bits - 1));
     const min = module.HEAPF32.subarray(at.min / 4, at.min / 4 + count);
     const max = module.HEAPF32.subarray(at.max / 4, at.max / 4 + count);
@@ -559,6 +584,10 @@ export class TileConverter {
     if (stored === 'F32') module.HEAPU8.copyWithin(at.scale, scales, scales + count * 4);
     else if (stored === 'F16') this.#check(module.widenFloat16(scales, count, at.scale));
     else this.#check(module.widenBfloat16(scales, count, at.scale));
+    if (encoding.type === 'float') {
+      this.#check(module.dequantizeMinifloat(data, n, 1, count, size, 1, 0, at.scale, count, float8.format, x));
+      return x;
+    }
     let codes = data;
     if (packed) {
       codes = this.#slot('codes', n);

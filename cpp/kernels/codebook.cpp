@@ -1,0 +1,123 @@
+#include "codebook.h"
+
+#include <cstring>
+
+#include "lanes.h"
+
+namespace scalepoint::kernels {
+namespace {
+
+using namespace lanes;
+
+constexpr int32_t kMiddle = kCodeBuckets / 2;
+
+inline int32_t bucket_of(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  constexpr int32_t kSmallest = (127 - 32) << 5;  // of 2^-32, with five bits of fraction
+  const int32_t size = clamp(static_cast<int32_t>((bits & kAbsMask) >> 18) - kSmallest + 1, 0, kMiddle);
+  return bits >> 31 != 0 ? kMiddle - size : kMiddle + size;
+}
+
+/// Any codebook: the bucket says how many thresholds lie below it, and a few steps of bisection how many of its own do. kSteps of
+/// them, or, if that is negative, as many as it takes.
+template <int32_t kSteps>
+void search_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+  const int32_t width = 1 << (kSteps < 0 ? search.steps : kSteps) >> 1;
+  for (size_t i = 0; i < n; i++) {
+    const float v = x[i] * factor;
+    uint32_t rank = search.first[bucket_of(v)];
+    for (int32_t w = width; w > 0; w >>= 1) rank += v > search.threshold[rank + w - 1] ? w : 0;
+    codes[i] = search.code[rank];
+  }
+}
+
+constexpr decltype(&search_by_bucket<0>) kSearchByBucket[] = {&search_by_bucket<0>, &search_by_bucket<1>, &search_by_bucket<2>,
+                                                              &search_by_bucket<3>};
+
+#ifdef SCALEPOINT_SIMD_LANES
+/// At most 16 codes: every threshold against 16 values at a time.
+void search_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+  uint8_t all[16] = {};
+  std::memcpy(all, search.code, search.thresholds + 1);
+  const U8x16 code = load(all);
+  const F32x4 by = splat(factor);
+  const auto sixteen = [&](const float* from, uint8_t* to) {
+    const F32x4 a = mul(load(from), by), b = mul(load(from + 4), by), c = mul(load(from + 8), by), d = mul(load(from + 12), by);
+    I32x4 rank_a = splat(0), rank_b = rank_a, rank_c = rank_a, rank_d = rank_a;
+    const float* end = search.threshold + search.thresholds;
+    SCALEPOINT_NO_UNROLL
+    for (const float* t = search.threshold; t != end; t++) {
+      const F32x4 bound = splat(*t);
+      rank_a = sub(rank_a, greater(a, bound));
+      rank_b = sub(rank_b, greater(b, bound));
+      rank_c = sub(rank_c, greater(c, bound));
+      rank_d = sub(rank_d, greater(d, bound));
+    }
+    store(to, lookup(code, low_bytes(rank_a, rank_b, rank_c, rank_d)));
+  };
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 16 <= n; i += 16) sixteen(x + i, codes + i);
+  if (i == n) return;
+  float rest[16] = {};
+  uint8_t made[16];
+  std::memcpy(rest, x + i, (n - i) * sizeof(float));
+  sixteen(rest, made);
+  std::memcpy(codes + i, made, n - i);
+}
+#endif
+
+}  // namespace
+
+void prepare(CodeSearch& search) {
+  size_t rank = 0, most = 0, last = 0;
+  for (int32_t bucket = 0; bucket < kCodeBuckets; bucket++) {
+    search.first[bucket] = static_cast<uint8_t>(rank);
+    while (rank < search.thresholds && bucket_of(search.threshold[rank]) == bucket) rank++;
+    most = rank - last > most ? rank - last : most;
+    last = rank;
+  }
+  search.steps = 0;
+  while (most >> search.steps != 0) search.steps++;
+}
+
+void search_codes(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+#ifdef SCALEPOINT_SIMD_LANES
+  if (search.thresholds < 16) return search_by_counting(x, n, factor, search, codes);
+#endif
+  const auto by_bucket = search.steps < 4 ? kSearchByBucket[search.steps] : &search_by_bucket<-1>;
+  by_bucket(x, n, factor, search, codes);
+}
+
+uint32_t largest_size(const float* x, size_t n) {
+  I32x4 largest = splat(0), other = largest;
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 8 <= n; i += 8) {
+    largest = max_unsigned(largest, shift_left_one(bits(load(x + i))));
+    other = max_unsigned(other, shift_left_one(bits(load(x + i + 4))));
+  }
+  if (i < n) {
+    float rest[8] = {};
+    std::memcpy(rest, x + i, (n - i) * sizeof(float));
+    largest = max_unsigned(largest, shift_left_one(bits(load(rest))));
+    other = max_unsigned(other, shift_left_one(bits(load(rest + 4))));
+  }
+  int32_t lane[4];
+  store(lane, max_unsigned(largest, other));
+  uint32_t size = 0;
+  for (const int32_t v : lane) size = static_cast<uint32_t>(v) > size ? static_cast<uint32_t>(v) : size;
+  return size >> 1;
+}
+
+uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {
+  uint32_t largest = 0;
+  for (size_t i = 0; i < n; i++) {
+    const uint32_t code = codes[i];
+    largest = code > largest ? code : largest;
+    x[i] = values[code] * factor;
+  }
+  return largest;
+}
+
+}  // namespace scalepoint::kernels

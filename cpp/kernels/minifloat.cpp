@@ -1,0 +1,150 @@
+#include "minifloat.h"
+
+#include <cstring>
+
+#include "lanes.h"
+
+namespace scalepoint::kernels {
+namespace {
+
+using namespace lanes;
+
+/// A float format: a sign, then an exponent with the bias 2^(exponent_bits - 1) - 1, then a fraction.
+struct Format {
+  int exponent_bits;
+  int fraction_bits;
+  int32_t largest;  ///< the code of the largest finite value
+  int32_t nan;      ///< without the sign; what NaN becomes
+
+  [[nodiscard]] constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
+  /// How much smaller an exponent is here than in float32.
+  [[nodiscard]] constexpr int32_t rebias() const { return (127 - bias()) << 23; }
+};
+
+constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 0x7FC0}, kFloat8E4M3FN = {4, 3, 0x7E, 0x7F},
+                 kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
+
+/// The codes of four floats; `most` is the largest code that a number may get, be it that of infinity.
+template <Format kFormat>
+inline I32x4 round_to(F32x4 x, I32x4 most) {
+  constexpr int kDropped = 23 - kFormat.fraction_bits;
+  const I32x4 sign = shift_right<31>(bits(x)), size = shift_right_one(shift_left_one(bits(x)));
+  // Adding just below half of the last bit that stays, and that bit itself, carries where it has to, into the exponent too.
+  const I32x4 odd = bit_and(shift_right<kDropped>(size), splat(1));
+  I32x4 code = shift_right<kDropped>(add(add(size, odd), splat((1 << (kDropped - 1)) - 1 - kFormat.rebias())));
+  if constexpr (kFormat.rebias() != 0) {
+    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats around 2^23 of these units are that far apart: the sum
+    // is rounded to them.
+    const F32x4 unit = splat(bit_cast<float>((127 + 23 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
+    const I32x4 subnormal = sub(bits(add(from_bits(size), unit)), bits(unit));
+    code = select(greater(splat(kFormat.rebias() + (1 << 23)), size), subnormal, code);
+  }
+  code = min_unsigned(code, most);
+  const I32x4 is_nan = greater(size, splat(static_cast<int32_t>(kInfinityBits)));
+  code = select(is_nan, splat(kFormat.nan), code);
+  const I32x4 sign_bit = shift_left<kFormat.exponent_bits + kFormat.fraction_bits>(sign);
+  // Without a code for NaN there is none for a negative one.
+  return bit_or(code, kFormat.nan == kFormat.largest ? bit_and_not(sign_bit, is_nan) : sign_bit);
+}
+
+template <Format kFormat, class Code>
+void round_all(const float* x, size_t n, int32_t most_code, Code* codes) {
+  const I32x4 most = splat(most_code);
+  const auto sixteen = [most](const float* from, Code* to) {
+    const I32x4 a = round_to<kFormat>(load(from), most), b = round_to<kFormat>(load(from + 4), most);
+    const I32x4 c = round_to<kFormat>(load(from + 8), most), d = round_to<kFormat>(load(from + 12), most);
+    store_codes(to, a, b, c, d, 0, static_cast<Code>(-1));
+  };
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 16 <= n; i += 16) sixteen(x + i, codes + i);
+  if (i == n) return;
+  float rest[16] = {};
+  Code made[16];
+  std::memcpy(rest, x + i, (n - i) * sizeof(float));
+  sixteen(rest, made);
+  std::memcpy(codes + i, made, (n - i) * sizeof(Code));
+}
+
+/// The values of four codes.
+template <Format kFormat>
+inline F32x4 values_of(I32x4 code) {
+  constexpr int kSizeBits = kFormat.exponent_bits + kFormat.fraction_bits, kMoved = 23 - kFormat.fraction_bits;
+  const I32x4 size = bit_and(code, splat((1 << kSizeBits) - 1));
+  const I32x4 sign = shift_left<31>(shift_right<kSizeBits>(code));
+  I32x4 normal = add(shift_left<kMoved>(size), splat(kFormat.rebias()));
+  if constexpr (kFormat.nan != kFormat.largest) {
+    // From the number that the code would be if numbers went on: to NaN, the only code of its kind; or by the same distance once
+    // more, from one exponent of all ones to the other.
+    constexpr bool kOnlyNan = kFormat.nan == kFormat.largest + 1;
+    constexpr int32_t kFurther = kOnlyNan ? 0x7FC00000 - kFormat.rebias() - (kFormat.nan << kMoved) : kFormat.rebias();
+    normal = add(normal, bit_and(greater(size, splat(kFormat.largest)), splat(kFurther)));
+  }
+  // A subnormal is a whole number of units, made a float by putting it into the fraction of 2^23.
+  const F32x4 whole = sub(from_bits(bit_or(size, splat(0x4B000000))), splat(0x1p23f));
+  const F32x4 unit = splat(bit_cast<float>((127 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
+  const I32x4 value = select(greater(splat(1 << kFormat.fraction_bits), size), bits(mul(whole, unit)), normal);
+  return from_bits(bit_or(value, sign));
+}
+
+template <Format kFormat, class Code>
+void restore_all(const Code* codes, size_t n, float* x) {
+  const auto sixteen = [](const Code* from, float* to) {
+    I32x4 code[4];
+    load_codes(from, code);
+    // Without a look at their origin LLVM does not move the comparisons back to lanes of 16 bits, three times slower.
+    for (int i = 0; i < 4; i++) store(to + 4 * i, values_of<kFormat>(opaque(code[i])));
+  };
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 16 <= n; i += 16) sixteen(codes + i, x + i);
+  if (i == n) return;
+  Code rest[16] = {};
+  float made[16];
+  std::memcpy(rest, codes + i, (n - i) * sizeof(Code));
+  sixteen(rest, made);
+  std::memcpy(x + i, made, (n - i) * sizeof(float));
+}
+
+/// The largest code that a number may get: that of the largest finite value, or the one behind it, be it infinity or NaN.
+template <Format kFormat>
+constexpr int32_t most_of(Overflow overflow) {
+  return overflow == Overflow::kSaturate || kFormat.nan == kFormat.largest ? kFormat.largest : kFormat.largest + 1;
+}
+
+}  // namespace
+
+void float16_to_float32(const uint16_t* bits, size_t n, float* x) { restore_all<kFloat16>(bits, n, x); }
+
+// Simple enough for the compiler to vectorize.
+void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) {
+  for (size_t i = 0; i < n; i++) x[i] = bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
+}
+
+void float32_to_float16(const float* x, size_t n, uint16_t* bits) { round_all<kFloat16>(x, n, kFloat16.largest + 1, bits); }
+
+void float32_to_bfloat16(const float* x, size_t n, uint16_t* bits) { round_all<kBfloat16>(x, n, kBfloat16.largest + 1, bits); }
+
+void float32_to_minifloat(const float* x, size_t n, Minifloat format, Overflow overflow, uint8_t* bits) {
+  switch (format) {
+    case Minifloat::kFloat8E4M3FN:
+      return round_all<kFloat8E4M3FN>(x, n, most_of<kFloat8E4M3FN>(overflow), bits);
+    case Minifloat::kFloat8E5M2:
+      return round_all<kFloat8E5M2>(x, n, most_of<kFloat8E5M2>(overflow), bits);
+    case Minifloat::kFloat4E2M1:
+      return round_all<kFloat4E2M1>(x, n, most_of<kFloat4E2M1>(overflow), bits);
+  }
+}
+
+void minifloat_to_float32(const uint8_t* bits, size_t n, Minifloat format, float* x) {
+  switch (format) {
+    case Minifloat::kFloat8E4M3FN:
+      return restore_all<kFloat8E4M3FN>(bits, n, x);
+    case Minifloat::kFloat8E5M2:
+      return restore_all<kFloat8E5M2>(bits, n, x);
+    case Minifloat::kFloat4E2M1:
+      return restore_all<kFloat4E2M1>(bits, n, x);
+  }
+}
+
+}  // namespace scalepoint::kernels

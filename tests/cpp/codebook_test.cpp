@@ -1,0 +1,228 @@
+// Codebooks: blocks, the search for the nearest value, and learning.
+#include "helpers.h"
+
+namespace scalepoint::tests {
+namespace {
+
+/// Where the code changes, by distances in long double, which holds the middles of these values exactly.
+uint8_t nearest(float v, const std::vector<float>& codebook) {
+  size_t best = 0;
+  for (size_t i = 1; i < codebook.size(); i++) {
+    const long double near = std::fabs(static_cast<long double>(codebook[i]) - v);
+    const long double far = std::fabs(static_cast<long double>(codebook[best]) - v);
+    if (near < far || (near == far && codebook[i] < codebook[best])) best = i;
+  }
+  return static_cast<uint8_t>(best);
+}
+
+struct Quantized {
+  std::vector<float> absmax;
+  std::vector<uint8_t> codes;
+};
+
+/// In pieces of those lengths.
+Quantized quantize(const std::vector<float>& x, uint64_t block_size, const std::vector<float>& codebook,
+                   const std::vector<size_t>& pieces, Decision decision = Decision::kNearest) {
+  Quantized q = {std::vector<float>((x.size() + block_size - 1) / block_size), std::vector<uint8_t>(x.size())};
+  for (const bool encode : {false, true}) {
+    size_t start = 0;
+    for (const size_t size : pieces) {
+      const Blocks blocks = {block_size, start % block_size};
+      Buffer<float> from(piece(x, start, size), start % 4);
+      const std::span<float> absmax = std::span(q.absmax).subspan(start / block_size, blocks.count(size));
+      if (!encode) {
+        EXPECT_EQ(observe_absmax(from, blocks, absmax), Status::kOk);
+      } else {
+        Buffer<uint8_t> codes(size, start % 16);
+        EXPECT_EQ(quantize_codebook(from, blocks, absmax, codebook, decision, codes), Status::kOk);
+        std::copy(codes.data(), codes.data() + size, q.codes.begin() + static_cast<ptrdiff_t>(start));
+      }
+      start += size;
+    }
+  }
+  return q;
+}
+
+std::vector<float> random_codebook(Random& random, size_t n) {
+  std::vector<float> values = random.uniform_values(n, -1, 1);
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  std::shuffle(values.begin(), values.end(), std::mt19937(random.bits()));
+  return values;
+}
+
+TEST(Codebook, gives_the_code_of_the_nearest_value_in_blocks_and_pieces) {
+  Random random(41);
+  SCOPED_TRACE("seed 41");
+  for (const size_t count : {2, 3, 5, 8, 15, 16, 17, 33, 64, 200, 256}) {
+    const std::vector<float> codebook = random_codebook(random, count);
+    for (const uint64_t block_size : {1, 2, 7, 16, 64, 100, 1000}) {
+      std::vector<float> x = random.uniform_values(700, -3, 3);
+      const Quantized q = quantize(x, block_size, codebook, random.pieces(x.size(), 150));
+      for (size_t i = 0; i < x.size(); i++) {
+        const size_t block = i / block_size;
+        float largest = 0;
+        for (size_t j = block * block_size; j < std::min(x.size(), (block + 1) * block_size); j++)
+          largest = std::max(largest, std::fabs(x[j]));
+        ASSERT_EQ(q.absmax[block], largest);
+        ASSERT_EQ(q.codes[i], nearest(x[i] * (1 / largest), codebook)) << exact(x[i]) << ", " << count << " values";
+      }
+    }
+  }
+}
+
+TEST(Codebook, takes_the_smaller_value_on_a_tie_and_the_nearer_one_beside_it) {
+  Random random(42);
+  SCOPED_TRACE("seed 42");
+  for (const size_t count : {4, 16, 31, 256}) {
+    const std::vector<float> codebook = random_codebook(random, count);
+    std::vector<float> sorted = codebook, x = {1};
+    std::sort(sorted.begin(), sorted.end());
+    for (size_t i = 0; i + 1 < sorted.size(); i++) {
+      const auto middle = static_cast<float>((static_cast<double>(sorted[i]) + sorted[i + 1]) / 2);
+      for (const float v : {middle, std::nextafter(middle, -2.0f), std::nextafter(middle, 2.0f), sorted[i]}) x.push_back(v);
+    }
+    const Quantized q = quantize(x, x.size(), codebook, {x.size()});
+    for (size_t i = 0; i < x.size(); i++) ASSERT_EQ(q.codes[i], nearest(x[i], codebook)) << exact(x[i]);
+  }
+}
+
+TEST(Codebook, finds_values_that_share_a_bucket) {
+  // 256 neighbouring floats, then 255 of them and one far away: every middle lies between two floats.
+  for (const float first : {0.7f, -0.7f, 1e-30f, 0x1p-149f}) {
+    std::vector<float> codebook = {first};
+    while (codebook.size() < 255) codebook.push_back(std::nextafter(codebook.back(), 2.0f));
+    codebook.push_back(1.0f);
+    std::vector<float> x = codebook;
+    const Quantized q = quantize(x, x.size(), codebook, {x.size()});
+    for (size_t i = 0; i < x.size(); i++) ASSERT_EQ(q.codes[i], i) << exact(x[i]);
+  }
+}
+
+TEST(Codebook, restores_values_times_absmax_and_measures_the_error_of_that) {
+  Random random(43);
+  SCOPED_TRACE("seed 43");
+  for (const size_t n : kLengths) {
+    for (const uint64_t block_size : {1, 64, 600}) {
+      for (const uint64_t offset : {uint64_t{0}, block_size / 2}) {
+        const Blocks blocks = {block_size, offset};
+        const std::vector<float> codebook = random_codebook(random, 20), x = random.uniform_values(n, -2, 2);
+        const std::vector<float> absmax = random.uniform_values(blocks.count(n), 0, 4);
+        std::vector<uint8_t> codes(n);
+        for (uint8_t& code : codes) code = static_cast<uint8_t>(random.below(codebook.size()));
+        Buffer<float> y(n, 1);
+        ASSERT_EQ(dequantize_codebook(Buffer<uint8_t>(codes, 3), blocks, absmax, codebook, y), Status::kOk);
+        for (size_t i = 0; i < n; i++)
+          ASSERT_EQ(y.data()[i], codebook[codes[i]] * absmax[(offset + i) / block_size]) << n << " " << block_size;
+        ErrorSums sums, expected;
+        ASSERT_EQ(accumulate_codebook_error(x, codes, blocks, absmax, codebook, sums), Status::kOk);
+        ASSERT_EQ(accumulate_error(x, y, expected), Status::kOk);
+        EXPECT_EQ(std::memcmp(&sums, &expected, sizeof sums), 0);
+      }
+    }
+  }
+}
+
+TEST(Codebook, learns_the_best_cells_of_few_values) {
+  // Six values of different numbers; the best three cells by trying all.
+  const std::vector<float> values = {-1.0f, -0.9f, 0.0f, 0.1f, 0.45f, 0.5f};
+  const std::vector<size_t> counts = {5, 3, 40, 2, 7, 1};
+  std::vector<float> x;
+  for (size_t i = 0; i < values.size(); i++) x.insert(x.end(), counts[i], values[i]);
+  const auto cell = [&](size_t from, size_t to, double& error) {
+    double weight = 0, sum = 0;
+    for (size_t i = from; i < to; i++) weight += counts[i], sum += counts[i] * static_cast<double>(values[i]);
+    for (size_t i = from; i < to; i++) error += counts[i] * std::pow(values[i] - sum / weight, 2);
+    return sum / weight;
+  };
+  double least = 1e9, best[3] = {};
+  for (size_t a = 1; a < 5; a++) {
+    for (size_t b = a + 1; b < 6; b++) {
+      double error = 0;
+      const double means[3] = {cell(0, a, error), cell(a, b, error), cell(b, 6, error)};
+      if (error < least) least = error, std::copy(means, means + 3, best);
+    }
+  }
+  std::vector<std::byte> learner(codebook_learner_bytes());
+  std::vector<float> learned(3), absmax(1);
+  ASSERT_EQ(clear_codebook_learner(learner), Status::kOk);
+  ASSERT_EQ(observe_absmax(x, {x.size()}, absmax), Status::kOk);
+  ASSERT_EQ(observe_codebook(x, {x.size()}, absmax, learner), Status::kOk);
+  ASSERT_EQ(learn_codebook(learner, learned), Status::kOk);
+  for (size_t i = 0; i < 3; i++) EXPECT_FLOAT_EQ(learned[i], static_cast<float>(best[i]));
+}
+
+TEST(Codebook, learns_256_values_of_any_floats) {
+  Random random(44);
+  SCOPED_TRACE("seed 44");
+  std::vector<std::byte> learner(codebook_learner_bytes());
+  for (const size_t n : {0, 1, 255, 256, 257, 5000, 40000}) {
+    std::vector<float> x(n);
+    for (float& v : x) v = random.any_finite();
+    const Blocks blocks = {10};
+    std::vector<float> absmax(blocks.count(n)), values(256);
+    ASSERT_EQ(clear_codebook_learner(learner), Status::kOk);
+    ASSERT_EQ(observe_absmax(x, blocks, absmax), Status::kOk);
+    ASSERT_EQ(observe_codebook(x, blocks, absmax, learner), Status::kOk);
+    ASSERT_EQ(learn_codebook(learner, values), Status::kOk);
+    ASSERT_TRUE(std::is_sorted(values.begin(), values.end()));
+    for (const float v : values) ASSERT_LE(std::fabs(v), 1.0f) << n;
+  }
+}
+
+TEST(Codebook, packs_codes_of_one_bit) {
+  Random random(45);
+  SCOPED_TRACE("seed 45");
+  for (const size_t n : kLengths) {
+    std::vector<uint8_t> codes(n);
+    for (uint8_t& code : codes) code = static_cast<uint8_t>(random.below(2));
+    Buffer<std::byte> packed(packed_bytes(n, 1));
+    ASSERT_EQ(pack_codebook(codes, 1, packed), Status::kOk);
+    for (size_t i = 0; i < n; i++) ASSERT_EQ(std::to_integer<int>(packed.data()[i / 8]) >> (i % 8) & 1, codes[i]);
+    Buffer<uint8_t> again(n);
+    ASSERT_EQ(unpack_codebook(packed, 1, again), Status::kOk);
+    ASSERT_EQ(again.values(), codes);
+  }
+}
+
+TEST(Codebook, refuses_what_does_not_fit) {
+  std::vector<float> x(10, 1.0f), absmax(2, 1.0f), codebook = {0, 1}, none, many(257), y(10);
+  std::vector<uint8_t> codes(10);
+  const auto quantized = [&](Blocks blocks, const std::vector<float>& largest, const std::vector<float>& values,
+                             Decision decision = Decision::kNearest) {
+    return quantize_codebook(x, blocks, largest, values, decision, codes);
+  };
+  EXPECT_EQ(quantized({5}, absmax, codebook), Status::kOk);
+  EXPECT_EQ(quantized({0}, absmax, codebook), Status::kBadLayout);
+  EXPECT_EQ(quantized({5, 5}, absmax, codebook), Status::kBadLayout);
+  EXPECT_EQ(quantized({5, 1}, absmax, codebook), Status::kSizeMismatch);
+  EXPECT_EQ(quantized({5}, absmax, {1}), Status::kSizeMismatch);
+  EXPECT_EQ(quantized({5}, absmax, many), Status::kSizeMismatch);
+  EXPECT_EQ(quantized({5}, absmax, codebook, Decision::kNf4), Status::kSizeMismatch);
+  EXPECT_EQ(quantized({5}, absmax, {0, kInfinity}), Status::kBadRange);
+  EXPECT_EQ(quantized({5}, {1, -1}, codebook), Status::kBadScale);
+  EXPECT_EQ(quantized({5}, {1, kNan}, codebook), Status::kBadScale);
+  EXPECT_EQ(quantized({5}, {1, kInfinity}, codebook), Status::kBadScale);
+  codes.assign(10, 2);
+  EXPECT_EQ(dequantize_codebook(codes, {5}, absmax, codebook, y), Status::kBadRange);
+  ErrorSums sums;
+  EXPECT_EQ(accumulate_codebook_error(x, codes, {5}, absmax, codebook, sums), Status::kBadRange);
+  std::vector<std::byte> learner(codebook_learner_bytes() - 1), packed(1);
+  EXPECT_EQ(clear_codebook_learner(learner), Status::kSizeMismatch);
+  EXPECT_EQ(observe_codebook(x, {5}, absmax, learner), Status::kSizeMismatch);
+  EXPECT_EQ(learn_codebook(learner, y), Status::kSizeMismatch);
+  learner.resize(codebook_learner_bytes());
+  EXPECT_EQ(learn_codebook(learner, many), Status::kSizeMismatch);
+  EXPECT_EQ(pack_codebook(codes, 1, packed), Status::kSizeMismatch);
+  for (const int32_t bits : {0, -1, 9, 16}) EXPECT_EQ(pack_codebook(codes, bits, packed), Status::kBadDType) << bits;
+  for (const float bad : kNonFinites) {
+    x[7] = bad;
+    EXPECT_EQ(observe_absmax(x, {5}, absmax), Status::kNonFinite);
+    EXPECT_EQ(quantized({5}, {1, 1}, codebook), Status::kNonFinite);
+    EXPECT_EQ(observe_codebook(x, {5}, std::vector<float>{1, 1}, learner), Status::kNonFinite);
+    absmax.assign(2, 1.0f);
+  }
+}
+
+}  // namespace
+}  // namespace scalepoint::tests
