@@ -59,11 +59,21 @@ float middle_of(float a, float b) {
   return nearest > sum / 2 || (nearest == sum / 2 && left < 0) ? next_below(middle) : middle;
 }
 
+/// Sorts n of at most kMaxCodebookSize things: for so few, insertion takes less code than std::sort and hardly more time.
+template <class T, class Less>
+void sort(T* things, size_t n, Less less) {
+  for (size_t i = 1; i < n; i++) {
+    const T moved = things[i];
+    size_t to = i;
+    for (; to > 0 && less(moved, things[to - 1]); to--) things[to] = things[to - 1];
+    things[to] = moved;
+  }
+}
+
 void search_nearest(std::span<const float> codebook, kernels::CodeSearch& search) {
   const size_t n = codebook.size();
   for (size_t i = 0; i < n; i++) search.code[i] = static_cast<uint8_t>(i);
-  std::sort(search.code, search.code + n,
-            [codebook](uint8_t a, uint8_t b) { return codebook[a] != codebook[b] ? codebook[a] < codebook[b] : a < b; });
+  sort(search.code, n, [codebook](uint8_t a, uint8_t b) { return codebook[a] < codebook[b]; });
   for (size_t i = 0; i + 1 < n; i++) search.threshold[i] = middle_of(codebook[search.code[i]], codebook[search.code[i + 1]]);
 }
 
@@ -379,7 +389,8 @@ Status learn_codebook(std::span<std::byte> memory, std::span<float> values) noex
   partition(*learner, group(*learner, used), cells, begin);
   iterate(*learner, used, cells, begin, mean);
   for (size_t i = 0; i < cells; i++) values[i] = static_cast<float>(mean[i]);
-  std::sort(values.begin(), values.end());  // a cell that lost all of its bins keeps its value, which another one may pass
+  // A cell that lost all of its bins keeps its value, which another one may pass.
+  sort(values.data(), cells, [](float a, float b) { return a < b; });
   return Status::kOk;
 }
 

@@ -44,8 +44,8 @@ uint64_t extend_sign(uint64_t word, int bits) {
   return ((word & ~top) + (less & ~top)) ^ ((word ^ less) & top);
 }
 
-/// Codes of less than 8 bits.
-void pack_narrow(std::span<const std::byte> codes, int32_t width, std::span<std::byte> packed) {
+/// Codes of less than 8 bits. Called from two places each, and not worth two copies.
+[[gnu::noinline]] void pack_narrow(std::span<const std::byte> codes, int32_t width, std::span<std::byte> packed) {
   const auto bits = static_cast<size_t>(width);
   const size_t n = codes.size();
   const std::byte* from = codes.data();
@@ -65,7 +65,8 @@ void pack_narrow(std::span<const std::byte> codes, int32_t width, std::span<std:
   }
 }
 
-void unpack_narrow(std::span<const std::byte> packed, int32_t width, bool is_signed, std::span<std::byte> codes) {
+[[gnu::noinline]] void unpack_narrow(std::span<const std::byte> packed, int32_t width, bool is_signed,
+                                     std::span<std::byte> codes) {
   const auto bits = static_cast<size_t>(width);
   const size_t n = codes.size();
   for (size_t i = 0; i < n; i += 8) {

@@ -23,6 +23,7 @@ inline int32_t bucket_of(float x) {
 template <int32_t kSteps>
 void search_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
   const int32_t width = 1 << (kSteps < 0 ? search.steps : kSteps) >> 1;
+  SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < n; i++) {
     const float v = x[i] * factor;
     uint32_t rank = search.first[bucket_of(v)];
@@ -112,6 +113,7 @@ uint32_t largest_size(const float* x, size_t n) {
 
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {
   uint32_t largest = 0;
+  SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < n; i++) {
     const uint32_t code = codes[i];
     largest = code > largest ? code : largest;
