@@ -8,6 +8,7 @@ import {
   dtypeOf,
   groupSizes,
   leastCover,
+  percentile,
   type Settings,
   sizes,
 } from './settings.js';
@@ -56,6 +57,7 @@ function readForm(form: HTMLFormElement, before: Settings): Settings {
     scheme: (text('scheme') ?? before.scheme) as Settings['scheme'],
     granularity: (text('granularity') ?? before.granularity) as Settings['granularity'],
     groupSize: stop('groupSize') as Settings['groupSize'],
+    range: (text('range') ?? before.range) as Settings['range'],
     cover: Number(text('cover') ?? before.cover),
     rounding: (text('rounding') ?? before.rounding) as Settings['rounding'],
     symmetricRange: (text('symmetricRange') ?? before.symmetricRange) as Settings['symmetricRange'],
@@ -88,6 +90,14 @@ function showRadio(form: HTMLFormElement, name: string, value: string): void {
   for (const radio of form.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`))
     radio.checked = radio.value === value;
 }
+
+/** What each way of finding the range does. */
+const rangeHints: Readonly<Record<Settings['range'], string>> = {
+  'min-max': 'The levels reach the farthest numbers.',
+  percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
+  mse: 'Whatever makes the squared error least: clipping some numbers pays for finer steps.',
+  entropy: 'What keeps the histogram most alike, as TensorRT calibrates activations.',
+};
 
 /** Says what the scheme means for the zero point, for these settings. */
 function schemeHint({ scheme, signed, bits }: Settings): string {
@@ -141,6 +151,9 @@ function show(form: HTMLFormElement, settings: Settings, { shape, parts }: Contr
   input('part').value = String(part);
   input('part').setAttribute('aria-valuetext', `${word} ${part}`);
 
+  byId('range-method', HTMLSelectElement).value = settings.range;
+  setText(byId('method-hint', HTMLElement), rangeHints[settings.range]);
+  byId('cover-field', HTMLElement).hidden = settings.range !== 'min-max';
   input('cover').value = String(settings.cover);
   input('cover').setAttribute('aria-valuetext', `${settings.cover} percent`);
   setText(byId('cover-value', HTMLElement), `${settings.cover} %`);

@@ -8,7 +8,7 @@ import type {
 } from 'scalepoint';
 import type { DataSet } from './data.js';
 import { elementsOf, type Parts, partsOf, type Run, runsOf, takeSample } from './parts.js';
-import { codeRange, dtypeOf, granularityOf, type Settings } from './settings.js';
+import { codeRange, dtypeOf, granularityOf, percentile, type Settings } from './settings.js';
 
 /** The codes of one part and what they stand for: level(code) = scale * (code - zeroPoint). */
 export interface Levels {
@@ -73,6 +73,7 @@ export function quantizeOptions(settings: Settings, shape: readonly number[]): Q
     ...(dtypeOf(settings) !== 'int8' && { dtype: dtypeOf(settings) }),
     ...(settings.scheme !== 'symmetric' && { scheme: settings.scheme }),
     ...(granularity.kind !== 'per-tensor' && { granularity }),
+    ...(settings.range !== 'min-max' && { range: settings.range === 'percentile' ? { percentile } : settings.range }),
     ...(settings.scheme === 'symmetric' &&
       settings.symmetricRange !== 'restricted' && { symmetricRange: settings.symmetricRange }),
     ...(settings.scheme === 'asymmetric' && !settings.includeZero && { includeZero: false }),
@@ -84,7 +85,7 @@ export function quantizeOptions(settings: Settings, shape: readonly number[]): Q
 /** Quantizes as the settings say. Less than the whole range is covered by finer steps around the same zero point. */
 export function quantize(core: Scalepoint, values: Float32Array, settings: Settings, shape: readonly number[]) {
   const options = quantizeOptions(settings, shape);
-  if (settings.cover === 100) return core.quantize(values, options);
+  if (settings.cover === 100 || settings.range !== 'min-max') return core.quantize(values, options);
   const { rounding, ...forParameters } = options;
   const { scale, zeroPoint } = core.chooseQuantizationParameters(values, forParameters);
   const range = { scale: scale.map((step) => step * (settings.cover / 100)), zeroPoint };

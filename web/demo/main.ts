@@ -1,6 +1,7 @@
 import { load, type Scalepoint } from 'scalepoint';
 import { startActions } from './actions.js';
 import { startControls } from './controls.js';
+import { showClipping, showCodes } from './curves.js';
 import { type DataSet, generatedData, type Statistics, statisticsOf } from './data.js';
 import { byId, setText } from './dom.js';
 import { type Evaluation, evaluate, sliceOf } from './evaluate.js';
@@ -148,6 +149,8 @@ function startPage(core: Scalepoint): void {
     if (attempt?.result === undefined) byId('ladder', HTMLElement).replaceChildren();
     else {
       showLadder(core, data, settings, (bits) => change({ ...settings, bits }, 'ladder'));
+      showClipping(core, attempt.result, sliceOf(attempt.result, settings.part));
+      showCodes(core, data, settings);
       announce(sentence(attempt.result));
     }
     resultRegion.ariaBusy = 'false';

@@ -13,6 +13,19 @@ export const leastCover = 5;
 
 const schemes = ['symmetric', 'asymmetric'] as const;
 const granularities = ['per-tensor', 'per-channel', 'per-group'] as const;
+const ranges = ['min-max', 'percentile', 'mse', 'entropy'] as const;
+/** How the range that the levels cover is found. */
+export type RangeMethod = (typeof ranges)[number];
+export const rangeMethods: readonly RangeMethod[] = ranges;
+/** Their names on the page. */
+export const rangeLabels: Readonly<Record<RangeMethod, string>> = {
+  'min-max': 'min-max',
+  percentile: 'percentile',
+  mse: 'least error',
+  entropy: 'entropy',
+};
+/** The share of the numbers that the percentile method keeps, in percent. */
+export const percentile = 99.9;
 const roundings = ['onnx', 'fused', 'reciprocal'] as const;
 const symmetricRanges = ['restricted', 'full'] as const;
 const nonFinites = ['error', 'saturate'] as const;
@@ -34,7 +47,8 @@ export interface Settings {
   readonly channelAxis: number;
   readonly groupAxis: number;
   readonly groupSize: (typeof groupSizes)[number];
-  /** How much of the range the levels cover, in percent; the rest is clipped. */
+  readonly range: RangeMethod;
+  /** For min-max: how much of the range the levels cover, in percent; the rest is clipped. */
   readonly cover: number;
   readonly rounding: (typeof roundings)[number];
   readonly symmetricRange: (typeof symmetricRanges)[number];
@@ -59,6 +73,7 @@ export const defaultSettings: Settings = {
   channelAxis: 0,
   groupAxis: -1,
   groupSize: 32,
+  range: 'min-max',
   cover: 100,
   rounding: 'onnx',
   symmetricRange: 'restricted',
@@ -99,6 +114,7 @@ const readers: { readonly [K in keyof Settings]: Read<Settings[K]> } = {
   channelAxis: integer(-8, 8),
   groupAxis: integer(-8, 8),
   groupSize: oneOf(groupSizes),
+  range: oneOf(ranges),
   cover: integer(leastCover, 100),
   rounding: oneOf(roundings),
   symmetricRange: oneOf(symmetricRanges),

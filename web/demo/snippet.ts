@@ -33,7 +33,8 @@ export function snippet(data: DataSet, settings: Settings): string {
   lines.push('', 'const sp = await load();');
   if (fromFile) lines.push(`const { data: weights, shape } = await readTensor(file, ${literal(origin.tensor)});`);
   else lines.push(`const weights = new Float32Array(${data.values.length}); // your numbers`);
-  if (settings.cover === 100) lines.push(`const q = sp.quantize(weights, ${block(members)});`);
+  if (settings.cover === 100 || settings.range !== 'min-max')
+    lines.push(`const q = sp.quantize(weights, ${block(members)});`);
   else {
     const choose = members.filter((member) => !member.startsWith('rounding:'));
     const rounding = options.rounding === undefined ? '' : `rounding: ${literal(options.rounding)}, `;

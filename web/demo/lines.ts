@@ -1,0 +1,124 @@
+import { drawAxis, type Frame, type Place, place, ticks } from './axis.js';
+import { redraw } from './charts.js';
+import { svg } from './dom.js';
+import { formatLabel } from './format.js';
+
+/** A line of a chart, or points alone. */
+export interface Series {
+  readonly name: string;
+  /** 0 to 4: how it is drawn. Lines differ in dashes, points in shape, so that colour is not needed. */
+  readonly style: 0 | 1 | 2 | 3 | 4;
+  readonly points: readonly { readonly x: number; readonly y: number }[];
+  /** Points without a line between them. */
+  readonly apart?: boolean;
+}
+
+/** A place on the chart with a name. */
+export interface Mark {
+  readonly x: number;
+  readonly y: number;
+  readonly label: string;
+}
+
+/** What a line chart shows. */
+export interface LinesView {
+  readonly series: readonly Series[];
+  readonly marks: readonly Mark[];
+  /** What the horizontal axis counts, behind its last number. */
+  readonly unit: string;
+  readonly width: number;
+  readonly height: number;
+}
+
+const shapes = [
+  'M-4 0A4 4 0 1 0 4 0A4 4 0 1 0-4 0Z',
+  'M-4-4H4V4H-4Z',
+  'M0-5L5 4H-5Z',
+  'M0-5.5L5.5 0L0 5.5L-5.5 0Z',
+  'M-4-4L4 4M-4 4L4-4',
+];
+
+/** The numbers that an axis has to hold, with some air. */
+function domainOf(values: readonly number[], air: number): [number, number] {
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  const more = (high - low) * air || Math.abs(high) * 0.1 || 1;
+  return [low - more, high + more];
+}
+
+/** Lines across the chart, with numbers in decibels at their left ends. */
+function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGElement {
+  const group = svg('g', { class: 'grid' });
+  for (const tick of ticks(low, high, (frame.height - frame.top - frame.bottom) / 44)) {
+    const y = at(tick);
+    group.append(
+      svg('line', { x1: frame.left, x2: frame.width - frame.right, y1: y, y2: y }),
+      svg('text', { x: frame.left - 6, y: y + 4, 'text-anchor': 'end' }, formatLabel(tick)),
+    );
+  }
+  return group;
+}
+
+/** Draws lines over a common axis; y counts decibels, more is better. */
+export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): void {
+  const { series, marks, width, height, unit } = view;
+  const all = [...series.flatMap(({ points }) => points), ...marks].filter(({ y }) => Number.isFinite(y));
+  const frame: Frame = { width, height, left: 34, right: 16, top: 16, bottom: 24 };
+  if (all.length === 0) {
+    redraw(node, width, height, title, 'Nothing to draw: there is no error.', []);
+    return;
+  }
+  const [left, right] = domainOf(
+    all.map(({ x }) => x),
+    0.03,
+  );
+  const [low, high] = domainOf(
+    all.map(({ y }) => y),
+    0.08,
+  );
+  const x = place(left, right, frame.left, width - frame.right);
+  const y = place(low, high, height - frame.bottom, frame.top);
+  const lines = series.map(({ points, style, apart }) => {
+    const drawn = points.filter((point) => Number.isFinite(point.y));
+    const d = drawn.map((p, i) => `${i === 0 ? 'M' : 'L'}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join('');
+    const group = svg('g', { class: `series style-${style}` });
+    if (apart !== true) group.append(svg('path', { class: 'line', d }));
+    if (apart === true || points.length < 12) {
+      for (const p of drawn) {
+        const transform = `translate(${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)})`;
+        group.append(svg('path', { class: 'point', d: shapes[style] ?? '', transform }));
+      }
+    }
+    return group;
+  });
+  redraw(node, width, height, title, words, [
+    drawGrid(frame, y, low, high),
+    ...lines,
+    drawMarks(marks, frame, x, y),
+    drawAxis(frame, x, left, right),
+    svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
+    svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
+  ]);
+}
+
+/** Names over their points; those that would meet go lower, one line each. */
+function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SVGGElement {
+  const group = svg('g', { class: 'marks' });
+  const ground = frame.height - frame.bottom;
+  const taken: { from: number; to: number; line: number }[] = [];
+  for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
+    const at = x(mark.x);
+    const half = mark.label.length * 3.6;
+    const middle = Math.max(frame.left + half, Math.min(frame.width - frame.right - half, at));
+    let line = 0;
+    while (taken.some((t) => t.line === line && t.from < middle + half + 6 && t.to > middle - half - 6)) line++;
+    taken.push({ from: middle - half, to: middle + half, line });
+    const label = ground - 10 - line * 16;
+    group.append(
+      svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label - 12 }),
+      svg('circle', { cx: at, cy: y(mark.y), r: 5 }),
+      svg('text', { x: middle, y: label, 'text-anchor': 'middle' }, mark.label),
+    );
+  }
+  return group;
+}
