@@ -844,6 +844,7 @@ describe('the parts of the demo page', () => {
       channelAxis: 1,
       groupAxis: 0,
       groupSize: 64,
+      range: 'entropy',
       cover: 35,
       rounding: 'reciprocal',
       symmetricRange: 'full',

@@ -80,7 +80,7 @@ export function showClipping(core: Scalepoint, { settings }: Evaluation, slice: 
   setText(
     byId('clipping-caption', HTMLElement),
     Number.isFinite(gain) && gain > 0.005
-      ? `Shorter steps err less inside and clip more outside. ${best.label} gains ${formatReal(gain, 3)} dB over min-max here${slice.clipped > 0 ? `; ${formatShare(slice.clipped / slice.values.length)} is clipped now` : ''}.`
+      ? `Shorter steps err less inside and clip more outside. ${best.label[0]?.toUpperCase()}${best.label.slice(1)} gains ${formatReal(gain, 3)} dB over min-max here${slice.clipped > 0 ? `; ${formatShare(slice.clipped / slice.values.length)} is clipped now` : ''}.`
       : 'Shorter steps err less inside and clip more outside. Here nothing is gained by clipping.',
   );
 }
