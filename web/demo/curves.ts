@@ -95,7 +95,9 @@ export function showCodes(core: Scalepoint, data: DataSet, settings: Settings): 
       x: bits,
       y: evaluate(core, data, { ...plain, bits, range }, mostNumbers).comparison.sqnrDb,
     }));
-  const { values } = evaluate(core, data, plain, mostNumbers);
+  // Codebooks know no rule for what is not finite.
+  const values = evaluate(core, data, plain, mostNumbers).values.filter(Number.isFinite);
+  if (values.length === 0) return;
   const parts = partsOf(granularityOf(settings, data.shape.length), data.shape);
   const blockSize =
     parts.kind === 'per-group' ? parts.span : parts.kind === 'per-channel' ? parts.inner : values.length;

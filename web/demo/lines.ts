@@ -61,8 +61,10 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
 
 /** Draws lines over a common axis; y counts decibels, more is better. */
 export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): void {
-  const { series, marks, width, height, unit } = view;
-  const all = [...series.flatMap(({ points }) => points), ...marks].filter(({ y }) => Number.isFinite(y));
+  const { series, width, height, unit } = view;
+  // Without any error there is no place for a mark.
+  const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
+  const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
   const frame: Frame = { width, height, left: 34, right: 16, top: 16, bottom: 24 };
   if (all.length === 0) {
     redraw(node, width, height, title, 'Nothing to draw: there is no error.', []);
@@ -97,7 +99,7 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
     drawMarks(marks, frame, x, y),
     drawAxis(frame, x, left, right),
     svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
-    svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
+    svg('text', { class: 'unit', x: width - frame.right, y: 12, 'text-anchor': 'end' }, unit),
   ]);
 }
 
