@@ -101,6 +101,13 @@ int add_code_error(Address x, size_t n, Address codes, int kind, double axis_siz
       span_at<const int32_t>(zero_point, parameters), *reinterpret_cast<ErrorSums*>(sums)));
 }
 
+int add_error_each(Address x, Address y, size_t n, int kind, double axis_size, double inner_size, double group_size, double start,
+                   Address sums, size_t parameters) {
+  return static_cast<int>(accumulate_error_each(span_at<const float>(x, n), span_at<const float>(y, n),
+                                                layout_of(kind, axis_size, inner_size, group_size), static_cast<uint64_t>(start),
+                                                span_at<ErrorSums>(sums, parameters)));
+}
+
 uint32_t find_non_finite(Address x, size_t n) { return first_non_finite(span_at<const float>(x, n)); }
 
 int add_histogram(Address x, size_t n, float min, float max, Address counts, size_t bins, Address below_above) {
@@ -334,6 +341,7 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("dequantizeLinear", &dequantize_piece);
   function("accumulateError", &add_error);
   function("accumulateCodeError", &add_code_error);
+  function("accumulateErrorEach", &add_error_each);
   function("firstNonFinite", &find_non_finite);
   function("histogram", &add_histogram);
   function("pack", &pack_codes);

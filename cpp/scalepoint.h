@@ -158,6 +158,13 @@ struct ErrorSums {
                                               std::span<const float> scale, std::span<const int32_t> zero_point,
                                               const QuantizationSpec& spec, std::span<std::byte> codes, ErrorSums& sums) noexcept;
 
+/// accumulate_error with sums of their own for each parameter of a layout: sums[p] takes the pairs of the piece whose parameter is p.
+/// Blocks of 512 elements count from where a stretch of one parameter begins in the piece, so that the results do depend on how an
+/// array is divided into pieces. Pairs whose neighbours have other parameters are summed in double.
+/// Status:  kBadLayout, kSizeMismatch if x and y differ in length or sums is too short.
+[[nodiscard]] Status accumulate_error_each(std::span<const float> x, std::span<const float> y, const Layout& layout,
+                                           uint64_t start, std::span<ErrorSums> sums) noexcept;
+
 // ------------------------------------------------------------------------------------------------------------ dense packing
 
 /// Bytes that n codes of this width take when packed: ceil(n * bits / 8).

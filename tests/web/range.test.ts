@@ -129,6 +129,20 @@ describeBuilds('range', (sp) => {
   });
 });
 
+describeBuilds('compare per channel', (sp) => {
+  it('takes codebooks as well', () => {
+    const x = new Random(6).bell(4 * 64);
+    const q = sp.quantizeCodebook(x, { codebook: 'nf4', blockSize: 64, shape: [4, 64] });
+    const rows = sp.compare(x, q, { per: 'channel', axis: 0 });
+    expect(rows).toHaveLength(4);
+    const restored = sp.dequantize(q);
+    for (const [i, row] of rows.entries()) {
+      const part = [i * 64, (i + 1) * 64] as const;
+      expect(row.mse).toBeCloseTo(sp.compare(x.subarray(...part), restored.subarray(...part)).mse, 9);
+    }
+  });
+});
+
 describe('both builds', () => {
   it('choose the same parameters to the bit', () => {
     const random = new Random(5);

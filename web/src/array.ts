@@ -1,5 +1,6 @@
 // What goes into and comes out of the core: reads any kind of input as float32 in wasm memory, tile by tile, and writes results to
 // wherever they belong. Arrays that lie in wasm memory already are used in place.
+import { ScalepointError } from './errors.js';
 import { article, type CodeArray, show, type WasmArray, type WasmDType, type WasmView } from './tensor.js';
 import { type Core, OwnedWasmArray, tileSize } from './wasm.js';
 
@@ -388,4 +389,14 @@ export function forEachTile(
 ): void {
   const step = whole ? n : size;
   for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
+}
+
+/** The error for the first NaN or infinity among the floats at x, which begin with element start. */
+export function nonFiniteError(core: Core, x: number, count: number, start: number): ScalepointError {
+  const index = core.module.firstNonFinite(x, count);
+  const value = core.module.HEAPF32[x / 4 + index];
+  return new ScalepointError(
+    'NON_FINITE',
+    `x[${start + index}] is ${value}; pass nonFinite: 'saturate' to quantize the rest and saturate such values`,
+  );
 }

@@ -127,6 +127,19 @@ export interface CoreModule {
     spec: number,
     sums: number,
   ): number;
+  /** `sums` has room for seven doubles a parameter. */
+  accumulateErrorEach(
+    x: number,
+    y: number,
+    n: number,
+    kind: number,
+    axisSize: number,
+    innerSize: number,
+    groupSize: number,
+    start: number,
+    sums: number,
+    parameters: number,
+  ): number;
   firstNonFinite(x: number, n: number): number;
   histogram(x: number, n: number, min: number, max: number, counts: number, bins: number, belowAbove: number): number;
   pack(codes: number, n: number, spec: number, packed: number): number;

@@ -7,6 +7,7 @@ export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from '.
 export type { ErrorMeasures, ErrorSum } from './measure.js';
 export type {
   BlockOptions,
+  CompareEachOptions,
   CompareOptions,
   Histogram,
   HistogramOptions,
@@ -16,6 +17,8 @@ export type {
   QuantizeOptions,
   QuantizeOutput,
   Range,
+  SweepOptions,
+  SweepVariant,
 } from './options.js';
 export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
 export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './search.js';

@@ -110,6 +110,36 @@ export interface CompareOptions {
   from?: HalfFormat;
 }
 
+/** Options of `compare` for one result a channel or a group. */
+export type CompareEachOptions = CompareOptions & {
+  /** The shape of both arrays. @defaultValue that of the quantized tensor, or [length] */
+  shape?: readonly number[];
+} & (
+    | {
+        per: 'channel';
+        /** Negative axes count from the end. */
+        axis: number;
+      }
+    | {
+        per: 'group';
+        /** Elements along the axis; the last group of an axis may be shorter. */
+        groupSize: number;
+        /** @defaultValue the last axis */
+        axis?: number;
+      }
+  );
+
+/** What `sweep` tries: options of `quantize`, without those that say what the input is or where results go. */
+export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors'>;
+
+/** Options of `sweep`. */
+export interface SweepOptions {
+  /** Its product is the number of elements. @defaultValue [length] */
+  shape?: readonly number[];
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+}
+
 /** Options of `histogram`. */
 export interface HistogramOptions {
   /** Number of bins, 1 to 2^20. @defaultValue 256 */
@@ -157,6 +187,11 @@ export const quantizeKeys = new Set([
 ]);
 export const blockKeys = new Set(['shape', 'from', 'out']);
 export const compareKeys = new Set(['from']);
+export const compareEachKeys = new Set(['from', 'per', 'axis', 'groupSize', 'shape']);
+export const sweepKeys = new Set(['shape', 'from']);
+export const variantKeys = new Set(
+  [...quantizeKeys].filter((key) => !['shape', 'from', 'out', 'errors'].includes(key)),
+);
 export const histogramKeys = new Set(['bins', 'min', 'max', 'from']);
 export const dequantizeKeys = new Set(['out']);
 

@@ -8,6 +8,7 @@ import {
   type FloatInput,
   forEachTile,
   type HalfFormat,
+  nonFiniteError,
   residentBytes,
   Sink,
   type Source,
@@ -48,6 +49,7 @@ import { type ErrorMeasures, ErrorSum } from './measure.js';
 import {
   type BlockOptions,
   blockKeys,
+  type CompareEachOptions,
   type CompareOptions,
   checkBound,
   checkEach,
@@ -55,6 +57,7 @@ import {
   checkScale,
   checkZeroPoint,
   choice,
+  compareEachKeys,
   compareKeys,
   dequantizeKeys,
   dtypeSpec,
@@ -70,8 +73,13 @@ import {
   type QuantizeOutput,
   quantizeKeys,
   runsOf,
+  type SweepOptions,
+  type SweepVariant,
+  sweepKeys,
+  variantKeys,
 } from './options.js';
 import { type IndexOptions, VectorIndex, type VectorInput } from './search.js';
+import { measureEach, measureJobs, restoreInto } from './sweep.js';
 import {
   article,
   type BlockTensor,
@@ -335,13 +343,102 @@ export class Scalepoint {
   }
 
   /**
-   * Error measures of b against a: a quantized tensor against the floats that it came from, or two arrays.
+   * Error measures of b against a: a quantized tensor against the floats that it came from, or two arrays. With `per` one result a
+   * channel or group, in the order in which a quantized tensor has its scales.
+   * @example sp.compare(weights, q, { per: 'channel', axis: 0 }).map((m) => m.sqnrDb);
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
-  compare(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions = {}): ErrorMeasures {
+  compare(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareEachOptions): ErrorMeasures[];
+  compare(a: FloatInput, b: QuantizedTensor | FloatInput, options?: CompareOptions): ErrorMeasures;
+  compare(
+    a: FloatInput,
+    b: QuantizedTensor | FloatInput,
+    options: CompareOptions | CompareEachOptions = {},
+  ): ErrorMeasures | ErrorMeasures[] {
+    if (typeof options === 'object' && options !== null && 'per' in options) return this.#compareEach(a, b, options);
     const sum = this.errorSum();
     sum.add(a, b, options);
     return sum.measures();
+  }
+
+  /** One result a channel or group, in the order of their scales. */
+  #compareEach(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareEachOptions): ErrorMeasures[] {
+    checkKeys(options, compareEachKeys);
+    const core = this.#core;
+    const { from } = options;
+    choice(options, 'from', halfFormats);
+    if (options.per !== 'channel' && options.per !== 'group') {
+      throw new RangeError(`per: expected 'channel' or 'group', got ${show((options as { per: unknown }).per)}`);
+    }
+    const fromOf = (v: unknown) => (from !== undefined && isHalf(v) ? from : undefined);
+    const source = sourceOf(core, a, fromOf(a), 'a');
+    const shape = checkShape(
+      options.shape ?? (isQuantized(b) || isBlocks(b) || isCodebook(b) ? b.shape : undefined),
+      source.length,
+    );
+    const { axis } = options;
+    const granularity = resolveGranularity(
+      options.per === 'channel'
+        ? { kind: 'per-channel', axis }
+        : { kind: 'per-group', groupSize: options.groupSize, ...(axis === undefined ? {} : { axis }) },
+      shape,
+    );
+    const layout = layoutOf(granularity, shape, source.length);
+    if (isBlocks(b)) {
+      const given = this.#blocksOf(b, 'b');
+      checkSameLength(source.length, given.length);
+      return measureEach(core, source, layout, (start, count) => {
+        this.#restoreBlocks(given, start, count, restoreInto(core));
+        return restoreInto(core);
+      });
+    }
+    if (isQuantized(b)) {
+      const given = this.#codesOf(b, 'b');
+      checkSameLength(source.length, given.codes.length);
+      return this.#withGivenParameters(given, ({ scale, zeroPoint }) =>
+        measureEach(core, source, layout, (start, count) => {
+          const codes = given.codes.at(start, count);
+          const { numbers, parameters } = given.layout;
+          const to = restoreInto(core);
+          this.#check(
+            core.module.dequantizeLinear(codes, count, ...numbers, start, scale, zeroPoint, parameters, given.spec, to),
+          );
+          return to;
+        }),
+      );
+    }
+    const floats = isCodebook(b) ? this.dequantize(b) : b;
+    const other = sourceOf(core, floats, fromOf(floats), 'b', core.scratch.y);
+    checkSameLength(source.length, other.length);
+    return measureEach(core, source, layout, (start, count) => other.at(start, count));
+  }
+
+  /**
+   * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit. Tiles of the
+   * data are read once for all of them, after the ranges were found.
+   * @example sp.sweep(weights, [2, 3, 4].map((bits) => ({ dtype: `int${bits}`, range: 'mse' })));
+   * @throws as `quantize`
+   */
+  sweep(x: FloatInput, variants: readonly SweepVariant[], options: SweepOptions = {}): ErrorMeasures[] {
+    checkKeys(options, sweepKeys);
+    if (!Array.isArray(variants)) throw new TypeError(`variants: expected an array, got ${show(variants)}`);
+    const core = this.#core;
+    const source = sourceOf(core, x, options.from, 'x');
+    const jobs = (variants as readonly SweepVariant[]).map((variant) => {
+      checkKeys(variant, variantKeys);
+      return jobOf({ ...variant, ...(options.shape === undefined ? {} : { shape: options.shape }) }, source.length);
+    });
+    let measures: ErrorMeasures[] = [];
+    withWhole(core, source, (kept) => {
+      measures = measureJobs(
+        core,
+        kept,
+        jobs,
+        (job, at) => this.#findParameters(kept, job, at),
+        (...where) => this.#fail(...where),
+      );
+    });
+    return measures;
   }
 
   /**
@@ -881,14 +978,7 @@ export class Scalepoint {
   }
 
   #fail(status: number, x: number, count: number, start: number): never {
-    if (status === statusNonFinite) {
-      const index = this.#core.module.firstNonFinite(x, count);
-      const value = this.#core.module.HEAPF32[x / 4 + index];
-      throw new ScalepointError(
-        'NON_FINITE',
-        `x[${start + index}] is ${value}; pass nonFinite: 'saturate' to quantize the rest and saturate such values`,
-      );
-    }
+    if (status === statusNonFinite) throw nonFiniteError(this.#core, x, count, start);
     this.#check(status);
     throw new Error('scalepoint: unreachable');
   }
