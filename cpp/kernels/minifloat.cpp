@@ -47,13 +47,21 @@ inline I32x4 round_to(F32x4 x, I32x4 most) {
   return bit_or(code, kFormat.nan == kFormat.largest ? bit_and_not(sign_bit, is_nan) : sign_bit);
 }
 
+/// Before the loop over the vectors of a step: four copies of its body where a vector is one instruction, one where it is four.
+#ifdef SCALEPOINT_SIMD_LANES
+#define SCALEPOINT_PER_VECTOR
+#else
+#define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
+#endif
+
 template <Format kFormat, class Code>
 void round_all(const float* x, size_t n, int32_t most_code, Code* codes) {
   const I32x4 most = splat(most_code);
   const auto sixteen = [most](const float* from, Code* to) {
-    const I32x4 a = round_to<kFormat>(load(from), most), b = round_to<kFormat>(load(from + 4), most);
-    const I32x4 c = round_to<kFormat>(load(from + 8), most), d = round_to<kFormat>(load(from + 12), most);
-    store_codes(to, a, b, c, d, 0, static_cast<Code>(-1));
+    I32x4 code[4];
+    SCALEPOINT_PER_VECTOR
+    for (int i = 0; i < 4; i++) code[i] = round_to<kFormat>(load(from + 4 * i), most);
+    store_codes(to, code[0], code[1], code[2], code[3], 0, static_cast<Code>(-1));
   };
   size_t i = 0;
   SCALEPOINT_NO_UNROLL
@@ -93,6 +101,7 @@ void restore_all(const Code* codes, size_t n, float* x) {
     I32x4 code[4];
     load_codes(from, code);
     // Without a look at their origin LLVM does not move the comparisons back to lanes of 16 bits, three times slower.
+    SCALEPOINT_PER_VECTOR
     for (int i = 0; i < 4; i++) store(to + 4 * i, values_of<kFormat>(opaque(code[i])));
   };
   size_t i = 0;

@@ -1,7 +1,7 @@
 // `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, and for ggml's blocks against ggml
 // itself, in Node and in Chromium (without ggml). `scalepoint bench` does without the others.
 //
-//   npm run bench [-- --node | --chromium] [--only elementwise,linear,blocks,models] [--sizes 65536,1048576] [--readme]
+//   npm run bench [-- --node | --chromium] [--only elementwise,codes,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
 // --readme puts the tables into README.md, those of --only. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -12,6 +12,7 @@ import { parseArgs } from 'node:util';
 import { chromium } from 'playwright';
 import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
+import { codes } from './codes.mjs';
 import { elementwise } from './elementwise.mjs';
 import { linear } from './linear.mjs';
 import { models } from './models.mjs';
@@ -22,7 +23,7 @@ const { values: options } = parseArgs({
     node: { type: 'boolean', default: false },
     chromium: { type: 'boolean', default: false },
     readme: { type: 'boolean', default: false },
-    only: { type: 'string', default: 'elementwise,linear,blocks,models' },
+    only: { type: 'string', default: 'elementwise,codes,linear,blocks,models' },
     sizes: { type: 'string', default: '65536,1048576,16777216' },
   },
 });
@@ -46,6 +47,7 @@ async function inNode() {
   const { load } = library;
   const rows = [];
   if (wanted.includes('elementwise')) rows.push(...(await elementwise({ load, ort, sizes, report: print })));
+  if (wanted.includes('codes')) rows.push(...(await codes({ load, report: print })));
   if (wanted.includes('linear')) rows.push(...(await linear({ load, ort, report: print })));
   if (wanted.includes('blocks')) {
     rows.push(...(await blocks({ ...library, native: await nativeBlocks(), report: print })));
@@ -71,12 +73,12 @@ async function inChromium() {
         const [library, ort, ...modules] = await Promise.all([
           import('/dist/index.js'),
           import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
-          ...['elementwise', 'linear', 'blocks'].map((name) => import(`/tests/bench/${name}.mjs`)),
+          ...['elementwise', 'codes', 'linear', 'blocks'].map((name) => import(`/tests/bench/${name}.mjs`)),
         ]);
         const run = Object.assign({}, ...modules);
         const { report } = globalThis;
         const rows = [];
-        for (const name of ['elementwise', 'linear', 'blocks']) {
+        for (const name of ['elementwise', 'codes', 'linear', 'blocks']) {
           if (parts.includes(name)) rows.push(...(await run[name]({ ...library, ort, sizes: numbers, report })));
         }
         return rows;

@@ -287,5 +287,54 @@ TEST(Minifloat, refuses_unknown_formats_and_numbers_of_bytes_that_differ) {
   }
 }
 
+TEST(Minifloat, divides_by_the_scale_of_each_element_and_multiplies_with_it) {
+  Random random(35);
+  SCOPED_TRACE("seed 35");
+  for (const Partition& partition : all_partitions()) {
+    const Layout layout = layout_of(partition);
+    const std::vector<size_t> parameters = partition.parameters();
+    std::vector<float> x(parameters.size()), scale(partition.parameter_count());
+    for (float& v : x) v = random.power(-8, 12) * (random.coin() ? 1.0f : -1.0f);
+    for (float& v : scale) v = random.power(-3, 3);
+    size_t start = 0;
+    for (const size_t size : random.pieces(x.size(), 700)) {
+      Buffer<uint8_t> codes(size, 1);
+      ASSERT_EQ(quantize_minifloat(piece(x, start, size), layout, start, scale, Minifloat::kFloat8E4M3FN, codes), Status::kOk);
+      Buffer<float> y(size);
+      ASSERT_EQ(dequantize_minifloat(codes, layout, start, scale, Minifloat::kFloat8E4M3FN, y), Status::kOk);
+      for (size_t i = 0; i < size; i++) {
+        const float s = scale[parameters[start + i]];
+        const uint8_t code = reference::encode_minifloat(x[start + i] / s, Minifloat::kFloat8E4M3FN, Overflow::kSaturate);
+        ASSERT_EQ(codes.data()[i], code) << name(partition);
+        const auto value = static_cast<float>(reference::minifloat_value(code, Minifloat::kFloat8E4M3FN));
+        ASSERT_EQ(y.data()[i], s * value) << name(partition);
+      }
+      start += size;
+    }
+  }
+}
+
+TEST(Minifloat, refuses_scales_that_do_not_fit) {
+  std::vector<float> x(6), scale(2, 1.0f);
+  std::vector<uint8_t> codes(6);
+  const Layout rows = {.granularity = Granularity::kPerChannel, .axis_size = 2, .inner_size = 3};
+  const auto both = [&](const Layout& layout, Minifloat format, Status status) {
+    EXPECT_EQ(quantize_minifloat(x, layout, 0, scale, format, codes), status);
+    EXPECT_EQ(dequantize_minifloat(codes, layout, 0, scale, format, x), status);
+  };
+  both(rows, Minifloat::kFloat8E5M2, Status::kOk);
+  both(rows, static_cast<Minifloat>(3), Status::kBadDType);
+  both({.granularity = Granularity::kPerChannel, .axis_size = 0}, Minifloat::kFloat8E5M2, Status::kBadLayout);
+  codes.resize(5);
+  both(rows, Minifloat::kFloat8E5M2, Status::kSizeMismatch);
+  codes.resize(6);
+  for (const float bad : {0.0f, -1.0f, kInfinity, kNan}) {
+    scale[1] = bad;
+    both(rows, Minifloat::kFloat8E5M2, Status::kBadScale);
+  }
+  scale.resize(1);
+  both(rows, Minifloat::kFloat8E5M2, Status::kSizeMismatch);
+}
+
 }  // namespace
 }  // namespace scalepoint::tests

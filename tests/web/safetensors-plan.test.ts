@@ -425,7 +425,7 @@ describe('the file', () => {
     expect(plan.tensors.map(({ source }) => source)).toEqual(input);
   });
 
-  it('is planned quickly for very many tensors', () => {
+  it('is planned quickly for very many tensors', { timeout: 30_000 }, () => {
     const many = Object.fromEntries(
       Array.from({ length: 100_000 }, (_, i) => [`layers.${i}.weight`, ['F16', [64, 128]]] as const),
     );
