@@ -5,6 +5,7 @@ export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './co
 export { type ErrorCode, ScalepointError } from './errors.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layer.js';
 export type { ErrorMeasures, ErrorSum } from './measure.js';
+export type { Observer, ObserverOptions } from './observer.js';
 export type {
   BlockOptions,
   CompareEachOptions,

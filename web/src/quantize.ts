@@ -46,6 +46,7 @@ import {
   linearOfFloats,
 } from './layer.js';
 import { type ErrorMeasures, ErrorSum } from './measure.js';
+import { Observer, type ObserverOptions } from './observer.js';
 import {
   type BlockOptions,
   blockKeys,
@@ -652,6 +653,15 @@ export class Scalepoint {
     options: WidenOptions = {},
   ): Float32Array | WasmArray {
     return castToFloat32(this.#core, bits, from, options);
+  }
+
+  /**
+   * Sees batches of values and gives scale and zero point for all of them.
+   * @example const observer = sp.observer({ range: 'mse' }); for (const x of batches) observer.observe(x); observer.parameters();
+   * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   */
+  observer(options: ObserverOptions = {}): Observer {
+    return new Observer(this.#core, options, (x, given) => this.chooseQuantizationParameters(x, given));
   }
 
   /**
