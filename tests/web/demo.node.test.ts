@@ -606,7 +606,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     await page.focus('#includeZero');
     await page.keyboard.press('Space');
     await rested();
-    expect(new URL(page.url()).hash).toBe('#bits=2&scheme=asymmetric&includeZero=no');
+    await expect.poll(() => new URL(page.url()).hash).toBe('#bits=2&scheme=asymmetric&includeZero=no');
     await page.focus('#next');
     await page.keyboard.press('Enter');
     expect((await cells())[0]![0]).toBe('16');
