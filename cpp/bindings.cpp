@@ -87,6 +87,13 @@ int search(Address x, size_t n, int kind, double axis_size, double inner_size, d
                                          span_at<int32_t>(zero_point, parameters)));
 }
 
+int take_better_runs(Address x, size_t run_size, uint32_t spec, Address scale, Address zero_point, Address other_scale,
+                     Address other_zero_point, size_t runs) {
+  return static_cast<int>(take_better(span_at<const float>(x, runs * run_size), run_size, spec_of(spec).dtype,
+                                      span_at<float>(scale, runs), span_at<int32_t>(zero_point, runs),
+                                      span_at<const float>(other_scale, runs), span_at<const int32_t>(other_zero_point, runs)));
+}
+
 int add_error(Address x, Address y, size_t n, Address sums) {
   return static_cast<int>(
       accumulate_error(span_at<const float>(x, n), span_at<const float>(y, n), *reinterpret_cast<ErrorSums*>(sums)));
@@ -336,6 +343,7 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("chooseQparams", &choose);
   function("searchScratchBytes", &bytes_to_search);
   function("searchQparams", &search);
+  function("takeBetter", &take_better_runs);
   function("quantizeLinear", &quantize_piece);
   function("quantizeLinearMeasured", &quantize_piece_measured);
   function("dequantizeLinear", &dequantize_piece);

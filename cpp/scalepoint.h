@@ -253,11 +253,20 @@ enum class RangeMethod : int32_t {
 ///                levels; asymmetric ranges are cut to [-threshold, threshold]. Source: S. Migacz, 8-bit inference with TensorRT.
 /// Special: constants and arrays of zeros have the parameters of min-max. Under NonFinite::kSaturate NaN and infinities count as
 ///          the first finite value of their run.
-/// Shape:   scratch: search_scratch_bytes, its address a multiple of 4; scale and zero_point: all of the array's.
+/// Shape:   scratch: search_scratch_bytes, its address a multiple of 8; scale and zero_point: all of the array's.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadRange for the percentile, kNonFinite.
 [[nodiscard]] Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec,
                                     RangeMethod method, double percentile, std::span<std::byte> scratch, std::span<float> scale,
                                     std::span<int32_t> zero_point) noexcept;
+
+/// Takes the other scale and zero point for each run of run_size values that they restore with the smaller squared error, beyond the
+/// rounding of float32 sums. For scales that are stored in fewer bits than they were searched with.
+/// Special: an other scale that is not finite and positive is never taken.
+/// Shape:   x.size() == scale.size() * run_size; finite; the other spans are as long as scale.
+/// Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
+[[nodiscard]] Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale,
+                                 std::span<int32_t> zero_point, std::span<const float> other_scale,
+                                 std::span<const int32_t> other_zero_point) noexcept;
 
 // ------------------------------------------------------------------------------------------------------------------- layers
 

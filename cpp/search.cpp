@@ -361,49 +361,62 @@ void search_long(Long& run, const Space& space, float* room, float* scale, int32
 
 // ------------------------------------------------------------------------------------------------------- percentile and entropy
 
-/// The divergence of a histogram's first `bins`, to which all that is beyond was added at the end, from itself in so many levels.
-/// Infinite where a bin has values and its level has none.
-double divergence(const uint32_t* counts, size_t bins, double beyond, size_t levels) {
-  double all = beyond, inside = 0;
-  for (size_t i = 0; i < bins; i++) inside += counts[i];
-  all += inside;
-  if (inside == 0) return HUGE_VAL;
-  double sum = 0;
-  for (size_t level = 0; level < levels; level++) {
-    // Bins of a level share what it holds, those that are empty have none of it.
-    const size_t from = level * bins / levels, to = (level + 1) * bins / levels;
-    double held = 0, occupied = 0;
-    for (size_t i = from; i < to; i++) {
-      held += counts[i];
-      occupied += counts[i] > 0;
-    }
-    for (size_t i = from; i < to; i++) {
-      const double p = (counts[i] + (i == bins - 1 ? beyond : 0)) / all;
-      if (p == 0) continue;
-      if (counts[i] == 0) return HUGE_VAL;
-      sum += p * std::log(p / (held / occupied / inside));
+/// Memory of the search by entropy. Sums over the bins before i: counts, bins that are not empty, and c log c.
+struct Entropy {
+  static constexpr uint32_t kLogs = 4096;
+  double held[kBins + 1], occupied[kBins + 1], information[kBins + 1];
+  double logs[kLogs];  ///< of whole numbers; 0 has 0
+  uint32_t counts[kBins];
+
+  void prepare() {
+    logs[0] = 0;
+    for (uint32_t i = 1; i < kLogs; i++) logs[i] = std::log(i);
+  }
+  [[nodiscard]] double log_of(double whole) const { return whole < kLogs ? logs[static_cast<uint32_t>(whole)] : std::log(whole); }
+  void sum_up() {
+    held[0] = occupied[0] = information[0] = 0;
+    for (size_t i = 0; i < kBins; i++) {
+      const double c = counts[i];
+      held[i + 1] = held[i] + c;
+      occupied[i + 1] = occupied[i] + (c > 0 ? 1 : 0);
+      information[i + 1] = information[i] + c * log_of(c);
     }
   }
-  return sum;
-}
+
+  /// The divergence of the first `bins`, the last of which is not empty and gets all that is beyond, from themselves in so many
+  /// levels: sum p log(p / q), where q shares what a level holds among those of its bins that are not empty.
+  [[nodiscard]] double divergence(size_t bins, size_t levels) const {
+    const double inside = held[bins], all = held[kBins], beyond = all - inside, last = counts[bins - 1];
+    double sum = information[bins] - last * log_of(last) + (last + beyond) * log_of(last + beyond);
+    for (size_t level = 0, from = 0; level < levels; level++) {
+      const size_t to = (level + 1) * bins / levels;
+      const double in_level = held[to] - held[from];
+      const double shared = in_level + (level == levels - 1 ? beyond : 0);
+      sum -= shared * (log_of(in_level) - log_of(occupied[to] - occupied[from]));
+      from = to;
+    }
+    return sum / all - std::log(all / inside);
+  }
+};
+static_assert(sizeof(Entropy) <= (kSample + kTail) * sizeof(float));
 
 /// The size up to which values are kept, by TensorRT's calibrator: of all ends of a histogram of sizes the one that diverges least.
-double entropy_threshold(std::span<const float> x, double largest, size_t levels) {
-  uint32_t counts[kBins] = {};
+double entropy_threshold(std::span<const float> x, double largest, size_t levels, Entropy& entropy) {
+  std::fill(std::begin(entropy.counts), std::end(entropy.counts), 0);
   const double per_unit = kBins / largest;
-  kernels::count_sizes(x.data(), x.size(), per_unit, counts, kBins);
-  double least = HUGE_VAL, beyond = 0;
+  kernels::count_sizes(x.data(), x.size(), per_unit, entropy.counts, kBins);
+  entropy.sum_up();
+  double least = HUGE_VAL;
   size_t best = kBins;
   for (size_t bins = kBins; bins >= std::min(levels, kBins); bins--) {
-    // An end in an empty bin could only be worse than the one before it.
-    if (counts[bins - 1] > 0) {
-      const double found = divergence(counts, bins, beyond, std::min(levels, bins));
-      if (found < least) {
-        least = found;
-        best = bins;
-      }
+    // With an end in an empty bin, what is beyond would have no share in any level: the divergence is infinite.
+    if (entropy.counts[bins - 1] == 0) continue;
+    const double found = entropy.divergence(bins, std::min(levels, bins));
+    // Of equals the widest: logarithms may differ in their last bits.
+    if (found < least - 1e-12) {
+      least = found;
+      best = bins;
     }
-    beyond += counts[bins - 1];
   }
   return static_cast<double>(best) / per_unit;
 }
@@ -469,6 +482,9 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
   auto* const four_x = reinterpret_cast<float*>(scratch.data());
   float* const room = four_x + 4 * kShort;
   float* const gathered = room + kSample + kTail;
+  // Only one of the methods needs the room at a time.
+  auto& entropy = *reinterpret_cast<Entropy*>(room);
+  if (method == RangeMethod::kEntropy) entropy.prepare();
   const Space space(spec);
   bool finite = true;
 
@@ -524,7 +540,7 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
         min = quantile({gathered, n}, 1 - percentile / 100);
       }
     } else if (method == RangeMethod::kEntropy && largest > 0) {
-      const double threshold = entropy_threshold({values, n}, largest, size_t{1} << (spec.dtype.bits - 1));
+      const double threshold = entropy_threshold({values, n}, largest, size_t{1} << (spec.dtype.bits - 1), entropy);
       min = static_cast<float>(std::max(low, -threshold));
       max = static_cast<float>(std::min(high, threshold));
     }
@@ -551,6 +567,32 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
   }
   flush();
   return finite || spec.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
+}
+
+Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale, std::span<int32_t> zero_point,
+                   std::span<const float> other_scale, std::span<const int32_t> other_zero_point) noexcept {
+  if (!dtype.valid()) return Status::kBadDType;
+  const size_t runs = scale.size();
+  if (x.size() != runs * run_size || zero_point.size() != runs || other_scale.size() != runs || other_zero_point.size() != runs) {
+    return Status::kSizeMismatch;
+  }
+  const auto is_scale = [](float s) { return is_finite(s) && s > 0; };
+  for (size_t p = 0; p < runs; p++) {
+    if (!is_scale(scale[p])) return Status::kBadScale;
+    if (!is_scale(other_scale[p]) || run_size == 0) continue;
+    const float* const values = x.data() + p * run_size;
+    const kernels::Range range = kernels::range(values, run_size);
+    const float factor = unit_factor(std::max(std::fabs(range.min), std::fabs(range.max)));
+    const auto error = [&](float s, int32_t zero) {
+      return kernels::error_of_run(values, run_size, factor, s * factor, static_cast<float>(dtype.qmin() - zero),
+                                   static_cast<float>(dtype.qmax() - zero));
+    };
+    if (error(other_scale[p], other_zero_point[p]) < error(scale[p], zero_point[p]) * kGain) {
+      scale[p] = other_scale[p];
+      zero_point[p] = other_zero_point[p];
+    }
+  }
+  return Status::kOk;
 }
 
 }  // namespace scalepoint

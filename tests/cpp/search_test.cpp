@@ -328,5 +328,42 @@ TEST(SearchQparams, refuses_or_leaves_out_what_is_not_finite) {
   EXPECT_EQ(search_qparams(x, layout, {}, RangeMethod::kMse, 100, scratch, {scale, 1}, {zero, 1}), Status::kBadLayout);
 }
 
+TEST(TakeBetter, takes_what_restores_a_run_better) {
+  // At scale 1 the first run is exact and the second is off by 1/2; at scale 1/2 all are exact, and 7 is beyond the codes.
+  for (const float unit : {1.0f, 0x1p-140f, 0x1p120f}) {
+    const std::vector<float> x({7 * unit, 1 * unit, 3.5f * unit, 0.5f * unit, -0.0f, 0});
+    std::vector<float> scale(3, unit);
+    const std::vector<float> other(3, unit / 2);
+    std::vector<int32_t> zero(3, 0);
+    const std::vector<int32_t> other_zero(3, 0);
+    EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, other, other_zero), Status::kOk);
+    EXPECT_EQ(scale, (std::vector<float>{unit, unit / 2, unit})) << unit;
+  }
+  // With the zero point that belongs to it.
+  const std::vector<float> x = {-1, 14};
+  std::vector<float> scale = {1};
+  std::vector<int32_t> zero = {0};
+  EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, std::vector<float>{1}, std::vector<int32_t>{-7}), Status::kOk);
+  EXPECT_EQ(zero[0], -7);
+  // What is no scale is left alone.
+  for (const float no_scale : {0.0f, -1.0f, kNan, std::numeric_limits<float>::infinity()}) {
+    EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, std::vector<float>{no_scale}, std::vector<int32_t>{0}), Status::kOk);
+    EXPECT_EQ(scale[0], 1);
+  }
+}
+
+TEST(TakeBetter, refuses_what_does_not_fit_together) {
+  const std::vector<float> x(4);
+  std::vector<float> scale = {1, 1};
+  std::vector<int32_t> zero = {0, 0};
+  const std::vector<float> other = {1, 1};
+  const std::vector<int32_t> other_zero = {0, 0};
+  EXPECT_EQ(take_better(x, 3, {4, true}, scale, zero, other, other_zero), Status::kSizeMismatch);
+  EXPECT_EQ(take_better(x, 2, {9, true}, scale, zero, other, other_zero), Status::kBadDType);
+  EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, std::span(other).subspan(1), other_zero), Status::kSizeMismatch);
+  scale[1] = 0;
+  EXPECT_EQ(take_better(x, 2, {4, true}, scale, zero, other, other_zero), Status::kBadScale);
+}
+
 }  // namespace
 }  // namespace scalepoint::tests

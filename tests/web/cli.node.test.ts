@@ -173,6 +173,12 @@ describe('scalepoint', () => {
       ],
       [['quantize', 'model.safetensors', '--to', 'int8', '--scheme', 'odd'], /--scheme: expected .*, got "odd"/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'x'], /--granularity: expected .*, got "x"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'best'], /--range: expected .*, got "best"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'percentile:50'], /--range: expected .*50"/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'float16', '--range', 'mse'],
+        /--range: only for to: 'int8' or 'int4'/,
+      ],
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'], /'--group-size' argument is ambiguous/],
       [
@@ -589,6 +595,10 @@ describe('scalepoint quantize', () => {
     const cases: [string[], Omit<Parameters<typeof quantizeModel>[1], 'output'>][] = [
       [['int8', '--scheme', 'asymmetric'], { to: 'int8', scheme: 'asymmetric' }],
       [['int8', '--packed'], { to: 'int8', packed: true }],
+      [['int8', '--range', 'min-max'], { to: 'int8' }],
+      [['int4', '--range', 'mse'], { to: 'int4', range: 'mse' }],
+      [['int8', '--range', 'entropy'], { to: 'int8', range: 'entropy' }],
+      [['int8', '--range', 'percentile:99.5'], { to: 'int8', range: { percentile: 99.5 } }],
       [['INT8', '--activations', 'int8-dynamic'], { to: 'int8', activations: 'int8-dynamic' }],
       [['int4', '--group-size', '16'], { to: 'int4', granularity: groups }],
       [['int4', '--granularity', 'per-group', '--group-size', '16'], { to: 'int4', granularity: groups }],

@@ -56,6 +56,16 @@ export interface CoreModule {
     zeroPoint: number,
     parameters: number,
   ): number;
+  takeBetter(
+    x: number,
+    runSize: number,
+    spec: number,
+    scale: number,
+    zeroPoint: number,
+    otherScale: number,
+    otherZeroPoint: number,
+    runs: number,
+  ): number;
   quantizeLinear(
     x: number,
     n: number,

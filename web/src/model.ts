@@ -177,6 +177,8 @@ export interface PlanOptions {
   readonly scheme?: SafetensorsOptions['scheme'];
   /** safetensors, integers: what shares a scale. @defaultValue per channel for int8, groups of 128 for int4 */
   readonly granularity?: SafetensorsOptions['granularity'];
+  /** safetensors, integers: how the range of each channel or group is found. @defaultValue 'min-max' */
+  readonly range?: SafetensorsOptions['range'];
   /** safetensors, integers: codes in int32 words (`pack-quantized`). @defaultValue true for int4 and groups */
   readonly packed?: SafetensorsOptions['packed'];
   /** safetensors, int8: a configuration that has activations quantized as well (W8A8). @defaultValue activations stay floats */
@@ -240,6 +242,7 @@ const planNames = [
   'to',
   'scheme',
   'granularity',
+  'range',
   'packed',
   'activations',
   'pure',
@@ -290,7 +293,7 @@ function planOf(model: OpenModel, options: PlanOptions): FilePlan {
     if (!isGgufTarget(to)) {
       throw new RangeError(`to: a GGUF file can become ${ggufTargets.join(', ')}, not ${show(to)}`);
     }
-    checkOnly(options, ['scheme', 'granularity', 'packed', 'activations'], 'safetensors');
+    checkOnly(options, ['scheme', 'granularity', 'range', 'packed', 'activations'], 'safetensors');
     return planGguf(model.gguf, to, options);
   }
   if (!isSafetensorsTarget(to)) {

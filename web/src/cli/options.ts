@@ -109,8 +109,19 @@ export function granularityOf(kind: string | undefined, size: string | undefined
   throw new UsageError(`--granularity: expected per-channel or per-group, got ${JSON.stringify(kind)}`);
 }
 
+/** What --range means. @throws UsageError */
+export function rangeOf(text: string | undefined): PlanOptions['range'] {
+  if (text === undefined || text === 'min-max' || text === 'mse' || text === 'entropy') return text;
+  const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(text) ?? [];
+  const percentile = Number(number);
+  if (percentile > 50 && percentile <= 100) return { percentile };
+  throw new UsageError(
+    `--range: expected min-max, mse, entropy or percentile:P with P above 50 and at most 100, got ${JSON.stringify(text)}`,
+  );
+}
+
 /** Options of the model functions that have the same names. */
-const sameNames = ['to', 'scheme', 'packed', 'activations', 'pure', 'requantize'];
+const sameNames = ['to', 'scheme', 'range', 'packed', 'activations', 'pure', 'requantize'];
 
 /** The words of the command line in place of those of the model functions. */
 export function translated(message: string): string {

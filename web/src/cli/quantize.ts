@@ -22,6 +22,7 @@ import {
   filesOf,
   granularityOf,
   parse,
+  rangeOf,
   ruleOf,
   targetOf,
   translated,
@@ -50,6 +51,7 @@ const options = {
   output: { type: 'string', short: 'o' },
   scheme: { type: 'string' },
   granularity: { type: 'string' },
+  range: { type: 'string' },
   'group-size': { type: 'string' },
   packed: { type: 'boolean' },
   activations: { type: 'string' },
@@ -98,6 +100,7 @@ function requestOf(values: Values, positionals: readonly string[], command: stri
   }
   const rules = (values.rule ?? []).map(ruleOf);
   const granularity = granularityOf(values.granularity, values['group-size']);
+  const range = rangeOf(values.range);
   const plan: PlanOptions = {
     to,
     rules,
@@ -105,6 +108,7 @@ function requestOf(values: Values, positionals: readonly string[], command: stri
     ...(scheme === undefined ? {} : { scheme: scheme as NonNullable<PlanOptions['scheme']> }),
     ...(activations === undefined ? {} : { activations: activations as NonNullable<PlanOptions['activations']> }),
     ...(granularity === undefined ? {} : { granularity }),
+    ...(range === undefined ? {} : { range }),
     ...(packed === undefined ? {} : { packed }),
     ...(pure === undefined ? {} : { pure }),
     ...(requantize === undefined ? {} : { requantize }),

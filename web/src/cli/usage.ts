@@ -45,6 +45,8 @@ const integerOptions = `safetensors, integers
   --granularity G       per-channel (the default of int8), or per-group
   --group-size N        elements that share a scale, a multiple of 8; means
                         per-group (int4: 128 by default)
+  --range R             what the codes cover: min-max (the default), mse (least
+                        squared error), entropy, or percentile:99.9
   --packed              int8 codes in int32 words, as int4 and groups always are
   --activations int8-dynamic
                         a configuration that quantizes activations, too (W8A8)

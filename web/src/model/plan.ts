@@ -20,7 +20,12 @@ export interface CodesConversion {
   readonly packed: boolean;
   /** Type of the scales. */
   readonly scale: CastType;
+  /** Integers: how the ranges of rows that fit into a tile are found; undefined: from the smallest and the largest value. */
+  readonly range?: SearchedRange | undefined;
 }
+
+/** Ranges that take more than the smallest and the largest value; see Range of the array calls. */
+export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };
 
 /** How the elements of a tensor become the bytes of its parts. */
 export type Conversion =

@@ -18,8 +18,10 @@ import {
   type Role,
   type Rule,
   ruleFor,
+  type SearchedRange,
   type SourceTensor,
 } from './plan.js';
+import { cutsRows } from './steps.js';
 
 /** What the weights of a safetensors file can become. */
 export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'] as const;
@@ -45,6 +47,12 @@ export interface SafetensorsOptions {
    * @defaultValue per channel for int8, groups of 128 for int4
    */
   readonly granularity?: ModelGranularity | undefined;
+  /**
+   * Integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are stored, and is never
+   * worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their values.
+   * @defaultValue 'min-max'
+   */
+  readonly range?: 'min-max' | SearchedRange | undefined;
   /**
    * Integers: codes in int32 words (`pack-quantized`). A file has one form, so one packed weight packs all.
    * @defaultValue true if any weight has 4 bits or groups
@@ -105,6 +113,17 @@ function checkGranularity(value: unknown, name: string): void {
   }
 }
 
+function checkRange(range: unknown): void {
+  if (range === undefined || range === 'min-max' || range === 'mse' || range === 'entropy') return;
+  const percentile = (range as { percentile?: unknown } | null)?.percentile;
+  if (percentile === undefined) {
+    throw new RangeError(`range: expected 'min-max', 'mse', 'entropy' or { percentile }, got ${show(range)}`);
+  }
+  if (typeof percentile !== 'number' || !(percentile > 50 && percentile <= 100)) {
+    throw new RangeError(`range.percentile: expected a number above 50, at most 100, got ${show(percentile)}`);
+  }
+}
+
 function checkRules(rules: unknown): void {
   if (rules === undefined) return;
   if (!Array.isArray(rules)) throw new TypeError(`rules: expected an array, got ${show(rules)}`);
@@ -136,7 +155,7 @@ function checkRules(rules: unknown): void {
  * @throws TypeError or RangeError naming the option and the value
  */
 export function checkSafetensorsOptions(options: SafetensorsOptions): void {
-  const { to, scheme, granularity, packed, activations, rules } = options;
+  const { to, scheme, granularity, range, packed, activations, rules } = options;
   if (!isSafetensorsTarget(to)) {
     const targets = safetensorsTargets.map((target) => `'${target}'`).join(', ');
     throw new RangeError(`to: expected one of ${targets} for safetensors, got ${show(to)}`);
@@ -151,6 +170,7 @@ export function checkSafetensorsOptions(options: SafetensorsOptions): void {
     throw new RangeError(`activations: expected 'int8-dynamic', got ${show(activations)}`);
   }
   checkGranularity(granularity, 'granularity');
+  checkRange(range);
   checkRules(rules);
 
   const bits = bitsOf(to);
@@ -164,6 +184,7 @@ export function checkSafetensorsOptions(options: SafetensorsOptions): void {
   if (bits === undefined) {
     if (granularity !== undefined && !isFloat8(to))
       throw new RangeError(`granularity: only for to: 'int8' or 'int4', got to: '${to}'`);
+    if (range !== undefined) throw new RangeError(`range: only for to: 'int8' or 'int4', got to: '${to}'`);
     if (activations !== undefined) throw new RangeError(`activations: only for to: 'int8', got to: '${to}'`);
   }
   // A configuration has one form for all codes of a file.
@@ -340,7 +361,7 @@ class Planner {
       parts: [{ role: 'data', name, dtype: dtype as TensorDType, shape }],
       kept,
     });
-    const { to: target, scheme = 'symmetric' } = this.#options;
+    const { to: target, scheme = 'symmetric', range = 'min-max' } = this.#options;
     const rule = ruleFor(this.#options.rules ?? [], name);
     if (rule?.keep) return keep('rule');
     if (!isFloat(dtype)) return keep(strangeType(dtype));
@@ -373,6 +394,7 @@ class Planner {
       groupSize,
       packed: !isFloat8(to) && (packed || bits === 4 || groupSize !== undefined),
       scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
+      ...(range === 'min-max' || isFloat8(to) ? {} : { range }),
     };
     if (conversion.packed && shape.length > 2) return keep(`${shape.length}-D`);
     const columns = shape.at(-1) as number;
@@ -437,11 +459,24 @@ export function planSafetensors(
     return { source, conversion, parts: parts.map(place), ...(kept === undefined ? {} : { kept }) };
   });
   const quantizationConfig = isModel ? describe(planned, options.activations) : undefined;
+  const long = planned.filter(
+    (tensor) =>
+      tensor.conversion.kind === 'codes' &&
+      tensor.conversion.range !== undefined &&
+      cutsRows(tensor, tensor.conversion),
+  ).length;
   return {
     tensors: planned,
     header: layout.header,
     size: layout.size,
     ...(quantizationConfig === undefined ? {} : { quantizationConfig }),
+    ...(long === 0
+      ? {}
+      : {
+          notes: [
+            `range: the channels of ${long === 1 ? 'a tensor' : `${long} tensors`} are too long to search; their range is min-max`,
+          ],
+        }),
   };
 }
 

@@ -152,6 +152,11 @@ function cutOf(tensor: PlannedTensor, conversion: CodesConversion): Cut {
   };
 }
 
+/** Whether rows with one scale each are cut, as they are longer than a tile. */
+export function cutsRows(tensor: PlannedTensor, conversion: CodesConversion): boolean {
+  return conversion.groupSize === undefined && cutOf(tensor, conversion).rowsPerTile === 0;
+}
+
 /** Bytes of a scale. */
 function scaleBytes({ scale }: CodesConversion): number {
   return scale === 'F32' ? 4 : 2;

@@ -4,7 +4,7 @@
  */
 import { type BlockType, blockTypeInfo, isBlockType } from '../blocks.js';
 import type { Core } from '../wasm.js';
-import type { CastType, CodesConversion, Conversion, Role } from './plan.js';
+import type { CastType, CodesConversion, Conversion, Role, SearchedRange } from './plan.js';
 
 /** How the elements of a stored tensor are to be read: what is needed to turn its bytes into floats. */
 export type Encoding =
@@ -167,7 +167,12 @@ export class TileConverter {
         if (encoding.kind === 'codes') {
           this.#slot('codes', n);
           if (encoding.packed) this.#slot('packed', task.rows * packedRowBytes(task.columns, encoding.bits));
-          this.#parameters(runsOf(encoding, task.rows, task.columns).count);
+          const { count, size } = runsOf(encoding, task.rows, task.columns);
+          this.#parameters(count);
+          if (searches(task)) {
+            this.#others(count);
+            this.#searchScratch(count, size);
+          }
         } else if (task.kind === 'convert' && (encoding.kind === 'cast' || encoding.kind === 'blocks')) {
           this.#slot('out', bytesOf(encoding.to, n));
         }
@@ -236,6 +241,21 @@ export class TileConverter {
       zeroPoint: this.#slot('zero point', count * 4),
       stored: this.#slot('stored scale', count * 4),
     };
+  }
+
+  /** Memory for other parameters of so many runs. */
+  #others(count: number) {
+    return {
+      scale: this.#slot('other scale', count * 4),
+      zeroPoint: this.#slot('other zero point', count * 4),
+      stored: this.#slot('other stored scale', count * 4),
+    };
+  }
+
+  /** Memory for a search in so many runs. */
+  #searchScratch(count: number, size: number) {
+    const bytes = this.#core.module.searchScratchBytes(count * size, 1, count, size, 1);
+    return { at: this.#slot('search', bytes), bytes };
   }
 
   /** A copy of wasm memory that can be handed over. */
@@ -378,6 +398,7 @@ export class TileConverter {
       [module.HEAPF32[at.min / 4], module.HEAPF32[at.max / 4]] = range;
     }
     this.#chooseParameters(conversion, count);
+    if (searches(task)) this.#searchParameters(conversion, x, count, size);
     const parts = this.#parameterParts(conversion, rows, count / rows, roles);
     if (!roles.includes('data')) return { parts };
 
@@ -490,13 +511,8 @@ export class TileConverter {
       const width = Number.isFinite(Math.fround(high - low)) ? Math.fround(high - low) : high - low;
       scale[i] = symmetric ? (Math.max(-low, high) * 2) / levels : width / levels;
     }
-    if (stored === 'F16') {
-      this.#check(module.narrowFloat16(at.scale, count, at.stored));
-      this.#check(module.widenFloat16(at.stored, count, at.scale));
-    } else if (stored === 'BF16') {
-      this.#check(module.narrowBfloat16(at.scale, count, at.stored));
-      this.#check(module.widenBfloat16(at.stored, count, at.scale));
-    }
+    this.#narrowScales(stored, at, count);
+    this.#widenScales(stored, at, count);
     for (let i = 0; i < count; i++) {
       const low = Math.min(min[i] as number, 0);
       if (scale[i] === 0) scale[i] = low === 0 && (max[i] as number) <= 0 ? epsilon[stored] : smallest[stored];
@@ -505,6 +521,77 @@ export class TileConverter {
         const exact = Math.fround(qmin - Math.fround(low / (scale[i] as number)));
         zeroPoint[i] = roundHalfEven(Math.max(qmin, Math.min(exact, qmin + levels)));
       }
+    }
+  }
+
+  /** Scales in the type that they are stored in, to `at.stored`; float32 is that already. */
+  #narrowScales(stored: CastType, at: { readonly scale: number; readonly stored: number }, count: number): void {
+    const { module } = this.#core;
+    if (stored === 'F16') this.#check(module.narrowFloat16(at.scale, count, at.stored));
+    else if (stored === 'BF16') this.#check(module.narrowBfloat16(at.scale, count, at.stored));
+  }
+
+  /** The floats that stored scales stand for. */
+  #widenScales(stored: CastType, at: { readonly scale: number; readonly stored: number }, count: number): void {
+    const { module } = this.#core;
+    if (stored === 'F16') this.#check(module.widenFloat16(at.stored, count, at.scale));
+    else if (stored === 'BF16') this.#check(module.widenBfloat16(at.stored, count, at.scale));
+  }
+
+  /**
+   * Scales and zero points that the conversion's range asks for, in place of those of the smallest and the largest value. With 'mse'
+   * only where they restore the run better with the scale as it is stored, for which its neighbours are tried as well.
+   */
+  #searchParameters(conversion: CodesConversion, x: number, count: number, size: number): void {
+    const { module } = this.#core;
+    const { bits, symmetric, scale: stored } = conversion;
+    const { method, percentile } = searchOf(conversion);
+    const at = this.#parameters(count);
+    const other = this.#others(count);
+    const scratch = this.#searchScratch(count, size);
+    const spec = specOf(bits) | (symmetric ? 0 : asymmetric) | fullRange | includeZero;
+    const n = count * size;
+    this.#check(
+      module.searchQparams(
+        x,
+        n,
+        1,
+        count,
+        size,
+        1,
+        spec,
+        method,
+        percentile,
+        scratch.at,
+        scratch.bytes,
+        other.scale,
+        other.zeroPoint,
+        count,
+      ),
+    );
+    this.#narrowScales(stored, other, count);
+    this.#widenScales(stored, other, count);
+    const { HEAPF32, HEAP32, HEAPU16 } = module;
+    if (method !== methods.mse) {
+      for (let i = 0; i < count; i++) {
+        const scale = HEAPF32[other.scale / 4 + i] as number;
+        // Runs of zeros, and scales beyond the stored type, keep what they have.
+        const isZero = HEAPF32[at.min / 4 + i] === 0 && HEAPF32[at.max / 4 + i] === 0;
+        if (isZero || !(scale > 0 && scale < Infinity)) continue;
+        HEAPF32[at.scale / 4 + i] = scale;
+        HEAP32[at.zeroPoint / 4 + i] = HEAP32[other.zeroPoint / 4 + i] as number;
+      }
+      return;
+    }
+    const takeBetter = () =>
+      this.#check(module.takeBetter(x, size, spec, at.scale, at.zeroPoint, other.scale, other.zeroPoint, count));
+    takeBetter();
+    if (stored === 'F32') return;
+    // The bits of positive floats are in their order: one up, then one down.
+    for (const step of [1, -2]) {
+      for (let i = other.stored / 2; i < other.stored / 2 + count; i++) HEAPU16[i] = (HEAPU16[i] as number) + step;
+      this.#widenScales(stored, other, count);
+      takeBetter();
     }
   }
 
@@ -632,11 +719,31 @@ function runsOf({ groupSize }: { readonly groupSize: number | undefined }, rows:
   return { count: (rows * columns) / size, size };
 }
 
-/** Signed codes, rounded as torch.round(x / scale + zero point). See spec_of in cpp/bindings.cpp. */
+// See spec_of in cpp/bindings.cpp.
+const signed = 1 << 5;
+const asymmetric = 1 << 6;
+const fullRange = 1 << 7;
+const includeZero = 1 << 8;
+const fused = 1 << 9;
+
+/** Signed codes, rounded as torch.round(x / scale + zero point). */
 function specOf(bits: number): number {
-  const signed = 1 << 5;
-  const fused = 1 << 9;
   return bits | signed | fused;
+}
+
+/** RangeMethod of cpp/scalepoint.h. */
+const methods = { mse: 0, percentile: 1, entropy: 2 } as const;
+
+/** How the core is told of a conversion's range. */
+function searchOf({ range }: { readonly range?: SearchedRange | undefined }) {
+  if (typeof range === 'object') return { method: methods.percentile, percentile: range.percentile };
+  return { method: range === 'entropy' ? methods.entropy : methods.mse, percentile: 100 };
+}
+
+/** Whether a tile's parameters are searched for. Where rows are cut, their ranges are given instead. */
+function searches(task: TileTask): boolean {
+  if (task.kind !== 'convert' || task.range !== undefined) return false;
+  return task.conversion.kind === 'codes' && task.conversion.range !== undefined;
 }
 
 /** Packs along the rows: word [r / n, c] holds the values [r .. r + n - 1, c] in offset binary, first row lowest. */
