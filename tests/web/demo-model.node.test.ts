@@ -107,6 +107,18 @@ it('saves what the package makes, in the size that was foretold, for every targe
   }
 });
 
+it('searches for the ranges of integers', async () => {
+  await page.setInputFiles('#file', sample);
+  await planned();
+  await page.selectOption('#model-target', 'int4');
+  await page.click('#model-form summary');
+  await page.check('#model-search');
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to int4 --group-size 128 --range mse');
+  const { bytes } = await save();
+  const expected = await quantizeModel(sample, { to: 'int4', range: 'mse' });
+  expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
+});
+
 it('saves GGUF files, and reads their numbers', async () => {
   const model = tinyLlama({ layers: 2 });
   await page.setInputFiles('#file', [{ name: 'tiny.gguf', mimeType: '', buffer: Buffer.from(model) }]);

@@ -6,6 +6,8 @@ export interface ModelChoice {
   /** Integers of safetensors: elements that share a scale; 0 for a whole row. */
   readonly groupSize: number;
   readonly asymmetric: boolean;
+  /** Integers of safetensors: the range of the least squared error for each scale. */
+  readonly search: boolean;
   /** int8 of safetensors: activations are quantized as well when the model runs. */
   readonly activations: boolean;
   /** GGUF: without llama-quantize's mixture. */
@@ -56,6 +58,7 @@ export function initialChoice(format: ModelFormat): ModelChoice {
     target: presets[format === 'gguf' ? 'gguf' : 'safetensors'].balanced,
     groupSize: 128,
     asymmetric: false,
+    search: false,
     activations: false,
     pure: false,
     requantize: false,
@@ -78,7 +81,7 @@ function keptPattern({ kept }: ModelChoice): string | undefined {
 
 /** The same as options of the package. */
 export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions {
-  const { target, groupSize, asymmetric, activations, pure, requantize } = choice;
+  const { target, groupSize, asymmetric, search, activations, pure, requantize } = choice;
   const pattern = keptPattern(choice);
   const rules = pattern === undefined ? {} : { rules: [{ match: new RegExp(pattern), keep: true as const }] };
   if (format === 'gguf') {
@@ -91,6 +94,7 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions
     to: target,
     ...(target === 'int4' || groupSize !== 0 ? { granularity } : {}),
     ...(asymmetric ? { scheme: 'asymmetric' as const } : {}),
+    ...(search ? { range: 'mse' as const } : {}),
     ...(activations ? { activations: 'int8-dynamic' as const } : {}),
     ...rules,
   };
@@ -106,7 +110,7 @@ const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.
 
 /** The same as a command line. */
 export function commandOf(name: string, format: ModelFormat, choice: ModelChoice): string {
-  const { granularity, scheme, activations, pure, requantize } = optionsOf(format, choice);
+  const { granularity, scheme, range, activations, pure, requantize } = optionsOf(format, choice);
   const pattern = keptPattern(choice);
   return [
     'npx scalepoint quantize',
@@ -115,6 +119,7 @@ export function commandOf(name: string, format: ModelFormat, choice: ModelChoice
     granularity?.kind === 'per-group' ? `--group-size ${granularity.groupSize}` : '',
     granularity?.kind === 'per-channel' ? '--granularity per-channel' : '',
     scheme === undefined ? '' : `--scheme ${scheme}`,
+    range === undefined ? '' : `--range ${String(range)}`,
     activations === undefined ? '' : `--activations ${activations}`,
     pure ? '--pure' : '',
     requantize ? '--requantize' : '',

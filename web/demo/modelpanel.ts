@@ -141,6 +141,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     target.value = choice.target;
     group.value = String(choice.groupSize);
     box('model-asymmetric').checked = choice.asymmetric;
+    box('model-search').checked = choice.search;
     box('model-activations').checked = choice.activations;
     box('model-pure').checked = choice.pure;
     box('model-requantize').checked = choice.requantize;
@@ -293,6 +294,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
       ...choice,
       groupSize: Number(group.value),
       asymmetric: box('model-asymmetric').checked,
+      search: box('model-search').checked,
       activations: box('model-activations').checked && group.value === '0',
       pure: box('model-pure').checked,
       requantize: box('model-requantize').checked,
