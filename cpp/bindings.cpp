@@ -250,6 +250,15 @@ int observe_absmax_of(Address x, size_t n, double block_size, double offset, Add
   return static_cast<int>(observe_absmax(span_at<const float>(x, n), blocks, largest));
 }
 
+int round_absmax_of(Address absmax, size_t n) { return static_cast<int>(round_absmax(span_at<float>(absmax, n))); }
+
+int search_absmax_of(Address x, size_t n, double block_size, Address codebook, size_t values, int decision, bool rounded,
+                     Address absmax) {
+  const auto [blocks, scales] = blocks_of(n, block_size, 0, absmax);
+  return static_cast<int>(search_absmax(span_at<const float>(x, n), blocks.size, span_at<const float>(codebook, values),
+                                        static_cast<Decision>(decision), rounded, scales));
+}
+
 int quantize_to_codebook(Address x, size_t n, double block_size, double offset, Address absmax, Address codebook, size_t values,
                          int decision, Address codes) {
   const auto [blocks, largest] = blocks_of(n, block_size, offset, absmax);
@@ -373,6 +382,8 @@ EMSCRIPTEN_BINDINGS(scalepoint) {
   function("quantizeMinifloat", &quantize_minifloat_piece);
   function("dequantizeMinifloat", &dequantize_minifloat_piece);
   function("observeAbsmax", &observe_absmax_of);
+  function("roundAbsmax", &round_absmax_of);
+  function("searchAbsmax", &search_absmax_of);
   function("quantizeCodebook", &quantize_to_codebook);
   function("dequantizeCodebook", &dequantize_from_codebook);
   function("accumulateCodebookError", &add_codebook_error);

@@ -1,6 +1,7 @@
 #include "kernels/codebook.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <limits>
 
@@ -95,14 +96,25 @@ void search_fp4(kernels::CodeSearch& search) {
   }
 }
 
-bool all_finite(std::span<const float> values) { return first_non_finite(values) == values.size(); }
+void prepare(std::span<const float> codebook, Decision decision, kernels::CodeSearch& search) {
+  search.thresholds = static_cast<uint32_t>(codebook.size() - 1);
+  std::fill(std::begin(search.threshold), std::end(search.threshold), kInfinity);
+  if (decision == Decision::kNf4) {
+    search_nf4(search);
+  } else if (decision == Decision::kFp4) {
+    search_fp4(search);
+  } else {
+    search_nearest(codebook, search);
+  }
+  kernels::prepare(search);
+}
 
-bool is_absmax(float x) { return x >= 0 && x < kInfinity; }
+bool all_finite(std::span<const float> values) { return first_non_finite(values) == values.size(); }
 
 Status check(size_t n, Blocks blocks, std::span<const float> absmax) {
   if (!blocks.valid()) return Status::kBadLayout;
   if (absmax.size() != blocks.count(n)) return Status::kSizeMismatch;
-  return std::all_of(absmax.begin(), absmax.end(), is_absmax) ? Status::kOk : Status::kBadScale;
+  return all_finite(absmax) ? Status::kOk : Status::kBadScale;
 }
 
 /// Calls f with the offset, the length and the block of every stretch of a piece that lies in one block.
@@ -120,7 +132,7 @@ void for_each_block(size_t n, Blocks blocks, F f) {
 template <class F>
 void with_factor(std::span<const float> x, float absmax, F f) {
   const float factor = absmax == 0 ? 0 : 1 / absmax;
-  if (factor < kInfinity) {
+  if (is_finite(factor)) {
     f(x, factor);
     return;
   }
@@ -131,6 +143,128 @@ void with_factor(std::span<const float> x, float absmax, F f) {
     for (size_t j = 0; j < some.size(); j++) raised[j] = some[j] * kRaise;
     f(std::span<const float>(raised, some.size()), 1 / (absmax * kRaise));
   }
+}
+
+// ------------------------------------------------------------------------------------------------------ the best of a block
+
+constexpr double kWidest = 1.12, kNarrow = 0.67;
+constexpr int kMostWidths = 500;
+/// Multiples on either side of the nearest that are tried.
+constexpr int kMultiples = 2;
+
+/// A codebook to search with.
+struct Book {
+  kernels::CodeSearch search;
+  float values[kMaxCodebookSize];
+  float largest;
+};
+
+/// What a block leaves with the codes of one scale: energy - 2 s products + s^2 squares at the scale s.
+struct Fit {
+  double products = 0, squares = 0;
+
+  [[nodiscard]] double error(double energy, double scale) const {
+    return energy - 2 * scale * products + scale * scale * squares;
+  }
+  [[nodiscard]] double best_scale() const { return squares > 0 ? products / squares : 0; }
+};
+
+Fit fit(std::span<const float> x, float scale, const Book& book) {
+  Fit sums;
+  size_t done = 0;
+  with_factor(x, scale, [&](std::span<const float> some, float factor) {
+    uint8_t codes[512];
+    for (size_t i = 0; i < some.size(); i += std::size(codes)) {
+      const size_t size = std::min(std::size(codes), some.size() - i);
+      kernels::search_codes(&some[i], size, factor, book.search, codes);
+      kernels::fit_codes(&x[done], size, codes, book.values, &sums.products, &sums.squares);
+      done += size;
+    }
+  });
+  return sums;
+}
+
+double energy_of(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return sum;
+}
+
+/// The best of scales with either sign for a block with values other than 0.
+float search_scale(std::span<const float> x, float largest, const Book& book) {
+  const double energy = energy_of(x);
+  float found = largest;
+  double least = fit(x, largest, book).error(energy, largest);
+  const double reach = largest / (book.largest > 0 ? book.largest : 1);
+  // The more values, the more the error goes up and down from scale to scale.
+  const double ratio = book.search.thresholds < 16 ? 0.965 : 0.985;
+  float best = 0;
+  double promised = least;
+  for (const double sign : {1.0, -1.0}) {
+    double width = kWidest, error = 0;
+    // Narrower for as long as that looks promising: one value of very many may be far out.
+    for (int i = 0; width > kNarrow || (i < kMostWidths && error < 2 * promised); i++, width *= ratio) {
+      const auto scale = static_cast<float>(reach * sign * width);
+      if (scale == 0 || !is_finite(scale)) break;
+      const Fit sums = fit(x, scale, book);
+      error = sums.error(energy, sums.best_scale());
+      if (error >= promised) continue;
+      promised = error;
+      best = static_cast<float>(sums.best_scale());
+    }
+  }
+  // The codes of the improved scale may have a better one yet.
+  for (int i = 0; i < 3 && best != 0 && is_finite(best); i++) {
+    const Fit sums = fit(x, best, book);
+    const double error = sums.error(energy, best);
+    if (error >= least) break;
+    least = error;
+    found = best;
+    best = static_cast<float>(sums.best_scale());
+  }
+  return found;
+}
+
+/// The unit of a set with that largest size, the bfloat16 nearest to a 127th of it; 0 if that is 0.
+float unit_of(float largest) {
+  const uint32_t exact = bit_cast<uint32_t>(largest / 127);
+  const float unit = bit_cast<float>((exact + 0x8000) & 0xFFFF0000u);
+  return is_finite(unit * 127) ? unit : bit_cast<float>(exact & 0xFFFF0000u);
+}
+
+float largest_of(std::span<const float> absmax) {
+  float largest = 0;
+  for (const float v : absmax) largest = std::max(largest, std::fabs(v));
+  return largest;
+}
+
+/// Whole units for the scales that were found: of those near each the best.
+void search_multiples(std::span<const float> x, uint64_t block_size, const Book& book, std::span<float> absmax) {
+  const float largest = largest_of(absmax), unit = unit_of(largest);
+  bool reached = false;
+  for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
+    const float found = absmax[block];
+    if (found == 0) return;
+    if (!reached && std::fabs(found) == largest) {
+      // The one that says what the unit is.
+      reached = true;
+      absmax[block] = std::copysign(127 * unit, found);
+      return;
+    }
+    const std::span<const float> values = x.subspan(i, size);
+    const double energy = energy_of(values);
+    const float nearest = round_half_even(std::fabs(found) / unit);
+    double least = HUGE_VAL;
+    for (int step = -kMultiples; step <= kMultiples; step++) {
+      const float multiple = nearest + static_cast<float>(step);
+      if (multiple < 0 || multiple > 127) continue;
+      const float scale = std::copysign(multiple * unit, found);
+      const double error = fit(values, scale, book).error(energy, scale);
+      if (error >= least) continue;
+      least = error;
+      absmax[block] = scale;
+    }
+  });
 }
 
 // ------------------------------------------------------------------------------------------------------------- learning
@@ -292,16 +426,7 @@ Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<cons
   if (const Status s = check(x.size(), blocks, absmax); s != Status::kOk) return s;
   if (!all_finite(codebook)) return Status::kBadRange;
   kernels::CodeSearch search;
-  search.thresholds = static_cast<uint32_t>(codebook.size() - 1);
-  std::fill(std::begin(search.threshold), std::end(search.threshold), kInfinity);
-  if (decision == Decision::kNf4) {
-    search_nf4(search);
-  } else if (decision == Decision::kFp4) {
-    search_fp4(search);
-  } else {
-    search_nearest(codebook, search);
-  }
-  kernels::prepare(search);
+  prepare(codebook, decision, search);
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
     if (kernels::largest_size(&x[i], size) >= kInfinityBits) finite = false;
@@ -312,6 +437,42 @@ Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<cons
     });
   });
   return finite ? Status::kOk : Status::kNonFinite;
+}
+
+Status round_absmax(std::span<float> absmax) noexcept {
+  if (!all_finite(absmax)) return Status::kBadScale;
+  for (size_t i = 0; i < absmax.size(); i += kAbsmaxSet) {
+    const std::span<float> set = absmax.subspan(i, std::min(kAbsmaxSet, absmax.size() - i));
+    const float largest = largest_of(set), unit = unit_of(largest);
+    for (float& v : set) {
+      const float size = std::fabs(v),
+                  multiple = unit > 0 && size < largest ? std::min(round_half_even(size / unit), 127.0f) : 127;
+      v = std::copysign(multiple * unit, v);
+    }
+  }
+  return Status::kOk;
+}
+
+Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<const float> codebook, Decision decision,
+                     bool rounded, std::span<float> absmax) noexcept {
+  std::fill(absmax.begin(), absmax.end(), 0.0f);
+  if (const Status s = observe_absmax(x, {block_size}, absmax); s != Status::kOk) return s;
+  if (codebook.size() < 2 || codebook.size() > kMaxCodebookSize) return Status::kSizeMismatch;
+  if (decision != Decision::kNearest && codebook.size() != 16) return Status::kSizeMismatch;
+  if (!all_finite(codebook)) return Status::kBadRange;
+  Book book = {};
+  prepare(codebook, decision, book.search);
+  std::copy(codebook.begin(), codebook.end(), book.values);
+  book.largest = largest_of(codebook);
+  for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
+    if (absmax[block] > 0) absmax[block] = search_scale(x.subspan(i, size), absmax[block], book);
+  });
+  for (size_t first = 0; rounded && first < absmax.size(); first += kAbsmaxSet) {
+    const size_t from = first * static_cast<size_t>(block_size), blocks = std::min(kAbsmaxSet, absmax.size() - first);
+    const size_t size = first + blocks == absmax.size() ? x.size() - from : blocks * static_cast<size_t>(block_size);
+    search_multiples(x.subspan(from, size), block_size, book, absmax.subspan(first, blocks));
+  }
+  return Status::kOk;
 }
 
 Status dequantize_codebook(std::span<const uint8_t> codes, Blocks blocks, std::span<const float> absmax,

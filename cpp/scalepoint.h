@@ -368,8 +368,8 @@ enum class Overflow : int32_t { kSaturate = 0, kEscape = 1 };
 
 // ------------------------------------------------------------------------------------------------------------- codebooks
 
-// Non-uniform codes: x is cut into blocks, each block divided by its largest size, and each quotient replaced by the index of a
-// near value in a codebook that all blocks share.
+// Non-uniform codes: x is cut into blocks, each block divided by its largest size or another scale, called absmax all the same, and
+// each quotient replaced by the index of a near value in a codebook that all blocks share.
 
 inline constexpr size_t kMaxCodebookSize = 256;
 
@@ -399,12 +399,30 @@ enum class Decision : int32_t { kNearest = 0, kNf4 = 1, kFp4 = 2 };
 /// Status: kBadLayout, kSizeMismatch; kNonFinite if x holds NaN or an infinity.
 [[nodiscard]] Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> absmax) noexcept;
 
+/// Absmax values that lie together on whole multiples, up to 127, of one unit, which is a bfloat16.
+inline constexpr size_t kAbsmaxSet = 256;
+
+/// Rounds the absmax values of whole sets (the last may be shorter) to the nearest multiples of the set's unit, of which the largest
+/// becomes 127: the unit is the bfloat16 nearest to a 127th of it. Symmetric int8 with kAbsmaxSet values a scale then holds them
+/// without loss, if the unit is a normal float.
+/// Status: kBadScale if an absmax is not finite.
+[[nodiscard]] Status round_absmax(std::span<float> absmax) noexcept;
+
+/// For each block of an array the absmax, negative ones included, with which the codebook restores it with a small squared error. It
+/// tries scales on either side of 0, from 1.12 times that at which the largest value has the codebook's largest for a quotient down
+/// to 0.67 times, and on while the error is below twice the least; each is improved to the best for its codes (least squares). Never
+/// worse than the largest size, unless `rounded`: then the best of those multiples that round_absmax has near each.
+/// Shape:   block_size > 0, absmax.size() == the number of blocks.
+/// Status:  as quantize_codebook; what was in absmax does not matter.
+[[nodiscard]] Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<const float> codebook,
+                                   Decision decision, bool rounded, std::span<float> absmax) noexcept;
+
 /// codes[i] = the code of the value nearest to v = x[i] * (1 / absmax[b]) in float32; halfway between two, that of the smaller;
 /// among equal values, that of the first for v up to them. codebook[code] * absmax[b] restores x.
 /// Special: a block whose absmax is 0 gets the code of 0; one whose absmax has no finite reciprocal is multiplied by 2^64 before,
 ///          its absmax too. Values may be in any order. With Decision::kNf4 and kFp4 the codebook has to be the published one.
 /// Shape:   codes.size() == x.size(); absmax.size() == blocks.count(x.size()); 2 to kMaxCodebookSize values.
-/// Status:  kBadLayout, kSizeMismatch, kBadRange if a value is not finite, kBadScale if an absmax is negative or not finite,
+/// Status:  kBadLayout, kSizeMismatch, kBadRange if a value is not finite, kBadScale if an absmax is not finite,
 ///          kNonFinite if x holds NaN or an infinity.
 [[nodiscard]] Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
                                        std::span<const float> codebook, Decision decision, std::span<uint8_t> codes) noexcept;

@@ -90,6 +90,25 @@ void search_codes(const float* x, size_t n, float factor, const CodeSearch& sear
   by_bucket(x, n, factor, search, codes);
 }
 
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
+  double product[2] = {}, square[2] = {};
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i + 2 <= n; i += 2) {
+    const double even = values[codes[i]], odd = values[codes[i + 1]];
+    product[0] += x[i] * even;
+    product[1] += x[i + 1] * odd;
+    square[0] += even * even;
+    square[1] += odd * odd;
+  }
+  if (n % 2 != 0) {
+    const double last = values[codes[n - 1]];
+    product[0] += x[n - 1] * last;
+    square[0] += last * last;
+  }
+  *products += product[0] + product[1];
+  *squares += square[0] + square[1];
+}
+
 uint32_t largest_size(const float* x, size_t n) {
   I32x4 largest = splat(0), other = largest;
   size_t i = 0;

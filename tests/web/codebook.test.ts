@@ -353,6 +353,64 @@ describeBuilds('codebooks', (sp) => {
     expect(learned.mse).toBeLessThan(fixed.mse * 0.97);
   });
 
+  it('restores Gaussian weights better than Q4_K does, in as many bits', () => {
+    const x = gaussian(1 << 18, 17);
+    const blocks = sp.quantizeBlocks(x, 'Q4_K');
+    expect((8 * blocks.data.length) / x.length).toBe(4.5);
+    const error = sp.compare(x, blocks).relativeL2;
+    expect(error).toBeGreaterThan(0.07);
+    const options = { blockSize: 16, range: 'mse', absmaxType: 'int8' } as const;
+    const learned = sp.quantizeCodebook(x, { codebook: { learn: 16 }, ...options });
+    expect(sp.compare(x, learned).relativeL2).toBeLessThan(0.064);
+    const published = sp.quantizeCodebook(x, { codebook: 'nf4', ...options });
+    expect(sp.compare(x, published).relativeL2).toBeLessThan(0.0685);
+    // What it takes to store them: codes, int8 absmax, a bfloat16 for 256 of these, the codebook.
+    for (const q of [learned, published]) {
+      const scales = sp.quantize(q.absmax, {
+        dtype: 'int8',
+        shape: [q.absmax.length],
+        granularity: { kind: 'per-group', groupSize: 256 },
+      });
+      expectSame(sp.dequantize(scales), q.absmax);
+      const kept = sp.castFloat(scales.scale, 'bfloat16') as Uint16Array;
+      expectSame(sp.castToFloat32(kept, 'bfloat16'), scales.scale);
+      const bytes = sp.pack(q).length + sp.pack(scales).length + kept.byteLength + q.codebook.byteLength;
+      expect((8 * bytes) / x.length).toBeLessThan(4.507);
+    }
+  });
+
+  it('searches for no worse an absmax than the largest size', () => {
+    const random = new Random(18);
+    const inputs = [
+      gaussian(10_007, 19),
+      Float32Array.from({ length: 5000 }, () => normal(random) ** 3),
+      random.uniform(3000, 0, 1),
+      new Float32Array(100).fill(-2.5),
+      new Float32Array(70),
+      Float32Array.of(3),
+      new Float32Array(0),
+    ];
+    for (const [i, x] of inputs.entries()) {
+      for (const blockSize of [1, 16, 64, 1000]) {
+        for (const codebook of ['nf4', 'fp4', Float32Array.of(-3, 0.5, 2), { learn: 8 }, { learn: 100 }] as const) {
+          const what = `input ${i}, blocks of ${blockSize}, ${JSON.stringify(codebook)}`;
+          const plain = sp.compare(x, sp.quantizeCodebook(x, { codebook, blockSize }));
+          const q = sp.quantizeCodebook(x, { codebook, blockSize, range: 'mse' });
+          expect(q.absmax.length, what).toBe(Math.ceil(x.length / blockSize));
+          // Restoring rounds to float32: half a unit in 2^24 of the largest value.
+          expect(sp.compare(x, q).rmse, what).toBeLessThanOrEqual(plain.rmse * (1 + 1e-6) + 1e-7);
+        }
+      }
+    }
+  });
+
+  it('uses a lopsided codebook either way', () => {
+    const x = Float32Array.of(0, 1, 2, 3, 0, -1, -2, -3);
+    const q = sp.quantizeCodebook(x, { codebook: Float32Array.of(0, 1, 2, 3), blockSize: 4, range: 'mse' });
+    expect([...q.absmax]).toEqual([1, -1]);
+    expect(sp.compare(x, q).sqnrDb).toBe(Infinity);
+  });
+
   it('finds the best partition where Lloyd iterations from quantiles would not', () => {
     // Almost all of the weight in a narrow peak, and far away three groups of few values.
     const random = new Random(14);
@@ -425,6 +483,8 @@ describeBuilds('codebooks', (sp) => {
     expectRefusal(q({ codebook: 'nf4', blockSize: 0 }), RangeError, 'blockSize');
     expectRefusal(q({ codebook: 'nf4', blockSize: 1.5 }), RangeError, 'blockSize');
     expectRefusal(q({ codebook: 'nf4', blockSize: '64' }), TypeError, 'blockSize');
+    expectRefusal(q({ codebook: 'nf4', range: 'best' }), RangeError, 'range');
+    expectRefusal(q({ codebook: 'nf4', absmaxType: 'float16' }), RangeError, 'absmaxType');
     expectRefusal(q({ codebook: 'nf4', shape: [2] }), RangeError, 'shape');
     expectRefusal(q({ codebook: 'nf4', out: new Uint8Array(4) }), RangeError, 'out');
     expectRefusal(q({ codebook: 'nf4', out: new Int8Array(3) }), TypeError, 'out');
@@ -442,7 +502,7 @@ describeBuilds('codebooks', (sp) => {
       [{ blockSize: 0 }, RangeError, 'blockSize'],
       [{ blockSize: 10 }, RangeError, 'absmax'],
       [{ absmax: [1, 1] }, TypeError, 'absmax'],
-      [{ absmax: Float32Array.of(1, -1) }, RangeError, 'absmax[1]'],
+      [{ absmax: Float32Array.of(1, -Infinity) }, RangeError, 'absmax[1]'],
       [{ absmax: Float32Array.of(1, Number.NaN) }, RangeError, 'absmax[1]'],
       [{ data: new Int8Array(100) }, TypeError, 'data'],
       [{ data: new Uint8Array(99) }, RangeError, ''],
@@ -480,6 +540,24 @@ describe('codebooks', () => {
           expectSame(a.data, b.data as Uint8Array);
           // And once more gives the same once more.
           expectSame(simd.quantizeCodebook(x, { codebook, blockSize }).codebook, a.codebook);
+        }
+      }
+    }
+  });
+
+  it('searches to the same bits in both builds', async () => {
+    const simd = await load({ simd: 'on' });
+    const scalar = await load({ simd: 'off' });
+    const random = new Random(23);
+    for (const x of [gaussian(5000, 24), gaussian(3000, 25).map((v) => v ** 5), random.anyFinite(1000)]) {
+      for (const blockSize of [16, 100, x.length]) {
+        for (const codebook of ['nf4', 'fp4', { learn: 16 }, { learn: 40 }] as const) {
+          const options = { codebook, blockSize, range: 'mse', absmaxType: 'int8' } as const;
+          const a = simd.quantizeCodebook(x, options);
+          const b = scalar.quantizeCodebook(x, options);
+          expectSame(a.codebook, b.codebook);
+          expectSame(a.absmax, b.absmax);
+          expectSame(a.data, b.data as Uint8Array);
         }
       }
     }

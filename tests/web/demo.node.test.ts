@@ -9,7 +9,7 @@ import { serve } from '../../scripts/serve.mjs';
 import { ticks } from '../../web/demo/axis.js';
 import { type DataSet, statisticsOf } from '../../web/demo/data.js';
 import { countBytes, evaluate, quantizeOptions, sliceOf } from '../../web/demo/evaluate.js';
-import { formatBytes, formatReal, formatShare } from '../../web/demo/format.js';
+import { formatBytes, formatDecibels, formatReal, formatShare } from '../../web/demo/format.js';
 import { distributions, generate } from '../../web/demo/generate.js';
 import { parseNumbers } from '../../web/demo/numbers.js';
 import { elementsOf, partsOf, runsOf, takeSample } from '../../web/demo/parts.js';
@@ -320,6 +320,65 @@ describe('the demo page', { timeout: 60_000 }, () => {
       expect(await page.textContent('h1')).toContain(`What ${stop + 2} bits`);
     }
     expect(seen.size).toBe(4);
+  });
+
+  it('shows what each way to choose a range gains, and where it clips', async () => {
+    await open('distribution=heavy-tailed&range=mse');
+    const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
+    const methods = ['min-max', { percentile: 99.9 }, 'mse', 'entropy'] as const;
+    const made = methods.map((range) => sp.quantize(values, { dtype: 'int4', range }));
+    const whole = made[0]?.scale[0] as number;
+    const rows = await page.$$eval('#methods tr', (all) =>
+      all.map((row) => [...row.children].map((c) => c.textContent)),
+    );
+    expect(rows).toEqual(
+      made.map((q, i) => [
+        ['min-max', 'percentile', 'least error', 'entropy'][i],
+        `${formatReal((100 * (q.scale[0] as number)) / whole)}\u00a0%`,
+        formatDecibels(sp.compare(values, q).sqnrDb),
+      ]),
+    );
+    expect(await page.textContent('#methods .current th')).toBe('least error');
+    expect(await page.$$eval('#clipping circle', (marks) => marks.length)).toBe(4);
+    expect(await page.textContent('#clipping-caption')).toContain('Least error gains 6.62 dB over min-max');
+    expect(await figure('figure-sqnrDb')).toBe(sp.compare(values, made[2] as never).sqnrDb);
+    // Far from the ends in the picture, too: that is what is clipped.
+    expect(await page.textContent('#histogram')).toContain('clipped');
+
+    await page.selectOption('#range-method', 'min-max');
+    await rested();
+    expect(await page.textContent('#methods .current th')).toBe('min-max');
+    expect(await page.textContent('#histogram')).not.toContain('clipped');
+  });
+
+  it('compares even levels with NF4, FP4 and learned codes at every width', async () => {
+    await open('distribution=heavy-tailed&granularity=per-group&groupSize=32');
+    const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
+    const told = (await page.textContent('#codes desc')) as string;
+    const granularity = { kind: 'per-group', groupSize: 32 } as const;
+    const expected = (list: readonly (readonly [number, number])[]) =>
+      list.map(([bits, sqnr]) => `${bits} bits ${formatDecibels(sqnr)}`).join(', ');
+    const linear = (range: 'min-max' | 'mse') =>
+      expected(
+        ([2, 3, 4, 5, 6, 7, 8] as const).map((bits) => {
+          const q = sp.quantize(values, { dtype: `int${bits}`, shape: [16, 256], granularity, range });
+          return [bits, sp.compare(values, q).sqnrDb] as const;
+        }),
+      );
+    const codes = (codebook: 'nf4' | 'fp4' | { learn: number }) =>
+      sp.compare(values, sp.quantizeCodebook(values, { codebook, blockSize: 32 })).sqnrDb;
+    const learned = expected([2, 3, 4, 5, 6].map((bits) => [bits, codes({ learn: 2 ** bits })] as const));
+    expect(told).toBe(
+      `int, min-max: ${linear('min-max')}. best range (mse): ${linear('mse')}. learned codes: ${learned}. ` +
+        `NF4: ${expected([[4, codes('nf4')]])}. FP4: ${expected([[4, codes('fp4')]])}.`,
+    );
+    expect(await page.$$eval('#codes-legend li', (items) => items.map((item) => item.textContent))).toEqual([
+      'int, min-max',
+      'best range (mse)',
+      'learned codes',
+      'NF4',
+      'FP4',
+    ]);
   });
 
   it('draws a band where levels are too many to tell apart', async () => {

@@ -12,9 +12,10 @@ import {
   type Source,
   sourceOf,
   typedArrayName,
+  withWhole,
 } from './array.js';
 import { ScalepointError } from './errors.js';
-import { checkKeys } from './options.js';
+import { checkKeys, choice } from './options.js';
 import { article, type CodebookTensor, checkShape, show, sizeOfShape, type WasmArray } from './tensor.js';
 import { type Core, tileSize } from './wasm.js';
 
@@ -33,6 +34,18 @@ export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Arra
   codebook: CodebookSource;
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
   blockSize?: number;
+  /**
+   * 'mse': each absmax, and with it a learned codebook, is chosen for the least squared error; it may be negative, so that a codebook
+   * with more on one side fits either way. Needs room for all of x in wasm memory.
+   * @defaultValue 'min-max': the largest size in the block
+   */
+  range?: 'min-max' | 'mse';
+  /**
+   * 'int8': the absmax of 256 blocks each are whole multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape: [blocks],
+   * granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below 1e-36.
+   * @defaultValue 'float32'
+   */
+  absmaxType?: 'float32' | 'int8';
   /** Its product is the number of elements. @defaultValue [length] */
   shape?: readonly number[];
   /** The input is a Uint16Array of the bits of such floats. */
@@ -48,9 +61,13 @@ export interface PackedCodebookTensor {
   readonly shape: readonly number[];
 }
 
-const keys = new Set(['codebook', 'blockSize', 'shape', 'from', 'out']);
+const keys = new Set(['codebook', 'blockSize', 'range', 'absmaxType', 'shape', 'from', 'out']);
 const smallest = 2;
 const most = 256;
+/** Of a search with a codebook that is learned: how often either follows the other, on how many values, from how many places. */
+const rounds = 4;
+const sampleSize = 2 ** 18;
+const samplePlaces = 64;
 const statusBadCode = 4;
 const statusNonFinite = 7;
 
@@ -152,6 +169,23 @@ function withResident(core: Core, source: Source, passes: number, f: (source: So
   }
 }
 
+/** Neighbouring elements that begin with a block. */
+interface Stretch {
+  readonly start: number;
+  readonly size: number;
+}
+
+/** All elements, or some from many places. */
+function sampleOf(n: number, blockSize: number): readonly Stretch[] {
+  const blocks = Math.ceil(n / blockSize);
+  const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
+  if (blocks <= wanted * samplePlaces) return [{ start: 0, size: n }];
+  return Array.from({ length: samplePlaces }, (_, i) => {
+    const start = Math.floor((i * (blocks - wanted)) / (samplePlaces - 1)) * blockSize;
+    return { start, size: Math.min(wanted * blockSize, n - start) };
+  });
+}
+
 /** See Scalepoint.quantizeCodebook. */
 export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOptions): CodebookTensor {
   checkKeys(options, keys);
@@ -165,8 +199,11 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   checkApart(x, options.out, 'out');
   const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
   const count = given.kind === 'learn' ? given.count : given.kind === 'values' ? given.values.length : 16;
+  const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
+  const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
   const { scratch } = core;
-  const withinTiles = blockSize <= tileSize;
+  // Rounding needs the absmax of many blocks.
+  const withinTiles = blockSize <= tileSize && !rounded;
   // Whole blocks, so that one visit to a tile can do all of its work; or blocks of several tiles.
   const step = withinTiles ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
 
@@ -187,7 +224,45 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
     if (given.kind === 'published') module.publishedCodebook(given.number, at.values);
     else if (given.kind === 'values') module.HEAPF32.set(given.values, at.values / 4);
-    if (given.kind === 'learn') {
+    const observeAll = (kept: Source) => {
+      forEachTile(n, false, (start, size) => observe(kept.at(start, size), size, start), step);
+    };
+    const encodeAll = (kept: Source, decision: number) => {
+      forEachTile(n, false, (start, size) => encode(kept.at(start, size), size, start, decision), step);
+    };
+    if (searched) {
+      withWhole(core, source, (whole) => {
+        // What is not finite is found here.
+        observeAll(whole);
+        const all = { start: 0, size: n };
+        const x = whole.at(0, n);
+        const search = ({ start, size }: Stretch, decision: number, whether: boolean) => {
+          const to = blockAt(at, blockSize, start).absmax;
+          check(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
+        };
+        if (given.kind !== 'learn') {
+          search(all, given.decision, rounded);
+          encodeAll(whole, given.decision);
+          return;
+        }
+        const learnFrom = (stretches: readonly Stretch[]) =>
+          learn(core, count, at.values, (learner) => {
+            for (const { start, size } of stretches) {
+              const { absmax: by } = blockAt(at, blockSize, start);
+              check(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
+            }
+          });
+        const sample = sampleOf(n, blockSize);
+        learnFrom([all]);
+        for (let round = 0; round < rounds; round++) {
+          for (const stretch of sample) search(stretch, decisions.nearest, false);
+          learnFrom(sample);
+        }
+        search(all, decisions.nearest, rounded);
+        learnFrom([all]);
+        encodeAll(whole, decisions.nearest);
+      });
+    } else if (given.kind === 'learn') {
       withResident(core, source, withinTiles ? 2 : 3, (kept) => {
         learn(core, count, at.values, (learner) => {
           const learnFrom = (from: number, size: number, start: number) => {
@@ -204,9 +279,10 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
             },
             step,
           );
+          if (rounded) check(module.roundAbsmax(at.absmax, blocks));
           if (!withinTiles) forEachTile(n, false, (start, size) => learnFrom(kept.at(start, size), size, start), step);
         });
-        forEachTile(n, false, (start, size) => encode(kept.at(start, size), size, start, decisions.nearest), step);
+        encodeAll(kept, decisions.nearest);
       });
     } else if (withinTiles) {
       forEachTile(
@@ -221,8 +297,9 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
       );
     } else {
       withResident(core, source, 2, (kept) => {
-        forEachTile(n, false, (start, size) => observe(kept.at(start, size), size, start), step);
-        forEachTile(n, false, (start, size) => encode(kept.at(start, size), size, start, given.decision), step);
+        observeAll(kept);
+        if (rounded) check(module.roundAbsmax(at.absmax, blocks));
+        encodeAll(kept, given.decision);
       });
     }
     copyOut(core, 'float32', at.absmax, blocks, absmax, 0);
@@ -286,9 +363,7 @@ function codebookOf(core: Core, q: CodebookTensor, what: string): GivenCodebook 
   }
   for (let i = 0; i < blocks; i++) {
     const v = absmax[i] as number;
-    if (!(v >= 0 && v < Infinity)) {
-      throw new RangeError(`${what}.absmax[${i}]: expected a finite number of at least 0, got ${v}`);
-    }
+    if (!Number.isFinite(v)) throw new RangeError(`${what}.absmax[${i}]: expected a finite number, got ${v}`);
   }
   // Taken over where it lies in memory that may grow.
   const kept = absmax.buffer === core.module.HEAPU8.buffer ? absmax.slice() : absmax;

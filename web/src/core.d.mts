@@ -232,6 +232,17 @@ export interface CoreModule {
   ): number;
   /** The piece begins `offset` elements into its first block; `absmax` holds one value for every block that it touches. */
   observeAbsmax(x: number, n: number, blockSize: number, offset: number, absmax: number): number;
+  roundAbsmax(absmax: number, n: number): number;
+  searchAbsmax(
+    x: number,
+    n: number,
+    blockSize: number,
+    codebook: number,
+    values: number,
+    decision: number,
+    rounded: boolean,
+    absmax: number,
+  ): number;
   /** `codebook` holds `values` floats; `decision` is the number of cpp/scalepoint.h's Decision. */
   quantizeCodebook(
     x: number,

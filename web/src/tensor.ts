@@ -261,7 +261,7 @@ export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array
   readonly codebook: Float32Array;
   /** Consecutive elements, in row-major order, that share an absmax. The last block may be shorter. */
   readonly blockSize: number;
-  /** The largest size in each block: a code stands for codebook[code] * absmax. */
+  /** The largest size in each block, or what took its place, maybe negative: a code stands for codebook[code] * absmax. */
   readonly absmax: Float32Array;
   /** One code an element, in row-major order. */
   readonly data: Data;
