@@ -26,6 +26,12 @@ constexpr size_t kSample = 8192;
 constexpr size_t kTail = 16384;
 /// Values that a long run is measured on in all for the last bit of error.
 constexpr size_t kRipple = 1 << 22;
+/// Scales that are tried for the ups and downs of the error, at least, and for each level that the far values move by.
+constexpr int kFewest = 16;
+constexpr double kTriesPerLevel = 1;
+/// Of these so many are looked into more closely, so many times.
+constexpr size_t kHollows = 6;
+constexpr int kRounds = 3;
 /// Far values that a sample of a long run should leave to the tail.
 constexpr size_t kWantedTail = 2048;
 /// Candidates of a short run: scales, or scales and zero points at each.
@@ -310,6 +316,13 @@ Candidate polish(const Long& run, const Space& space, Candidate c, double error,
   return c;
 }
 
+/// A candidate that was tried, the best for its codes, and what that leaves.
+struct Hollow {
+  Candidate tried;
+  Candidate best;
+  double error;
+};
+
 /// What chance leaves to gain near the best: the fewer values there are, the more the error goes up and down from scale to scale.
 Candidate ripple(const Long& run, const Space& space, Candidate c, const Candidate& plain) {
   const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, 300));
@@ -319,22 +332,37 @@ Candidate ripple(const Long& run, const Space& space, Candidate c, const Candida
   for (int z = tries < 50 ? -1 : -2; z <= (tries < 50 ? 1 : 2); z++) {
     if (c.zero + z == space.clamped(c.zero + z)) zeros[count++] = c.zero + z;
   }
-  const int scales = tries / count;
   const double reach = run.n <= 4096 ? 0.12 : 0.05;
-  Candidate best = c;
-  double least = run.on_all(c, space);
+  // The ups and downs of the error are as wide as what moves the far values by some part of a level.
+  const int scales = std::min(tries / count, std::max(kFewest, static_cast<int>(kTriesPerLevel * 2 * reach * space.levels())));
+  Hollow hollows[kHollows];
+  std::fill(std::begin(hollows), std::end(hollows), Hollow{{0, 0}, {0, 0}, HUGE_VAL});
+  hollows[0] = {c, c, run.on_all(c, space)};
+  const auto attempt = [&](double scale, double zero) {
+    if (scale > plain.scale * kWider) return;
+    const Long::Measured at = run.fit({scale, zero}, space);
+    const double move = at.weight > 0 ? at.slope / at.weight : 0;
+    Hollow found = {{scale, zero}, {scale + move, zero}, at.error - at.slope * move};
+    for (Hollow& kept : hollows) {
+      if (found.error < kept.error) std::swap(found, kept);
+    }
+  };
+  double step = scales > 1 ? 2 * reach * c.scale / (scales - 1) : 0;
   for (int i = 0; i < scales; i++) {
-    const double scale = c.scale * (1 - reach + 2 * reach * i / std::max(scales - 1, 1));
-    for (int z = 0; z < count && scale <= plain.scale * kWider; z++) {
-      const Long::Measured at = run.fit({scale, zeros[z]}, space);
-      const double move = at.weight > 0 ? at.slope / at.weight : 0;
-      if (at.error - at.slope * move < least) {
-        least = at.error - at.slope * move;
-        best = {scale + move, zeros[z]};
-      }
+    for (int z = 0; z < count; z++) attempt(c.scale * (1 - reach) + i * step, zeros[z]);
+  }
+  // Then on either side of the best, nearer and nearer.
+  for (int round = 0; tries >= 50 && round < kRounds; round++) {
+    step /= 3;
+    Hollow before[kHollows];
+    std::copy(std::begin(hollows), std::end(hollows), before);
+    for (const Hollow& hollow : before) {
+      if (hollow.error == HUGE_VAL) continue;
+      attempt(hollow.tried.scale - step, hollow.tried.zero);
+      attempt(hollow.tried.scale + step, hollow.tried.zero);
     }
   }
-  return best;
+  return hollows[0].best;
 }
 
 void search_long(Long& run, const Space& space, float* room, float* scale, int32_t* zero_point) {

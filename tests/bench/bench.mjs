@@ -1,7 +1,7 @@
 // `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, and for ggml's blocks against ggml
 // itself, in Node and in Chromium (without ggml). `scalepoint bench` does without the others.
 //
-//   npm run bench [-- --node | --chromium] [--only elementwise,codes,linear,blocks,models] [--sizes 65536,1048576] [--readme]
+//   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
 // --readme puts the tables into README.md, those of --only. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -16,6 +16,7 @@ import { codes } from './codes.mjs';
 import { elementwise } from './elementwise.mjs';
 import { linear } from './linear.mjs';
 import { models } from './models.mjs';
+import { ranges } from './ranges.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const { values: options } = parseArgs({
@@ -23,7 +24,7 @@ const { values: options } = parseArgs({
     node: { type: 'boolean', default: false },
     chromium: { type: 'boolean', default: false },
     readme: { type: 'boolean', default: false },
-    only: { type: 'string', default: 'elementwise,codes,linear,blocks,models' },
+    only: { type: 'string', default: 'elementwise,codes,ranges,linear,blocks,models' },
     sizes: { type: 'string', default: '65536,1048576,16777216' },
   },
 });
@@ -48,6 +49,7 @@ async function inNode() {
   const rows = [];
   if (wanted.includes('elementwise')) rows.push(...(await elementwise({ load, ort, sizes, report: print })));
   if (wanted.includes('codes')) rows.push(...(await codes({ load, report: print })));
+  if (wanted.includes('ranges')) rows.push(...(await ranges({ load, report: print })));
   if (wanted.includes('linear')) rows.push(...(await linear({ load, ort, report: print })));
   if (wanted.includes('blocks')) {
     rows.push(...(await blocks({ ...library, native: await nativeBlocks(), report: print })));
@@ -73,12 +75,12 @@ async function inChromium() {
         const [library, ort, ...modules] = await Promise.all([
           import('/dist/index.js'),
           import('/node_modules/onnxruntime-web/dist/ort.wasm.min.mjs'),
-          ...['elementwise', 'codes', 'linear', 'blocks'].map((name) => import(`/tests/bench/${name}.mjs`)),
+          ...['elementwise', 'codes', 'ranges', 'linear', 'blocks'].map((name) => import(`/tests/bench/${name}.mjs`)),
         ]);
         const run = Object.assign({}, ...modules);
         const { report } = globalThis;
         const rows = [];
-        for (const name of ['elementwise', 'codes', 'linear', 'blocks']) {
+        for (const name of ['elementwise', 'codes', 'ranges', 'linear', 'blocks']) {
           if (parts.includes(name)) rows.push(...(await run[name]({ ...library, ort, sizes: numbers, report })));
         }
         return rows;
@@ -134,7 +136,7 @@ function tableOf(results) {
   return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
-/** The README's second table: ggml's blocks, and how they compare with the native library. */
+/** The table of ggml's blocks, and how they compare with the native library. */
 function blockTableOf(results) {
   const lines = [
     '| type | Node, million weights a second | of native ggml | Chromium | dequantize, Node |',
@@ -152,7 +154,25 @@ function blockTableOf(results) {
   return lines.join('\n');
 }
 
-/** And the third: layers. */
+/** The table of searches. */
+function rangeTableOf(results) {
+  const lines = [
+    '| search in 1 Mi floats | where | ours, ms | of quantizing alone | plain JavaScript / ours |',
+    '|---|---|---|---|---|',
+  ];
+  for (const { operation } of results.Node ?? results.Chromium) {
+    for (const [where, rows] of Object.entries(results)) {
+      const row = rows.find((r) => r.operation === operation);
+      if (row === undefined || !('quantizes' in row.ratios)) continue;
+      const { ms, ratios } = row;
+      const plain = Number.isFinite(ratios.plain) ? `${ratios.plain.toFixed(1)} x` : '-';
+      lines.push(`| ${operation} | ${where} | ${ms.ours.toFixed(1)} | ${ratios.quantizes.toFixed(1)} x | ${plain} |`);
+    }
+  }
+  return lines.join('\n');
+}
+
+/** And that of layers. */
 function linearTableOf(results) {
   const lines = [
     '| layer | where | ours, ms | of reading the weights | onnxruntime-web float32 / ours | int8 / ours | MatMulNBits / ours | plain JavaScript / ours |',
@@ -180,6 +200,7 @@ function updateReadme(results) {
     ['elementwise', 'bench', tableOf],
     ['blocks', 'blocks', blockTableOf],
     ['linear', 'linear', linearTableOf],
+    ['ranges', 'ranges', rangeTableOf],
   ]) {
     if (!wanted.includes(part)) continue;
     const { models: _, ...places } = results;
