@@ -234,33 +234,8 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
       withWhole(core, source, (whole) => {
         // What is not finite is found here.
         observeAll(whole);
-        const all = { start: 0, size: n };
-        const x = whole.at(0, n);
-        const search = ({ start, size }: Stretch, decision: number, whether: boolean) => {
-          const to = blockAt(at, blockSize, start).absmax;
-          check(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
-        };
-        if (given.kind !== 'learn') {
-          search(all, given.decision, rounded);
-          encodeAll(whole, given.decision);
-          return;
-        }
-        const learnFrom = (stretches: readonly Stretch[]) =>
-          learn(core, count, at.values, (learner) => {
-            for (const { start, size } of stretches) {
-              const { absmax: by } = blockAt(at, blockSize, start);
-              check(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
-            }
-          });
-        const sample = sampleOf(n, blockSize);
-        learnFrom([all]);
-        for (let round = 0; round < rounds; round++) {
-          for (const stretch of sample) search(stretch, decisions.nearest, false);
-          learnFrom(sample);
-        }
-        search(all, decisions.nearest, rounded);
-        learnFrom([all]);
-        encodeAll(whole, decisions.nearest);
+        searchScales(core, whole.at(0, n), n, blockSize, at, given, count, rounded);
+        encodeAll(whole, given.kind === 'learn' ? decisions.nearest : given.decision);
       });
     } else if (given.kind === 'learn') {
       withResident(core, source, withinTiles ? 2 : 3, (kept) => {
@@ -313,6 +288,47 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     data: codes.result as Uint8Array | WasmArray,
     shape,
   };
+}
+
+/**
+ * Searches for the absmax of every block, those of the largest sizes being in place, and for the values of a codebook that is learned.
+ * Those follow the scales on a sample, and the scales them; in the end both once more on all elements.
+ */
+function searchScales(
+  core: Core,
+  x: number,
+  n: number,
+  blockSize: number,
+  at: Places,
+  given: Resolved,
+  count: number,
+  rounded: boolean,
+): void {
+  const { module } = core;
+  const search = ({ start, size }: Stretch, decision: number, whether: boolean) => {
+    const to = blockAt(at, blockSize, start).absmax;
+    check(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
+  };
+  const all = { start: 0, size: n };
+  if (given.kind !== 'learn') {
+    search(all, given.decision, rounded);
+    return;
+  }
+  const learnFrom = (stretches: readonly Stretch[]) =>
+    learn(core, count, at.values, (learner) => {
+      for (const { start, size } of stretches) {
+        const { absmax: by } = blockAt(at, blockSize, start);
+        check(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
+      }
+    });
+  const sample = sampleOf(n, blockSize);
+  learnFrom([all]);
+  for (let round = 0; round < rounds; round++) {
+    for (const stretch of sample) search(stretch, decisions.nearest, false);
+    learnFrom(sample);
+  }
+  search(all, decisions.nearest, rounded);
+  learnFrom([all]);
 }
 
 /** Leaves a learned codebook at that address: `observe` shows all of the data to the learner. */
