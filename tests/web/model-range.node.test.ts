@@ -98,6 +98,20 @@ describe('the range of a model', () => {
     ]);
   });
 
+  it('is named in the configuration', async () => {
+    const file = safetensors({ 'x.weight': weights('F32', [16, 64]) });
+    for (const [range, observer] of [
+      ['mse', 'mse'],
+      ['entropy', 'minmax'],
+      ['min-max', 'minmax'],
+    ] as const) {
+      const { config } = await quantizeModel(file, { to: 'int8', range });
+      expect(config).toMatchObject({
+        quantization_config: { config_groups: { group_0: { weights: { observer } } } },
+      });
+    }
+  });
+
   it('is refused where it means nothing', async () => {
     const file = safetensors({ 'x.weight': weights('F32', [16, 64]) });
     const refused = (options: object, message: RegExp) =>

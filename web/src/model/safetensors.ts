@@ -498,6 +498,7 @@ function quantizationArgs(
   strategy: string,
   groupSize: number | null,
   dynamic: boolean,
+  observer: 'minmax' | 'mse',
 ) {
   return {
     num_bits: bits,
@@ -508,7 +509,7 @@ function quantizationArgs(
     dynamic,
     actorder: null,
     block_structure: null,
-    observer: dynamic ? null : 'minmax',
+    observer: dynamic ? null : observer,
     observer_kwargs: {},
   };
 }
@@ -539,7 +540,7 @@ function describe(
     ignore.push('lm_head');
   }
 
-  const inputs = activations === undefined ? null : quantizationArgs('int', 8, true, 'token', null, true);
+  const inputs = activations === undefined ? null : quantizationArgs('int', 8, true, 'token', null, true, 'minmax');
   const single = groups.size === 1;
   const configGroups: Record<string, unknown> = {};
   for (const { conversion, members } of groups.values()) {
@@ -547,11 +548,13 @@ function describe(
       ? ['Linear', ...specialModules(members)]
       : members.flatMap((source) => moduleOf(source) ?? []);
     if (targets.length === 0) continue;
-    const { type, bits, symmetric, groupSize } = conversion;
+    const { type, bits, symmetric, groupSize, range } = conversion;
     const strategy = groupSize === undefined ? 'channel' : 'group';
+    // Of llm-compressor's observers the one that comes closest.
+    const observer = range === 'mse' ? 'mse' : 'minmax';
     configGroups[`group_${Object.keys(configGroups).length}`] = {
       targets,
-      weights: quantizationArgs(type, bits, symmetric, strategy, groupSize ?? null, false),
+      weights: quantizationArgs(type, bits, symmetric, strategy, groupSize ?? null, false, observer),
       input_activations: inputs,
       output_activations: null,
     };
