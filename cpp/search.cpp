@@ -26,12 +26,13 @@ constexpr size_t kSample = 8192;
 constexpr size_t kTail = 16384;
 /// Values that a long run is measured on in all for the last bit of error.
 constexpr size_t kRipple = 1 << 22;
-/// Scales that are tried for the ups and downs of the error, at least, and for each level that the far values move by.
-constexpr int kFewest = 16;
-constexpr double kTriesPerLevel = 1;
+/// Of so few values each shows in the error: its hollows lie far apart and are narrow.
+constexpr size_t kFew = 1536;
+/// Scales that are tried for the ups and downs of the error, at least; beyond, one or two for each level that the far values move by.
+constexpr int kFewest = 16, kFewestOfFew = 120;
 /// Of these so many are looked into more closely, so many times.
-constexpr size_t kHollows = 6;
-constexpr int kRounds = 3;
+constexpr size_t kHollows = 6, kHollowsOfFew = 12;
+constexpr int kRounds = 4;
 /// Far values that a sample of a long run should leave to the tail.
 constexpr size_t kWantedTail = 2048;
 /// Candidates of a short run: scales, or scales and zero points at each.
@@ -325,21 +326,21 @@ struct Hollow {
 
 /// What chance leaves to gain near the best: the fewer values there are, the more the error goes up and down from scale to scale.
 Candidate ripple(const Long& run, const Space& space, Candidate c, const Candidate& plain) {
-  const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, 300));
+  const bool few = run.n <= kFew;
+  const int tries = static_cast<int>(std::min<size_t>(kRipple / run.n, few ? 1000 : 300));
   if (tries < 10) return c;
-  double zeros[5];
-  int count = 0;
-  for (int z = tries < 50 ? -1 : -2; z <= (tries < 50 ? 1 : 2); z++) {
-    if (c.zero + z == space.clamped(c.zero + z)) zeros[count++] = c.zero + z;
-  }
-  const double reach = run.n <= 4096 ? 0.12 : 0.05;
+  const double reach = few ? 0.3 : run.n <= 4096 ? 0.12 : 0.05;
+  const int reach_of_zeros = space.symmetric ? 0 : tries < 50 ? 1 : 2;
+  int zeros = 0;
+  for (int z = -reach_of_zeros; z <= reach_of_zeros; z++) zeros += c.zero + z == space.clamped(c.zero + z) ? 1 : 0;
   // The ups and downs of the error are as wide as what moves the far values by some part of a level.
-  const int scales = std::min(tries / count, std::max(kFewest, static_cast<int>(kTriesPerLevel * 2 * reach * space.levels())));
-  Hollow hollows[kHollows];
+  const int wanted = static_cast<int>((few ? 2 : 1) * 2 * reach * space.levels());
+  const int scales = std::min(tries / zeros, std::max(few ? kFewestOfFew : kFewest, wanted));
+  Hollow hollows[kHollowsOfFew];
   std::fill(std::begin(hollows), std::end(hollows), Hollow{{0, 0}, {0, 0}, HUGE_VAL});
   hollows[0] = {c, c, run.on_all(c, space)};
   const auto attempt = [&](double scale, double zero) {
-    if (scale > plain.scale * kWider) return;
+    if (scale > plain.scale * kWider || zero != space.clamped(zero)) return;
     const Long::Measured at = run.fit({scale, zero}, space);
     const double move = at.weight > 0 ? at.slope / at.weight : 0;
     Hollow found = {{scale, zero}, {scale + move, zero}, at.error - at.slope * move};
@@ -349,18 +350,26 @@ Candidate ripple(const Long& run, const Space& space, Candidate c, const Candida
   };
   double step = scales > 1 ? 2 * reach * c.scale / (scales - 1) : 0;
   for (int i = 0; i < scales; i++) {
-    for (int z = 0; z < count; z++) attempt(c.scale * (1 - reach) + i * step, zeros[z]);
+    // The middle of what the levels cover stays about where it is.
+    const double scale = c.scale * (1 - reach) + i * step, middle = (space.qmin + space.qmax) / 2;
+    const double zero = space.symmetric ? c.zero : round_half_even(middle - (middle - c.zero) * (c.scale / scale));
+    for (int z = -reach_of_zeros; z <= reach_of_zeros; z++) attempt(scale, zero + z);
   }
   // Then on either side of the best, nearer and nearer.
   for (int round = 0; tries >= 50 && round < kRounds; round++) {
     step /= 3;
-    Hollow before[kHollows];
+    Hollow before[kHollowsOfFew];
     std::copy(std::begin(hollows), std::end(hollows), before);
-    for (const Hollow& hollow : before) {
-      if (hollow.error == HUGE_VAL) continue;
+    for (const Hollow& hollow : std::span(before, few ? kHollowsOfFew : kHollows)) {
+      if (hollow.error == HUGE_VAL) break;
+      if (hollow.best.scale != hollow.tried.scale) attempt(hollow.best.scale, hollow.tried.zero);
       attempt(hollow.tried.scale - step, hollow.tried.zero);
       attempt(hollow.tried.scale + step, hollow.tried.zero);
     }
+  }
+  // And down to its bottom: the best scale for some codes gives other codes.
+  for (int i = 0; i < kRounds && hollows[0].best.scale != hollows[0].tried.scale; i++) {
+    attempt(hollows[0].best.scale, hollows[0].best.zero);
   }
   return hollows[0].best;
 }
