@@ -6,6 +6,7 @@
 // the best scale for the codes that it gives (least squares), so that few candidates stand for all of the ripple between them.
 //   short runs   four at a time, one a lane
 //   long ones    on a sample and on all values that are far out, which decide about clipping; then the few best on all values
+//                (unless there are very many, the hollows of the error nearby are then followed to their bottoms)
 #include "kernels/search.h"
 
 #include <algorithm>

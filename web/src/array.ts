@@ -172,6 +172,25 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
   });
 }
 
+/**
+ * Calls f with the source for more than one pass: an array of moderate size is copied once and stays for the others, where memory has
+ * room for it.
+ */
+export function withResident(core: Core, source: Source, f: (source: Source) => void): void {
+  const bytes = source.length * 4;
+  const worthIt = source.length > tileSize && bytes <= residentBytes;
+  const address = worthIt && source.residentAt !== undefined ? core.tryAllocate(bytes) : 0;
+  if (source.residentAt === undefined || address === 0) {
+    f(source);
+    return;
+  }
+  try {
+    f(source.residentAt(address));
+  } finally {
+    core.release(address);
+  }
+}
+
 /** Address of a typed array that is a view of wasm memory. */
 function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
   return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;
@@ -378,7 +397,7 @@ export class CodeSource {
 }
 
 /** Arrays up to this size are kept in wasm memory between two passes over them; larger ones are copied twice. */
-export const residentBytes = 64 * 2 ** 20;
+const residentBytes = 64 * 2 ** 20;
 
 /** Calls f for consecutive tiles of n elements; with `whole`, for all of them at once. */
 export function forEachTile(

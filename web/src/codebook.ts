@@ -7,11 +7,11 @@ import {
   type FloatInput,
   forEachTile,
   type HalfFormat,
-  residentBytes,
   Sink,
   type Source,
   sourceOf,
   typedArrayName,
+  withResident,
   withWhole,
 } from './array.js';
 import { ScalepointError } from './errors.js';
@@ -153,22 +153,6 @@ function blockAt(at: Places, blockSize: number, start: number): { absmax: number
   return { absmax: at.absmax + block * 4, offset: start - block * blockSize };
 }
 
-/** Calls f with the source, kept in wasm memory after its first reading if it has room for it and the array is of moderate size. */
-function withResident(core: Core, source: Source, passes: number, f: (source: Source) => void): void {
-  const bytes = source.length * 4;
-  const worthIt = passes > 1 && source.length > tileSize && bytes <= residentBytes;
-  const address = worthIt && source.residentAt !== undefined ? core.tryAllocate(bytes) : 0;
-  if (source.residentAt === undefined || address === 0) {
-    f(source);
-    return;
-  }
-  try {
-    f(source.residentAt(address));
-  } finally {
-    core.release(address);
-  }
-}
-
 /** Neighbouring elements that begin with a block. */
 interface Stretch {
   readonly start: number;
@@ -238,7 +222,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
         encodeAll(whole, given.kind === 'learn' ? decisions.nearest : given.decision);
       });
     } else if (given.kind === 'learn') {
-      withResident(core, source, withinTiles ? 2 : 3, (kept) => {
+      withResident(core, source, (kept) => {
         learn(core, count, at.values, (learner) => {
           const learnFrom = (from: number, size: number, start: number) => {
             const { absmax: by, offset } = blockAt(at, blockSize, start);
@@ -271,7 +255,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
         step,
       );
     } else {
-      withResident(core, source, 2, (kept) => {
+      withResident(core, source, (kept) => {
         observeAll(kept);
         if (rounded) check(module.roundAbsmax(at.absmax, blocks));
         encodeAll(kept, given.decision);

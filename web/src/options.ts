@@ -2,6 +2,7 @@
 import type { HalfFormat } from './array.js';
 import { ScalepointError } from './errors.js';
 import type { ErrorSum } from './measure.js';
+import { type RangeSearch, type SearchedRange, searchOf } from './range.js';
 import {
   type CodeArray,
   checkShape,
@@ -27,9 +28,7 @@ import { tileSize } from './wasm.js';
  */
 export type Range =
   | 'min-max'
-  | 'mse'
-  | 'entropy'
-  | { readonly percentile: number }
+  | SearchedRange
   | { readonly min: number | ArrayLike<number>; readonly max: number | ArrayLike<number> }
   | { readonly scale: number | ArrayLike<number>; readonly zeroPoint: number | ArrayLike<number> };
 
@@ -305,27 +304,16 @@ export function checkZeroPoint(v: number, name: string): void {
 /** A checked `range` option. */
 type ResolvedRange =
   | { kind: 'min-max' }
-  /** method: as cpp/scalepoint.h numbers them. */
-  | { kind: 'search'; method: 0 | 1 | 2; percentile: number }
+  | ({ kind: 'search' } & RangeSearch)
   | { kind: 'bounds'; min: Float32Array; max: Float32Array }
   | { kind: 'given'; scale: Float32Array; zeroPoint: Int32Array };
 
 function resolveRange(range: unknown, parameters: number): ResolvedRange {
   if (range === undefined || range === 'min-max') return { kind: 'min-max' };
-  if (range === 'mse') return { kind: 'search', method: 0, percentile: 100 };
-  if (range === 'entropy') return { kind: 'search', method: 2, percentile: 100 };
+  const search = searchOf(range);
+  if (search !== undefined) return { kind: 'search', ...search };
   if (typeof range === 'object' && range !== null) {
     const given = range as Record<string, unknown>;
-    if ('percentile' in given) {
-      const { percentile } = given;
-      if (typeof percentile !== 'number') {
-        throw new TypeError(`range.percentile: expected a number, got ${show(percentile)}`);
-      }
-      if (!(percentile > 50 && percentile <= 100)) {
-        throw new RangeError(`range.percentile: expected a number above 50, at most 100, got ${percentile}`);
-      }
-      return { kind: 'search', method: 1, percentile };
-    }
     if ('scale' in given || 'zeroPoint' in given) {
       return {
         kind: 'given',

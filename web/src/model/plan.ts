@@ -3,6 +3,7 @@
  * (safetensors.ts, gguf.ts beside this file), carried out by engine.ts. Plain data, so that workers take it as it is.
  */
 import type { BlockType } from '../blocks.js';
+import type { SearchedRange } from '../range.js';
 
 /** Float types that a tensor can be cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -23,9 +24,6 @@ export interface CodesConversion {
   /** Integers: how the ranges of rows that fit into a tile are found; undefined: from the smallest and the largest value. */
   readonly range?: SearchedRange | undefined;
 }
-
-/** Ranges that take more than the smallest and the largest value; see Range of the array calls. */
-export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };
 
 /** How the elements of a tensor become the bytes of its parts. */
 export type Conversion =

@@ -5,6 +5,7 @@
 import { ScalepointError } from '../errors.js';
 import { quoted } from '../formats/bytes.js';
 import { elementCount, layoutSafetensors, type TensorDType, type TensorInfo } from '../formats/safetensors.js';
+import { type SearchedRange, searchOf } from '../range.js';
 import { show } from '../tensor.js';
 import { keeperByName, namesParameters } from './keep.js';
 import {
@@ -18,7 +19,6 @@ import {
   type Role,
   type Rule,
   ruleFor,
-  type SearchedRange,
   type SourceTensor,
 } from './plan.js';
 import { cutsRows } from './steps.js';
@@ -114,14 +114,8 @@ function checkGranularity(value: unknown, name: string): void {
 }
 
 function checkRange(range: unknown): void {
-  if (range === undefined || range === 'min-max' || range === 'mse' || range === 'entropy') return;
-  const percentile = (range as { percentile?: unknown } | null)?.percentile;
-  if (percentile === undefined) {
-    throw new RangeError(`range: expected 'min-max', 'mse', 'entropy' or { percentile }, got ${show(range)}`);
-  }
-  if (typeof percentile !== 'number' || !(percentile > 50 && percentile <= 100)) {
-    throw new RangeError(`range.percentile: expected a number above 50, at most 100, got ${show(percentile)}`);
-  }
+  if (range === undefined || range === 'min-max' || searchOf(range) !== undefined) return;
+  throw new RangeError(`range: expected 'min-max', 'mse', 'entropy' or { percentile }, got ${show(range)}`);
 }
 
 function checkRules(rules: unknown): void {

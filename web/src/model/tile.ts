@@ -3,8 +3,9 @@
  * nothing but its own bytes, so tiles can be converted anywhere and in any order, and the results are the same.
  */
 import { type BlockType, blockTypeInfo, isBlockType } from '../blocks.js';
+import { mseSearch, type RangeSearch, searchOf } from '../range.js';
 import type { Core } from '../wasm.js';
-import type { CastType, CodesConversion, Conversion, Role, SearchedRange } from './plan.js';
+import type { CastType, CodesConversion, Conversion, Role } from './plan.js';
 
 /** How the elements of a stored tensor are to be read: what is needed to turn its bytes into floats. */
 export type Encoding =
@@ -545,7 +546,7 @@ export class TileConverter {
   #searchParameters(conversion: CodesConversion, x: number, count: number, size: number): void {
     const { module } = this.#core;
     const { bits, symmetric, scale: stored } = conversion;
-    const { method, percentile } = searchOf(conversion);
+    const { method, percentile } = searchOf(conversion.range) as RangeSearch;
     const at = this.#parameters(count);
     const other = this.#others(count);
     const scratch = this.#searchScratch(count, size);
@@ -572,7 +573,7 @@ export class TileConverter {
     this.#narrowScales(stored, other, count);
     this.#widenScales(stored, other, count);
     const { HEAPF32, HEAP32, HEAPU16 } = module;
-    if (method !== methods.mse) {
+    if (method !== mseSearch.method) {
       for (let i = 0; i < count; i++) {
         const scale = HEAPF32[other.scale / 4 + i] as number;
         // Runs of zeros, and scales beyond the stored type, keep what they have.
@@ -729,15 +730,6 @@ const fused = 1 << 9;
 /** Signed codes, rounded as torch.round(x / scale + zero point). */
 function specOf(bits: number): number {
   return bits | signed | fused;
-}
-
-/** RangeMethod of cpp/scalepoint.h. */
-const methods = { mse: 0, percentile: 1, entropy: 2 } as const;
-
-/** How the core is told of a conversion's range. */
-function searchOf({ range }: { readonly range?: SearchedRange | undefined }) {
-  if (typeof range === 'object') return { method: methods.percentile, percentile: range.percentile };
-  return { method: range === 'entropy' ? methods.entropy : methods.mse, percentile: 100 };
 }
 
 /** Whether a tile's parameters are searched for. Where rows are cut, their ranges are given instead. */
