@@ -3,7 +3,7 @@ import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, 
 import type { CoreModule } from './core.mjs';
 import { checkKeys } from './options.js';
 import { show, type WasmArray } from './tensor.js';
-import type { Core } from './wasm.js';
+import { type Core, checkStatus } from './wasm.js';
 
 /** The float formats of at most eight bits, one a byte. */
 export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';
@@ -78,11 +78,6 @@ function formatOf(format: unknown, what: string): FormatInfo {
 const castKeys = new Set(['saturate', 'from', 'out']);
 const widenKeys = new Set(['out']);
 
-/** For calls whose arguments were checked: any status but 0 is our own mistake. */
-function check(status: number): void {
-  if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
-}
-
 /** See Scalepoint.castFloat. */
 export function castFloat(
   core: Core,
@@ -100,7 +95,7 @@ export function castFloat(
   const { module } = core;
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && bits.address !== undefined, (start, count) => {
-    check(format.narrow(module, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
+    checkStatus(format.narrow(module, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
     bits.put(start, count, tile);
   });
   return bits.result as Uint8Array | Uint16Array | WasmArray;
@@ -122,7 +117,7 @@ export function castToFloat32(
   const { module } = core;
   const tile = core.scratch.x;
   forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
-    check(format.widen(module, codes.at(start, count), count, x.at(start, tile)));
+    checkStatus(format.widen(module, codes.at(start, count), count, x.at(start, tile)));
     x.put(start, count, tile);
   });
   return x.result as Float32Array | WasmArray;

@@ -17,7 +17,7 @@ import {
 import { ScalepointError } from './errors.js';
 import { checkKeys, choice } from './options.js';
 import { article, type CodebookTensor, checkShape, show, sizeOfShape, type WasmArray } from './tensor.js';
-import { type Core, tileSize } from './wasm.js';
+import { type Core, checkStatus, tileSize } from './wasm.js';
 
 /** Where the values of the codes come from. */
 export type CodebookSource =
@@ -78,11 +78,6 @@ const published = { nf4: 0, fp4: 1 };
 
 export function isCodebook(value: unknown): value is CodebookTensor {
   return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'codebook';
-}
-
-/** For calls whose arguments were checked: any status but 0 is our own mistake. */
-function check(status: number): void {
-  if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
 }
 
 function checkCount(n: unknown, what: string): number {
@@ -197,12 +192,12 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
       const { absmax: to, offset } = blockAt(at, blockSize, start);
       const status = module.observeAbsmax(from, size, blockSize, offset, to);
       if (status === statusNonFinite) failNonFinite(core, from, size, start);
-      check(status);
+      checkStatus(status);
     };
     const encode = (from: number, size: number, start: number, decision: number) => {
       const { absmax: by, offset } = blockAt(at, blockSize, start);
       const to = codes.at(start, scratch.y);
-      check(module.quantizeCodebook(from, size, blockSize, offset, by, at.values, count, decision, to));
+      checkStatus(module.quantizeCodebook(from, size, blockSize, offset, by, at.values, count, decision, to));
       codes.put(start, size, scratch.y);
     };
     module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
@@ -226,7 +221,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
         learn(core, count, at.values, (learner) => {
           const learnFrom = (from: number, size: number, start: number) => {
             const { absmax: by, offset } = blockAt(at, blockSize, start);
-            check(module.observeCodebook(from, size, blockSize, offset, by, learner));
+            checkStatus(module.observeCodebook(from, size, blockSize, offset, by, learner));
           };
           forEachTile(
             n,
@@ -238,7 +233,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
             },
             step,
           );
-          if (rounded) check(module.roundAbsmax(at.absmax, blocks));
+          if (rounded) checkStatus(module.roundAbsmax(at.absmax, blocks));
           if (!withinTiles) forEachTile(n, false, (start, size) => learnFrom(kept.at(start, size), size, start), step);
         });
         encodeAll(kept, decisions.nearest);
@@ -257,7 +252,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     } else {
       withResident(core, source, (kept) => {
         observeAll(kept);
-        if (rounded) check(module.roundAbsmax(at.absmax, blocks));
+        if (rounded) checkStatus(module.roundAbsmax(at.absmax, blocks));
         encodeAll(kept, given.decision);
       });
     }
@@ -291,7 +286,7 @@ function searchScales(
   const { module } = core;
   const search = ({ start, size }: Stretch, decision: number, whether: boolean) => {
     const to = blockAt(at, blockSize, start).absmax;
-    check(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
+    checkStatus(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
   };
   const all = { start: 0, size: n };
   if (given.kind !== 'learn') {
@@ -302,7 +297,7 @@ function searchScales(
     learn(core, count, at.values, (learner) => {
       for (const { start, size } of stretches) {
         const { absmax: by } = blockAt(at, blockSize, start);
-        check(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
+        checkStatus(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
       }
     });
   const sample = sampleOf(n, blockSize);
@@ -320,9 +315,9 @@ function learn(core: Core, count: number, values: number, observe: (learner: num
   core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
     const learner = address + 8 - (address % 8);
     const { module } = core;
-    check(module.clearCodebookLearner(learner));
+    checkStatus(module.clearCodebookLearner(learner));
     observe(learner);
-    check(module.learnCodebook(learner, values, count));
+    checkStatus(module.learnCodebook(learner, values, count));
   });
 }
 
@@ -394,7 +389,7 @@ function checkCodes(
     const index = all.findIndex((code) => code >= n);
     throw new RangeError(`${given.what}.data[${start + index}]: expected a code below ${n}, got ${all[index]}`);
   }
-  check(status);
+  checkStatus(status);
 }
 
 /** See Scalepoint.dequantize. */
@@ -476,7 +471,7 @@ export function packCodebook(core: Core, q: CodebookTensor): Uint8Array<ArrayBuf
     if (bad >= 0) {
       throw new RangeError(`${what}.data[${start + bad}]: expected a code below ${values.length}, got ${all[bad]}`);
     }
-    check(core.module.packCodebook(from, size, bits, tile));
+    checkStatus(core.module.packCodebook(from, size, bits, tile));
     packed.put((start * bits) / 8, packedSize(size, bits), tile);
   });
   return packed.result as Uint8Array<ArrayBuffer>;
@@ -496,7 +491,7 @@ export function unpackCodebook(core: Core, bytes: Uint8Array, q: PackedCodebookT
   const tile = scratch.x;
   forEachTile(n, false, (start, size) => {
     const from = packed.at((start * bits) / 8, packedSize(size, bits));
-    check(module.unpackCodebook(from, size, bits, tile));
+    checkStatus(module.unpackCodebook(from, size, bits, tile));
     codes.put(start, size, tile);
   });
   return codes.result as Uint8Array<ArrayBuffer>;

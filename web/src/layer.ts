@@ -6,7 +6,7 @@ import type { LayerForm } from './core.mjs';
 import { ScalepointError } from './errors.js';
 import { checkKeys, choice, dtypeSpec } from './options.js';
 import { type DTypeInfo, disposedError, type Granularity, show, type WasmArray } from './tensor.js';
-import { type Core, tileSize } from './wasm.js';
+import { type Core, checkStatus, tileSize } from './wasm.js';
 
 /** Options of `linear`. */
 export interface LinearOptions {
@@ -67,11 +67,6 @@ export interface CheckedBlocks {
   readonly shape: readonly number[];
 }
 
-/** For calls whose arguments were checked: any status but 0 is our own mistake. */
-export function check(status: number): void {
-  if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
-}
-
 /**
  * The address of elements [start, start + count), however many: those of several tiles are brought together at `own`.
  * @param size bytes of an element
@@ -127,7 +122,7 @@ export class LayerMemory {
     }
     this.bytes = core.module.layerBytes(...form);
     this.address = core.allocate(this.bytes);
-    check(core.module.makeLayer(...form, zeroPoint, this.address, this.bytes));
+    checkStatus(core.module.makeLayer(...form, zeroPoint, this.address, this.bytes));
   }
 
   /** Calls f for as many rows at a time as a tile holds, at least one. `own`: bytes of memory that f gets for itself. */
@@ -142,7 +137,7 @@ export class LayerMemory {
     const core = this.#core;
     core.withMemory(this.outputs * 4, (own) => {
       const at = addressOf(core, bias, 0, this.outputs, 4, own);
-      check(core.module.setLayerBias(this.address, this.bytes, at, this.outputs));
+      checkStatus(core.module.setLayerBias(this.address, this.bytes, at, this.outputs));
     });
   }
 
@@ -211,7 +206,7 @@ export class Layer {
         const n = Math.min(rows, batch - row);
         const from = addressOf(core, source, row * inputs, n * inputs, 4, toX);
         const to = y.at(row * outputs, toY);
-        check(core.module._layer_forward_export(address, bytes, from, inputs, n, to, outputs, at, work));
+        checkStatus(core.module._layer_forward_export(address, bytes, from, inputs, n, to, outputs, at, work));
         y.put(row * outputs, n * outputs, toY);
       }
     });
@@ -313,7 +308,7 @@ export function linearOfCodes(core: Core, q: CheckedCodes, options: LinearOption
         }
         const from = addressOf(core, codes, row * inputs, rows * inputs, 1, own + 8 * n);
         const { address, bytes } = memory;
-        check(
+        checkStatus(
           core.module.setLayerCodes(address, bytes, row, from, rows * inputs, dtypeSpec(info), own, own + 4 * n, n),
         );
       },
@@ -340,7 +335,7 @@ export function linearOfBlocks(core: Core, q: CheckedBlocks, options: LinearOpti
       (rows) => rows * rowBytes,
       (row, rows, own) => {
         const from = addressOf(core, codes, row * rowBytes, rows * rowBytes, 1, own);
-        check(core.module.setLayerBlocks(memory.address, memory.bytes, row, from, rows * rowBytes, info.id));
+        checkStatus(core.module.setLayerBlocks(memory.address, memory.bytes, row, from, rows * rowBytes, info.id));
       },
     );
   });
@@ -369,7 +364,7 @@ export function setFloats(core: Core, memory: LayerMemory, source: Source): void
     (rows) => rows * inputs * 4,
     (row, rows, own) => {
       const from = addressOf(core, source, row * inputs, rows * inputs, 4, own);
-      check(core.module.setLayerFloats(memory.address, memory.bytes, row, from, rows * inputs));
+      checkStatus(core.module.setLayerFloats(memory.address, memory.bytes, row, from, rows * inputs));
     },
   );
 }

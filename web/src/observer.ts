@@ -1,6 +1,7 @@
 // Calibration: scale and zero point for values that come in batches, in bounded memory.
 import { type FloatInput, forEachTile, type HalfFormat, nonFiniteError, sourceOf } from './array.js';
 import { checkKeys, choice, type QuantizationParameters, type QuantizeOptions } from './options.js';
+import type { SearchedRange } from './range.js';
 import { dtypeInfo, show } from './tensor.js';
 import type { Core } from './wasm.js';
 
@@ -8,7 +9,7 @@ import type { Core } from './wasm.js';
 export interface ObserverOptions
   extends Pick<QuantizeOptions, 'dtype' | 'scheme' | 'includeZero' | 'symmetricRange' | 'nonFinite'> {
   /** @defaultValue 'min-max' */
-  range?: 'min-max' | 'mse' | 'entropy' | { readonly percentile: number };
+  range?: 'min-max' | SearchedRange;
   /**
    * With 'min-max': the range moves to that of each further batch by this part, as PyTorch's MovingAverageMinMaxObserver does with 0.01.
    * @defaultValue the range of all batches

@@ -100,7 +100,15 @@ import {
   type WasmArray,
   type WasmDType,
 } from './tensor.js';
-import { type Core, type LoadOptions, loadCore, OwnedWasmArray, tileParameters, tileSize } from './wasm.js';
+import {
+  type Core,
+  checkStatus,
+  type LoadOptions,
+  loadCore,
+  OwnedWasmArray,
+  tileParameters,
+  tileSize,
+} from './wasm.js';
 
 const statusNonFinite = 7;
 const statusOverflow = 8;
@@ -327,7 +335,7 @@ export class Scalepoint {
       forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
         const from = codes.at(start, count);
         const to = x.at(start, tile);
-        this.#check(
+        checkStatus(
           core.module.dequantizeLinear(
             from,
             count,
@@ -404,7 +412,7 @@ export class Scalepoint {
           const codes = given.codes.at(start, count);
           const { numbers, parameters } = given.layout;
           const to = restoreInto(core);
-          this.#check(
+          checkStatus(
             core.module.dequantizeLinear(codes, count, ...numbers, start, scale, zeroPoint, parameters, given.spec, to),
           );
           return to;
@@ -475,7 +483,7 @@ export class Scalepoint {
         (start, count) => {
           const x = source.at(start, count);
           this.#restoreBlocks(given, start, count, restored);
-          this.#check(core.module.accumulateError(x, restored, count, at));
+          checkStatus(core.module.accumulateError(x, restored, count, at));
         },
         half,
       );
@@ -493,7 +501,7 @@ export class Scalepoint {
         forEachTile(source.length, source.inPlace && codes.inPlace, (start, count) => {
           const x = source.at(start, count);
           const y = codes.at(start, count);
-          this.#check(
+          checkStatus(
             core.module.accumulateCodeError(
               x,
               count,
@@ -515,7 +523,7 @@ export class Scalepoint {
       core.module.HEAPF64.set(sums, at / 8);
       forEachTile(source.length, source.inPlace && other.inPlace, (start, count) => {
         const x = source.at(start, count);
-        this.#check(core.module.accumulateError(x, other.at(start, count), count, at));
+        checkStatus(core.module.accumulateError(x, other.at(start, count), count, at));
       });
     }
     sums.set(this.#sums(sums.length));
@@ -551,7 +559,7 @@ export class Scalepoint {
       core.module.HEAPU8.fill(0, outside, counts + bins * 4);
       forEachTile(source.length, source.inPlace, (start, count) => {
         const piece = source.at(start, count);
-        this.#check(core.module.histogram(piece, count, min, max, counts, bins, outside));
+        checkStatus(core.module.histogram(piece, count, min, max, counts, bins, outside));
       });
       const { HEAPU32, HEAPF64 } = core.module;
       return {
@@ -577,7 +585,7 @@ export class Scalepoint {
     const tile = core.scratch.x;
     forEachTile(codes.length, false, (start, count) => {
       const from = codes.at(start, count);
-      this.#check(core.module.pack(from, count, spec, tile));
+      checkStatus(core.module.pack(from, count, spec, tile));
       packed.put((start * info.bits) / 8, packedSize(count, info.bits), tile);
     });
     return packed.result as Uint8Array<ArrayBuffer>;
@@ -606,7 +614,7 @@ export class Scalepoint {
     const tile = core.scratch.x;
     forEachTile(n, false, (start, count) => {
       const from = packed.at((start * info.bits) / 8, packedSize(count, info.bits));
-      this.#check(core.module.unpack(from, count, dtypeSpec(info), tile));
+      checkStatus(core.module.unpack(from, count, dtypeSpec(info), tile));
       codes.put(start, count, tile);
     });
     return codes.result as CodeArray;
@@ -851,7 +859,7 @@ export class Scalepoint {
         if (status !== 0) this.#fail(status, from, count, start);
       });
     }
-    this.#check(core.module.chooseQparams(at.min, at.max, n, spec, at.scale, at.zeroPoint));
+    checkStatus(core.module.chooseQparams(at.min, at.max, n, spec, at.scale, at.zeroPoint));
   }
 
   /** The range of the finite values; [0, 0] if there are none. */
@@ -861,7 +869,7 @@ export class Scalepoint {
       core.module.clearRange(min, max, 1);
       forEachTile(source.length, source.inPlace, (start, count) => {
         const from = source.at(start, count);
-        this.#check(core.module.observe(from, count, 0, 1, 1, 1, start, 1 << 11, min, max, 1));
+        checkStatus(core.module.observe(from, count, 0, 1, 1, 1, start, 1 << 11, min, max, 1));
       });
       const { HEAPF32 } = core.module;
       const low = HEAPF32[min / 4] as number;
@@ -939,7 +947,7 @@ export class Scalepoint {
   #restoreBlocks({ codes, info }: GivenBlocks, start: number, count: number, to: number): void {
     const { elements, bytes, id } = info;
     const from = codes.at((start / elements) * bytes, (count / elements) * bytes);
-    this.#check(this.#core.module.dequantizeBlocks(from, count, id, to));
+    checkStatus(this.#core.module.dequantizeBlocks(from, count, id, to));
   }
 
   #dequantizeBlocks(q: BlockTensor, out: Float32Array | WasmArray | undefined): Float32Array | WasmArray {
@@ -953,11 +961,6 @@ export class Scalepoint {
       x.put(start, count, tile);
     });
     return x.result as Float32Array | WasmArray;
-  }
-
-  /** For calls whose arguments were checked: any status but 0 is our own mistake. */
-  #check(status: number): void {
-    if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
   }
 
   #failBlocks(status: number, info: BlockTypeInfo, x: number, count: number, start: number): never {
@@ -975,13 +978,13 @@ export class Scalepoint {
       const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
       throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
     }
-    this.#check(status);
+    checkStatus(status);
     throw new Error('scalepoint: unreachable');
   }
 
   #fail(status: number, x: number, count: number, start: number): never {
     if (status === statusNonFinite) throw nonFiniteError(this.#core, x, count, start);
-    this.#check(status);
+    checkStatus(status);
     throw new Error('scalepoint: unreachable');
   }
 }

@@ -2,10 +2,10 @@
 // Similarity search: vectors in int8, and the dot products of layers over them.
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from './array.js';
 import { ScalepointError } from './errors.js';
-import { addressOf, check, LayerMemory } from './layer.js';
+import { addressOf, LayerMemory } from './layer.js';
 import { checkKeys, choice, dtypeSpec } from './options.js';
 import { checkShape, dtypeInfo, show } from './tensor.js';
-import { type Core, tileSize } from './wasm.js';
+import { type Core, checkStatus, tileSize } from './wasm.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
@@ -214,7 +214,7 @@ export class VectorIndex {
           const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
           throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
         }
-        check(status);
+        checkStatus(status);
         for (let i = 0; i < rows; i++) {
           const length =
             this.metric === 'cosine' ? Math.sqrt(squares(module.HEAP8, codes + i * dimension, dimension)) : 0;
@@ -223,7 +223,7 @@ export class VectorIndex {
         }
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
         const { address, bytes } = this.#memory;
-        check(module.setLayerCodes(address, bytes, row, codes, n, spec & 63, scale, zeroPoint, rows));
+        checkStatus(module.setLayerCodes(address, bytes, row, codes, n, spec & 63, scale, zeroPoint, rows));
       },
     );
   }
@@ -254,7 +254,7 @@ export class VectorIndex {
       queryFactor = this.#queryFactor(from, own + dimension * 4);
       for (let row = 0; row < count; row += step) {
         const n = Math.min(step, count - row);
-        check(core.module.layerScores(address, bytes, from, dimension, row, scores, n, at, work));
+        checkStatus(core.module.layerScores(address, bytes, from, dimension, row, scores, n, at, work));
         const sums = core.module.HEAPF64.subarray(scores / 8, scores / 8 + n);
         const factors = this.#factors;
         let { threshold } = best;
@@ -290,7 +290,7 @@ export class VectorIndex {
     const spec = dtypeSpec(dtypeInfo('int8')) | (1 << 8);
     const scale = room + 8;
     const codes = scale + 8;
-    check(module._quantize_runs_export(query, dimension, dimension, dimension, spec, scale, scale + 4, 1, codes));
+    checkStatus(module._quantize_runs_export(query, dimension, dimension, dimension, spec, scale, scale + 4, 1, codes));
     if (this.metric === 'dot') return module.HEAPF32[scale / 4] as number;
     const length = Math.sqrt(squares(module.HEAP8, codes, dimension));
     return length === 0 ? 0 : 1 / length;
@@ -356,14 +356,14 @@ export class VectorIndex {
         for (let row = 0; row < count; row += step) {
           const n = Math.min(step, count - row);
           const from = addressOf(core, source, row * dimension, n * dimension, 4, own);
-          check(core.module.setLayerFloats(memory.address, memory.bytes, 0, from, n * dimension));
+          checkStatus(core.module.setLayerFloats(memory.address, memory.bytes, 0, from, n * dimension));
           const { HEAPF32 } = core.module;
           const lengths = Float64Array.from({ length: metric === 'cosine' ? n : 0 }, (_, i) =>
             Math.sqrt(squares(HEAPF32, from / 4 + i * dimension, dimension)),
           );
           for (const [q, values] of queries.entries()) {
             HEAPF32.set(values, query / 4);
-            check(
+            checkStatus(
               core.module._layer_forward_export(
                 memory.address,
                 memory.bytes,

@@ -3,7 +3,7 @@ import { forEachTile, type Source } from './array.js';
 import { type ErrorMeasures, measuresOf, sumCount } from './measure.js';
 import type { Job } from './options.js';
 import type { Layout } from './tensor.js';
-import { type Core, tileSize } from './wasm.js';
+import { type Core, checkStatus, tileSize } from './wasm.js';
 
 /** Bytes of the sums of one parameter. */
 const sumBytes = sumCount * 8;
@@ -30,7 +30,7 @@ export function measureEach(core: Core, source: Source, layout: Layout, restored
         const y = restored(start, count);
         const x = source.at(start, count);
         const status = core.module.accumulateErrorEach(x, y, count, ...layout.numbers, start, sums, parameters);
-        if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+        checkStatus(status);
       },
       half,
     );

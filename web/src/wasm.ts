@@ -371,3 +371,8 @@ export class OwnedWasmArray implements WasmArray {
     this.dispose();
   }
 }
+
+/** For calls whose arguments were checked: any status but 0 is our own mistake. */
+export function checkStatus(status: number): void {
+  if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+}
