@@ -12,8 +12,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 /**
  * Bytes after brotli that either tier may take: the wasm file and the JavaScript that runs it. 40,000 are for the array calls but for
  * ggml's blocks, whose twelve types take up to 16,000 more of the wasm file, and 1,000 of JavaScript; 10,000 of the wasm file and 3,000
- * of JavaScript are for layers and search; 11,000 for the search for ranges;
- * 13,000 for codebooks and floats of a byte.
+ * of JavaScript are for layers and search of vectors; 11,000 for the search for ranges, 14,000 for codebooks and floats of a byte.
  */
 const budget = 95_000;
 

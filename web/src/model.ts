@@ -169,8 +169,8 @@ export type ModelTarget = SafetensorsTarget | GgufTarget;
 /** What decides about a result. */
 export interface PlanOptions {
   /**
-   * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other file types of
-   * llama-quantize; F16, BF16 and F32 also from quantized files.
+   * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
+   * file types of llama-quantize; F16, BF16 and F32 also from quantized files.
    */
   readonly to: ModelTarget;
   /** safetensors, integers: symmetric, or with zero points. @defaultValue 'symmetric' */
@@ -530,9 +530,9 @@ function reportOf(model: OpenModel, plan: FilePlan, measures: readonly (ErrorMea
  * Makes a model smaller.
  *
  * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
- * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to say so. Embeddings,
- * norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF files become what
- * llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
+ * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
+ * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
