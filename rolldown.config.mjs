@@ -10,9 +10,9 @@ const output = {
 
 /** One file that holds all of its code: workers are started from wherever it is served. Beside its source too, for Vite and Vitest. */
 export const worker = {
-  input: 'web/src/model/worker.ts',
+  input: 'web/src/pipeline/worker.ts',
   external: [/^node:/],
-  output: { file: 'web/src/model/worker.js', format: 'esm', minify: true },
+  output: { file: 'web/src/pipeline/worker.js', format: 'esm', minify: true },
 };
 
 export const packages = [

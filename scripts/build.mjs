@@ -57,11 +57,11 @@ export async function buildWasm() {
   );
   if (glue[0] !== glue[1]) throw new Error('the two tiers have different glue: link with less minification');
   write(
-    join(root, 'web/src/core.mjs'),
+    join(root, 'web/src/core/core.mjs'),
     `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
   );
   for (const tier of ['simd', 'scalar']) {
-    copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core-${tier}.wasm`));
+    copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core/core-${tier}.wasm`));
   }
   const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
   write(join(root, 'web/src/bench/limits.mjs'), `export const limits = '${limits}';\n`);
@@ -83,12 +83,12 @@ export async function buildPackage() {
   mkdirSync(join(root, 'dist'));
   await bundle([worker, ...packages]);
   run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json']);
-  for (const name of ['core.d.mts', 'wasmfile.d.ts'])
+  for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts'])
     copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
   for (const tier of ['simd', 'scalar']) {
-    copyFileSync(join(root, `web/src/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
+    copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
   }
-  copyFileSync(join(root, 'web/src/model/worker.js'), join(root, 'dist/worker.js'));
+  copyFileSync(join(root, 'web/src/pipeline/worker.js'), join(root, 'dist/worker.js'));
 }
 
 export async function buildDemo() {

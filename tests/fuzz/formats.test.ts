@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { ScalepointError } from '../../web/src/errors.js';
-import { type ByteSource, openSource } from '../../web/src/formats/bytes.js';
-import { openNpy } from '../../web/src/formats/npy.js';
-import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors.js';
+import { ScalepointError } from '../../web/src/core/errors.js';
+import { type ByteSource, openSource } from '../../web/src/files/bytes.js';
+import { openNpy } from '../../web/src/formats/npy/header.js';
+import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
 
 // Each reader gets good files with random damage. Whatever comes: either tensors that lie inside of the file, or a ScalepointError.
 // Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.

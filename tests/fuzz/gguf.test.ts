@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { ScalepointError } from '../../web/src/errors.js';
-import { openSource } from '../../web/src/formats/bytes.js';
-import { type GgufHeader, ggmlBytes, ggmlType, layoutGguf, readGguf } from '../../web/src/formats/gguf.js';
-import { ggufTargets, planGguf } from '../../web/src/model/gguf.js';
-import { everyPair, ggufFile, tinyLlama } from '../web/tiny-llama.js';
+import { ScalepointError } from '../../web/src/core/errors.js';
+import { openSource } from '../../web/src/files/bytes.js';
+import { type GgufHeader, ggmlBytes, ggmlType, layoutGguf, readGguf } from '../../web/src/formats/gguf/header.js';
+import { ggufTargets, planGguf } from '../../web/src/formats/gguf/plan.js';
+import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 
 // Good files with random damage. Whatever comes: either tensors that lie inside of the file, from which a result can be planned, or a
 // ScalepointError with an offset in the file. Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with

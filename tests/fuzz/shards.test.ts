@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { ScalepointError } from '../../web/src/errors.js';
-import { openSource } from '../../web/src/formats/bytes.js';
-import { openShards, readIndex } from '../../web/src/formats/shards.js';
+import { ScalepointError } from '../../web/src/core/errors.js';
+import { openSource } from '../../web/src/files/bytes.js';
+import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
 
 // Good indexes with random damage. Whatever comes: either plain names of files, or a ScalepointError with an offset in the file.
 // Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.

@@ -20,7 +20,7 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
 const commandNames = 'inspect, plan, quantize, compare or bench';
 
 async function version(): Promise<number> {
-  const [{ load }, { buildId, version: number }] = await Promise.all([import('./index.js'), import('./core.mjs')]);
+  const [{ load }, { buildId, version: number }] = await Promise.all([import('./index.js'), import('./core/core.mjs')]);
   const sp = await load();
   process.stdout.write(`scalepoint ${number} (core ${buildId.toString(16)}, ${sp.simd ? 'SIMD' : 'scalar'})\n`);
   sp.dispose();

@@ -1,11 +1,7 @@
-export type { FloatInput, HalfFormat } from './array.js';
-export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './blocks.js';
-export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './cast.js';
-export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './codebook.js';
-export { type ErrorCode, ScalepointError } from './errors.js';
-export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layer.js';
-export type { ErrorMeasures, ErrorSum } from './measure.js';
-export type { Observer, ObserverOptions } from './observer.js';
+export type { FloatInput, HalfFormat } from './arrays/array.js';
+export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './arrays/cast.js';
+export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './arrays/codebook.js';
+export type { Observer, ObserverOptions } from './arrays/observer.js';
 export type {
   BlockOptions,
   CompareEachOptions,
@@ -20,9 +16,8 @@ export type {
   Range,
   SweepOptions,
   SweepVariant,
-} from './options.js';
-export { load, type Scalepoint, type WasmArrayOf } from './quantize.js';
-export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './search.js';
+} from './arrays/options.js';
+export { load, type Scalepoint, type WasmArrayOf } from './arrays/scalepoint.js';
 export {
   type BlockTensor,
   type CodeArray,
@@ -37,5 +32,10 @@ export {
   type WasmArray,
   type WasmDType,
   type WasmView,
-} from './tensor.js';
-export type { LoadOptions, Tier, WasmSource } from './wasm.js';
+} from './arrays/tensor.js';
+export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
+export { type ErrorCode, ScalepointError } from './core/errors.js';
+export type { ErrorMeasures, ErrorSum } from './core/measure.js';
+export type { LoadOptions, Tier, WasmSource } from './core/wasm.js';
+export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
+export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './layers/vector-index.js';

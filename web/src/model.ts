@@ -3,16 +3,15 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import { ScalepointError } from './errors.js';
-import { type ByteSource, quoted } from './formats/bytes.js';
-import { nodeModule } from './formats/node.js';
-import { type MemorySink, type ModelOutput, memorySink, openSink } from './formats/sinks.js';
-import type { ErrorMeasures } from './measure.js';
-import { type CompareReport, compareOpen } from './model/compare.js';
-import { carryOut, convertedElements, type Progress } from './model/engine.js';
-import { type GgufOptions, type GgufTarget, ggufTargets, isGgufTarget, planGguf } from './model/gguf.js';
-import { type ModelFormat, type ModelInput, type OpenModel, withModel } from './model/open.js';
-import type { FilePlan, PlannedTensor, Rule } from './model/plan.js';
+
+import { show } from './arrays/tensor.js';
+import { ScalepointError } from './core/errors.js';
+import type { ErrorMeasures } from './core/measure.js';
+import { nodeModule } from './core/node.js';
+import type { LoadOptions } from './core/wasm.js';
+import { type ByteSource, quoted } from './files/bytes.js';
+import { type MemorySink, type ModelOutput, memorySink, openSink } from './files/sinks.js';
+import { type GgufOptions, type GgufTarget, ggufTargets, isGgufTarget, planGguf } from './formats/gguf/plan.js';
 import {
   isSafetensorsTarget,
   mergeConfig,
@@ -20,25 +19,27 @@ import {
   type SafetensorsOptions,
   type SafetensorsTarget,
   safetensorsTargets,
-} from './model/safetensors.js';
-import { elementsOf } from './model/steps.js';
-import { inlineRunner, type TileRunner, type WorkerLike, WorkerPool } from './model/workers.js';
-import { show } from './tensor.js';
-import type { LoadOptions } from './wasm.js';
+} from './formats/safetensors/plan.js';
+import { type CompareReport, compareOpen } from './pipeline/compare.js';
+import { carryOut, convertedElements, type Progress } from './pipeline/engine.js';
+import { type ModelFormat, type ModelInput, type OpenModel, withModel } from './pipeline/open.js';
+import type { FilePlan, PlannedTensor, Rule } from './pipeline/plan.js';
+import { elementsOf } from './pipeline/steps.js';
+import { inlineRunner, type TileRunner, type WorkerLike, WorkerPool } from './pipeline/workers.js';
 
-export type { ErrorCode } from './errors.js';
-export { ScalepointError } from './errors.js';
-export type { FileInput, NodeFileHandle } from './formats/bytes.js';
-export type { MetadataValue } from './formats/gguf.js';
-export type { ModelOutput, NodeWritableHandle } from './formats/sinks.js';
-export type { ErrorMeasures } from './measure.js';
-export type { ComparedTensor, CompareReport } from './model/compare.js';
-export type { Progress } from './model/engine.js';
-export { type GgufTarget, ggufTargets } from './model/gguf.js';
-export type { ModelFormat, ModelInput } from './model/open.js';
-export type { ModelGranularity, Rule } from './model/plan.js';
-export { mergeConfig, type SafetensorsTarget, safetensorsTargets } from './model/safetensors.js';
-export type { WorkerLike } from './model/workers.js';
+export type { ErrorCode } from './core/errors.js';
+export { ScalepointError } from './core/errors.js';
+export type { ErrorMeasures } from './core/measure.js';
+export type { FileInput, NodeFileHandle } from './files/bytes.js';
+export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
+export type { MetadataValue } from './formats/gguf/header.js';
+export { type GgufTarget, ggufTargets } from './formats/gguf/plan.js';
+export { mergeConfig, type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/plan.js';
+export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
+export type { Progress } from './pipeline/engine.js';
+export type { ModelFormat, ModelInput } from './pipeline/open.js';
+export type { ModelGranularity, Rule } from './pipeline/plan.js';
+export type { WorkerLike } from './pipeline/workers.js';
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -511,7 +512,7 @@ async function startRunner(
   files: readonly ByteSource[],
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
 ): Promise<TileRunner> {
-  const { compileCore } = await import('./wasm.js');
+  const { compileCore } = await import('./core/wasm.js');
   const module = await compileCore(core);
   return workers === 0 ? inlineRunner(module, files) : WorkerPool.start(workers, module, files, worker, signal);
 }

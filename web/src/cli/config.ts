@@ -2,8 +2,8 @@
 import { randomUUID } from 'node:crypto';
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { ioError, quoted } from '../formats/bytes.js';
-import { pathSink } from '../formats/sinks.js';
+import { ioError, quoted } from '../files/bytes.js';
+import { pathSink } from '../files/sinks.js';
 import { mergeConfig, ScalepointError } from '../model.js';
 
 /** A config.json is a few kilobytes; a file beyond this is something else. */

@@ -1,6 +1,6 @@
 /** From the words of the command line to the options of the model functions, and back for their errors. */
 import { parseArgs } from 'node:util';
-import { blockTypes } from '../blocks.js';
+import { blockTypes } from '../core/blocks.js';
 import { ggufTargets, type ModelTarget, type PlanOptions, type Rule, safetensorsTargets } from '../model.js';
 import { UsageError } from './process.js';
 

@@ -1,0 +1,565 @@
+import { type CodebookSource, type CodebookTensor, load } from 'scalepoint';
+import { describe, expect, it } from 'vitest';
+import { describeBuilds, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
+
+const { fround } = Math;
+const tileSize = 1 << 17;
+
+// bitsandbytes, csrc/kernels.cu: the values by code, and the decision trees, written down as the bounds between them. Its bounds are
+// decimal numbers that the compiler rounds to float32; four of them are so close to the middle of two floats that reading them as a
+// double and rounding that would give the other one. Here they are as float32: -0.8480964004993439, 0.1202552504837513,
+// 0.5016634166240692 and 0.8614784181118011.
+const nf4 = [
+  -1, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+  -0.09105003625154495, 0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+  0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1,
+].map(fround);
+const nf4Bounds = [
+  -0.8480964303016663, -0.6106329262256622, -0.4599952697753906, -0.33967943489551544, -0.23460740596055984,
+  -0.13791173323988914, -0.045525018125772476, 0.03979014977812767, 0.1202552542090416, 0.2035212516784668,
+  0.2920137718319893, 0.3893125355243683, 0.5016633868217468, 0.6427869200706482, 0.8614783883094788,
+].map(fround);
+const fp4Sizes = [0, 0.0625, 8, 12, 4, 6, 2, 3].map((v) => fround(v / 12));
+const fp4 = [...fp4Sizes, ...fp4Sizes.map((v) => 0 - v)];
+const fp4Bounds = [0.00260417, 0.0859375, 0.20833333, 0.29166667, 0.4166667, 0.583333, 0.8333333].map(fround);
+const fp4Order = [0, 1, 6, 7, 4, 5, 2, 3];
+
+function nf4Code(v: number): number {
+  return nf4Bounds.filter((bound) => v > bound).length;
+}
+
+function fp4Code(v: number): number {
+  const size = Math.abs(v);
+  return (fp4Order[fp4Bounds.filter((bound) => size > bound).length] as number) + (v < 0 ? 8 : 0);
+}
+
+/** A float32 in units of 2^-149, exactly. */
+function units(v: number): bigint {
+  const bits = new Uint32Array(Float32Array.of(v).buffer)[0] as number;
+  const exponent = (bits >>> 23) & 255;
+  const fraction = BigInt((bits & 0x7fffff) | (exponent > 0 ? 0x800000 : 0));
+  const size = fraction << BigInt(Math.max(exponent, 1) - 1);
+  return bits >>> 31 === 1 ? -size : size;
+}
+
+/** The code of the nearest value, among values as near that of the smallest, among equal ones the first. */
+function nearestCode(values: Float32Array): (v: number) => number {
+  const exact = Array.from(values, units);
+  const distance = (a: bigint, b: bigint) => (a < b ? b - a : a - b);
+  return (v) => {
+    const at = units(v);
+    let best = 0;
+    for (let i = 1; i < exact.length; i++) {
+      const a = exact[best] as bigint;
+      const b = exact[i] as bigint;
+      const near = distance(b, at);
+      const far = distance(a, at);
+      if (near < far || (near === far && b < a)) best = i;
+    }
+    return best;
+  };
+}
+
+interface Expected {
+  readonly absmax: Float32Array;
+  readonly codes: Uint8Array;
+}
+
+function expected(x: Float32Array, blockSize: number, codeOf: (v: number) => number): Expected {
+  const absmax = new Float32Array(Math.ceil(x.length / blockSize));
+  for (const [i, v] of x.entries()) {
+    const block = Math.floor(i / blockSize);
+    absmax[block] = Math.max(absmax[block] as number, Math.abs(v));
+  }
+  const codes = Uint8Array.from(x, (v, i) => {
+    const largest = absmax[Math.floor(i / blockSize)] as number;
+    if (largest === 0) return codeOf(0);
+    const inverse = fround(1 / largest);
+    // Where the reciprocal is beyond float32 all is raised by 2^64.
+    if (inverse === Infinity) return codeOf(fround(v * 2 ** 64 * fround(1 / (largest * 2 ** 64))));
+    return codeOf(fround(v * inverse));
+  });
+  return { absmax, codes };
+}
+
+function expectTensor(q: CodebookTensor, want: Expected, what = ''): void {
+  expectSame(q.absmax, want.absmax, `${what} absmax`);
+  expectSame(q.data, want.codes, `${what} codes`);
+}
+
+function nextAbove(x: number): number {
+  const float = Float32Array.of(x);
+  const word = new Int32Array(float.buffer);
+  word[0] = (word[0] as number) + (x < 0 ? -1 : 1);
+  return float[0] as number;
+}
+
+function nextBelow(x: number): number {
+  return -nextAbove(-x);
+}
+
+function gaussian(n: number, seed: number): Float32Array {
+  const random = new Random(seed);
+  return Float32Array.from({ length: n }, () => normal(random));
+}
+
+/** Box and Muller's way. */
+function normal(random: Random): number {
+  const radius = Math.sqrt(-2 * Math.log((random.bits() + 1) / 2 ** 32));
+  return radius * Math.cos((2 * Math.PI * random.bits()) / 2 ** 32);
+}
+
+const known = [
+  ['nf4', nf4, nf4Code],
+  ['fp4', fp4, fp4Code],
+] as const;
+
+describeBuilds('codebooks', (sp) => {
+  for (const [name, values, codeOf] of known) {
+    it(`gives the values of ${name} as published`, () => {
+      const q = sp.quantizeCodebook([1], { codebook: name });
+      expect([...q.codebook]).toEqual(values);
+      expect(q).toMatchObject({ kind: 'codebook', blockSize: 64, shape: [1] });
+    });
+
+    it(`quantizes to ${name} as the published trees do, on and beside every bound`, () => {
+      // A 1 in every block makes the quotients the values themselves.
+      const bounds = name === 'nf4' ? nf4Bounds : [...fp4Bounds, ...fp4Bounds.map((v) => -v), 0, -0];
+      const points = [...bounds, ...values].flatMap((v) => [v, nextAbove(v), nextBelow(v)]);
+      const x = Float32Array.from(points.flatMap((v) => [1, v]));
+      expectTensor(sp.quantizeCodebook(x, { codebook: name, blockSize: 2 }), expected(x, 2, codeOf));
+      expectTensor(sp.quantizeCodebook(x, { codebook: name, blockSize: x.length }), expected(x, x.length, codeOf));
+    });
+
+    it(`quantizes weights to ${name} like an independent implementation`, () => {
+      for (const [n, blockSize] of [
+        [4096, 64],
+        [1000, 64],
+        [777, 17],
+        [5, 64],
+        [300, 1],
+        [0, 64],
+        [4099, 4096],
+      ] as const) {
+        const x = gaussian(n, n + blockSize).map((v) => v * 0.02);
+        const q = sp.quantizeCodebook(x, { codebook: name, blockSize });
+        expectTensor(q, expected(x, blockSize, codeOf), `${n} by ${blockSize}`);
+        const restored = Float32Array.from(q.data as Uint8Array, (code, i) =>
+          fround((values[code] as number) * (q.absmax[Math.floor(i / blockSize)] as number)),
+        );
+        expectSame(sp.dequantize(q), restored);
+      }
+    });
+  }
+
+  it('takes zeros, denormals and the largest floats', () => {
+    const tiny = 2 ** -149;
+    const huge = fround(3.4028234663852886e38);
+    const blocks = [
+      [0, -0, 0, 0],
+      [tiny, -tiny, 3 * tiny, 0],
+      [2 ** -130, 2 ** -131, -(2 ** -133), tiny],
+      [2 ** -127, 2 ** -128, -(2 ** -129), 0],
+      [2 ** -128, nextAbove(2 ** -128), 0, -tiny],
+      [huge, -huge, 1, huge / 2],
+      [1, 1e-45, -1e-45, 1e-38],
+    ];
+    const x = Float32Array.from(blocks.flat());
+    for (const [name, , codeOf] of known) {
+      const q = sp.quantizeCodebook(x, { codebook: name, blockSize: 4 });
+      expectTensor(q, expected(x, 4, codeOf), name);
+      for (const v of sp.dequantize(q)) expect(v).toSatisfy(Number.isFinite);
+      expect([...sp.dequantize(q).subarray(0, 4)].map(Math.abs)).toEqual([0, 0, 0, 0]);
+    }
+    expect([...(sp.quantizeCodebook([0, 0], { codebook: 'nf4' }).data as Uint8Array)]).toEqual([7, 7]);
+  });
+
+  it('takes the nearest value of any codebook, ties to the smaller one', () => {
+    const random = new Random(5);
+    for (const count of [2, 3, 4, 7, 15, 16, 17, 32, 100, 255, 256]) {
+      // Values whose middles are exact, in any order and some of them twice; the data lie on values, middles and beside them.
+      const values = Float32Array.from({ length: count }, () => (random.below(121) - 60) / 64);
+      const points = [...values].flatMap((a, i) => {
+        const middle = (a + (values[(i + 1) % count] as number)) / 2;
+        return [a, middle, nextAbove(middle), nextBelow(middle)];
+      });
+      const x = Float32Array.from([1, ...points, ...random.uniform(500)]);
+      const q = sp.quantizeCodebook(x, { codebook: values, blockSize: x.length });
+      expectSame(q.codebook, values);
+      const want = expected(x, x.length, nearestCode(values));
+      // Equal values: any of them restores the same.
+      const valuesAt = (codes: Uint8Array) => Float32Array.from(codes, (code) => (values[code] as number) + 0);
+      expectSame(valuesAt(q.data as Uint8Array), valuesAt(want.codes), `${count} values`);
+      if (new Set(values).size === count) expectTensor(q, want, `${count} values`);
+    }
+  });
+
+  it('takes codebooks whose middles no float holds, far apart and close together', () => {
+    const codebook = Float32Array.of(nextBelow(0.5), 0.5, nextAbove(0.5), -1e30, 3e-39, 1e-45, 0, 1e20, fround(0.1));
+    const points = [...codebook].filter((v) => Math.abs(v) <= 1);
+    const x = Float32Array.from([
+      1,
+      ...points,
+      ...points.map(nextAbove),
+      ...points.map(nextBelow),
+      0.3,
+      -1,
+      0.05,
+      -0.05,
+    ]);
+    expectTensor(sp.quantizeCodebook(x, { codebook, blockSize: 1e6 }), expected(x, 1e6, nearestCode(codebook)));
+    // Middles of neighbouring floats lie between floats.
+    const chain = Float32Array.from({ length: 256 }, (_, i) => fround(0.7 + i * 2 ** -24));
+    const all = Float32Array.of(1, ...chain);
+    const q = sp.quantizeCodebook(all, { codebook: chain, blockSize: 1000 });
+    expect([...(q.data as Uint8Array)]).toEqual([255, ...chain.keys()]);
+  });
+
+  it('does the same for blocks of several tiles, and for pieces of them', () => {
+    const n = 2 * tileSize + 1234;
+    const x = gaussian(n, 77);
+    for (const blockSize of [tileSize, tileSize - 1, tileSize + 1, tileSize * 2, n, 4 * n, 100_001]) {
+      const q = sp.quantizeCodebook(x, { codebook: 'nf4', blockSize });
+      expectTensor(q, expected(x, blockSize, nf4Code), `${blockSize}`);
+    }
+    const q = sp.quantizeCodebook(x, { codebook: 'fp4', blockSize: 3 });
+    expectTensor(q, expected(x, 3, fp4Code));
+    const restored = sp.dequantize(q);
+    expect(restored[n - 1]).toBe(
+      fround((fp4[(q.data as Uint8Array)[n - 1] as number] as number) * (q.absmax.at(-1) as number)),
+    );
+  });
+
+  it('measures its error as that of the restored floats', () => {
+    for (const [n, blockSize] of [
+      [3 * tileSize + 5, 64],
+      [tileSize + 5, 1000],
+      [70_000, 1],
+      [10, 64],
+    ] as const) {
+      const x = gaussian(n, 3);
+      const q = sp.quantizeCodebook(x, { codebook: 'nf4', blockSize });
+      const measures = sp.compare(x, q);
+      expect(measures).toEqual(sp.compare(x, sp.dequantize(q)));
+      const sum = sp.errorSum();
+      sum.add(x, q);
+      expect(sum.measures()).toEqual(measures);
+    }
+  });
+
+  it('reads every kind of input and fills every kind of output', () => {
+    const x = gaussian(200, 9);
+    const bits = sp.castFloat(x, 'float16');
+    const rounded = sp.castToFloat32(bits, 'float16');
+    const want = sp.quantizeCodebook(rounded, { codebook: 'nf4' });
+    const { codebook, absmax, data } = want;
+    expect(sp.quantizeCodebook(bits, { codebook: 'nf4', from: 'float16' })).toEqual(want);
+    expect(sp.quantizeCodebook([...rounded], { codebook: 'nf4' })).toEqual(want);
+    expect(sp.quantizeCodebook(rounded, { codebook: 'nf4', shape: [10, 20] }).shape).toEqual([10, 20]);
+    const out = new Uint8Array(200);
+    expect(sp.quantizeCodebook(rounded, { codebook: 'nf4', out }).data).toBe(out);
+    expectSame(out, data as Uint8Array);
+    using wasm = sp.allocate('float32', 200);
+    using codes = sp.allocate('uint8', 200);
+    using back = sp.allocate('float32', 200);
+    wasm.view.set(rounded);
+    const inside = sp.quantizeCodebook(wasm, { codebook: 'nf4', out: codes });
+    expect(inside.data).toBe(codes);
+    expectSame(codes.view, data as Uint8Array);
+    expectSame(inside.absmax, absmax);
+    expect(sp.dequantize(inside, { out: back })).toBe(back);
+    expectSame(back.view, sp.dequantize(want));
+    expect(sp.compare(wasm, inside)).toEqual(sp.compare(rounded, want));
+    expect(structuredClone(want)).toEqual(want);
+    // Given values are copied, not kept.
+    const given = codebook.slice();
+    const q = sp.quantizeCodebook(rounded, { codebook: given });
+    given.fill(0);
+    expectSame(q.codebook, codebook);
+  });
+
+  it('packs codes into as few bits as the codebook needs', () => {
+    const x = gaussian(tileSize + 77, 4);
+    for (const [count, bits] of [
+      [2, 1],
+      [3, 2],
+      [4, 2],
+      [8, 3],
+      [16, 4],
+      [17, 5],
+      [256, 8],
+    ] as const) {
+      const codebook = Float32Array.from({ length: count }, (_, i) => i / count);
+      const q = sp.quantizeCodebook(x, { codebook });
+      const data = q.data as Uint8Array;
+      const packed = sp.pack(q);
+      expect(packed.length).toBe(Math.ceil((x.length * bits) / 8));
+      for (const i of [0, 1, 7, 8, 1000, tileSize - 1, tileSize, x.length - 1]) {
+        let code = 0;
+        for (let b = 0; b < bits; b++) {
+          const at = i * bits + b;
+          code |= (((packed[at >> 3] as number) >> (at & 7)) & 1) << b;
+        }
+        expect(code).toBe(data[i]);
+      }
+      expectSame(sp.unpack(packed, q), data);
+    }
+    expectRefusal(() => sp.unpack(new Uint8Array(3), sp.quantizeCodebook(x, { codebook: 'nf4' })), RangeError, 'bytes');
+  });
+
+  it('learns values close to the Lloyd-Max optimum for Gaussian data', () => {
+    const n = 1 << 20;
+    const x = gaussian(n, 11);
+    let squares = 0;
+    for (const v of x) squares += v * v;
+    // Max, "Quantizing for minimum distortion" (1960), table I, for unit variance.
+    for (const [count, optimum] of [
+      [2, 0.3634],
+      [4, 0.1175],
+      [8, 0.03454],
+      [16, 0.009497],
+      [32, 0.002499],
+    ] as const) {
+      const q = sp.quantizeCodebook(x, { codebook: { learn: count }, blockSize: n });
+      const { mse } = sp.compare(x, q);
+      // The optimum is that of the distribution; 2^20 samples of it deviate by about 2^-10 of themselves.
+      expect(mse / (squares / n)).toBeLessThan(optimum * 1.005);
+      expect(mse / (squares / n)).toBeGreaterThan(optimum * 0.995);
+    }
+  });
+
+  it('learns values that are the means of their cells', () => {
+    const x = gaussian(50_000, 12);
+    const n = x.length;
+    const q = sp.quantizeCodebook(x, { codebook: { learn: 16 }, blockSize: n });
+    const sums = new Float64Array(16);
+    const counts = new Float64Array(16);
+    for (const [i, code] of (q.data as Uint8Array).entries()) {
+      sums[code] = (sums[code] as number) + (x[i] as number) / (q.absmax[0] as number);
+      counts[code] = (counts[code] as number) + 1;
+    }
+    for (const [code, value] of q.codebook.entries()) {
+      // A bound between cells may be off by a bin, 2^-12 of its size, which holds a hundredth of a cell's values at most: it moves the
+      // mean by a hundredth of a cell's width, which is below 0.3.
+      expect(Math.abs((sums[code] as number) / (counts[code] as number) - value)).toBeLessThan(0.003);
+      if (code > 0) expect(value).toBeGreaterThan(q.codebook[code - 1] as number);
+    }
+  });
+
+  it('learns better values than nf4 for block-wise weights', () => {
+    const x = gaussian(1 << 18, 13).map((v, i) => v * (1 + (Math.floor(i / 64) % 7)));
+    const learned = sp.compare(x, sp.quantizeCodebook(x, { codebook: { learn: 16 } }));
+    const fixed = sp.compare(x, sp.quantizeCodebook(x, { codebook: 'nf4' }));
+    expect(learned.mse).toBeLessThan(fixed.mse * 0.97);
+  });
+
+  it('restores Gaussian weights better than Q4_K does, in as many bits', () => {
+    const x = gaussian(1 << 18, 17);
+    const blocks = sp.quantizeBlocks(x, 'Q4_K');
+    expect((8 * blocks.data.length) / x.length).toBe(4.5);
+    const error = sp.compare(x, blocks).relativeL2;
+    expect(error).toBeGreaterThan(0.07);
+    const options = { blockSize: 16, range: 'mse', absmaxType: 'int8' } as const;
+    const learned = sp.quantizeCodebook(x, { codebook: { learn: 16 }, ...options });
+    expect(sp.compare(x, learned).relativeL2).toBeLessThan(0.064);
+    const published = sp.quantizeCodebook(x, { codebook: 'nf4', ...options });
+    expect(sp.compare(x, published).relativeL2).toBeLessThan(0.0685);
+    // What it takes to store them: codes, int8 absmax, a bfloat16 for 256 of these, the codebook.
+    for (const q of [learned, published]) {
+      const scales = sp.quantize(q.absmax, {
+        dtype: 'int8',
+        shape: [q.absmax.length],
+        granularity: { kind: 'per-group', groupSize: 256 },
+      });
+      expectSame(sp.dequantize(scales), q.absmax);
+      const kept = sp.castFloat(scales.scale, 'bfloat16') as Uint16Array;
+      expectSame(sp.castToFloat32(kept, 'bfloat16'), scales.scale);
+      const bytes = sp.pack(q).length + sp.pack(scales).length + kept.byteLength + q.codebook.byteLength;
+      expect((8 * bytes) / x.length).toBeLessThan(4.507);
+    }
+  });
+
+  it('searches for no worse an absmax than the largest size', () => {
+    const random = new Random(18);
+    const inputs = [
+      gaussian(10_007, 19),
+      Float32Array.from({ length: 5000 }, () => normal(random) ** 3),
+      random.uniform(3000, 0, 1),
+      new Float32Array(100).fill(-2.5),
+      new Float32Array(70),
+      Float32Array.of(3),
+      new Float32Array(0),
+    ];
+    for (const [i, x] of inputs.entries()) {
+      for (const blockSize of [1, 16, 64, 1000]) {
+        for (const codebook of ['nf4', 'fp4', Float32Array.of(-3, 0.5, 2), { learn: 8 }, { learn: 100 }] as const) {
+          const what = `input ${i}, blocks of ${blockSize}, ${JSON.stringify(codebook)}`;
+          const plain = sp.compare(x, sp.quantizeCodebook(x, { codebook, blockSize }));
+          const q = sp.quantizeCodebook(x, { codebook, blockSize, range: 'mse' });
+          expect(q.absmax.length, what).toBe(Math.ceil(x.length / blockSize));
+          // Restoring rounds to float32: half a unit in 2^24 of the largest value.
+          expect(sp.compare(x, q).rmse, what).toBeLessThanOrEqual(plain.rmse * (1 + 1e-6) + 1e-7);
+        }
+      }
+    }
+  });
+
+  it('uses a lopsided codebook either way', () => {
+    const x = Float32Array.of(0, 1, 2, 3, 0, -1, -2, -3);
+    const q = sp.quantizeCodebook(x, { codebook: Float32Array.of(0, 1, 2, 3), blockSize: 4, range: 'mse' });
+    expect([...q.absmax]).toEqual([1, -1]);
+    expect(sp.compare(x, q).sqnrDb).toBe(Infinity);
+  });
+
+  it('finds the best partition where Lloyd iterations from quantiles would not', () => {
+    // Almost all of the weight in a narrow peak, and far away three groups of few values.
+    const random = new Random(14);
+    const x = Float32Array.from({ length: 30_000 }, (_, i) => {
+      const far = i % 1000;
+      const noise = random.bits() / 2 ** 31 - 1;
+      return far === 0 ? 100 + noise : far === 1 ? 50 + noise : far === 2 ? -80 + noise : noise * 0.01;
+    });
+    const q = sp.quantizeCodebook(x, { codebook: { learn: 4 }, blockSize: x.length });
+    expect([...q.codebook].map((v) => Math.round(v * (q.absmax[0] as number)) + 0)).toEqual([-80, 0, 50, 100]);
+  });
+
+  it('learns from data with few values, from zeros and from nothing', () => {
+    const few = Float32Array.from({ length: 1000 }, (_, i) => [-2, 0.5, 0, 8][i % 4] as number);
+    const q = sp.quantizeCodebook(few, { codebook: { learn: 8 }, blockSize: 1000 });
+    expect([...q.codebook]).toEqual([-0.25, 0, 0.0625, 1, 1, 1, 1, 1]);
+    expectSame(sp.dequantize(q), few);
+    const constant = sp.quantizeCodebook(new Float32Array(100).fill(-3), { codebook: { learn: 2 } });
+    expect([...constant.codebook]).toEqual([-1, -1]);
+    expectSame(sp.dequantize(constant), new Float32Array(100).fill(-3));
+    const zeros = sp.quantizeCodebook(new Float32Array(100), { codebook: { learn: 4 } });
+    expect([...zeros.codebook]).toEqual([0, 0, 0, 0]);
+    expectSame(sp.dequantize(zeros), new Float32Array(100));
+    const nothing = sp.quantizeCodebook([], { codebook: { learn: 4 } });
+    expect([...nothing.codebook]).toEqual([0, 0, 0, 0]);
+    expect(nothing.absmax.length).toBe(0);
+    // One outlier so far away that the rest is tiny beside it.
+    const outlier = gaussian(10_000, 15);
+    outlier[5000] = 1e9;
+    const sharp = sp.quantizeCodebook(outlier, { codebook: { learn: 16 }, blockSize: 10_000 });
+    outlier[5000] = 0;
+    const rest = sp.dequantize(sharp);
+    rest[5000] = 0;
+    // 15 values are left for a Gaussian: at most 1.1 times the optimum of 15 levels, 0.0107.
+    expect(sp.compare(outlier, rest).relativeL2 ** 2).toBeLessThan(0.0107 * 1.1);
+    const denormal = sp.quantizeCodebook(
+      gaussian(1000, 16).map((v) => v * 1e-42),
+      { codebook: { learn: 4 } },
+    );
+    for (const v of denormal.codebook) expect(Math.abs(v)).toBeLessThanOrEqual(1);
+  });
+
+  it('refuses what is not finite', () => {
+    for (const bad of [Number.NaN, Infinity, -Infinity]) {
+      for (const codebook of ['nf4', 'fp4', Float32Array.of(0, 1), { learn: 4 }] as const) {
+        for (const blockSize of [64, tileSize * 4]) {
+          const x = gaussian(tileSize + 100, 1);
+          x[tileSize + 3] = bad;
+          const error = expectCode(() => sp.quantizeCodebook(x, { codebook, blockSize }), 'NON_FINITE');
+          expect(error.message).toContain(`x[${tileSize + 3}] is ${bad}`);
+        }
+      }
+    }
+    expect((sp.quantizeCodebook([1, 2], { codebook: 'nf4' }).data as Uint8Array)[1]).toBe(15);
+  });
+
+  it('names a wrong option', () => {
+    const q = (options: object) => () => sp.quantizeCodebook([1, 2, 3], options as { codebook: CodebookSource });
+    expectRefusal(q({}), TypeError, 'codebook');
+    expectRefusal(q({ codebook: 'nf5' }), RangeError, 'codebook');
+    expectRefusal(q({ codebook: [0, 1] }), TypeError, 'codebook');
+    expectRefusal(q({ codebook: new Float64Array(4) }), TypeError, 'codebook');
+    expectRefusal(q({ codebook: new Float32Array(1) }), RangeError, 'codebook');
+    expectRefusal(q({ codebook: new Float32Array(257) }), RangeError, 'codebook');
+    expectRefusal(q({ codebook: Float32Array.of(0, Number.NaN) }), RangeError, 'codebook[1]');
+    expectRefusal(q({ codebook: { learn: 1 } }), RangeError, 'codebook.learn');
+    expectRefusal(q({ codebook: { learn: 257 } }), RangeError, 'codebook.learn');
+    expectRefusal(q({ codebook: { learn: 2.5 } }), RangeError, 'codebook.learn');
+    expectRefusal(q({ codebook: { learn: '4' } }), TypeError, 'codebook.learn');
+    expectRefusal(q({ codebook: 'nf4', blockSize: 0 }), RangeError, 'blockSize');
+    expectRefusal(q({ codebook: 'nf4', blockSize: 1.5 }), RangeError, 'blockSize');
+    expectRefusal(q({ codebook: 'nf4', blockSize: '64' }), TypeError, 'blockSize');
+    expectRefusal(q({ codebook: 'nf4', range: 'best' }), RangeError, 'range');
+    expectRefusal(q({ codebook: 'nf4', absmaxType: 'float16' }), RangeError, 'absmaxType');
+    expectRefusal(q({ codebook: 'nf4', shape: [2] }), RangeError, 'shape');
+    expectRefusal(q({ codebook: 'nf4', out: new Uint8Array(4) }), RangeError, 'out');
+    expectRefusal(q({ codebook: 'nf4', out: new Int8Array(3) }), TypeError, 'out');
+    expectRefusal(q({ codebook: 'nf4', groupSize: 3 }), TypeError, 'options');
+  });
+
+  it('names what is wrong with a tensor', () => {
+    const good = sp.quantizeCodebook(gaussian(100, 2), { codebook: 'nf4' });
+    const x = new Float32Array(100);
+    const wrong = (change: object) => ({ ...good, ...change }) as CodebookTensor;
+    const cases = [
+      [{ codebook: [0, 1] }, TypeError, 'codebook'],
+      [{ codebook: new Float32Array(1) }, RangeError, 'codebook'],
+      [{ codebook: Float32Array.of(0, Infinity) }, RangeError, 'codebook[1]'],
+      [{ blockSize: 0 }, RangeError, 'blockSize'],
+      [{ blockSize: 10 }, RangeError, 'absmax'],
+      [{ absmax: [1, 1] }, TypeError, 'absmax'],
+      [{ absmax: Float32Array.of(1, -Infinity) }, RangeError, 'absmax[1]'],
+      [{ absmax: Float32Array.of(1, Number.NaN) }, RangeError, 'absmax[1]'],
+      [{ data: new Int8Array(100) }, TypeError, 'data'],
+      [{ data: new Uint8Array(99) }, RangeError, ''],
+      [{ data: new Uint8Array(100).fill(16, 98) }, RangeError, 'data[98]'],
+      [{ shape: undefined }, TypeError, 'shape'],
+    ] as const;
+    for (const [change, type, field] of cases) {
+      const at = (name: string) => (field === '' ? 'shape' : `${name}.${field}`);
+      expectRefusal(() => sp.dequantize(wrong(change)), type, at('q'));
+      expectRefusal(() => sp.compare(x, wrong(change)), type, at('b'));
+      expectRefusal(() => sp.pack(wrong(change)), type, at('q'));
+    }
+    expectRefusal(() => sp.compare(new Float32Array(99), good), RangeError, 'b');
+  });
+});
+
+describe('codebooks', () => {
+  it('learns and encodes to the same bits in both builds', async () => {
+    const simd = await load({ simd: 'on' });
+    const scalar = await load({ simd: 'off' });
+    const random = new Random(21);
+    const inputs = [
+      gaussian(100_000, 22),
+      Float32Array.from({ length: 50_000 }, () => normal(random) ** 5),
+      random.uniform(20_000, 0, 1),
+      random.anyFinite(3000),
+    ];
+    for (const x of inputs) {
+      for (const blockSize of [64, 1000, x.length]) {
+        for (const codebook of ['nf4', 'fp4', { learn: 2 }, { learn: 16 }, { learn: 100 }, { learn: 256 }] as const) {
+          const a = simd.quantizeCodebook(x, { codebook, blockSize });
+          const b = scalar.quantizeCodebook(x, { codebook, blockSize });
+          expectSame(a.codebook, b.codebook);
+          expectSame(a.absmax, b.absmax);
+          expectSame(a.data, b.data as Uint8Array);
+          // And once more gives the same once more.
+          expectSame(simd.quantizeCodebook(x, { codebook, blockSize }).codebook, a.codebook);
+        }
+      }
+    }
+  });
+
+  it('searches to the same bits in both builds', async () => {
+    const simd = await load({ simd: 'on' });
+    const scalar = await load({ simd: 'off' });
+    const random = new Random(23);
+    for (const x of [gaussian(5000, 24), gaussian(3000, 25).map((v) => v ** 5), random.anyFinite(1000)]) {
+      for (const blockSize of [16, 100, x.length]) {
+        for (const codebook of ['nf4', 'fp4', { learn: 16 }, { learn: 40 }] as const) {
+          const options = { codebook, blockSize, range: 'mse', absmaxType: 'int8' } as const;
+          const a = simd.quantizeCodebook(x, options);
+          const b = scalar.quantizeCodebook(x, options);
+          expectSame(a.codebook, b.codebook);
+          expectSame(a.absmax, b.absmax);
+          expectSame(a.data, b.data as Uint8Array);
+        }
+      }
+    }
+  });
+});

@@ -1,0 +1,668 @@
+import type { DType, Granularity, LinearQuantizedTensor, QuantizeOptions } from 'scalepoint';
+import { expect, it } from 'vitest';
+import {
+  codesOf,
+  describeBuilds,
+  dtypes,
+  epsilon,
+  expectAsOracle,
+  expectCode,
+  expected,
+  expectGood,
+  expectSame,
+  expectWithinHalfStep,
+  largestFloat,
+  Random,
+  type Rule,
+  rangeOf,
+  roundings,
+  schemes,
+  smallestFloat,
+} from '../support/support.js';
+
+const zeroPointLimit = 2 ** 22;
+
+/** Zero points at the ends of a type, beyond them, and at the ends of what a zero point may be. */
+function zeroPointsOf(dtype: DType): number[] {
+  const { qmin, qmax } = rangeOf(dtype);
+  const middle = (qmin + qmax + 1) / 2;
+  // Above 2^22 - 2^16 in size the core counts value by value.
+  const fast = zeroPointLimit - 2 ** 16;
+  const around = [qmin - 1, qmin, qmin + 1, middle - 1, middle, middle + 1, qmax - 1, qmax, qmax + 1];
+  return [...around, -fast - 1, -fast, fast, fast + 1, -zeroPointLimit, zeroPointLimit];
+}
+
+/** Multipliers k + 1/2 for all codes of a type and some beyond; for 16-bit types around both ends and 0. */
+function halvesFor(dtype: DType, zeroPoint: number): number[] {
+  const { bits, qmin, qmax } = rangeOf(dtype);
+  const halves: number[] = [];
+  const add = (from: number, to: number) => {
+    for (let k = from; k <= to; k++) halves.push(k - zeroPoint + 0.5);
+  };
+  if (bits <= 8) add(qmin - 4, qmax + 4);
+  else for (const code of [qmin, 0, zeroPoint, qmax]) add(code - 20, code + 20);
+  return halves;
+}
+
+describeBuilds('quantize', (sp) => {
+  it('makes int8 codes around 0 with one scale unless told otherwise', () => {
+    const x = new Float32Array([-1, -0.5, 0, 0.25, 2]);
+    const q = sp.quantize(x);
+    expect(q).toEqual({
+      kind: 'linear',
+      dtype: 'int8',
+      shape: [5],
+      granularity: { kind: 'per-tensor' },
+      data: new Int8Array([-64, -32, 0, 16, 127]),
+      scale: new Float32Array([2 / 127]),
+      zeroPoint: new Int32Array([0]),
+    } satisfies LinearQuantizedTensor);
+  });
+
+  it('says on which axis its scales lie, counted from the start', () => {
+    const x = new Float32Array(24).fill(1);
+    const granularityOf = (granularity: Granularity) => sp.quantize(x, { shape: [2, 3, 4], granularity }).granularity;
+    expect(granularityOf({ kind: 'per-channel', axis: -3 })).toEqual({ kind: 'per-channel', axis: 0 });
+    expect(granularityOf({ kind: 'per-group', groupSize: 2 })).toEqual({ kind: 'per-group', groupSize: 2, axis: 2 });
+    expect(granularityOf({ kind: 'per-group', groupSize: 9, axis: -2 })).toEqual({
+      kind: 'per-group',
+      groupSize: 9,
+      axis: 1,
+    });
+  });
+
+  it('neither changes nor keeps its input, its shape and its range', () => {
+    const x = new Float32Array([1, -2, 3, -4]);
+    const shape = [2, 2];
+    const scale = new Float32Array([0.5]);
+    const q = sp.quantize(x, { shape, range: { scale, zeroPoint: [3] } });
+    expect(x).toEqual(new Float32Array([1, -2, 3, -4]));
+    x.fill(100);
+    shape.push(7);
+    scale.fill(9);
+    expect(q.data).toEqual(new Int8Array([5, -1, 9, -5]));
+    expect(q.shape).toEqual([2, 2]);
+    expect(q.scale).toEqual(new Float32Array([0.5]));
+  });
+
+  it('gives arrays of its own with every call', () => {
+    const x = new Float32Array([1, 2]);
+    const [a, b] = [sp.quantize(x), sp.quantize(x)];
+    expect(a.data).not.toBe(b.data);
+    expect((a.data as Int8Array).buffer).not.toBe((b.data as Int8Array).buffer);
+    expect(a.scale.buffer.byteLength).toBe(4);
+    expect(sp.dequantize(a)).not.toBe(sp.dequantize(a));
+  });
+
+  it.each(dtypes)('agrees with the oracle about %s, whatever the options', (dtype) => {
+    const random = new Random(11);
+    const arrays: Record<string, Float32Array> = {
+      bell: random.bell(530),
+      'far from zero': random.uniform(197, 5, 9),
+      negative: random.uniform(131, -3, -0.25),
+      'of every size': random.anyFinite(300),
+      denormal: random.uniform(90, -100, 100).map((v) => v * smallestFloat),
+    };
+    for (const [name, x] of Object.entries(arrays)) {
+      for (const scheme of schemes) {
+        for (const symmetricRange of scheme === 'symmetric'
+          ? (['restricted', 'full'] as const)
+          : ([undefined] as const)) {
+          for (const includeZero of scheme === 'symmetric' ? [true] : [true, false]) {
+            for (const rounding of roundings) {
+              const rule: Rule = { dtype, scheme, includeZero, rounding, ...(symmetricRange && { symmetricRange }) };
+              expectAsOracle(sp, x, rule, `${name} ${JSON.stringify(rule)}`);
+            }
+          }
+        }
+      }
+    }
+  });
+
+  it('agrees with the oracle about every axis and group size', () => {
+    const random = new Random(12);
+    const shapes = [
+      [1],
+      [17],
+      [70],
+      [3, 40],
+      [40, 3],
+      [7, 33],
+      [2, 5, 9],
+      [4, 1, 6],
+      [1, 64, 1],
+      [5, 2, 3, 4],
+      [2, 3, 1, 2, 5],
+    ];
+    for (const shape of shapes) {
+      const x = random.bell(shape.reduce((a, b) => a * b, 1));
+      for (let axis = -shape.length; axis < shape.length; axis++) {
+        const along = shape.at(axis)!;
+        const sizes = [1, 2, 3, 4, 5, 16, 32, along - 1, along, along + 1, Number.MAX_SAFE_INTEGER].filter(
+          (g) => g > 0,
+        );
+        const granularities: Granularity[] = [
+          { kind: 'per-channel', axis },
+          ...sizes.map((groupSize) => ({ kind: 'per-group' as const, groupSize, axis })),
+        ];
+        for (const granularity of granularities) {
+          for (const options of [
+            { dtype: 'int8', scheme: 'symmetric', rounding: 'onnx' },
+            { dtype: 'uint4', scheme: 'asymmetric', rounding: 'fused' },
+            { dtype: 'int16', scheme: 'asymmetric', rounding: 'reciprocal' },
+          ] as const) {
+            expectAsOracle(sp, x, { ...options, shape, granularity });
+          }
+        }
+      }
+    }
+  });
+
+  it('agrees with the oracle about groups of every size, four of which go side by side', () => {
+    const random = new Random(13);
+    for (const dtype of ['int4', 'uint8', 'int16'] as const) {
+      for (const groupSize of [8, 15, 16, 17, 32, 48, 64, 4096, 4112]) {
+        for (const rows of [1, 2, 3, 4, 5, 7, 8]) {
+          const x = random.bell(rows * groupSize);
+          // Groups of zeros, of one value, and of one sign.
+          x.fill(0, 0, groupSize / 2);
+          for (const scheme of schemes) {
+            const granularity = { kind: 'per-group', groupSize } as const;
+            expectAsOracle(sp, x, { dtype, scheme, granularity, shape: [rows * groupSize] });
+            expectAsOracle(sp, x, { dtype, scheme, granularity, shape: [rows, groupSize], symmetricRange: 'full' });
+          }
+        }
+      }
+    }
+  });
+
+  it.each(['int8', 'uint8', 'int16', 'uint16', 'int4'] as const)(
+    'quantizes %s arrays of every short length',
+    (dtype) => {
+      const random = new Random(14);
+      const lengths = [...Array.from({ length: 70 }, (_, n) => n), 127, 128, 129, 255, 256, 257, 511, 512, 513];
+      for (const n of lengths) {
+        const x = random.bell(n);
+        for (const rounding of roundings) {
+          expectAsOracle(sp, x, { dtype, rounding, scheme: 'asymmetric' });
+          // A scale for every element: the other loop.
+          expectAsOracle(sp, x, { dtype, rounding, granularity: { kind: 'per-channel', axis: 0 } });
+        }
+      }
+    },
+  );
+
+  it('rounds ties to even, each rounding at its own place', () => {
+    const x = new Float32Array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5]);
+    const codes = (rounding: 'onnx' | 'fused' | 'reciprocal') =>
+      sp.quantize(x, { rounding, range: { scale: 1, zeroPoint: 1 } }).data;
+    // The zero point comes after the rounding, or before it: x + 1 is -1.5, -0.5, 0.5, 1.5, 2.5, 3.5.
+    expect(codes('onnx')).toEqual(new Int8Array([-1, -1, 1, 1, 3, 3]));
+    expect(codes('fused')).toEqual(new Int8Array([-2, 0, 0, 2, 2, 4]));
+    expect(codes('reciprocal')).toEqual(new Int8Array([-1, -1, 1, 1, 3, 3]));
+  });
+
+  it('divides for onnx and fused, and multiplies with the reciprocal only for reciprocal', () => {
+    // 1 / 7 is a little more than it should be in float32, so that 45.5 / 7 = 6.5 and 87.5 / 7 = 12.5 come out above the tie.
+    const x = new Float32Array([45.5, 87.5, -45.5, -87.5]);
+    const codes = (rounding: 'onnx' | 'fused' | 'reciprocal') =>
+      sp.quantize(x, { rounding, range: { scale: 7, zeroPoint: 0 } }).data;
+    expect(codes('onnx')).toEqual(new Int8Array([6, 12, -6, -12]));
+    expect(codes('fused')).toEqual(new Int8Array([6, 12, -6, -12]));
+    expect(codes('reciprocal')).toEqual(new Int8Array([7, 13, -7, -13]));
+  });
+
+  it.each(dtypes)('rounds ties of %s as the oracle does, for every zero point end', (dtype) => {
+    for (const zeroPoint of zeroPointsOf(dtype)) {
+      const halves = halvesFor(dtype, zeroPoint);
+      // Powers of two make exact ties; with the others the products are near ties, on either side.
+      for (const scale of [1, 0.25, 2 ** -100, 2 ** 90, 3, 41, 0.1, 0.7, 1e-20]) {
+        const s = Math.fround(scale);
+        const x = Float32Array.from(halves, (half) => half * s);
+        for (const rounding of roundings) {
+          const want = expected(x, { dtype, rounding }, { scale: [s], zeroPoint: [zeroPoint] });
+          const range = { scale, zeroPoint };
+          const q = sp.quantize(x, { dtype, rounding, range });
+          const what = `${rounding}, scale ${scale}, zero point ${zeroPoint}`;
+          expectSame(q.data, want.data, what);
+          expectSame(sp.dequantize(q), want.restored, what);
+          const each = sp.quantize(x, {
+            dtype,
+            rounding,
+            granularity: { kind: 'per-channel', axis: 0 },
+            range: { scale: x.map(() => s), zeroPoint: halves.map(() => zeroPoint) },
+          });
+          expectSame(each.data, want.data, `${what}, a scale for every element`);
+        }
+      }
+    }
+  });
+
+  it.each(dtypes)('saturates %s at both ends for every zero point', (dtype) => {
+    const { qmin, qmax } = rangeOf(dtype);
+    for (const zeroPoint of zeroPointsOf(dtype)) {
+      const x = new Float32Array([-largestFloat, -1e30, 1e30, largestFloat]);
+      for (const rounding of roundings) {
+        const q = sp.quantize(x, { dtype, rounding, range: { scale: 0.5, zeroPoint } });
+        expectSame(q.data, codesOf(dtype, [qmin, qmin, qmax, qmax]), `${rounding}, zero point ${zeroPoint}`);
+      }
+    }
+  });
+
+  it('uses given scales and zero points, numbers or one for each channel or group', () => {
+    const random = new Random(15);
+    const shape = [3, 10];
+    const x = random.uniform(30, -9, 9);
+    const cases: { granularity: Granularity; count: number }[] = [
+      { granularity: { kind: 'per-tensor' }, count: 1 },
+      { granularity: { kind: 'per-channel', axis: 0 }, count: 3 },
+      { granularity: { kind: 'per-channel', axis: 1 }, count: 10 },
+      { granularity: { kind: 'per-group', groupSize: 4 }, count: 9 },
+      { granularity: { kind: 'per-group', groupSize: 2, axis: 0 }, count: 20 },
+    ];
+    for (const { granularity, count } of cases) {
+      const scale = random.uniform(count, 0.01, 0.2);
+      const zeroPoint = Array.from({ length: count }, () => random.below(300) - 150);
+      for (const rounding of roundings) {
+        const rule = { shape, granularity, rounding };
+        const many = expected(x, rule, { scale, zeroPoint });
+        for (const range of [
+          { scale, zeroPoint },
+          { scale: Array.from(scale), zeroPoint: new Int32Array(zeroPoint) },
+          { scale: new Float64Array(scale), zeroPoint: new Int16Array(zeroPoint) },
+        ]) {
+          const q = sp.quantize(x, { ...rule, range });
+          expectSame(q.data, many.data);
+          expectSame(q.scale, many.scale);
+          expectSame(q.zeroPoint, many.zeroPoint);
+          expectSame(sp.dequantize(q), many.restored);
+          expectSame(sp.chooseQuantizationParameters(x, { ...rule, range }).scale, many.scale);
+        }
+        const one = expected(x, rule, { scale: [0.07], zeroPoint: [-5] });
+        const q = sp.quantize(x, { ...rule, range: { scale: 0.07, zeroPoint: -5 } });
+        expectSame(q.data, one.data);
+        expectSame(q.scale, one.scale);
+      }
+    }
+  });
+
+  it('rounds a given scale to float32 and uses it so', () => {
+    const q = sp.quantize(new Float32Array([1]), { range: { scale: 0.1, zeroPoint: 0 } });
+    expect(q.scale[0]).toBe(Math.fround(0.1));
+  });
+
+  it('takes scales down to the smallest float32, whose reciprocal is infinite', () => {
+    const x = new Float32Array([0, -0, smallestFloat, -smallestFloat, 3 * smallestFloat, 1]);
+    const range = { scale: smallestFloat, zeroPoint: 7 };
+    for (const rounding of roundings) {
+      const want = expected(x, { rounding }, { scale: [smallestFloat], zeroPoint: [7] });
+      expectSame(sp.quantize(x, { rounding, range }).data, want.data, rounding);
+    }
+    expect(sp.quantize(x, { range }).data).toEqual(new Int8Array([7, 7, 8, 6, 10, 127]));
+    expect(sp.quantize(x, { range, rounding: 'reciprocal' }).data).toEqual(new Int8Array([7, 7, 127, -128, 127, 127]));
+  });
+
+  it('takes ranges as bounds, numbers or one for each channel or group', () => {
+    const random = new Random(16);
+    const x = random.uniform(24, -4, 4);
+    const rules: Rule[] = schemes.flatMap((scheme) =>
+      dtypes.map((dtype) => ({ scheme, dtype, shape: [4, 6], granularity: { kind: 'per-channel', axis: 0 } })),
+    );
+    for (const rule of rules) {
+      // Bounds act as if the smallest and largest value were these.
+      const bounds = [
+        { min: -1, max: 2 },
+        { min: 0, max: 3 },
+        { min: -0.5, max: -0.5 },
+        { min: 0, max: 0 },
+      ];
+      const range = { min: bounds.map((b) => b.min), max: Float64Array.from(bounds, (b) => b.max) };
+      const parameters = bounds.map(({ min, max }) => {
+        const { scale, zeroPoint } = expected([min, max], { ...rule, shape: [2], granularity: { kind: 'per-tensor' } });
+        return { scale: scale[0]!, zeroPoint: zeroPoint[0]! };
+      });
+      const want = expected(x, rule, {
+        scale: parameters.map((p) => p.scale),
+        zeroPoint: parameters.map((p) => p.zeroPoint),
+      });
+      const q = sp.quantize(x, { ...rule, range });
+      expectSame(q.scale, want.scale);
+      expectSame(q.zeroPoint, want.zeroPoint);
+      expectSame(q.data, want.data);
+      const one = sp.quantize(x, { ...rule, range: { min: -1, max: 2 } });
+      expect(new Set(one.scale)).toEqual(new Set([want.scale[0]]));
+    }
+  });
+
+  it('saturates what lies outside of the bounds', () => {
+    const x = new Float32Array([-100, -1, 0, 0.9921875, 1, 100]);
+    const q = sp.quantize(x, { dtype: 'uint8', scheme: 'asymmetric', range: { min: -1, max: 0.9921875 } });
+    // 255 steps of 1 / 128; -1 is 128 of them below 0.
+    expect([q.scale[0], q.zeroPoint[0]]).toEqual([1 / 128, 128]);
+    expect(q.data).toEqual(new Uint8Array([0, 0, 128, 255, 255, 255]));
+  });
+
+  it.each(dtypes)('treats NaN and infinities of %s as told', (dtype) => {
+    const { qmin, qmax } = rangeOf(dtype);
+    const x = new Float32Array([1, Number.NaN, -0.5, Infinity, 0, -Infinity, 0.25]);
+    for (const scheme of schemes) {
+      for (const rounding of roundings) {
+        for (const granularity of [
+          { kind: 'per-tensor' },
+          { kind: 'per-group', groupSize: 3 },
+          { kind: 'per-channel', axis: 0 },
+        ] as const) {
+          const options: QuantizeOptions & Rule = { dtype, scheme, rounding, granularity };
+          const error = expectCode(() => sp.quantize(x, options), 'NON_FINITE');
+          expect(error.message).toContain('x[1] is NaN');
+          expectCode(() => sp.chooseQuantizationParameters(x, options), 'NON_FINITE');
+          expectAsOracle(sp, x, { ...options, nonFinite: 'saturate' });
+        }
+        for (const zeroPoint of zeroPointsOf(dtype)) {
+          const q = sp.quantize(x, { dtype, rounding, nonFinite: 'saturate', range: { scale: 1, zeroPoint } });
+          const atZero = Math.min(Math.max(zeroPoint, qmin), qmax);
+          expect([q.data as ArrayLike<number>].map((d) => [d[1], d[3], d[5]])).toEqual([[atZero, qmax, qmin]]);
+          expectCode(() => sp.quantize(x, { dtype, rounding, range: { scale: 1, zeroPoint } }), 'NON_FINITE');
+        }
+      }
+    }
+    expectGood(sp);
+  });
+
+  it('says which element is not finite, also beyond the first tile', () => {
+    const n = 300_000;
+    for (const at of [0, 15, 16, 131_071, 131_072, n - 1]) {
+      const x = new Float32Array(n).fill(0.5);
+      x[at] = -Infinity;
+      for (const options of [
+        {},
+        { granularity: { kind: 'per-channel', axis: 0 } },
+        { granularity: { kind: 'per-group', groupSize: 32 } },
+        { range: { scale: 1, zeroPoint: 0 } },
+        { range: { min: 0, max: 1 } },
+      ] satisfies QuantizeOptions[]) {
+        const error = expectCode(() => sp.quantize(x, options), 'NON_FINITE');
+        expect(error.message).toMatch(new RegExp(`^x\\[${at}\\] is -Infinity;`));
+      }
+    }
+    expectGood(sp);
+  });
+
+  it('gives scale 1 and the codes of zero to arrays without any finite value', () => {
+    for (const x of [new Float32Array([Number.NaN, Number.NaN]), new Float32Array([Infinity, -Infinity])]) {
+      for (const dtype of dtypes) {
+        for (const scheme of schemes) {
+          const q = sp.quantize(x, { dtype, scheme, nonFinite: 'saturate' });
+          expect(q.scale[0]).toBe(1);
+          expectAsOracle(sp, x, { dtype, scheme, nonFinite: 'saturate' });
+        }
+      }
+    }
+  });
+
+  it('finds NaN at every place of a vector and of its rest', () => {
+    for (const n of [1, 3, 4, 5, 15, 16, 17, 31, 33, 64, 67]) {
+      for (let at = 0; at < n; at++) {
+        for (const bad of [Number.NaN, Infinity, -Infinity]) {
+          const x = new Float32Array(n).fill(-2);
+          x[at] = bad;
+          for (const granularity of [
+            { kind: 'per-tensor' },
+            { kind: 'per-group', groupSize: 16 },
+            { kind: 'per-channel', axis: 0 },
+          ] as const) {
+            expectCode(() => sp.quantize(x, { granularity, scheme: 'asymmetric' }), 'NON_FINITE');
+            expectAsOracle(sp, x, { granularity, scheme: 'asymmetric', nonFinite: 'saturate' });
+          }
+        }
+      }
+    }
+  });
+
+  it('takes NaN of every sign and payload', () => {
+    const bits = new Uint32Array([0x7f800001, 0x7fffffff, 0x7fc00000, 0xff800001, 0xffffffff, 0xffc00000, 0x3f800000]);
+    const x = new Float32Array(bits.buffer);
+    for (const rounding of roundings) {
+      const range = { scale: 1, zeroPoint: -3 };
+      const q = sp.quantize(x, { rounding, range, nonFinite: 'saturate' });
+      expect(q.data).toEqual(new Int8Array([-3, -3, -3, -3, -3, -3, -2]));
+    }
+  });
+
+  it('takes -0 as 0 and restores 0', () => {
+    for (const dtype of dtypes) {
+      for (const scheme of schemes) {
+        for (const rounding of roundings) {
+          for (const x of [[-0], [-0, 0], [0, -0, -1], [-0, 1, 0], [-0, 3, -5]]) {
+            const q = sp.quantize(new Float32Array(x), { dtype, scheme, rounding });
+            expect((q.data as ArrayLike<number>)[0]).toBe(q.zeroPoint[0]);
+            expect(Object.is(sp.dequantize(q)[0], 0)).toBe(true);
+            expectAsOracle(sp, new Float32Array(x), { dtype, scheme, rounding });
+          }
+        }
+      }
+    }
+  });
+
+  it('keeps scales at 2^-127 or above, so that denormals do no harm', () => {
+    for (const dtype of dtypes) {
+      for (const scheme of schemes) {
+        for (const size of [1, 2, 100, 2 ** 10, 2 ** 22, 2 ** 23]) {
+          const x = new Float32Array([smallestFloat * size, 0, -smallestFloat * size]);
+          const q = sp.quantize(x, { dtype, scheme });
+          expect(q.scale[0]).toBeGreaterThanOrEqual(2 ** -127);
+          for (const rounding of roundings) expectAsOracle(sp, x, { dtype, scheme, rounding });
+          expectWithinHalfStep(x, q.scale[0]!, sp.dequantize(q), rangeOf(dtype).bits);
+        }
+      }
+    }
+  });
+
+  it('restores even the largest numbers as finite ones', () => {
+    for (const dtype of dtypes) {
+      for (const [low, high] of [
+        [0, 1],
+        [-1, 0],
+        [-1, 1],
+        [-0.25, 1],
+        [-1, 0.0078125],
+      ] as const) {
+        const x = new Float32Array([low, high, 0, low / 2, high / 3]).map((v) => v * largestFloat);
+        for (const rule of [
+          { scheme: 'symmetric' },
+          { scheme: 'symmetric', symmetricRange: 'full' },
+          { scheme: 'asymmetric' },
+        ] as const) {
+          // Groups of 16 go through the core in fours.
+          const groups = Float32Array.from({ length: 64 }, (_, i) => x[i % x.length]!);
+          expectAsOracle(sp, groups, { dtype, ...rule, granularity: { kind: 'per-group', groupSize: 16 } });
+          for (const rounding of roundings) {
+            expectAsOracle(sp, x, { dtype, rounding, ...rule });
+            const q = sp.quantize(x, { dtype, rounding, ...rule });
+            for (const [i, y] of sp.dequantize(q).entries()) {
+              // Where the scale had to be lowered the last code may be a whole step away.
+              expect(Math.abs(y - x[i]!)).toBeLessThanOrEqual(q.scale[0]! * (1 + 2 ** -20));
+            }
+          }
+        }
+      }
+    }
+  });
+
+  it('restores numbers up to 2^127 as finite ones', () => {
+    for (const dtype of dtypes) {
+      for (const x of [[2 ** 127], [-(2 ** 127)], [-(2 ** 127), 0], [-(2 ** 127), 5, 2 ** 127]].map(
+        (v) => new Float32Array(v),
+      )) {
+        for (const rule of [
+          { scheme: 'symmetric' },
+          { scheme: 'symmetric', symmetricRange: 'full' },
+          { scheme: 'asymmetric' },
+        ] as const) {
+          const q = sp.quantize(x, { dtype, ...rule });
+          expectWithinHalfStep(x, q.scale[0]!, sp.dequantize(q), rangeOf(dtype).bits);
+        }
+      }
+    }
+  });
+
+  it.each(dtypes)('restores a constant array of %s within half a step', (dtype) => {
+    for (const c of [
+      1,
+      -1,
+      0.1,
+      -0.1,
+      1e30,
+      -1e30,
+      1e-30,
+      3 * smallestFloat,
+      2 ** -126,
+      largestFloat / 2,
+      -largestFloat / 2,
+    ]) {
+      const value = Math.fround(c);
+      const x = new Float32Array(20).fill(value);
+      for (const rule of [
+        { scheme: 'symmetric' },
+        { scheme: 'symmetric', symmetricRange: 'full' },
+        { scheme: 'asymmetric' },
+        { scheme: 'asymmetric', includeZero: false },
+      ] as const) {
+        const q = sp.quantize(x, { dtype, ...rule });
+        expect(q.scale[0]! > 0 && q.scale[0]! < Infinity).toBe(true);
+        expectWithinHalfStep(x, q.scale[0]!, sp.dequantize(q), rangeOf(dtype).bits);
+        expectAsOracle(sp, x, { dtype, ...rule });
+      }
+    }
+  });
+
+  it('restores a constant exactly when the range need not hold zero', () => {
+    for (const dtype of dtypes) {
+      for (const c of [1, -1, Math.fround(0.1), Math.fround(-7.7e20), Math.fround(1e-37)]) {
+        const q = sp.quantize(new Float32Array(5).fill(c), { dtype, scheme: 'asymmetric', includeZero: false });
+        expect(sp.dequantize(q)).toEqual(new Float32Array(5).fill(c));
+      }
+    }
+  });
+
+  it('gives an array of zeros scale 1 and restores zeros, where the notebooks divide by zero', () => {
+    for (const dtype of dtypes) {
+      for (const scheme of schemes) {
+        for (const includeZero of [true, false]) {
+          const q = sp.quantize(new Float32Array(9), { dtype, scheme, includeZero });
+          const zero = scheme === 'symmetric' && dtype.startsWith('u') ? 2 ** (rangeOf(dtype).bits - 1) : 0;
+          expect([...q.scale, ...q.zeroPoint]).toEqual([1, zero]);
+          expect(sp.dequantize(q)).toEqual(new Float32Array(9));
+        }
+      }
+    }
+  });
+
+  it('covers a range that excludes zero, where the zero point of the notebooks saturates everything', () => {
+    const x = new Random(17).uniform(200, 10, 20);
+    for (const dtype of dtypes) {
+      const { bits, qmin, qmax } = rangeOf(dtype);
+      // The formula of the notebooks: the zero point is clamped into the type after the scale was chosen without it. Every
+      // x / scale + zero point is then at least qmin + 10 / scale, which is qmax or more, since scale is 10 / (qmax - qmin) or less.
+      const [low, high] = [Math.min(...x), Math.max(...x)];
+      const clamped = {
+        scale: (high - low) / (qmax - qmin),
+        zeroPoint: Math.min(Math.max(Math.round(qmin - low / ((high - low) / (qmax - qmin))), qmin), qmax),
+      };
+      const theirs = sp.quantize(x, { dtype, rounding: 'fused', range: clamped });
+      expect(clamped.zeroPoint).toBe(qmin);
+      expect(new Set(theirs.data as Iterable<number>)).toEqual(new Set([qmax]));
+
+      for (const includeZero of [true, false]) {
+        const q = sp.quantize(x, { dtype, scheme: 'asymmetric', includeZero });
+        const step = q.scale[0]!;
+        // Half a step, and a rounding each of the quotient, the scale and the product.
+        const bound = step / 2 + 3 * epsilon * 20;
+        expect(sp.compare(x, q).maxAbsoluteError).toBeLessThanOrEqual(bound);
+        // The levels that 10 to 20 make up: half of them when 0 is in the range, all of them when it is not.
+        if (bits <= 4)
+          expect(new Set(q.data as Iterable<number>).size).toBeGreaterThanOrEqual(2 ** bits / (includeZero ? 2 : 1));
+      }
+    }
+  });
+
+  it('lets the zero point leave the type only without zero in the range, and keeps it at most 2^22 in size', () => {
+    const random = new Random(18);
+    for (const dtype of dtypes) {
+      const { qmin, qmax } = rangeOf(dtype);
+      for (const [low, width] of [
+        [1, 1],
+        [100, 1],
+        [-101, 1],
+        [1e6, 1],
+        [-1e6, 0.125],
+        [1, 2 ** -23],
+        [1e30, 1e24],
+        [-1e-30, 1e-36],
+      ] as const) {
+        const x = random.uniform(40, low, low + width);
+        const within = sp.quantize(x, { dtype, scheme: 'asymmetric' });
+        expect(within.zeroPoint[0]).toBeGreaterThanOrEqual(qmin);
+        expect(within.zeroPoint[0]).toBeLessThanOrEqual(qmax);
+        const q = sp.quantize(x, { dtype, scheme: 'asymmetric', includeZero: false });
+        expect(Math.abs(q.zeroPoint[0]!)).toBeLessThanOrEqual(zeroPointLimit);
+        const size = Math.max(...x.map(Math.abs));
+        // The scale is the one of the plain rule, or what keeps the zero point small: the farthest value is 2^22 steps away less a
+        // margin for the codes, of which there are at most 2^16.
+        const plain = (Math.max(...x) - Math.min(...x)) / (qmax - qmin);
+        expect(q.scale[0]).toBeGreaterThanOrEqual(Math.fround(plain));
+        expect(q.scale[0]).toBeLessThanOrEqual(Math.max(plain, size / (zeroPointLimit - 2 ** 18)) * (1 + epsilon));
+        // Half a step, and a rounding each of the quotient, the scale and the product.
+        const bound = q.scale[0]! / 2 + 3 * epsilon * size;
+        expect(sp.compare(x, q).maxAbsoluteError).toBeLessThanOrEqual(bound);
+      }
+    }
+  });
+
+  it('quantizes empty arrays of any shape', () => {
+    const empty = new Float32Array(0);
+    const cases: [number[], Granularity | undefined, number][] = [
+      [[0], undefined, 1],
+      [[0, 5], undefined, 1],
+      [[0], { kind: 'per-channel', axis: 0 }, 0],
+      [[0, 5], { kind: 'per-channel', axis: 1 }, 5],
+      [[5, 0], { kind: 'per-channel', axis: 0 }, 5],
+      [[5, 0], { kind: 'per-channel', axis: 1 }, 0],
+      [[5, 0], { kind: 'per-group', groupSize: 2 }, 0],
+      [[0, 5], { kind: 'per-group', groupSize: 2 }, 0],
+      [[2, 0, 3], { kind: 'per-group', groupSize: 2, axis: 0 }, 0],
+    ];
+    for (const [shape, granularity, count] of cases) {
+      for (const scheme of schemes) {
+        for (const range of [undefined, { min: -1, max: 1 }, { scale: 0.5, zeroPoint: 3 }]) {
+          const options: QuantizeOptions = {
+            shape,
+            scheme,
+            ...(granularity && { granularity }),
+            ...(range && { range }),
+          };
+          const q = sp.quantize(empty, options);
+          expect(q.data).toEqual(new Int8Array(0));
+          expect(q.shape).toEqual(shape);
+          expect([q.scale.length, q.zeroPoint.length]).toEqual([count, count]);
+          if (range === undefined) {
+            expect(q.scale).toEqual(new Float32Array(count).fill(1));
+            expect(q.zeroPoint).toEqual(new Int32Array(count));
+          }
+          expect(sp.dequantize(q)).toEqual(new Float32Array(0));
+          expect(sp.chooseQuantizationParameters(empty, options)).toEqual({ scale: q.scale, zeroPoint: q.zeroPoint });
+        }
+      }
+    }
+  });
+
+  it('quantizes one element, of a shape without any dimension too', () => {
+    for (const dtype of dtypes) {
+      for (const scheme of schemes) {
+        for (const v of [0, 1, -1, 3.7, -1e-10]) {
+          for (const shape of [[], [1], [1, 1, 1]]) expectAsOracle(sp, new Float32Array([v]), { dtype, scheme, shape });
+        }
+      }
+    }
+  });
+});

@@ -1,0 +1,1000 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { rolldown } from 'rolldown';
+import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { everyPair, tinyLlama } from '../support/tiny-llama.js';
+
+const source = fileURLToPath(new URL('../../../web/src/', import.meta.url));
+const samples = process.env.SCALEPOINT_SAMPLES;
+
+let program = '';
+beforeAll(async () => {
+  program = await mkdtemp(join(tmpdir(), 'scalepoint-cli-'));
+  const bundle = await rolldown({ input: { cli: join(source, 'cli.ts') }, platform: 'node' });
+  await bundle.write({ dir: program, format: 'esm', entryFileNames: '[name].mjs', chunkFileNames: '[name].mjs' });
+  await bundle.close();
+  for (const tier of ['simd', 'scalar'])
+    await copyFile(join(source, `core/core-${tier}.wasm`), join(program, `core-${tier}.wasm`));
+  await copyFile(join(source, 'pipeline/worker.js'), join(program, 'worker.js'));
+}, 60_000);
+afterAll(() => rm(program, { recursive: true, force: true }));
+
+let folder = '';
+beforeEach(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'scalepoint-files-'));
+});
+afterEach(() => rm(folder, { recursive: true, force: true }));
+
+interface Outcome {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+function start(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  place = program,
+): { child: ChildProcess; outcome: Promise<Outcome> } {
+  const { PATH = '' } = process.env;
+  const child = spawn(process.execPath, [join(place, 'cli.mjs'), ...args], { cwd: folder, env: { PATH, ...env } });
+  const texts = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      texts[name] += text;
+    });
+  }
+  const outcome = new Promise<Outcome>((resolve) => child.on('close', (code) => resolve({ code, ...texts })));
+  return { child, outcome };
+}
+
+/** Runs the program in the test's folder. */
+const run = (args: readonly string[], env?: Record<string, string>) => start(args, env).outcome;
+
+/** A safetensors file of F32 tensors; of I64 where the data are bigints. */
+async function put(
+  name: string,
+  tensors: Record<string, [number[], (i: number) => number | bigint]>,
+  metadata?: object,
+) {
+  const header: Record<string, unknown> = metadata === undefined ? {} : { __metadata__: metadata };
+  const parts: Uint8Array[] = [];
+  let offset = 0;
+  for (const [tensor, [shape, value]] of Object.entries(tensors)) {
+    const values = Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => value(i));
+    const isInteger = typeof values[0] === 'bigint';
+    const array = isInteger ? BigInt64Array.from(values as bigint[]) : Float32Array.from(values as number[]);
+    parts.push(new Uint8Array(array.buffer));
+    header[tensor] = { dtype: isInteger ? 'I64' : 'F32', shape, data_offsets: [offset, offset + array.byteLength] };
+    offset += array.byteLength;
+  }
+  const json = Buffer.from(JSON.stringify(header));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  await writeFile(join(folder, name), Buffer.concat([length, json, ...parts]));
+}
+
+/** A safetensors file of one weight, zeros that take no room on the disk: so many bytes of it take time, but no space. */
+async function putZeros(name: string, bytes: number) {
+  const shape = [2 ** 9, bytes / 2 ** 11];
+  const json = Buffer.from(JSON.stringify({ w: { dtype: 'F32', shape, data_offsets: [0, bytes] } }));
+  const length = Buffer.alloc(8);
+  length.writeBigUInt64LE(BigInt(json.length));
+  const file = await open(join(folder, name), 'w');
+  await file.write(Buffer.concat([length, json]));
+  await file.truncate(8 + json.length + bytes);
+  await file.close();
+}
+
+const wave = (i: number) => Math.sin(i * 1.7) / (1 + (i % 7));
+
+const putModel = () =>
+  put(
+    'model.safetensors',
+    {
+      'embed_tokens.weight': [[8, 16], wave],
+      'layers.0.weight': [[16, 32], wave],
+      'layers.0.bias': [[16], wave],
+      steps: [[], () => 3n],
+    },
+    { format: 'pt' },
+  );
+
+const commands = ['inspect', 'plan', 'quantize', 'compare'];
+
+describe('scalepoint', () => {
+  it('explains itself and exits with 0', async () => {
+    for (const args of [['--help'], ['-h'], ['help']]) {
+      const { code, stdout, stderr } = await run(args);
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+      expect(stdout).toMatch(
+        /scalepoint inspect {2}FILE[\s\S]*scalepoint plan[\s\S]*scalepoint quantize FILE --to int8[\s\S]*scalepoint compare {2}A B/,
+      );
+    }
+    for (const command of commands) {
+      const { code, stdout } = await run([command, '--help']);
+      expect(code).toBe(0);
+      const files = command === 'compare' ? 'A B' : 'FILE';
+      expect(stdout).toMatch(
+        new RegExp(`^scalepoint ${command} ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
+      );
+    }
+  });
+
+  it('fits its help into 80 columns', async () => {
+    for (const args of [['--help'], ...commands.map((command) => [command, '--help'])]) {
+      for (const line of (await run(args)).stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    }
+  });
+
+  it('prints its version and that of its core', async () => {
+    const { version } = JSON.parse(await readFile(new URL('../../../package.json', import.meta.url), 'utf8'));
+    const { code, stdout, stderr } = await run(['--version']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(
+      new RegExp(`^scalepoint ${version.replaceAll('.', '\\.')} \\(core [0-9a-f]+, (SIMD|scalar)\\)\n$`),
+    );
+  });
+
+  it('exits with 2 and one line if it is used wrongly', async () => {
+    await putModel();
+    const cases: [string[], RegExp][] = [
+      [[], /expected a command, inspect, plan, quantize, compare or bench; see scalepoint --help/],
+      [['model.safetensors'], /expected inspect, plan, quantize, compare or bench, got "model.safetensors"/],
+      [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
+      [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
+      [['inspect', 'a', '--to', 'int8'], /Unknown option '--to'/],
+      [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0 or/],
+      [['quantize', 'model.safetensors', '--to'], /'--to <value>' argument missing/],
+      [['quantize', 'model.safetensors', '--to', 'int3'], /--to: expected int8, int4, .* for GGUF, got "int3"/],
+      [['quantize', '--to', 'int8'], /quantize needs a FILE/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected the name of a file/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '-o', '-'], /--output: expected the name of a file/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x'],
+        /--rule: expected 'REGEX=TYPE' or 'REGEX=keep', got "x"/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '=keep'], /--rule: expected/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x='], /--rule: expected/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'y=keep', '--rule', 'x=int3'],
+        /--rule "x=int3": expected one of 'int8', .*, got "int3"; see scalepoint quantize --help/,
+      ],
+      [['plan', 'model.safetensors', '--to', 'q4_0'], /--to: a safetensors file can become int8, .*, not "Q4_0"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF files/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--requantize'], /--requantize: this option is for GGUF/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--fix-alignment'],
+        /--fix-alignment: this option is for GGUF/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--scheme', 'odd'], /--scheme: expected .*, got "odd"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'x'], /--granularity: expected .*, got "x"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'best'], /--range: expected .*, got "best"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'percentile:50'], /--range: expected .*50"/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'float16', '--range', 'mse'],
+        /--range: only for to: 'int8' or 'int4'/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
+      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'], /'--group-size' argument is ambiguous/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'],
+        /--group-size: expected a whole number/,
+      ],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--granularity', 'per-channel', '--group-size', '32'],
+        /--group-size: only for --granularity per-group/,
+      ],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int4', '--activations', 'int8-dynamic'],
+        /--activations: 'int8-dynamic' needs int8 weights/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--workers', 'all'], /--workers: expected a whole number/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--workers', '65'], /--workers: expected 0 to 64, got 65/],
+      [['quantize', 'm.gguf', '--to', 'Q4_0', '--config', 'c.json'], /--config: this option is for safetensors files/],
+      [['plan', 'model.safetensors'], /plan needs --to int8, .*; see scalepoint plan --help/],
+      [['compare', 'a'], /compare needs B; see scalepoint compare --help/],
+      [['compare'], /compare needs A and B/],
+      [['compare', 'a', 'b', 'c'], /compare takes A and B, got "c" as well/],
+      [['compare', 'a', 'b', '--sort', 'name'], /--sort: expected file or sqnr, got "name"/],
+      [['constructor'], /expected inspect, .*, got "constructor"/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '(=keep'], /--rule: Invalid regular expression/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', 'high'],
+        /--min-sqnr: expected a number of decibels, got "high"/,
+      ],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', ''], /--min-sqnr/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--frce'],
+        /Unknown option '--frce'; see scalepoint quantize --help/,
+      ],
+    ];
+    await Promise.all(
+      cases.map(async ([args, message]) => {
+        const { code, stdout, stderr } = await run(args);
+        expect({ code, stdout }, args.join(' ')).toEqual({ code: 2, stdout: '' });
+        expect(stderr).toMatch(/^scalepoint: [^\n]+\n$/);
+        expect(stderr).toMatch(message);
+      }),
+    );
+    expect(await readdir(folder)).toEqual(['model.safetensors']);
+  }, 30_000);
+});
+
+describe('scalepoint inspect', () => {
+  it('lists what is in a file', async () => {
+    await putModel();
+    const { code, stdout, stderr } = await run(['inspect', 'model.safetensors']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.split('\n')).toEqual([
+      expect.stringMatching(/^model\.safetensors: safetensors, 4 tensors, 657 elements, \d\.\d\d kB$/),
+      '',
+      'tensor               dtype  shape      size',
+      'embed_tokens.weight  F32    8×16      512 B',
+      'layers.0.weight      F32    16×32   2.05 kB',
+      'layers.0.bias        F32    16         64 B',
+      'steps                I64    scalar      8 B',
+      '',
+      'metadata',
+      '  format: pt',
+      '',
+    ]);
+  });
+
+  it('prints with --json what inspectModel gives', async () => {
+    await putModel();
+    const { code, stdout, stderr } = await run(['inspect', 'model.safetensors', '--json']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const info = await inspectModel(join(folder, 'model.safetensors'));
+    const payload = 512 + 2048 + 64 + 8;
+    expect(JSON.parse(stdout)).toEqual({
+      file: 'model.safetensors',
+      ...info,
+      files: ['model.safetensors'],
+      metadata: { format: 'pt' },
+      totals: { elements: 657, bitsPerWeight: (8 * payload) / 657 },
+      // A process of Node holds tens of megabytes, whatever it does.
+      peakBytes: expect.toSatisfy((bytes) => bytes > 2 ** 24 && bytes < 2 ** 30),
+    });
+  });
+
+  it('summarises a GGUF file and its metadata', async () => {
+    await writeFile(join(folder, 'model.gguf'), tinyLlama({ pairs: everyPair }));
+    const { code, stdout, stderr } = await run(['inspect', 'model.gguf'], { COLUMNS: '80' });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const lines = stdout.split('\n');
+    expect(lines[0]).toMatch(/^model\.gguf: gguf, 21 tensors, \d\d,\d{3} parameters, \d\d\.\d kB$/);
+    expect(lines[1]).toMatch(/^architecture llama, 16\.\d\d bits per weight, 16 × F16, 5 × F32$/);
+    expect(lines).toContain('blk.0.attn_q.weight       F16    4×256   2.05 kB');
+    // 1e-5 as a float32 has more digits than anyone wrote.
+    expect(lines).toContain('  llama.attention.layer_norm_rms_epsilon: 0.00001');
+    expect(lines).toContain('  test.u64: 18446744073709551615');
+    expect(lines).toContain('  test.f64: 0.1');
+    expect(lines).toContain('  test.array.texts: ["", "é", "ab"]');
+    expect(lines).toContain('  test.array.long: 65 × i32 [-3, -2, -1, 0, 1, 2, 3, 4, …]');
+    for (const line of lines) expect(line.length).toBeLessThanOrEqual(80);
+
+    const { metadata } = JSON.parse((await run(['inspect', 'model.gguf', '--json'])).stdout);
+    expect(metadata['test.u64']).toBe('18446744073709551615');
+    expect(metadata['test.array.words']).toEqual([1, '9223372036854775808']);
+    expect(metadata['test.array.long']).toEqual({ elementType: 'i32', length: 65, first: [-3, -2, -1, 0, 1, 2, 3, 4] });
+    expect(Object.getOwnPropertyDescriptor(metadata, '__proto__')?.value).toBe(7);
+  });
+
+  it('gives a name that is too long for the terminal a line of its own', async () => {
+    await put('m.safetensors', { short: [[2, 2], wave], 'a.rather.long.name.of.a.tensor': [[2, 2], wave] });
+    const { stdout } = await run(['inspect', 'm.safetensors'], { COLUMNS: '40' });
+    expect(stdout.split('\n').slice(2, 6)).toEqual([
+      'tensor                dtype  shape  size',
+      'short                 F32    2×2    16 B',
+      'a.rather.long.name.of.a.tensor',
+      '                      F32    2×2    16 B',
+    ]);
+  });
+
+  it('shows names and metadata that would disturb a terminal with escapes', async () => {
+    await put('m.safetensors', { '\u001b[31mred\u202e\nline': [[2, 2], wave] }, { '\u0007k': '\u009b2J' });
+    const { stdout } = await run(['inspect', 'm.safetensors']);
+    expect(stdout).toContain('\\u{1b}[31mred\\u{202e}\\u{a}line');
+    expect(stdout).toContain('\\u{7}k: \\u{9b}2J');
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what this is about
+    expect(stdout).not.toMatch(/[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202e]/);
+  });
+
+  it('names file, tensor and byte of an error on one line, and exits with 1', async () => {
+    await putModel();
+    const bytes = await readFile(join(folder, 'model.safetensors'));
+    await writeFile(
+      join(folder, 'bad.safetensors'),
+      Buffer.from(bytes.toString('latin1').replace('I64', 'I65'), 'latin1'),
+    );
+    await writeFile(join(folder, 'page.safetensors'), '<!doctype html>');
+    const at = bytes.indexOf('"steps"');
+    const cases: [string, string][] = [
+      ['bad.safetensors', `scalepoint: bad.safetensors: tensor "steps": dtype "I65" is unknown (byte ${at})\n`],
+      ['missing.npy', 'scalepoint: cannot open "missing.npy": no such file or directory\n'],
+      ['.', 'scalepoint: cannot read ".": it is no regular file\n'],
+    ];
+    for (const [file, line] of cases)
+      expect(await run(['inspect', file])).toEqual({ code: 1, stdout: '', stderr: line });
+    const { stderr } = await run(['inspect', 'page.safetensors']);
+    expect(stderr).toMatch(/^scalepoint: page\.safetensors: .*looks like a page of HTML or XML \([^\n]+\n$/);
+  });
+
+  it('prints an error with --json on stdout as well', async () => {
+    await writeFile(join(folder, 'x'), 'nothing');
+    const { code, stdout, stderr } = await run(['inspect', 'x', '--json']);
+    expect(code).toBe(1);
+    expect(JSON.parse(stdout)).toMatchObject({
+      file: 'x',
+      error: { code: 'UNKNOWN_FORMAT', message: expect.stringMatching(/6e 6f 74/) },
+    });
+    expect(stderr).toMatch(/^scalepoint: x: /);
+  });
+});
+
+describe('scalepoint quantize', () => {
+  it('writes the model beside the original and prints a table', async () => {
+    await putModel();
+    const { code, stdout, stderr } = await run(['quantize', 'model.safetensors', '--to', 'int8'], { COLUMNS: '80' });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.split('\n')).toEqual([
+      'tensor               dtype     shape    before  after  SQNR dB  max error',
+      'embed_tokens.weight  F32       8×16      512 B  512 B  kept: embedding',
+      expect.stringMatching(
+        /^layers\.0\.weight {6}F32 → I8 {2}16×32 {3}2\.05 kB {2}576 B {4}\d\d\.\d\d {5}\d\.\de-\d$/,
+      ),
+      'layers.0.bias        F32       16         64 B   64 B  kept: bias',
+      'steps                I64       scalar      8 B    8 B  kept: not a float',
+      '',
+      'model.safetensors: 4 tensors, 1 quantized, 3 kept',
+      expect.stringMatching(/^\d\.\d\d kB → \d\.\d\d kB, ratio \d\.\d\d, \d+\.\d\d bits per weight$/),
+      expect.stringMatching(/^lowest SQNR \d\d\.\d\d dB: layers\.0\.weight$/),
+      'wrote model.int8.safetensors',
+      'wrote model.int8.config.json',
+      '',
+    ]);
+    const { tensors, metadata } = await inspectModel(join(folder, 'model.int8.safetensors'));
+    expect(tensors.map(({ name }) => name)).toContain('layers.0.weight_scale');
+    expect({ ...metadata }).toEqual({ format: 'pt' });
+    expect((await readdir(folder)).sort()).toEqual([
+      'model.int8.config.json',
+      'model.int8.safetensors',
+      'model.safetensors',
+    ]);
+  });
+
+  it.skipIf(samples === undefined)('keeps its table of a real model within 80 columns', async () => {
+    const file = join(samples ?? '', 'silero_vad_16k.safetensors');
+    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '-o', 'small.safetensors'], {
+      COLUMNS: '80',
+    });
+    expect(code).toBe(0);
+    for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+    const rows = stdout.split('\n').slice(1, 16);
+    for (const row of rows) expect(row).toMatch(/(kept: bias| \d\d\.\d\d +\d\.\de-\d)$/);
+  });
+
+  it('prints with --json the report and nothing else', async () => {
+    await putModel();
+    const args = ['quantize', 'model.safetensors', '--to', 'int8', '-o', 'out.safetensors', '--json'];
+    const { code, stdout, stderr } = await run(args);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const report = JSON.parse(stdout);
+    expect(report).toMatchObject({
+      file: 'model.safetensors',
+      output: 'out.safetensors',
+      config: 'out.config.json',
+      to: 'int8',
+      notes: [],
+      peakBytes: expect.any(Number),
+    });
+    expect(report.totals).toMatchObject({ quantized: 1, kept: 3 });
+    expect(report.tensors[1]).toMatchObject({
+      name: 'layers.0.weight',
+      shape: [16, 32],
+      from: 'F32',
+      to: 'I8',
+      bytesBefore: 2048,
+      bytesAfter: 576,
+      error: { mse: expect.any(Number), sqnrDb: expect.any(Number), cosine: expect.any(Number), nonFinite: 0 },
+    });
+    expect(report.tensors[0]).toMatchObject({ name: 'embed_tokens.weight', kept: 'embedding' });
+  });
+
+  it('prints nothing with --quiet', async () => {
+    await putModel();
+    const outcome = await run(['quantize', 'model.safetensors', '--to', 'int8', '--quiet']);
+    expect(outcome).toEqual({ code: 0, stdout: '', stderr: '' });
+  });
+
+  it('follows the rules in their order and names one that matches nothing', async () => {
+    await putModel();
+    const rules = [
+      '--rule',
+      '^embed=int8',
+      '--rule',
+      'layers\\..*weight$=keep',
+      '--rule',
+      'layers=int8',
+      '--rule',
+      'a=b=keep',
+    ];
+    const { code, stdout, stderr } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--json', ...rules]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: 'scalepoint: no tensor matches the rule a=b\n' });
+    const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: string }) => kept);
+    expect(kept).toEqual([undefined, 'rule', 'bias', 'not a float']);
+  });
+
+  it('does not replace a file without --force', async () => {
+    await putModel();
+    await writeFile(join(folder, 'out'), 'mine');
+    const args = ['quantize', 'model.safetensors', '--to', 'int8', '-o', 'out'];
+    expect(await run(args)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'scalepoint: "out" exists already; --force replaces it\n',
+    });
+    expect(await readFile(join(folder, 'out'), 'utf8')).toBe('mine');
+    expect((await run([...args, '--force'])).code).toBe(0);
+    expect((await inspectModel(join(folder, 'out'))).format).toBe('safetensors');
+    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out', 'out.config.json']);
+  });
+
+  it('exits with 1 and leaves nothing behind if the SQNR is too low', async () => {
+    await putModel();
+    const args = ['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', '90'];
+    const { code, stdout, stderr } = await run(args);
+    expect(code).toBe(1);
+    expect(stdout).toMatch(/layers\.0\.weight/);
+    expect(stdout).not.toMatch(/wrote/);
+    expect(stderr).toMatch(
+      /^scalepoint: model\.safetensors: SQNR below 90 dB, nothing was written: "layers\.0\.weight" \(\d\d\.\d\d dB\)\n$/,
+    );
+    const json = JSON.parse((await run([...args, '--json'])).stdout);
+    expect(json).toMatchObject({
+      file: 'model.safetensors',
+      output: null,
+      config: null,
+      to: 'int8',
+      error: { code: 'QUALITY', tensor: 'layers.0.weight' },
+    });
+    expect(json.tensors).toHaveLength(4);
+    expect(await readdir(folder)).toEqual(['model.safetensors']);
+    expect((await run(['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', '20'])).code).toBe(0);
+  });
+
+  it('names the tensor and the byte of a NaN and leaves nothing behind', async () => {
+    await put('m.safetensors', { w: [[4, 4], (i) => (i === 6 ? Number.NaN : i)] });
+    const { size } = { size: (await readFile(join(folder, 'm.safetensors'))).length };
+    expect(await run(['quantize', 'm.safetensors', '--to', 'int8'])).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: `scalepoint: m.safetensors: tensor "w" holds NaN at [1, 2]; a rule can keep it (byte ${size - 64 + 24})\n`,
+    });
+    expect(await readdir(folder)).toEqual(['m.safetensors']);
+  });
+
+  it('makes a safetensors file of a .npy file', async () => {
+    const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".padEnd(117);
+    const data = Buffer.from(new Float32Array([1, 2, 3, 4, 5, 127]).buffer);
+    await writeFile(
+      join(folder, 'w.npy'),
+      Buffer.concat([Buffer.from(`\x93NUMPY\x01\0\x76\0${header}\n`, 'latin1'), data]),
+    );
+    expect((await run(['quantize', 'w.npy', '--to', 'int8'])).code).toBe(0);
+    const { tensors } = await inspectModel(join(folder, 'w.int8.safetensors'));
+    expect(tensors.map(({ name, dtype, shape }) => [name, dtype, shape])).toEqual([
+      ['w_scale', 'F32', [2, 1]],
+      ['w', 'I8', [2, 3]],
+    ]);
+  });
+
+  it('uses colour only where it is wanted', async () => {
+    await putModel();
+    const args = ['quantize', 'model.safetensors', '--to', 'int8', '--force'];
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: the start of a colour
+    const colour = /\u001b\[/;
+    expect((await run(args)).stdout).not.toMatch(colour);
+    expect((await run(args, { FORCE_COLOR: '1' })).stdout).toMatch(colour);
+    expect((await run(args, { FORCE_COLOR: '1', NO_COLOR: '1' })).stdout).not.toMatch(colour);
+    expect((await run([...args, '--no-color'], { FORCE_COLOR: '1' })).stdout).not.toMatch(colour);
+    expect((await run(['inspect', 'none'], { FORCE_COLOR: '1' })).stderr).toMatch(colour);
+  });
+
+  it.each([
+    ['SIGINT', 130, '0'],
+    ['SIGINT', 130, '2'],
+    ['SIGTERM', 143, '1'],
+    ['SIGHUP', 129, '2'],
+  ] as const)(
+    'removes its partial file at %s and exits with %i, with %s workers',
+    async (signal, code, workers) => {
+      await putZeros('big.safetensors', 2 ** 31);
+      const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
+      // Well into the work: a megabyte of codes is written.
+      const written = async () => {
+        const partial = (await readdir(folder)).find((name) => name.endsWith('.partial'));
+        return partial === undefined ? 0 : (await stat(join(folder, partial))).size;
+      };
+      await expect.poll(written, { timeout: 10_000, interval: 5 }).toBeGreaterThan(2 ** 20);
+      const before = performance.now();
+      child.kill(signal);
+      expect(await outcome).toEqual({ code, stdout: '', stderr: 'scalepoint: interrupted, nothing was written\n' });
+      // It takes tens of milliseconds; other tests may be running at the same time.
+      expect(performance.now() - before).toBeLessThan(1000);
+      expect(await readdir(folder)).toEqual(['big.safetensors']);
+    },
+    30_000,
+  );
+
+  it('survives a reader that stops reading', async () => {
+    const tensors = Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`tensor.${i}`, [[1], wave]]));
+    await put('many.safetensors', tensors as Record<string, [number[], (i: number) => number]>);
+    const { child, outcome } = start(['inspect', 'many.safetensors']);
+    child.stdout?.destroy();
+    expect(await outcome).toMatchObject({ code: 0, stderr: '' });
+  });
+
+  it('says what can be done about a model that is quantized already', async () => {
+    await writeFile(join(folder, 'model.gguf'), tinyLlama());
+    await run(['quantize', 'model.gguf', '--to', 'Q8_0']);
+    const args = ['quantize', 'model.Q8_0.gguf', '--to', 'Q4_0'];
+    expect(await run(args)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: expect.stringMatching(
+        /^scalepoint: model\.Q8_0\.gguf: tensor "output\.weight": .*; --requantize quantizes it again, .* \(byte \d+\)\n$/,
+      ),
+    });
+    expect((await run([...args, '--requantize'])).code).toBe(0);
+    expect((await readdir(folder)).sort()).toEqual(['model.Q8_0.Q4_0.gguf', 'model.Q8_0.gguf', 'model.gguf']);
+  });
+
+  it('makes of a GGUF file what quantizeModel makes of it, whatever the case of the type', async () => {
+    const file = tinyLlama();
+    await writeFile(join(folder, 'model.gguf'), file);
+    const args = ['quantize', 'model.gguf', '--to', 'q4_k_m', '--rule', 'ffn_up=q8_0', '--rule', 'ffn_gate=KEEP'];
+    const { code, stdout, stderr } = await run(args, { COLUMNS: '100' });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toMatch(/\nblk\.0\.ffn_gate\.weight +F16 +4×256 +2\.05 kB +2\.05 kB +kept: rule\n/);
+    expect(stdout).toMatch(/\nblk\.0\.ffn_up\.weight +F16 → Q8_0 +4×256 +2\.05 kB +1\.09 kB +\d\d\.\d\d +\d\.\de-\d\n/);
+    expect(stdout).toMatch(/\nwrote model\.Q4_K_M\.gguf\n$/);
+    const rules = [
+      { match: /ffn_up/, to: 'Q8_0' },
+      { match: /ffn_gate/, keep: true },
+    ] as const;
+    const result = await quantizeModel(file, { to: 'Q4_K_M', rules });
+    expect(await readFile(join(folder, 'model.Q4_K_M.gguf'))).toEqual(Buffer.from(await result.bytes()));
+    expect((await readdir(folder)).sort()).toEqual(['model.Q4_K_M.gguf', 'model.gguf']);
+
+    const pure = await quantizeModel(file, { to: 'Q4_K_M', pure: true });
+    await run(['quantize', 'model.gguf', '--to', 'Q4_K', '--pure', '-o', 'pure.gguf']);
+    expect(await readFile(join(folder, 'pure.gguf'))).toEqual(Buffer.from(await pure.bytes()));
+  });
+
+  it('tells of an alignment that misleads, and can correct it', async () => {
+    await writeFile(join(folder, 'model.gguf'), tinyLlama({ alignment: 4096 }));
+    const args = ['quantize', 'model.gguf', '--to', 'Q8_0', '--force'];
+    expect((await run(args)).stderr).toMatch(
+      /^scalepoint: general\.alignment says 4096, .* --fix-alignment states 32\n$/,
+    );
+    expect((await run([...args, '--quiet'])).stderr).toBe('');
+    expect((await run([...args, '--fix-alignment'])).stderr).toBe('');
+    expect((await inspectModel(join(folder, 'model.Q8_0.gguf'))).tensors).toHaveLength(21);
+  });
+
+  it('takes every option of safetensors', async () => {
+    await putModel();
+    const file = await readFile(join(folder, 'model.safetensors'));
+    const groups = { kind: 'per-group', groupSize: 16 } as const;
+    const cases: [string[], Omit<Parameters<typeof quantizeModel>[1], 'output'>][] = [
+      [['int8', '--scheme', 'asymmetric'], { to: 'int8', scheme: 'asymmetric' }],
+      [['int8', '--packed'], { to: 'int8', packed: true }],
+      [['int8', '--range', 'min-max'], { to: 'int8' }],
+      [['int4', '--range', 'mse'], { to: 'int4', range: 'mse' }],
+      [['int8', '--range', 'entropy'], { to: 'int8', range: 'entropy' }],
+      [['int8', '--range', 'percentile:99.5'], { to: 'int8', range: { percentile: 99.5 } }],
+      [['INT8', '--activations', 'int8-dynamic'], { to: 'int8', activations: 'int8-dynamic' }],
+      [['int4', '--group-size', '16'], { to: 'int4', granularity: groups }],
+      [['int4', '--granularity', 'per-group', '--group-size', '16'], { to: 'int4', granularity: groups }],
+      [['int4', '--granularity', 'per-channel'], { to: 'int4', granularity: { kind: 'per-channel' } }],
+      [
+        ['int8', '--granularity', 'per-group', '--rule', 'layers=int8'],
+        {
+          to: 'int8',
+          granularity: { kind: 'per-group', groupSize: 128 },
+          rules: [{ match: /layers/, to: 'int8' }],
+        },
+      ],
+      [['float16'], { to: 'float16' }],
+      [['bfloat16', '--rule', 'layers=Int4'], { to: 'bfloat16', rules: [{ match: /layers/, to: 'int4' }] }],
+    ];
+    await Promise.all(
+      cases.map(async ([[to = '', ...options], expected], i) => {
+        const args = ['quantize', 'model.safetensors', '--to', to, '-o', `${i}.safetensors`, ...options];
+        expect(await run(args), args.join(' ')).toMatchObject({ code: 0, stderr: '' });
+        const { bytes, config } = await quantizeModel(file, expected);
+        expect(await readFile(join(folder, `${i}.safetensors`)), args.join(' ')).toEqual(Buffer.from(await bytes()));
+        const written = await readFile(join(folder, `${i}.config.json`), 'utf8').catch(() => undefined);
+        expect(written === undefined ? undefined : JSON.parse(written), args.join(' ')).toEqual(config);
+      }),
+    );
+  }, 30_000);
+
+  it('writes the same bytes with any number of workers', async () => {
+    // 4 MiB: several tiles.
+    await put('model.safetensors', { w: [[64, 2 ** 14], wave] });
+    const outputs = ['0', '1', '3'].map((workers) => `${workers}.safetensors`);
+    for (const output of outputs) {
+      const args = ['quantize', 'model.safetensors', '--to', 'int4', '-o', output, '--workers', output.charAt(0)];
+      expect((await run(args)).code).toBe(0);
+    }
+    const [none, ...others] = await Promise.all(outputs.map((output) => readFile(join(folder, output))));
+    for (const other of others) expect(other.equals(none as Buffer)).toBe(true);
+  });
+
+  it('reads a sharded model by its index', async () => {
+    await put('model-00001-of-00002.safetensors', { 'a.weight': [[16, 32], wave] });
+    await put('model-00002-of-00002.safetensors', { 'b.weight': [[16, 32], wave], 'b.bias': [[16], wave] });
+    const shard = (i: number) => `model-0000${i}-of-00002.safetensors`;
+    const index = { weight_map: { 'a.weight': shard(1), 'b.weight': shard(2), 'b.bias': shard(2) } };
+    await writeFile(join(folder, 'model.safetensors.index.json'), JSON.stringify(index));
+    expect((await run(['inspect', 'model.safetensors.index.json'])).stdout).toMatch(
+      /^model\.safetensors\.index\.json: safetensors, 2 files, 3 tensors, 1,040 elements, /,
+    );
+    expect((await run(['quantize', 'model.safetensors.index.json', '--to', 'int8'])).code).toBe(0);
+    const { tensors } = await inspectModel(join(folder, 'model.int8.safetensors'));
+    expect(tensors.map(({ name }) => name).sort()).toEqual([
+      'a.weight',
+      'a.weight_scale',
+      'b.bias',
+      'b.weight',
+      'b.weight_scale',
+    ]);
+  });
+
+  it('tells time and memory with --verbose, and of an error where it arose', async () => {
+    await putModel();
+    const { stdout } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--verbose']);
+    expect(stdout).toMatch(/\ntook \d+\.\d s, peak memory \d+(\.\d)? MB\nwrote model\.int8\.safetensors\n/);
+    await writeFile(join(folder, 'bad'), 'nothing');
+    const { stderr } = await run(['quantize', 'bad', '--to', 'int8', '--verbose']);
+    expect(stderr).toMatch(/^scalepoint: bad: [^\n]+\nScalepointError: [^\n]+\n {4}at /);
+    expect((await run(['quantize', 'bad', '--to', 'int8'])).stderr).toMatch(/^[^\n]+\n$/);
+  });
+
+  it('prints an interruption with --json as well', async () => {
+    await putZeros('big.safetensors', 2 ** 31);
+    const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8', '--json']);
+    await expect.poll(() => readdir(folder), { timeout: 10_000, interval: 5 }).toHaveLength(2);
+    child.kill('SIGINT');
+    const { code, stdout } = await outcome;
+    expect(code).toBe(130);
+    expect(JSON.parse(stdout)).toEqual({
+      error: { code: 'ABORTED', message: 'interrupted, nothing was written' },
+    });
+  });
+
+  it.runIf(process.platform === 'linux')(
+    'shows on a terminal how far it is',
+    async () => {
+      await putZeros('big.safetensors', 2 ** 29);
+      const command = `stty cols 70; '${process.execPath}' '${join(program, 'cli.mjs')}' quantize big.safetensors --to int8 --workers 0`;
+      const child = spawn('script', ['-qec', command, '/dev/null'], {
+        cwd: folder,
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
+      let text = '';
+      child.stdout.setEncoding('utf8').on('data', (part: string) => {
+        text += part;
+      });
+      expect(await new Promise((resolve) => child.on('close', resolve))).toBe(0);
+      const [first = '', ...lines] = text.split('\r\u001b[2K');
+      expect(first).toBe('');
+      // Drawn while it worked, and taken away at the end.
+      expect(lines.length).toBeGreaterThan(2);
+      const percents = lines.slice(0, -1).map((line) => {
+        expect(line).toMatch(/^ *\d+% [█░]{20} (\d|\d\d|\d\d\d|\d\.\d\d|\d\d\.\d) ([kMG]?B) of 537 MB /);
+        expect(line.length).toBeLessThan(70);
+        return Number.parseInt(line, 10);
+      });
+      expect(percents).toEqual([...percents].sort((a, b) => a - b));
+      expect(lines.at(-1)).toMatch(/^\S*tensor +dtype/);
+    },
+    30_000,
+  );
+});
+
+describe('the configuration of integers', () => {
+  const quantizeTo = (output: string, ...more: string[]) =>
+    run(['quantize', 'model.safetensors', '--to', 'int8', '-o', output, ...more]);
+
+  it('stands beside the model: config.json for model.safetensors, with a name of its own for others', async () => {
+    await putModel();
+    await mkdir(join(folder, 'out'));
+    for (const [output, name] of [
+      ['out/model.safetensors', 'out/config.json'],
+      ['out/small.safetensors', 'out/small.config.json'],
+      ['out/small', 'out/small.config.json'],
+    ] as const) {
+      expect((await quantizeTo(output, '--force')).stdout).toContain(`wrote ${output}\nwrote ${name}\n`);
+      const { quantizationConfig } = await planModel(join(folder, 'model.safetensors'), { to: 'int8' });
+      expect(JSON.parse(await readFile(join(folder, name), 'utf8'))).toEqual({
+        quantization_config: quantizationConfig,
+      });
+    }
+    expect((await readdir(join(folder, 'out'))).sort()).toEqual([
+      'config.json',
+      'model.safetensors',
+      'small',
+      'small.config.json',
+      'small.safetensors',
+    ]);
+  });
+
+  it('holds all of a given config.json, numbers as they are spelled', async () => {
+    await putModel();
+    // As Python writes it: 1.0 is no integer there, and 2^70 fits.
+    const given =
+      '{"eps": 1e-05, "one": 1.0, "big": 1180591620717411303424, "text": "\\"2.0\\" 3.0", "list": [-0.50, 1E2, {"__proto__": 7}],' +
+      '"quantization_config": {"quant_method": "compressed-tensors"}, "none": null}';
+    await writeFile(join(folder, 'given.json'), `\u{feff}${given}`);
+    expect(await quantizeTo('small.safetensors', '--config', 'given.json')).toMatchObject({ code: 0, stderr: '' });
+    const text = await readFile(join(folder, 'small.config.json'), 'utf8');
+    expect(text.split('"quantization_config"')[0]).toBe(
+      `${[
+        '{',
+        '  "eps": 1e-05,',
+        '  "one": 1.0,',
+        '  "big": 1180591620717411303424,',
+        '  "text": "\\"2.0\\" 3.0",',
+        '  "list": [',
+        '    -0.50,',
+        '    1E2,',
+        '    {',
+        '      "__proto__": 7',
+        '    }',
+        '  ],',
+        '  "none": null,',
+      ].join('\n')}\n  `,
+    );
+    const { quantizationConfig } = await planModel(join(folder, 'model.safetensors'), { to: 'int8' });
+    expect(JSON.parse(text).quantization_config).toEqual(quantizationConfig);
+    expect(await readFile(join(folder, 'given.json'), 'utf8')).toBe(`\u{feff}${given}`);
+  });
+
+  it('is refused before any work if it is none, or tells of another quantization', async () => {
+    await putModel();
+    const cases: [string, RegExp][] = [
+      ['{"a": 01}', /^scalepoint: c\.json: it is no JSON: [^\n]+\n$/],
+      ['[]', /^scalepoint: c\.json: expected a JSON object\n$/],
+      ['{"quantization_config": {"quant_method": "gptq"}}', /^scalepoint: c\.json: .*quantized already, by "gptq"\n$/],
+    ];
+    for (const [text, message] of cases) {
+      await writeFile(join(folder, 'c.json'), text);
+      const { code, stderr } = await quantizeTo('out', '--config', 'c.json');
+      expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(message) });
+    }
+    expect((await quantizeTo('out', '--config', 'none.json')).stderr).toBe(
+      'scalepoint: cannot read "none.json": no such file or directory\n',
+    );
+    expect((await readdir(folder)).sort()).toEqual(['c.json', 'model.safetensors']);
+  });
+
+  it('does not replace a file without --force, and says so before any work', async () => {
+    await putModel();
+    await writeFile(join(folder, 'out.config.json'), 'mine');
+    expect(await quantizeTo('out.safetensors')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'scalepoint: "out.config.json" exists already; --force replaces it\n',
+    });
+    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out.config.json']);
+    expect((await quantizeTo('out.safetensors', '--force')).code).toBe(0);
+    expect(JSON.parse(await readFile(join(folder, 'out.config.json'), 'utf8'))).toHaveProperty('quantization_config');
+  });
+
+  it('fails with exit code 1 if it cannot be written, and says that the model was', async () => {
+    await putModel();
+    // The longest name that file systems take leaves no room for ".config.json".
+    const output = 'x'.repeat(255);
+    const { code, stdout, stderr } = await quantizeTo(output);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toMatch(
+      /^scalepoint: cannot write "x+\.config\.json": .*; the model was written to "x+", but loaders need the configuration\n$/,
+    );
+    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', output]);
+  });
+
+  it('is not written where nothing became integers', async () => {
+    await putModel();
+    await writeFile(join(folder, 'c.json'), '{}');
+    const args = ['quantize', 'model.safetensors', '--to', 'float16', '-o', 'half.safetensors', '--config', 'c.json'];
+    const { code, stderr } = await run(args);
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: 'scalepoint: no quantization_config is needed, c.json was not used\n',
+    });
+    expect((await readdir(folder)).sort()).toEqual(['c.json', 'half.safetensors', 'model.safetensors']);
+  });
+});
+
+describe('scalepoint plan', () => {
+  it('tells what quantize will do, and writes nothing', async () => {
+    await putModel();
+    const args = ['model.safetensors', '--to', 'int8', '--rule', 'nothing=keep'];
+    const { code, stdout, stderr } = await run(['plan', ...args]);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: 'scalepoint: no tensor matches the rule nothing\n' });
+    expect(await readdir(folder)).toEqual(['model.safetensors']);
+    await run(['quantize', ...args]);
+    const { size } = await stat(join(folder, 'model.int8.safetensors'));
+    expect(stdout.split('\n')).toEqual([
+      'tensor               dtype     shape    before  after  kept because',
+      'embed_tokens.weight  F32       8×16      512 B  512 B  embedding',
+      'layers.0.weight      F32 → I8  16×32   2.05 kB  576 B',
+      'layers.0.bias        F32       16         64 B   64 B  bias',
+      'steps                I64       scalar      8 B    8 B  not a float',
+      '',
+      'model.safetensors: 4 tensors, 1 quantized, 3 kept',
+      expect.stringMatching(/^\d\.\d\d kB → \d\.\d\d kB, ratio \d\.\d\d, \d+\.\d\d bits per weight$/),
+      `would write model.int8.safetensors: ${size.toLocaleString('en')} bytes`,
+      'would write model.int8.config.json',
+      '',
+    ]);
+  });
+
+  it('prints with --json what planModel gives, as quantize --dry-run does', async () => {
+    const file = tinyLlama();
+    await writeFile(join(folder, 'model.gguf'), file);
+    const args = ['model.gguf', '--to', 'Q4_K_M', '--json'];
+    const planned = JSON.parse((await run(['plan', ...args])).stdout);
+    const peak = { peakBytes: expect.any(Number) };
+    expect(planned).toEqual({
+      file: 'model.gguf',
+      output: 'model.Q4_K_M.gguf',
+      ...(await planModel(file, { to: 'Q4_K_M' })),
+      quantizationConfig: null,
+      ...peak,
+    });
+    const dry = JSON.parse((await run(['quantize', ...args, '--dry-run', '--min-sqnr', '20'])).stdout);
+    expect(dry).toEqual({ ...planned, ...peak });
+    expect(await readdir(folder)).toEqual(['model.gguf']);
+  });
+
+  it('needs neither wasm nor workers, nor does inspect', async () => {
+    await putModel();
+    const bare = join(folder, 'bare');
+    await mkdir(bare);
+    for (const name of await readdir(program)) {
+      if (name.endsWith('.mjs')) await copyFile(join(program, name), join(bare, name));
+    }
+    for (const args of [
+      ['inspect', 'model.safetensors'],
+      ['plan', 'model.safetensors', '--to', 'int8'],
+    ]) {
+      expect(await start(args, {}, bare).outcome, args[0]).toMatchObject({ code: 0, stderr: '' });
+    }
+    expect(await start(['quantize', 'model.safetensors', '--to', 'int8'], {}, bare).outcome).toMatchObject({ code: 1 });
+  });
+});
+
+describe('scalepoint compare', () => {
+  const putPair = async () => {
+    await put('a.safetensors', {
+      good: [[4, 4], wave],
+      bad: [[4, 4], wave],
+      same: [[4, 4], wave],
+      'only a': [[2], wave],
+      shape: [[2], wave],
+      steps: [[], () => 3n],
+    });
+    await put('b.safetensors', {
+      good: [[4, 4], (i) => wave(i) * (1 + 2 ** -10)],
+      bad: [[4, 4], (i) => wave(i) * (1 + 2 ** -5)],
+      same: [[4, 4], wave],
+      shape: [[1, 2], wave],
+      steps: [[], () => 3n],
+      'only b': [[2], wave],
+    });
+  };
+
+  it('prints the errors of every tensor, and what could not be compared', async () => {
+    await putPair();
+    const { code, stdout, stderr } = await run(['compare', 'a.safetensors', 'b.safetensors']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    // A factor of 1 + e has an SQNR of -20 log10(e), up to the rounding of the products to float32: 60.206 and 30.103 dB.
+    expect(stdout.split('\n')).toEqual([
+      'tensor  dtype  shape  SQNR dB    cosine  max error',
+      expect.stringMatching(/^good {4}F32 {4}4×4 {6}60\.2[01] {2}1\.000000 {5}\d\.\de-4$/),
+      expect.stringMatching(/^bad {5}F32 {4}4×4 {6}30\.10 {2}1\.000000 {5}\d\.\de-2$/),
+      'same    F32    4×4      exact  1.000000          0',
+      '',
+      'a.safetensors and b.safetensors: 3 tensors compared',
+      expect.stringMatching(/^SQNR 34\.8\d dB, cosine 0\.99\d{4}, max error \d\.\de-2$/),
+      expect.stringMatching(/^lowest SQNR 30\.10 dB: bad$/),
+      'not compared: shape: shapes 2 and 1×2',
+      expect.stringMatching(/^not compared: steps: I64 /),
+      'only in a.safetensors: only a',
+      'only in b.safetensors: only b',
+      '',
+    ]);
+    const names = (text: string) =>
+      text
+        .split('\n')
+        .slice(1, 4)
+        .map((line) => line.split(' ')[0]);
+    expect(names((await run(['compare', 'a.safetensors', 'b.safetensors', '--sort', 'sqnr'])).stdout)).toEqual([
+      'bad',
+      'good',
+      'same',
+    ]);
+  });
+
+  it('prints with --json what compareModels gives', async () => {
+    await putPair();
+    const { stdout } = await run(['compare', 'a.safetensors', 'b.safetensors', '--json']);
+    const report = await compareModels(join(folder, 'a.safetensors'), join(folder, 'b.safetensors'));
+    // JSON has no Infinity.
+    const expected = JSON.parse(JSON.stringify(report));
+    expect(JSON.parse(stdout)).toEqual({
+      a: 'a.safetensors',
+      b: 'b.safetensors',
+      ...expected,
+      peakBytes: expect.any(Number),
+    });
+  });
+
+  it('fails if an SQNR is lower than wanted, or nothing can be compared', async () => {
+    await putPair();
+    const args = ['compare', 'a.safetensors', 'b.safetensors', '--min-sqnr'];
+    expect((await run([...args, '30'])).code).toBe(0);
+    const { code, stdout, stderr } = await run([...args, '31']);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: 'scalepoint: SQNR below 31 dB: "bad" (30.10 dB)\n' });
+    expect(stdout).toMatch(/3 tensors compared/);
+    const json = JSON.parse((await run([...args, '31', '--json'])).stdout);
+    expect(json.tensors).toHaveLength(3);
+    expect(json.error).toEqual({ code: 'QUALITY', message: 'SQNR below 31 dB: "bad" (30.10 dB)', tensor: 'bad' });
+
+    await put('c.safetensors', { other: [[2, 2], wave] });
+    expect(await run(['compare', 'a.safetensors', 'c.safetensors', '--min-sqnr', '1', '--quiet'])).toEqual({
+      code: 1,
+      stdout: '',
+      stderr: 'scalepoint: the models have no tensors to compare\n',
+    });
+    expect((await run(['compare', 'a.safetensors', 'c.safetensors'])).code).toBe(0);
+  });
+
+  it('takes codes with their scales and blocks for what they stand for', async () => {
+    await putModel();
+    await writeFile(join(folder, 'model.gguf'), tinyLlama());
+    for (const [file, to, output] of [
+      ['model.safetensors', 'int8', 'model.int8.safetensors'],
+      ['model.gguf', 'Q8_0', 'model.Q8_0.gguf'],
+    ] as const) {
+      const { tensors } = JSON.parse((await run(['quantize', file, '--to', to, '--json'])).stdout);
+      const compared = JSON.parse((await run(['compare', file, output, '--json', '--workers', '1'])).stdout);
+      const errors = new Map(compared.tensors.map(({ name, error }: { name: string; error: object }) => [name, error]));
+      for (const { name, error } of tensors) if (error !== undefined) expect(errors.get(name)).toEqual(error);
+    }
+  });
+
+  it('says which of the two has an error', async () => {
+    await putModel();
+    await writeFile(join(folder, 'bad'), 'nothing');
+    for (const args of [
+      ['model.safetensors', 'bad'],
+      ['bad', 'model.safetensors'],
+    ]) {
+      const { code, stderr } = await run(['compare', ...args]);
+      expect({ code, stderr }).toEqual({
+        code: 1,
+        stderr: expect.stringMatching(/^scalepoint: bad: the file begins /),
+      });
+    }
+  });
+});

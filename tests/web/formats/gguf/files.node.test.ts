@@ -1,0 +1,71 @@
+// Whole files beside those that llama_model_quantize writes, byte by byte.
+import { describe, expect, it } from 'vitest';
+import { ggmlType } from '../../../../web/src/formats/gguf/header.js';
+import { type GgufTarget, ggufTargets, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
+import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
+import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
+
+/** What llama-quantize makes of a file; fails if it refuses. */
+function native(file: Uint8Array, to: GgufTarget, options?: NativeOptions): Uint8Array<ArrayBuffer> {
+  const result = llamaQuantize(file, fileTypes[to]!, options);
+  return typeof result === 'string' ? expect.fail(`llama-quantize refused ${to}: ${result}`) : result;
+}
+
+/** Fails unless quantizeModel makes the same files. */
+async function expectNative(
+  file: Uint8Array<ArrayBuffer>,
+  targets: readonly GgufTarget[] = ggufTargets,
+  options: Omit<QuantizeModelOptions, 'to'> = {},
+  nativeOptions: NativeOptions = {},
+): Promise<void> {
+  for (const to of targets) {
+    const expected = native(file, to, nativeOptions);
+    const result = await quantizeModel(file, { workers: 0, ...options, to });
+    const bytes = await result.bytes();
+    if (Buffer.compare(bytes, expected) === 0) continue;
+    const at = bytes.findIndex((byte, i) => byte !== expected[i]);
+    expect.fail(`${to}: ${bytes.length} bytes instead of ${expected.length}, the first difference at ${at}`);
+  }
+}
+
+describe('a GGUF file', () => {
+  it.each<[what: string, options: TinyOptions]>([
+    ['F32 weights', { source: 'F32', rows: 33 }],
+    ['F16 weights', { source: 'F16', rows: 33 }],
+    ['BF16 weights', { source: 'BF16', rows: 33 }],
+    ['tied embeddings and all metadata', { tied: true, pairs: everyPair }],
+    ['rows of 288, 64 and 256', { embedding: 288, feedForward: 256, attention: 64 }],
+    ['rows of 100, 48 and 31, tied', { embedding: 100, feedForward: 48, attention: 31, tied: true, source: 'F32' }],
+    ['rows of 1536', { embedding: 1536, rows: 3, layers: 1 }],
+    ['alignment 16', { alignment: 16, attention: 64, feedForward: 48 }],
+    ['alignment 64', { alignment: 64, attention: 64, feedForward: 48 }],
+    ['alignment 128 and a tied embedding', { alignment: 128, tied: true }],
+    ['17 layers', { layers: 17, rows: 2, heads: 8 }],
+    ['attn_qkv and biases', { qkv: true, biases: true, layers: 9 }],
+    ['4 experts', { experts: 4, rows: 5, source: 'BF16' }],
+    ['8 experts', { experts: 8, rows: 3 }],
+  ])('with %s becomes what llama-quantize makes of it', async (_what, options) => {
+    await expectNative(tinyLlama(options));
+  });
+
+  it('becomes it without the mixture, and with rules', async () => {
+    const file = tinyLlama({ layers: 3, feedForward: 288 });
+    await expectNative(file, ggufTargets, { pure: true }, { pure: true });
+    const rules = [
+      { match: /ffn_up/, to: 'MXFP4' },
+      { match: /ffn/, to: 'Q3_K' },
+      { match: /attn_q/, to: 'BF16' },
+    ];
+    const overrides = rules.map(({ match, to }) => [match.source, ggmlType(to).id] as const);
+    await expectNative(file, ['Q8_0', 'Q4_K_M'], { rules }, { overrides });
+  });
+
+  it.each<GgufTarget>(ggufTargets.filter((to) => !to.startsWith('F')))(
+    'in %s becomes what llama-quantize makes of it',
+    async (from) => {
+      const file = native(tinyLlama({ source: 'F32', layers: 1, rows: 5 }), from);
+      const requantize = { requantize: true };
+      await expectNative(file, ['Q8_0', 'Q5_1', 'Q3_K_M', 'Q6_K', 'F16', 'BF16', 'F32'], requantize, requantize);
+    },
+  );
+});

@@ -1,0 +1,694 @@
+import { describe, expect, it } from 'vitest';
+import { openSource } from '../../../../web/src/files/bytes.js';
+import { readSafetensors } from '../../../../web/src/formats/safetensors/header.js';
+import {
+  checkSafetensorsOptions,
+  isSafetensorsTarget,
+  mergeConfig,
+  planSafetensors,
+  type SafetensorsOptions,
+} from '../../../../web/src/formats/safetensors/plan.js';
+import type { FilePlan, PlannedTensor, Rule, SourceTensor } from '../../../../web/src/pipeline/plan.js';
+import { expectRefusal } from '../../support/support.js';
+
+const sizes: Record<string, number> = { F32: 4, F16: 2, BF16: 2, F64: 8, I64: 8, I32: 4, C64: 8 };
+
+/** Tensors one after the other, as in a file. */
+function sources(
+  tensors: Readonly<Record<string, readonly [dtype: string, shape: readonly number[]]>>,
+): SourceTensor[] {
+  let byteOffset = 1000;
+  return Object.entries(tensors).map(([name, [dtype, shape]]) => {
+    const bytes = shape.reduce((a, b) => a * b, 1) * (sizes[dtype] ?? 1);
+    byteOffset += bytes;
+    return { name, dtype, shape, bytes, byteOffset: byteOffset - bytes, file: 0 };
+  });
+}
+
+type Tensors = Parameters<typeof sources>[0];
+
+function planOf(
+  tensors: Tensors,
+  options: SafetensorsOptions,
+  format: 'safetensors' | 'npy' = 'safetensors',
+): FilePlan {
+  return planSafetensors(sources(tensors), {}, { ...options, format });
+}
+
+/** What became of each tensor: why it was kept, or the names, types and shapes of its parts. */
+function outcome(plan: FilePlan): Record<string, string | string[]> {
+  const told = ({ kept, parts }: PlannedTensor) =>
+    kept ?? parts.map(({ role, name, dtype, shape }) => `${role} ${name} ${dtype} [${shape}]`);
+  return Object.fromEntries(plan.tensors.map((tensor) => [tensor.source.name, told(tensor)]));
+}
+
+const conversionOf = (plan: FilePlan, index = 0) => plan.tensors[index]!.conversion;
+
+/** What the tests look at of a quantization_config. */
+interface Config {
+  format: string;
+  ignore: string[];
+  config_groups: Record<
+    string,
+    { targets: string[]; weights: Record<string, unknown>; input_activations: Record<string, unknown> | null }
+  >;
+}
+
+const configOf = (plan: FilePlan) => plan.quantizationConfig as unknown as Config;
+
+describe('what weights become', () => {
+  const weight: Tensors = { 'x.weight': ['BF16', [24, 256]] };
+
+  it('int8: codes as they are, one scale a row in the type of the weight', () => {
+    const plan = planOf(weight, { to: 'int8' });
+    expect(outcome(plan)).toEqual({
+      'x.weight': ['data x.weight I8 [24,256]', 'scale x.weight_scale BF16 [24,1]'],
+    });
+    expect(conversionOf(plan)).toEqual({
+      kind: 'codes',
+      type: 'int',
+      bits: 8,
+      symmetric: true,
+      groupSize: undefined,
+      packed: false,
+      scale: 'BF16',
+    });
+  });
+
+  it('float8e4m3fn: codes as they are, one scale a row in the type of the weight', () => {
+    const plan = planOf(weight, { to: 'float8e4m3fn' });
+    expect(outcome(plan)).toEqual({
+      'x.weight': ['data x.weight F8_E4M3 [24,256]', 'scale x.weight_scale BF16 [24,1]'],
+    });
+    expect(conversionOf(plan)).toEqual({
+      kind: 'codes',
+      type: 'float',
+      bits: 8,
+      symmetric: true,
+      groupSize: undefined,
+      packed: false,
+      scale: 'BF16',
+    });
+    expect(plan.size).toBe(plan.header.length + 24 * 256 + 24 * 2);
+    const kernel = planOf({ 'conv.weight': ['F32', [6, 5, 7, 3]] }, { to: 'float8e4m3fn' });
+    expect(outcome(kernel)['conv.weight']).toEqual([
+      'data conv.weight F8_E4M3 [6,5,7,3]',
+      'scale conv.weight_scale F32 [6,1,1,1]',
+    ]);
+    // By a rule, beside casts.
+    const rules: Rule[] = [{ match: /x/, to: 'float8e4m3fn' }];
+    expect(outcome(planOf(weight, { to: 'float16', scheme: 'asymmetric', rules }))).toEqual(outcome(plan));
+  });
+
+  it('int8 asymmetric: zero points shaped like the scales', () => {
+    const plan = planOf(weight, { to: 'int8', scheme: 'asymmetric' });
+    expect(outcome(plan)['x.weight']).toEqual([
+      'data x.weight I8 [24,256]',
+      'scale x.weight_scale BF16 [24,1]',
+      'zeroPoint x.weight_zero_point I8 [24,1]',
+    ]);
+    expect(conversionOf(plan)).toMatchObject({ symmetric: false });
+  });
+
+  it('int8 packed: words of four, per channel or in groups', () => {
+    expect(outcome(planOf(weight, { to: 'int8', packed: true }))['x.weight']).toEqual([
+      'data x.weight_packed I32 [24,64]',
+      'scale x.weight_scale BF16 [24,1]',
+      'shape x.weight_shape I64 [2]',
+    ]);
+    const groups = planOf(weight, {
+      to: 'int8',
+      granularity: { kind: 'per-group', groupSize: 64 },
+      scheme: 'asymmetric',
+    });
+    expect(outcome(groups)['x.weight']).toEqual([
+      'data x.weight_packed I32 [24,64]',
+      'scale x.weight_scale BF16 [24,4]',
+      'zeroPoint x.weight_zero_point I32 [6,4]',
+      'shape x.weight_shape I64 [2]',
+    ]);
+    expect(conversionOf(groups)).toMatchObject({ bits: 8, groupSize: 64, packed: true });
+  });
+
+  it('int4: packed groups of 128, or others, or per channel', () => {
+    expect(outcome(planOf(weight, { to: 'int4' }))['x.weight']).toEqual([
+      'data x.weight_packed I32 [24,32]',
+      'scale x.weight_scale BF16 [24,2]',
+      'shape x.weight_shape I64 [2]',
+    ]);
+    for (const groupSize of [8, 32, 64, 256]) {
+      const plan = planOf(weight, { to: 'int4', granularity: { kind: 'per-group', groupSize } });
+      expect(outcome(plan)['x.weight']).toContain(`scale x.weight_scale BF16 [24,${256 / groupSize}]`);
+    }
+    const channel = planOf(weight, { to: 'int4', granularity: { kind: 'per-channel' }, scheme: 'asymmetric' });
+    expect(outcome(channel)['x.weight']).toEqual([
+      'data x.weight_packed I32 [24,32]',
+      'scale x.weight_scale BF16 [24,1]',
+      'zeroPoint x.weight_zero_point I32 [3,1]',
+      'shape x.weight_shape I64 [2]',
+    ]);
+  });
+
+  it('rounds rows up to whole words, and zero points down the rows too', () => {
+    const plan = planOf(
+      { 'x.weight': ['F32', [9, 13]] },
+      { to: 'int4', granularity: { kind: 'per-channel' }, scheme: 'asymmetric' },
+    );
+    expect(outcome(plan)['x.weight']).toEqual([
+      'data x.weight_packed I32 [9,2]',
+      'scale x.weight_scale F32 [9,1]',
+      'zeroPoint x.weight_zero_point I32 [2,1]',
+      'shape x.weight_shape I64 [2]',
+    ]);
+  });
+
+  it('stores the shape as int64, known from the header alone', () => {
+    const plan = planOf({ 'x.weight': ['F16', [3, 2 ** 33]] }, { to: 'int4' });
+    const part = plan.tensors[0]!.parts.find(({ role }) => role === 'shape')!;
+    expect(part.bytes).toBe(16);
+    const view = new DataView(part.constant!.buffer);
+    expect([view.getBigInt64(0, true), view.getBigInt64(8, true)]).toEqual([3n, 2n ** 33n]);
+    expect(plan.tensors[0]!.parts[0]).toMatchObject({ bytes: 3 * 2 ** 32, shape: [3, 2 ** 30] });
+  });
+
+  it('extends names that do not end in weight in the same way', () => {
+    expect(outcome(planOf({ 'lstm.weight_ih_l0': ['F16', [4, 128]] }, { to: 'int4' }))['lstm.weight_ih_l0']).toEqual([
+      'data lstm.weight_ih_l0_packed I32 [4,16]',
+      'scale lstm.weight_ih_l0_scale F16 [4,1]',
+      'shape lstm.weight_ih_l0_shape I64 [2]',
+    ]);
+  });
+
+  it('gives convolutions a scale for each output channel, if codes are not packed', () => {
+    const conv: Tensors = { 'conv.weight': ['F32', [8, 4, 3, 3]], 'a.b.weight': ['F32', [16, 32]] };
+    expect(outcome(planOf(conv, { to: 'int8', scheme: 'asymmetric' }))['conv.weight']).toEqual([
+      'data conv.weight I8 [8,4,3,3]',
+      'scale conv.weight_scale F32 [8,1,1,1]',
+      'zeroPoint conv.weight_zero_point I8 [8,1,1,1]',
+    ]);
+    expect(outcome(planOf(conv, { to: 'int8', packed: true }))['conv.weight']).toBe('4-D');
+    expect(outcome(planOf(conv, { to: 'int4', rules: [{ match: /conv/, to: 'int4' }] }))['conv.weight']).toBe('4-D');
+  });
+
+  it('float16 and bfloat16: every float, whatever it is called', () => {
+    const tensors: Tensors = {
+      'a.weight': ['F32', [4, 4]],
+      'norm.weight': ['F64', [4]],
+      'a.bias': ['BF16', [4]],
+      'half.weight': ['F16', [4, 4]],
+      scalar: ['F32', []],
+      empty: ['F32', [0, 4]],
+      ids: ['I64', [4]],
+      'gain.scale': ['F32', [4]],
+    };
+    expect(outcome(planOf(tensors, { to: 'float16' }))).toEqual({
+      'a.weight': ['data a.weight F16 [4,4]'],
+      'norm.weight': ['data norm.weight F16 [4]'],
+      'a.bias': ['data a.bias F16 [4]'],
+      'half.weight': 'same type',
+      scalar: ['data scalar F16 []'],
+      empty: ['data empty F16 [0,4]'],
+      ids: 'not a float',
+      'gain.scale': ['data gain.scale F16 [4]'],
+    });
+    const brain = planOf(tensors, { to: 'bfloat16' });
+    expect(conversionOf(brain)).toEqual({ kind: 'cast', to: 'BF16' });
+    expect(outcome(brain)).toMatchObject({ 'a.bias': 'same type', 'half.weight': ['data half.weight BF16 [4,4]'] });
+    expect(brain.quantizationConfig).toBeUndefined();
+  });
+
+  it('keeps small floats, complex numbers, and the scales of weights that are quantized already', () => {
+    const tensors: Tensors = {
+      'q.weight': ['F8_E4M3', [4, 4]],
+      'q.weight_scale_inv': ['F32', [1, 1]],
+      'p.weight': ['F4', [4, 4]],
+      six: ['F6_E2M3', [4, 4]],
+      phase: ['C64', [4, 4]],
+      'g.qweight': ['I32', [4, 4]],
+      'g.scales': ['BF16', [4, 4]],
+      'b.weight': ['U8', [8, 1]],
+      'b.weight.absmax': ['F32', [4]],
+    };
+    const kept = {
+      'q.weight': 'float8 already',
+      'p.weight': 'float4 already',
+      six: 'float6 already',
+      phase: 'complex',
+      'g.qweight': 'not a float',
+      'g.scales': 'scale',
+      'b.weight': 'not a float',
+    };
+    expect(outcome(planOf(tensors, { to: 'float16' }))).toEqual({
+      ...kept,
+      'q.weight_scale_inv': 'scale',
+      'b.weight.absmax': 'scale',
+    });
+    expect(outcome(planOf(tensors, { to: 'int8' }))).toMatchObject({ ...kept, 'q.weight_scale_inv': 'scale' });
+    const asked = planOf(tensors, { to: 'float16', rules: [{ match: /scale/, to: 'float16' }] });
+    expect(outcome(asked)['q.weight_scale_inv']).toEqual(['data q.weight_scale_inv F16 [1,1]']);
+  });
+});
+
+describe('what is kept', () => {
+  it('keeps by name what is small and matters, and says why', () => {
+    const kinds: Record<string, string> = {
+      'model.embed_tokens.weight': 'embedding',
+      'lm_head.weight': 'lm_head',
+      'model.layers.0.input_layernorm.weight': 'norm',
+      'h.0.attn.bias': 'bias',
+      'model.layers.0.mlp.gate.weight': 'router',
+      'model.layers.0.mlp.shared_expert_gate.weight': 'router',
+      'model.layers.0.block_sparse_moe.router.layer.weight': 'router',
+      'old.weight_scale': 'scale',
+      'old.scales': 'scale',
+      'old.qzeros': 'zero point',
+    };
+    const weights = [
+      'model.layers.0.mlp.experts.3.gate_proj.weight',
+      'model.layers.0.self_attn.q_proj.weight',
+      // Nothing here has experts.
+      'model.layers.1.mlp.gate.weight',
+      'norm1.linear.weight',
+    ];
+    const names = [...Object.keys(kinds), ...weights];
+    const plan = planOf(Object.fromEntries(names.map((name) => [name, ['F32', [128, 128]]])), { to: 'int4' });
+    const kept = plan.tensors.flatMap(({ source, kept }) => (kept === undefined ? [] : [[source.name, kept]]));
+    expect(Object.fromEntries(kept)).toEqual(kinds);
+  });
+
+  it('keeps what has no rows, no elements, or would not become smaller', () => {
+    const tensors: Tensors = {
+      scalar: ['F32', []],
+      empty: ['F32', [0, 4]],
+      line: ['F32', [400]],
+      narrow: ['F32', [8, 1]],
+      enough: ['F32', [8, 2]],
+      double: ['F64', [8, 8]],
+    };
+    expect(outcome(planOf(tensors, { to: 'int8' }))).toEqual({
+      scalar: 'scalar',
+      empty: 'empty',
+      line: '1-D',
+      narrow: 'not smaller',
+      enough: ['data enough I8 [8,2]', 'scale enough_scale F32 [8,1]'],
+      double: 'F64',
+    });
+    // With zero points and the shape, 40 bytes of float16 are 16 of codes, 8 of scales, 4 of zero points and 16 of shape.
+    const small: Tensors = { 'x.weight': ['F16', [4, 5]] };
+    expect(outcome(planOf(small, { to: 'int4', granularity: { kind: 'per-channel' }, scheme: 'asymmetric' }))).toEqual({
+      'x.weight': 'not smaller',
+    });
+  });
+
+  it('keeps rows that the groups do not divide, rule or not', () => {
+    const tensors: Tensors = { 'x.weight': ['F32', [100, 100]], 'y.weight': ['F32', [100, 192]] };
+    expect(outcome(planOf(tensors, { to: 'int4' }))).toEqual({
+      'x.weight': 'rows of 100, groups of 128',
+      'y.weight': 'rows of 192, groups of 128',
+    });
+    const rules: Rule[] = [
+      { match: /x/, to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } },
+      { match: /y/, to: 'int8' },
+    ];
+    expect(outcome(planOf(tensors, { to: 'int4', rules }))).toEqual({
+      'x.weight': 'rows of 100, groups of 32',
+      // Nothing is packed, so this need not be.
+      'y.weight': ['data y.weight I8 [100,192]', 'scale y.weight_scale F32 [100,1]'],
+    });
+  });
+
+  it('keeps a weight if one of its parts would take the name of another tensor', () => {
+    for (const [suffix, kept] of [
+      ['_packed', 'packed name taken'],
+      ['_scale', 'scale name taken'],
+      ['_zero_point', 'zero point name taken'],
+      ['_shape', 'shape name taken'],
+    ] as const) {
+      const tensors: Tensors = { 'x.weight': ['F32', [64, 128]], [`x.weight${suffix}`]: ['F32', [4]] };
+      expect(outcome(planOf(tensors, { to: 'int4', scheme: 'asymmetric' }))['x.weight']).toBe(kept);
+    }
+    // Not packed and symmetric, only one name is needed.
+    const tensors: Tensors = {
+      'x.weight': ['F32', [64, 128]],
+      'x.weight_shape': ['F32', [4]],
+      'x.weight_zero_point': ['F32', [4]],
+    };
+    expect(outcome(planOf(tensors, { to: 'int8' }))['x.weight']).toHaveLength(2);
+  });
+
+  it('lets the first rule that matches decide, with flags that remember places too', () => {
+    const tensors: Tensors = {
+      'embed.weight': ['F32', [64, 128]],
+      'a.weight': ['F32', [64, 128]],
+      'b.weight': ['F32', [64, 128]],
+      'b.bias': ['F32', [4]],
+      'c.weight': ['F32', [64, 128]],
+      'd.weight': ['F64', [64, 2]],
+    };
+    const rules: Rule[] = [
+      { match: /^embed/, to: 'int4' },
+      { match: /a\./gy, keep: true },
+      { match: /b/g, to: 'int8' },
+      { match: /c/, to: 'float16' },
+      { match: /d/, to: 'int8' },
+      { match: /./, keep: true },
+    ];
+    expect(outcome(planOf(tensors, { to: 'bfloat16', rules }))).toEqual({
+      'embed.weight': [
+        'data embed.weight_packed I32 [64,16]',
+        'scale embed.weight_scale F32 [64,1]',
+        'shape embed.weight_shape I64 [2]',
+      ],
+      'a.weight': 'rule',
+      'b.weight': [
+        'data b.weight_packed I32 [64,32]',
+        'scale b.weight_scale F32 [64,1]',
+        'shape b.weight_shape I64 [2]',
+      ],
+      'b.bias': 'bias',
+      'c.weight': ['data c.weight F16 [64,128]'],
+      'd.weight': [
+        'data d.weight_packed I32 [64,1]',
+        'scale d.weight_scale F32 [64,1]',
+        'shape d.weight_shape I64 [2]',
+      ],
+    });
+  });
+
+  it('minds no names in a .npy file, and takes float64', () => {
+    const plan = planOf({ embedding: ['F64', [16, 16]] }, { to: 'int8' }, 'npy');
+    expect(outcome(plan)).toEqual({ embedding: ['data embedding I8 [16,16]', 'scale embedding_scale F32 [16,1]'] });
+    expect(plan.quantizationConfig).toBeUndefined();
+  });
+});
+
+describe('the file', () => {
+  it('is laid out as its own header says, for any form', async () => {
+    const tensors: Tensors = {
+      'b.weight': ['F16', [32, 128]],
+      'a.weight': ['BF16', [10, 256]],
+      'conv.weight': ['F32', [4, 2, 3]],
+      'ids.weight': ['I64', [3]],
+      'n.bias': ['F32', [7]],
+    };
+    const forms: SafetensorsOptions[] = [
+      { to: 'int8' },
+      { to: 'int8', scheme: 'asymmetric' },
+      { to: 'int4' },
+      { to: 'int4', scheme: 'asymmetric' },
+      { to: 'float16' },
+    ];
+    for (const options of forms) {
+      const plan = planSafetensors(
+        sources(tensors),
+        { format: 'pt', __proto__x: 'é' },
+        { ...options, format: 'safetensors' },
+      );
+      const file = new Uint8Array(plan.size);
+      file.set(plan.header);
+      const { tensors: read, metadata } = await readSafetensors(await openSource(file));
+      expect({ ...metadata }).toEqual({ format: 'pt', __proto__x: 'é' });
+      const parts = plan.tensors.flatMap(({ parts }) =>
+        parts.map(({ name, dtype, shape, bytes, byteOffset }) => ({ name, dtype, shape, bytes, byteOffset })),
+      );
+      expect(parts.sort((a, b) => a.byteOffset - b.byteOffset)).toEqual(read);
+      for (const { source, parts } of plan.tensors) {
+        expect(parts[0]!.role).toBe('data');
+        expect(source).toBe(plan.tensors.find((other) => other.source === source)!.source);
+      }
+    }
+  });
+
+  it('keeps the order of the input in the plan, and which file a tensor is in', () => {
+    const input = sources({ z: ['F32', [4, 4]], a: ['F32', [4, 4]] }).map((tensor, file) => ({ ...tensor, file }));
+    const plan = planSafetensors(input, {}, { to: 'int8', format: 'safetensors' });
+    expect(plan.tensors.map(({ source }) => source)).toEqual(input);
+  });
+
+  it('is planned quickly for very many tensors', { timeout: 30_000 }, () => {
+    const many = Object.fromEntries(
+      Array.from({ length: 100_000 }, (_, i) => [`layers.${i}.weight`, ['F16', [64, 128]]] as const),
+    );
+    const start = performance.now();
+    expect(planOf(many, { to: 'int4' }).tensors).toHaveLength(100_000);
+    // Some hundred milliseconds; anything quadratic takes minutes.
+    expect(performance.now() - start).toBeLessThan(20_000);
+  });
+});
+
+describe('the quantization_config', () => {
+  const model: Tensors = {
+    'lm_head.weight': ['BF16', [512, 128]],
+    'model.embed_tokens.weight': ['BF16', [512, 128]],
+    'model.layers.0.mlp.down_proj.weight': ['BF16', [128, 256]],
+    'model.layers.0.mlp.odd.weight': ['BF16', [128, 100]],
+    'model.layers.0.norm.weight': ['BF16', [128]],
+    'model.layers.0.self_attn.q_proj.weight': ['BF16', [128, 128]],
+  };
+  const down = 'model.layers.0.mlp.down_proj';
+  const query = 'model.layers.0.self_attn.q_proj';
+
+  it('is the one of compressed-tensors, key by key', () => {
+    const { quantizationConfig } = planOf(model, { to: 'int4' });
+    expect(JSON.stringify(quantizationConfig)).toBe(
+      JSON.stringify({
+        quant_method: 'compressed-tensors',
+        format: 'pack-quantized',
+        quantization_status: 'compressed',
+        global_compression_ratio: null,
+        ignore: ['lm_head', 'model.embed_tokens', 'model.layers.0.mlp.odd'],
+        kv_cache_scheme: null,
+        config_groups: {
+          group_0: {
+            targets: ['Linear'],
+            weights: {
+              num_bits: 4,
+              type: 'int',
+              symmetric: true,
+              strategy: 'group',
+              group_size: 128,
+              dynamic: false,
+              actorder: null,
+              block_structure: null,
+              observer: 'minmax',
+              observer_kwargs: {},
+            },
+            input_activations: null,
+            output_activations: null,
+          },
+        },
+        sparsity_config: {},
+        transform_config: {},
+        version: '0.11.0',
+      }),
+    );
+  });
+
+  it('tells int8 forms apart', () => {
+    const plain = configOf(planOf(model, { to: 'int8', scheme: 'asymmetric' }));
+    expect(plain).toMatchObject({ format: 'naive-quantized', ignore: ['lm_head', 'model.embed_tokens'] });
+    expect(plain.config_groups.group_0).toMatchObject({
+      weights: { num_bits: 8, symmetric: false, strategy: 'channel', group_size: null },
+      input_activations: null,
+    });
+    const dynamic = configOf(planOf(model, { to: 'int8', activations: 'int8-dynamic' }));
+    expect(dynamic.format).toBe('int-quantized');
+    expect(dynamic.config_groups.group_0).toMatchObject({
+      weights: { num_bits: 8, type: 'int', symmetric: true, strategy: 'channel', dynamic: false },
+      input_activations: { num_bits: 8, type: 'int', symmetric: true, strategy: 'token', dynamic: true },
+    });
+    expect(Object.keys(dynamic.config_groups.group_0!.input_activations!)).toEqual(
+      Object.keys(dynamic.config_groups.group_0!.weights),
+    );
+    expect(configOf(planOf(model, { to: 'int8', packed: true })).format).toBe('pack-quantized');
+  });
+
+  it('names float8 by its type', () => {
+    const config = configOf(planOf(model, { to: 'float8e4m3fn' }));
+    expect(config).toMatchObject({ format: 'float-quantized', ignore: ['lm_head', 'model.embed_tokens'] });
+    expect(config.config_groups).toEqual({
+      group_0: {
+        targets: ['Linear'],
+        weights: {
+          num_bits: 8,
+          type: 'float',
+          symmetric: true,
+          strategy: 'channel',
+          group_size: null,
+          dynamic: false,
+          actorder: null,
+          block_structure: null,
+          observer: 'minmax',
+          observer_kwargs: {},
+        },
+        input_activations: null,
+        output_activations: null,
+      },
+    });
+  });
+
+  it('names the modules of each group where there are several, all in one form', () => {
+    const rules: Rule[] = [{ match: /down_proj/, to: 'int8' }];
+    const plan = planOf(model, { to: 'int4', rules });
+    const { format, config_groups, ignore } = configOf(plan);
+    expect(format).toBe('pack-quantized');
+    expect(config_groups).toMatchObject({
+      group_0: { targets: [down], weights: { num_bits: 8, strategy: 'channel', group_size: null } },
+      group_1: { targets: [query], weights: { num_bits: 4, strategy: 'group', group_size: 128 } },
+    });
+    expect(Object.keys(config_groups)).toHaveLength(2);
+    expect(ignore).toEqual(['lm_head', 'model.embed_tokens', 'model.layers.0.mlp.odd']);
+    // The other way round: one int4 weight packs the int8 ones.
+    const other = planOf(model, { to: 'int8', rules: [{ match: /q_proj/, to: 'int4' }] });
+    expect(configOf(other).format).toBe('pack-quantized');
+    expect(outcome(other)[`${down}.weight`]).toContain(`data ${down}.weight_packed I32 [128,64]`);
+    // A rule that matches nothing that can be packed packs nothing.
+    expect(configOf(planOf(model, { to: 'int8', rules: [{ match: /odd/, to: 'int4' }] })).format).toBe(
+      'naive-quantized',
+    );
+  });
+
+  it('tells groups of different sizes apart', () => {
+    const rules: Rule[] = [{ match: /q_proj/, to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } }];
+    const { config_groups } = configOf(planOf(model, { to: 'int4', rules }));
+    expect(Object.values(config_groups).map(({ weights }) => weights.group_size)).toEqual([128, 32]);
+  });
+
+  it('names embeddings and convolutions beside the linear layers', () => {
+    const tensors: Tensors = {
+      ...model,
+      'vision.conv.weight': ['BF16', [8, 4, 3, 3]],
+      'lstm.weight_hh_l0': ['BF16', [64, 64]],
+    };
+    const { config_groups, ignore } = configOf(
+      planOf(tensors, { to: 'int8', rules: [{ match: /embed_tokens/, to: 'int8' }] }),
+    );
+    expect(config_groups.group_0!.targets).toEqual(['Linear', 'model.embed_tokens', 'vision.conv']);
+    expect(ignore).toEqual(['lm_head']);
+  });
+
+  it('ignores an output layer that shares the embedding, and quantizes one that a rule asks for', () => {
+    const { 'lm_head.weight': _, ...tied } = model;
+    expect(configOf(planOf(tied, { to: 'int8' })).ignore).toEqual(['model.embed_tokens', 'lm_head']);
+    expect(configOf(planOf(model, { to: 'int8', rules: [{ match: /lm_head/, to: 'int8' }] })).ignore).toEqual([
+      'model.embed_tokens',
+    ]);
+    const plain = planOf({ 'fc.weight': ['F32', [64, 64]] }, { to: 'int8' });
+    expect(configOf(plain).ignore).toEqual([]);
+  });
+
+  it('is left out where nothing has codes', () => {
+    expect(planOf({ 'a.bias': ['F32', [4]] }, { to: 'int8' }).quantizationConfig).toBeUndefined();
+  });
+});
+
+describe('merging into config.json', () => {
+  const { quantizationConfig } = planOf({ 'fc.weight': ['F32', [64, 64]] }, { to: 'int8' });
+  const ours = quantizationConfig!;
+
+  it('puts it last and keeps the rest in order, without changing the given object', () => {
+    const config = { model_type: 'llama', architectures: ['X'], hidden_size: 4 };
+    const merged = mergeConfig(config, ours);
+    expect(Object.keys(merged)).toEqual(['model_type', 'architectures', 'hidden_size', 'quantization_config']);
+    expect(merged.quantization_config).toBe(ours);
+    expect(config).not.toHaveProperty('quantization_config');
+  });
+
+  it('replaces one of the same method, and an empty one', () => {
+    const before = { quantization_config: { quant_method: 'compressed-tensors', format: 'old' }, a: 1 };
+    expect(Object.keys(mergeConfig(before, ours))).toEqual(['a', 'quantization_config']);
+    expect(mergeConfig({ quantization_config: null }, ours).quantization_config).toBe(ours);
+  });
+
+  it('refuses a model that is quantized by other means', () => {
+    for (const before of [{ quant_method: 'gptq' }, {}, 'x']) {
+      const merge = () => mergeConfig({ quantization_config: before }, ours);
+      expect(merge).toThrow(expect.objectContaining({ code: 'BAD_FILE', name: 'ScalepointError' }));
+    }
+    expect(() => mergeConfig({ quantization_config: { quant_method: 'gptq' } }, ours)).toThrow(/"gptq"/);
+  });
+
+  it('refuses what is no object', () => {
+    for (const config of [undefined, null, 4, '{}', []]) {
+      expectRefusal(() => mergeConfig(config, ours), TypeError, 'config');
+    }
+  });
+});
+
+describe('options', () => {
+  const check = (options: object) => () => checkSafetensorsOptions(options as SafetensorsOptions);
+  const perGroup = (groupSize: unknown) => ({ kind: 'per-group', groupSize });
+
+  it('names the targets', () => {
+    expect(['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'].every(isSafetensorsTarget)).toBe(true);
+    expect(['Q8_0', 'int3', '', undefined, 'toString'].some(isSafetensorsTarget)).toBe(false);
+  });
+
+  it('refuses wrong values by the name of the option', () => {
+    expectRefusal(check({}), RangeError, 'to');
+    expectRefusal(check({ to: 'Q4_K' }), RangeError, 'to');
+    expectRefusal(check({ to: 'int8', scheme: 'both' }), RangeError, 'scheme');
+    expectRefusal(check({ to: 'int8', packed: 1 }), TypeError, 'packed');
+    expectRefusal(check({ to: 'int8', activations: 'int8' }), RangeError, 'activations');
+    expectRefusal(check({ to: 'int8', granularity: 'per-channel' }), TypeError, 'granularity');
+    expectRefusal(check({ to: 'int8', granularity: { kind: 'per-tensor' } }), RangeError, 'granularity.kind');
+    expectRefusal(
+      check({ to: 'int8', granularity: { kind: 'per-channel', groupSize: 8 } }),
+      TypeError,
+      'granularity.groupSize',
+    );
+    for (const size of [undefined, 0, -8, 12, 8.5, '32', Infinity, Number.NaN, 2 ** 18 + 8]) {
+      expectRefusal(check({ to: 'int4', granularity: perGroup(size) }), RangeError, 'granularity.groupSize');
+    }
+    expectRefusal(check({ to: 'int8', rules: {} }), TypeError, 'rules');
+    expectRefusal(check({ to: 'int8', rules: [null] }), TypeError, 'rules[0].match');
+    expectRefusal(check({ to: 'int8', rules: [{ match: 'x', keep: true }] }), TypeError, 'rules[0].match');
+    expectRefusal(check({ to: 'int8', rules: [{ match: /x/, keep: 'yes' }] }), TypeError, 'rules[0].keep');
+    expectRefusal(check({ to: 'int8', rules: [{ match: /x/ }] }), RangeError, 'rules[0]');
+    expectRefusal(check({ to: 'int8', rules: [{ match: /x/, keep: true, to: 'int8' }] }), RangeError, 'rules[0]');
+    expectRefusal(check({ to: 'int8', rules: [{ match: /x/, to: 'Q8_0' }] }), RangeError, 'rules[0].to');
+    const rule = { match: /x/, to: 'int4', granularity: perGroup(7) };
+    expectRefusal(check({ to: 'int8', rules: [rule] }), RangeError, 'rules[0].granularity.groupSize');
+    const cast = { match: /x/, to: 'float16', granularity: perGroup(8) };
+    expectRefusal(check({ to: 'int8', rules: [cast] }), RangeError, 'rules[0].granularity');
+  });
+
+  it('refuses what does not go together', () => {
+    expectRefusal(check({ to: 'float16', granularity: { kind: 'per-channel' } }), RangeError, 'granularity');
+    expectRefusal(check({ to: 'float16', activations: 'int8-dynamic' }), RangeError, 'activations');
+    expectRefusal(check({ to: 'int4', packed: false }), RangeError, 'packed');
+    expectRefusal(check({ to: 'int8', packed: false, granularity: perGroup(32) }), RangeError, 'packed');
+    expectRefusal(check({ to: 'int8', packed: false, rules: [{ match: /x/, to: 'int4' }] }), RangeError, 'packed');
+    const dynamic = { to: 'int8', activations: 'int8-dynamic' };
+    expectRefusal(check({ ...dynamic, to: 'int4' }), RangeError, 'activations');
+    expectRefusal(check({ ...dynamic, scheme: 'asymmetric' }), RangeError, 'activations');
+    expectRefusal(check({ ...dynamic, packed: true }), RangeError, 'activations');
+    expectRefusal(check({ ...dynamic, granularity: perGroup(32) }), RangeError, 'activations');
+    expectRefusal(check({ ...dynamic, rules: [{ match: /x/, to: 'int4' }] }), RangeError, 'activations');
+    const float8 = { to: 'float8e4m3fn' };
+    expectRefusal(check({ ...float8, granularity: perGroup(32) }), RangeError, 'granularity');
+    expectRefusal(check({ ...float8, scheme: 'asymmetric' }), RangeError, 'scheme');
+    expectRefusal(check({ ...float8, packed: true }), RangeError, 'packed');
+    expectRefusal(check({ ...float8, activations: 'int8-dynamic' }), RangeError, 'activations');
+    expectRefusal(check({ ...float8, rules: [{ match: /x/, to: 'int8' }] }), RangeError, 'rules[0].to');
+    expectRefusal(check({ to: 'int4', rules: [{ match: /x/, ...float8 }] }), RangeError, 'rules[0].to');
+    const [first, second] = [
+      { match: /x/, ...float8 },
+      { match: /y/, to: 'int4' },
+    ];
+    expectRefusal(check({ to: 'float16', rules: [first, second] }), RangeError, 'rules[1].to');
+    const channel = { kind: 'per-channel' };
+    check({
+      ...float8,
+      granularity: channel,
+      scheme: 'symmetric',
+      packed: false,
+      rules: [{ match: /x/, to: 'float16' }],
+    })();
+    check({ ...dynamic, packed: false, scheme: 'symmetric', rules: [{ match: /x/, to: 'bfloat16' }] })();
+  });
+
+  it('does not plan with wrong ones', () => {
+    expectRefusal(() => planOf({}, { to: 'int5' as 'int4' }), RangeError, 'to');
+  });
+});

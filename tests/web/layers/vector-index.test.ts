@@ -1,0 +1,214 @@
+// Similarity search: the best by sorting all, exact over the codes.
+import type { IndexOptions } from 'scalepoint';
+import { load } from 'scalepoint';
+import { describe, expect, it } from 'vitest';
+import {
+  cores,
+  describeBuilds,
+  expectCode,
+  expected,
+  expectRefusal,
+  expectSame,
+  memorySize,
+  Random,
+} from '../support/support.js';
+
+/**
+ * Scores over the oracle's codes, in double, and what they may be off by: float32 queries are fixed point, off by 2^-29 of the largest
+ * value at most. Best first, of equal ones the lower index.
+ */
+function sorted(vectors: Float32Array, dimension: number, query: Float32Array, options: IndexOptions) {
+  const { metric = 'dot', activations = 'int8' } = options;
+  const q = expected(query, {});
+  const values = activations === 'int8' ? q.data : query;
+  const length = (v: ArrayLike<number>) => Math.sqrt(Array.from(v).reduce((a, b) => a + b * b, 0));
+  const largest = Math.max(...query.map(Math.abs));
+  const scored: { index: number; score: number; off: number }[] = [];
+  for (let index = 0; index * dimension < vectors.length; index++) {
+    const v = expected(vectors.subarray(index * dimension, (index + 1) * dimension), {});
+    let dot = 0;
+    for (let i = 0; i < dimension; i++) dot += v.data[i]! * values[i]!;
+    const size = Array.from(v.data).reduce((a, b) => a + Math.abs(b), 0);
+    const lengths = length(v.data) * length(values);
+    const score =
+      metric === 'dot'
+        ? dot * v.scale[0]! * (activations === 'int8' ? q.scale[0]! : 1)
+        : lengths === 0
+          ? 0
+          : dot / lengths;
+    const unit = metric === 'dot' ? v.scale[0]! : lengths === 0 ? 0 : 1 / lengths;
+    scored.push({ index, score, off: activations === 'int8' ? 0 : 2 ** -29 * largest * size * unit });
+  }
+  return scored.sort((a, b) => b.score - a.score || a.index - b.index);
+}
+
+describeBuilds('index', (sp) => {
+  it('finds what sorting all scores finds', () => {
+    const random = new Random(1);
+    for (const metric of ['dot', 'cosine'] as const) {
+      for (const activations of ['int8', 'float32'] as const) {
+        for (const [count, dimension] of [
+          [1, 1],
+          [100, 33],
+          [517, 64],
+        ] as const) {
+          const vectors = random.bell(count * dimension);
+          // A few are the same, and one is zero.
+          vectors.copyWithin(0, vectors.length - 2 * dimension, vectors.length - dimension);
+          if (count > 5) vectors.fill(0, 5 * dimension, 6 * dimension);
+          const options = { metric, activations, shape: [count, dimension] };
+          const index = sp.index(vectors, options);
+          expect([index.count, index.dimension, index.metric]).toEqual([count, dimension, metric]);
+          const query = random.bell(dimension);
+          const want = sorted(vectors, dimension, query, options);
+          for (const k of [1, 3, 10, count, count + 5]) {
+            const { indices, scores } = index.search(query, k);
+            const best = want.slice(0, k);
+            expectSame(indices, new Uint32Array(best.map((b) => b.index)));
+            // Roundings in double, a few more or less, may move the one to float32 by one step at most.
+            for (const [i, { score, off }] of best.entries()) {
+              expect(Math.abs(scores[i]! - score)).toBeLessThanOrEqual(2 ** -23 * Math.abs(score) + off);
+            }
+          }
+          index.dispose();
+        }
+      }
+    }
+  });
+
+  it('takes vectors one by one, in float16, and from wasm memory', () => {
+    const random = new Random(2);
+    const flat = random.bell(40 * 16);
+    const list = Array.from({ length: 40 }, (_, i) => flat.subarray(i * 16, (i + 1) * 16));
+    const inside = sp.allocate('float32', flat.length);
+    inside.view.set(flat);
+    const query = random.bell(16);
+    const want = sp.index(flat, { shape: [40, 16] }).search(query, 7);
+    for (const vectors of [list, list.map((v) => [...v]), inside]) {
+      const index = sp.index(vectors, vectors === inside ? { shape: [40, 16] } : {});
+      const got = index.search(query, 7);
+      expectSame(got.indices, want.indices);
+      expectSame(got.scores, want.scores);
+      index.dispose();
+    }
+    const halves = sp.castFloat(flat, 'float16');
+    const index = sp.index(halves, { shape: [40, 16], from: 'float16' });
+    const restored = sp.index(sp.castToFloat32(halves, 'float16'), { shape: [40, 16] });
+    expectSame(index.search(query, 7).scores, restored.search(query, 7).scores);
+    inside.dispose();
+  });
+
+  it('knows its recall', () => {
+    const random = new Random(3);
+    const vectors = random.bell(2500 * 48);
+    const queries = random.bell(20 * 48);
+    const list = Array.from({ length: 20 }, (_, i) => queries.subarray(i * 48, (i + 1) * 48));
+    for (const metric of ['dot', 'cosine'] as const) {
+      const index = sp.index(vectors, { shape: [2500, 48], metric });
+      // The same by sorting, in double.
+      let hits = 0;
+      for (const query of list) {
+        const scores = Array.from({ length: 2500 }, (_, i) => {
+          let dot = 0;
+          let size = 0;
+          for (let j = 0; j < 48; j++) {
+            dot += vectors[i * 48 + j]! * query[j]!;
+            size += vectors[i * 48 + j]! ** 2;
+          }
+          return { i, score: metric === 'dot' ? dot : dot / Math.sqrt(size) };
+        }).sort((a, b) => b.score - a.score);
+        const found = new Set(index.search(query, 10).indices);
+        for (const { i } of scores.slice(0, 10)) if (found.has(i)) hits++;
+      }
+      const recall = index.recall(vectors, queries);
+      expect(recall).toBe(hits / 200);
+      expect(recall).toBeGreaterThan(0.8);
+      expect(recall).toBeLessThan(1);
+      expect(index.recall(vectors, list, { k: 10 })).toBe(recall);
+      expect(index.recall(vectors, list, { k: 2500 })).toBe(1);
+      index.dispose();
+    }
+    const better = sp.index(vectors, { shape: [2500, 48], activations: 'float32' });
+    expect(better.recall(vectors, queries)).toBeGreaterThan(0.8);
+    better.dispose();
+  });
+
+  it('has scores that are exact, however long the vectors are', () => {
+    const dimension = 200_000;
+    const vectors = new Float32Array(2 * dimension).fill(1);
+    vectors[2 * dimension - 1] = -1;
+    const index = sp.index(vectors, { shape: [2, dimension] });
+    // The dot products 3225800000 and 3225767742 are the same number in steps of 2^8, which float32 has there.
+    const { indices, scores } = index.search(new Float32Array(dimension).fill(1), 2);
+    expectSame(indices, new Uint32Array([0, 1]));
+    const scale = Math.fround(1 / 127);
+    expect(scores[0]).toBe(Math.fround(127 * 127 * dimension * scale * scale));
+    expect(scores[1]).toBe(Math.fround(127 * 127 * (dimension - 2) * scale * scale));
+    index.dispose();
+  });
+
+  it('refuses wrong arguments by name', () => {
+    const bad = (vectors: unknown, options?: unknown) => () => sp.index(vectors as never, options as never);
+    const good = new Float32Array(12);
+    expectRefusal(bad(good), TypeError, 'shape');
+    expectRefusal(bad(good, { shape: [3, 5] }), RangeError, 'shape');
+    expectRefusal(bad(good, { shape: [12] }), RangeError, 'shape');
+    expectRefusal(bad(new Float32Array(0), { shape: [0, 5] }), RangeError, 'shape');
+    expectRefusal(bad([good, new Float32Array(3)]), RangeError, 'vectors');
+    expectRefusal(bad([good, null]), RangeError, 'vectors');
+    expectRefusal(bad('v', { shape: [1, 1] }), TypeError, 'vectors');
+    expectRefusal(bad(good, { shape: [3, 4], dtype: 'int4' }), RangeError, 'dtype');
+    expectRefusal(bad(good, { shape: [3, 4], metric: 'l2' }), RangeError, 'metric');
+    expectRefusal(bad(good, { shape: [3, 4], activations: 'int4' }), RangeError, 'activations');
+    expectRefusal(bad(good, { shape: [3, 4], k: 1 }), TypeError, 'options');
+    const error = expectCode(
+      bad([
+        [1, 2],
+        [3, NaN],
+      ]),
+      'NON_FINITE',
+    );
+    expect(error.message).toContain('element 1 of vector 1');
+    const index = sp.index(good, { shape: [3, 4] });
+    const search = (query: unknown, k: unknown) => () => index.search(query as never, k as never);
+    expectRefusal(search(new Float32Array(3), 1), RangeError, 'query');
+    expectRefusal(search('q', 1), TypeError, 'query');
+    expectRefusal(search(new Float32Array(4), 0), RangeError, 'k');
+    expectRefusal(search(new Float32Array(4), 1.5), RangeError, 'k');
+    expectRefusal(search(new Float32Array(4), undefined), TypeError, 'k');
+    expectCode(search([0, 0, Infinity, 0], 1), 'NON_FINITE');
+    expectRefusal(() => index.recall(good.subarray(4), good), RangeError, 'vectors');
+    expectRefusal(() => index.recall(good, [[1, 2]]), RangeError, 'queries');
+    expectRefusal(() => index.recall(good, good, { k: -1 }), RangeError, 'k');
+    expectRefusal(() => index.recall(good, good, { n: 1 } as never), TypeError, 'options');
+    index.dispose();
+    index.dispose();
+    expectCode(search(new Float32Array(4), 1), 'DISPOSED');
+    expectCode(() => index.recall(good, good), 'DISPOSED');
+  });
+});
+
+describe('an index', () => {
+  it('gives its memory back, after errors too', () => {
+    const { sp } = cores[0]!;
+    const vectors = new Float32Array(1 << 19).fill(1);
+    const bad = vectors.slice();
+    bad[1 << 18] = NaN;
+    sp.index(vectors, { shape: [1024, 512] }).dispose();
+    const before = memorySize(sp);
+    for (let i = 0; i < 20; i++) {
+      expectCode(() => sp.index(bad, { shape: [1024, 512] }), 'NON_FINITE');
+      const index = sp.index(vectors, { shape: [1024, 512] });
+      index.search(vectors.subarray(0, 512), 5);
+      index.dispose();
+    }
+    expect(memorySize(sp)).toBe(before);
+  });
+
+  it('is gone with its instance', async () => {
+    const sp = await load();
+    const index = sp.index([[1, 2]]);
+    sp.dispose();
+    expectCode(() => index.search([1, 2], 1), 'DISPOSED');
+  });
+});

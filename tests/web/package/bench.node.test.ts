@@ -1,0 +1,224 @@
+// The benchmark: the module, the command, the page. Times are not judged; that they are there and that they are compared is.
+import { execFile, spawn } from 'node:child_process';
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { chromium } from 'playwright';
+import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { serve } from '../../../scripts/serve.mjs';
+
+const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const small = { quick: true, size: 1024, width: 64 };
+
+function expectRows(rows: readonly BenchRow[]): void {
+  expect(new Set(rows.map((row) => row.part))).toEqual(new Set(benchParts));
+  expect(rows.filter((row) => row.part === 'layers')).toHaveLength(10);
+  for (const row of rows) {
+    expect(row.milliseconds).toBeGreaterThan(0);
+    expect(row.rate).toBeGreaterThan(0);
+    for (const ratio of [row.limit, row.plain]) if (ratio !== undefined) expect(ratio).toBeGreaterThan(0);
+  }
+}
+
+describe('runBench', () => {
+  it('gives rows as they come, and all at the end', async () => {
+    const seen: BenchRow[] = [];
+    const { rows, tier, version } = await runBench({ ...small, onRow: (row) => seen.push(row) });
+    expectRows(rows);
+    expect(seen).toEqual(rows);
+    expect(tier).toBe('simd');
+    expect(version).toMatch(/^\d+\.\d+\.\d+/);
+  }, 60_000);
+
+  it('measures a part alone, and the scalar build', async () => {
+    const { rows, tier } = await runBench({ ...small, only: 'layers', load: { simd: 'off' } });
+    expect(rows).toHaveLength(10);
+    expect(tier).toBe('scalar');
+  }, 60_000);
+
+  it('stops when asked', async () => {
+    const controller = new AbortController();
+    const run = runBench({ ...small, signal: controller.signal, onRow: () => controller.abort(new Error('enough')) });
+    await expect(run).rejects.toThrow('enough');
+  }, 60_000);
+
+  it('refuses wrong options by name', async () => {
+    for (const [options, name] of [
+      [{ size: 100 }, 'size'],
+      [{ size: 2 ** 40 }, 'size'],
+      [{ width: 33 }, 'width'],
+      [{ only: 'models' }, 'only'],
+    ] as const) {
+      await expect(runBench(options as never)).rejects.toThrow(RangeError);
+      await expect(runBench(options as never)).rejects.toThrow(new RegExp(`^${name}: `));
+    }
+    await expect(runBench({ speed: 1 } as never)).rejects.toThrow(TypeError);
+    await expect(runBench({ quick: 1 } as never)).rejects.toThrow(TypeError);
+  });
+});
+
+describe('race', () => {
+  it('tells the slow from the quick, and awaits promises', async () => {
+    const wait = (ms: number) => () => new Promise((resolve) => setTimeout(resolve, ms));
+    const ms = await race({ slow: wait(30), quick: wait(2) }, { rounds: 3 });
+    // A timer never fires early by more than a millisecond.
+    expect(ms.slow).toBeGreaterThan(28);
+    expect(ms.quick).toBeLessThan(ms.slow);
+  });
+
+  it('warms contestants up before it times them', async () => {
+    let spent = 0;
+    const run = () => {
+      const start = performance.now();
+      while (performance.now() - start < 2);
+      spent += performance.now() - start;
+    };
+    await race({ run }, { rounds: 1, warmupMs: 400 });
+    // The warm-up counts what is around the calls as well.
+    expect(spent).toBeGreaterThan(300);
+  });
+});
+
+// ----------------------------------------------------------------------------------------------------------------- the command
+
+function run(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [path('dist/cli.js'), 'bench', ...args], (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr });
+    });
+  });
+}
+const tiny = ['--quick', '--size', '1024', '--width', '64'];
+
+describe('scalepoint bench', () => {
+  it('prints a table that fits a terminal', async () => {
+    const { code, stdout, stderr } = await run(...tiny);
+    expect([code, stderr]).toEqual([0, '']);
+    for (const words of ['quantize', 'to Q4_K', 'W8A8', '64 x 64, 32 rows', 'one thread'])
+      expect(stdout).toContain(words);
+    const rows = stdout.split('\n').filter((line) => / x$/.test(line));
+    expect(rows.length).toBeGreaterThan(8);
+    for (const line of rows) expect(line.length).toBeLessThanOrEqual(80);
+  }, 60_000);
+
+  it('prints JSON and nothing else', async () => {
+    const { code, stdout, stderr } = await run(...tiny, '--json', '--only', 'blocks');
+    expect([code, stderr]).toEqual([0, '']);
+    const { rows, tier, engine } = JSON.parse(stdout) as { rows: BenchRow[]; tier: string; engine: string };
+    expect(rows).toHaveLength(12);
+    expect([tier, engine]).toEqual(['simd', `Node ${process.versions.node}`]);
+  }, 60_000);
+
+  it('says that it was interrupted', async () => {
+    const child = spawn(process.execPath, [path('dist/cli.js'), 'bench', ...tiny]);
+    let stderr = '';
+    child.stderr.on('data', (text) => {
+      stderr += text;
+    });
+    child.stdout.once('data', () => child.kill('SIGINT'));
+    const code = await new Promise((resolve) => child.once('close', resolve));
+    expect([code, stderr]).toEqual([130, 'scalepoint: interrupted before all was measured\n']);
+  }, 60_000);
+
+  it.each([
+    [['--only', 'models'], '--only: expected arrays, blocks, layers'],
+    [['--size', '100'], '--size: expected a multiple of 256'],
+    [['--width', 'wide'], '--width: expected a whole number'],
+    [['file.gguf'], 'bench takes no file'],
+    [['--fast'], "Unknown option '--fast'"],
+  ])('refuses %j', async (args, words) => {
+    const { code, stdout, stderr } = await run(...args);
+    expect([code, stdout]).toEqual([2, '']);
+    expect(stderr).toContain(words);
+    expect(stderr).toContain('see scalepoint bench --help');
+  });
+
+  it('has help of at most 80 columns', async () => {
+    const { code, stdout } = await run('--help');
+    expect(code).toBe(0);
+    for (const line of stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+  });
+});
+
+// -------------------------------------------------------------------------------------------------------------------- the page
+
+describe('the page of the benchmark', () => {
+  beforeAll(async () => {
+    if (!existsSync(path('build/demo/bench.html'))) {
+      const { build } = await import('vite');
+      await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
+    }
+  }, 120_000);
+
+  it('measures in a worker, stops, copies, and has no accessibility faults', async () => {
+    const server = await serve({ folder: path('build/demo'), port: 0 });
+    const browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+    });
+    try {
+      const context = await browser.newContext({
+        viewport: { width: 360, height: 800 },
+        permissions: ['clipboard-read', 'clipboard-write'],
+        reducedMotion: 'reduce',
+      });
+      const page = await context.newPage();
+      const complaints: string[] = [];
+      page.on('console', (message) => complaints.push(message.text()));
+      page.on('pageerror', (error) => complaints.push(error.message));
+      page.on('request', (request) => {
+        if (!request.url().startsWith(server.url)) complaints.push(`request to ${request.url()}`);
+      });
+      await page.goto(server.url);
+      await page.click('footer a[href="./bench.html"]');
+      expect(await page.title()).toContain('how fast');
+      await page.click('#run');
+      await page.waitForSelector('.bench-table tbody tr td');
+      expect(await page.isDisabled('#run')).toBe(true);
+      // Something to read while it runs: the page is not held up.
+      expect(await page.textContent('#status')).toMatch(/measured/);
+      await page.click('#stop');
+      expect(await page.textContent('#status')).toMatch(/^Stopped after \d+/);
+      expect(await page.isEnabled('#run')).toBe(true);
+      await page.click('#copy-json');
+      const stopped = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as { about: string };
+      expect(stopped.about).toMatch(/^scalepoint \d.*, SIMD, one thread, /);
+      await page.focus('#run');
+      await page.keyboard.press('Enter');
+      await page.waitForFunction(() => document.querySelector('#status')?.textContent?.startsWith('Done'), undefined, {
+        timeout: 100_000,
+      });
+      expect(await page.$$eval('.bench-table tbody td:nth-child(2)', (cells) => cells.length)).toBe(30);
+      await page.click('#copy-json');
+      const { rows, about } = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as {
+        rows: BenchRow[];
+        about: string;
+      };
+      expectRows(rows);
+      expect(about).toContain('SIMD');
+      await page.click('#copy-csv');
+      const csv = await page.evaluate(() => navigator.clipboard.readText());
+      expect(csv.trim().split('\n')).toHaveLength(31);
+      await page.click('#copy-markdown');
+      expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\| operation \| on \|/);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+      // Nor does the table hide anything at its right side.
+      expect(await page.$eval('.scroll', (box) => box.scrollWidth - box.clientWidth)).toBeLessThanOrEqual(0);
+      await page.waitForSelector('#toast', { state: 'hidden' });
+      await page.evaluate(readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'));
+      const violations = await page.evaluate(async () => {
+        type Axe = { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+        const found = await (globalThis as unknown as { axe: Axe }).axe.run();
+        return found.violations.map(
+          ({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 100)).join(' ')}`,
+        );
+      });
+      expect(violations).toEqual([]);
+      expect(complaints).toEqual([]);
+    } finally {
+      await browser.close();
+      await server.close();
+    }
+  }, 180_000);
+});

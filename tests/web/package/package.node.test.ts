@@ -1,0 +1,302 @@
+// The package as a user gets it: packed, installed into an empty folder, and used there in every way it promises.
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Browser, chromium } from 'playwright';
+import { publint } from 'publint';
+import { build, createServer } from 'vite';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { samplePath } from '../../../scripts/make_sample.mjs';
+import { serve } from '../../../scripts/serve.mjs';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const bin = (name: string) => join(root, 'node_modules/.bin', name);
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-package-'));
+const consumer = join(folder, 'consumer');
+const installed = join(consumer, 'node_modules/scalepoint');
+let tarball = '';
+
+const execute = promisify(execFile);
+/** Runs a program and returns what it printed; fails, showing that, if the program does. */
+async function run(program: string, args: string[], cwd = consumer): Promise<string> {
+  const options = { cwd, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0' } };
+  try {
+    return (await execute(program, args, options)).stdout;
+  } catch (error) {
+    const { message, stdout } = error as Error & { stdout: string };
+    throw new Error(`${message}\n${stdout}`);
+  }
+}
+
+function write(path: string, text: string): string {
+  const full = join(consumer, path);
+  mkdirSync(dirname(full), { recursive: true });
+  writeFileSync(full, text);
+  return full;
+}
+
+/** Six numbers, far from ties: absmax 1.27 gives the scale 0.01, so the codes are the numbers times 100, rounded. */
+const numbers = [-1.27, -0.5, 0, 0.014, 0.3, 1.27];
+const codes = [-127, -50, 0, 1, 30, 127];
+/** A program's lines that quantize the numbers, given load. */
+const quantizeThem = `load().then((sp) => Array.from(sp.quantize(new Float32Array(${JSON.stringify(numbers)})).data))`;
+
+interface Manifest {
+  version: string;
+  exports: Record<string, string | Record<string, string>>;
+  bin: Record<string, string>;
+}
+const manifestOf = (path: string) => JSON.parse(readFileSync(join(path, 'package.json'), 'utf8')) as Manifest;
+
+beforeAll(async () => {
+  if (!existsSync(join(root, 'dist/index.js'))) throw new Error('there is no dist/: build first, with npm run build');
+  const packed = await run('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', folder], root);
+  tarball = join(folder, (JSON.parse(packed) as { filename: string }[])[0]!.filename);
+  write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
+  await run('npm', ['install', '--offline', '--no-audit', '--no-fund', tarball]);
+}, 120_000);
+
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+describe('the packed package', () => {
+  it('holds the built files and what a reader needs, nothing else', async () => {
+    const names = (await run('tar', ['-tzf', tarball])).trim().split('\n');
+    expect(
+      names.filter((name) => !/^package\/(dist\/|package\.json$|README\.md$|LICENSE$|CHANGELOG\.md$)/.test(name)),
+    ).toEqual([]);
+    expect(names).toContain('package/dist/index.js');
+    expect(names).toContain('package/LICENSE');
+    expect(names).toContain('package/README.md');
+  });
+
+  it('points only at files that it holds, types first', () => {
+    const { exports, bin: programs } = manifestOf(installed);
+    expect(Object.keys(exports)).toEqual(
+      expect.arrayContaining(['.', './model', './core-simd.wasm', './core-scalar.wasm']),
+    );
+    for (const [entry, target] of Object.entries(exports)) {
+      const conditions = typeof target === 'string' ? { default: target } : target;
+      if (entry !== './package.json') expect(Object.keys(conditions)).toEqual(['types', 'default']);
+      for (const path of Object.values(conditions)) expect(existsSync(join(installed, path)), path).toBe(true);
+    }
+    expect(Object.keys(programs)).toEqual(['scalepoint']);
+    for (const path of Object.values(programs))
+      expect(readFileSync(join(installed, path), 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/);
+  });
+
+  it('brings no other package and runs nothing when it is installed', () => {
+    const manifest = manifestOf(installed) as object as Record<string, Record<string, string> | undefined>;
+    for (const field of ['dependencies', 'optionalDependencies', 'peerDependencies', 'bundleDependencies']) {
+      expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
+    }
+    const scripts = Object.keys(manifest.scripts ?? {});
+    expect(scripts.filter((name) => /^(pre|post)?install$|^(pre|post)?prepare$/.test(name))).toEqual([]);
+    const lock = JSON.parse(readFileSync(join(consumer, 'package-lock.json'), 'utf8')) as { packages: object };
+    expect(Object.keys(lock.packages)).toEqual(['', 'node_modules/scalepoint']);
+  });
+
+  it('satisfies publint', async () => {
+    const bytes = readFileSync(tarball);
+    const { messages } = await publint({ pack: { tarball: Uint8Array.from(bytes).buffer }, strict: true });
+    expect(messages).toEqual([]);
+  });
+
+  it('has types that resolve wherever ES modules do', { timeout: 60_000 }, async () => {
+    // Prints the problems and fails if there are any.
+    await run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-definitely-typed', '--format', 'ascii']);
+  });
+});
+
+describe('in Node, the installed package', () => {
+  it('is imported as an ES module', async () => {
+    write(
+      'a.mjs',
+      `import { load } from 'scalepoint';\n${quantizeThem}.then((codes) => console.log(JSON.stringify(codes)));`,
+    );
+    expect(JSON.parse(await run('node', ['a.mjs']))).toEqual(codes);
+  });
+
+  it('is required from CommonJS', async () => {
+    write(
+      'a.cjs',
+      `const { load } = require('scalepoint');\n${quantizeThem}.then((codes) => console.log(JSON.stringify(codes)));`,
+    );
+    expect(JSON.parse(await run('node', ['--no-warnings', 'a.cjs']))).toEqual(codes);
+  });
+
+  it('gives the same in both builds of the core', async () => {
+    const both = ['on', 'off'].map((simd) => quantizeThem.replace('load()', `load({ simd: '${simd}' })`));
+    write(
+      'b.mjs',
+      `import { load } from 'scalepoint';\nconsole.log(JSON.stringify(await Promise.all([${both.join(', ')}])));`,
+    );
+    expect(JSON.parse(await run('node', ['b.mjs']))).toEqual([codes, codes]);
+  });
+
+  it('does nothing when it is imported', async () => {
+    const entries = Object.keys(manifestOf(installed).exports).filter((entry) => !/\.(wasm|json)$|worker$/.test(entry));
+    write(
+      'c.mjs',
+      `const state = () => JSON.stringify([Reflect.ownKeys(globalThis).map(String), process.eventNames().map(String), process.getActiveResourcesInfo()]);
+      const before = state();
+      for (const entry of ${JSON.stringify(entries)}) await import('scalepoint' + entry.slice(1));
+      if (state() !== before) throw new Error(state() + ' after ' + before);`,
+    );
+    expect(await run('node', ['c.mjs'])).toBe('');
+  });
+
+  it('has a command line', { timeout: 60_000 }, async () => {
+    expect(await run('npx', ['--offline', 'scalepoint', '--version'])).toContain(manifestOf(installed).version);
+    await run('npx', ['--offline', 'scalepoint', 'quantize', samplePath, '--to', 'int8', '-o', 'digits.safetensors']);
+    const before = readFileSync(samplePath).length;
+    const after = readFileSync(join(consumer, 'digits.safetensors')).length;
+    // One byte a weight instead of four; scales, biases and the norm keep their size.
+    expect(after / before).toBeLessThan(0.3);
+  });
+});
+
+describe('for TypeScript, the installed package', () => {
+  const program = `
+    import { load, type LinearQuantizedTensor } from 'scalepoint';
+    import { inspectModel } from 'scalepoint/model';
+    export async function use(x: Float32Array): Promise<number> {
+      const sp = await load({ simd: 'auto' });
+      const q: LinearQuantizedTensor = sp.quantize(x, { dtype: 'uint4', granularity: { kind: 'per-group', groupSize: 32 } });
+      const y: Float32Array = sp.dequantize(q);
+      // @ts-expect-error there is no such type
+      sp.quantize(x, { dtype: 'int9' });
+      const info = await inspectModel(new Blob([]));
+      sp.dispose();
+      return y.length + info.tensors.length;
+    }`;
+  const cases = [
+    { module: 'nodenext', moduleResolution: 'nodenext' },
+    { module: 'esnext', moduleResolution: 'bundler' },
+  ];
+  it.each(cases)(
+    'type-checks with moduleResolution $moduleResolution and skipLibCheck off',
+    { timeout: 60_000 },
+    async (options) => {
+      write('types/use.ts', program);
+      const compilerOptions = {
+        ...options,
+        target: 'es2022',
+        lib: ['es2022', 'dom'],
+        types: [],
+        strict: true,
+        skipLibCheck: false,
+        noEmit: true,
+      };
+      write('types/tsconfig.json', JSON.stringify({ compilerOptions, include: ['use.ts'] }));
+      await run(bin('tsc'), ['-p', 'types/tsconfig.json']);
+    },
+  );
+});
+
+describe('in a page, the installed package', () => {
+  const page = join(consumer, 'page');
+  const strictPolicy =
+    "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
+  let browser: Browser;
+
+  /** Files of a page that quantizes on its main thread and in a worker, and looks at a file that is no model. */
+  function writePage(folder: string, entry: string, modelEntry: string): void {
+    write(`${folder}/index.html`, '<!doctype html><title>page</title><script type="module" src="./main.js"></script>');
+    write(
+      `${folder}/worker.js`,
+      `import { load } from '${entry}';\n${quantizeThem}.then((codes) => postMessage(codes));`,
+    );
+    write(
+      `${folder}/main.js`,
+      `import { load } from '${entry}';
+      import { inspectModel } from '${modelEntry}';
+      const worker = new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+      const fromWorker = new Promise((done, fail) => {
+        worker.onmessage = ({ data }) => done(data);
+        worker.onerror = (event) => fail(new Error(event.message));
+      });
+      const noModel = inspectModel(new Blob(['hello'])).catch((error) => error.code);
+      globalThis.answer = Promise.all([${quantizeThem}, fromWorker, noModel]);`,
+    );
+  }
+  const expected = [codes, codes, 'UNKNOWN_FORMAT'];
+
+  beforeAll(async () => {
+    writePage('page', 'scalepoint', 'scalepoint/model');
+    await build({ root: page, configFile: false, logLevel: 'error', build: { outDir: 'built' } });
+    browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+    });
+  }, 60_000);
+
+  afterAll(() => browser?.close());
+
+  /** What the page computed, whether it is cross-origin isolated, and everything that went wrong meanwhile. */
+  async function open(url: string) {
+    const tab = await browser.newPage();
+    const problems: string[] = [];
+    tab.on('pageerror', (error) => problems.push(error.message));
+    tab.on('console', (message) => {
+      if (message.type() === 'error' || message.type() === 'warning') problems.push(message.text());
+    });
+    await tab.goto(url);
+    await tab.waitForFunction('globalThis.answer !== undefined');
+    const answer = await tab.evaluate('globalThis.answer.catch((error) => String(error))');
+    const isolated = await tab.evaluate('globalThis.crossOriginIsolated');
+    await tab.close();
+    return { answer, isolated, problems };
+  }
+
+  async function openFolder(folder: string, policy: string) {
+    const { url, close } = await serve({ folder, port: 0, policy });
+    try {
+      return await open(url);
+    } finally {
+      await close();
+    }
+  }
+
+  it('works when bundled by Vite, under a strict Content-Security-Policy and without isolation', {
+    timeout: 60_000,
+  }, async () => {
+    expect(await openFolder(join(page, 'built'), strictPolicy)).toEqual({
+      answer: expected,
+      isolated: false,
+      problems: [],
+    });
+  });
+
+  it('works from any static server, without a bundler', { timeout: 60_000 }, async () => {
+    writePage('plain', './dist/index.js', './dist/model.js');
+    cpSync(join(installed, 'dist'), join(consumer, 'plain/dist'), { recursive: true });
+    expect(await openFolder(join(consumer, 'plain'), strictPolicy)).toEqual({
+      answer: expected,
+      isolated: false,
+      problems: [],
+    });
+  });
+
+  it("works with Vite's development server, without configuration", { timeout: 60_000 }, async () => {
+    const server = await createServer({
+      root: page,
+      configFile: false,
+      logLevel: 'error',
+      server: { port: 0, host: '127.0.0.1' },
+    });
+    try {
+      await server.listen();
+      expect((await open(server.resolvedUrls!.local[0]!)).answer).toEqual(expected);
+    } finally {
+      await server.close();
+    }
+  });
+
+  it('says what is missing when the policy forbids WebAssembly', { timeout: 60_000 }, async () => {
+    const { answer } = await openFolder(join(page, 'built'), strictPolicy.replace(" 'wasm-unsafe-eval'", ''));
+    expect(answer).toMatch(/'wasm-unsafe-eval'/);
+  });
+});

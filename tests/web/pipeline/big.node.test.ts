@@ -1,0 +1,136 @@
+// Models of gigabytes through the built command line, in a process of its own, so that its memory can be held to what is promised.
+import { execFile } from 'node:child_process';
+import { type FileHandle, mkdtemp, open, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { inspectModel, type ModelInfo } from 'scalepoint/model';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bigGguf, bigSafetensors, type SparseModel } from '../support/models.js';
+import { roundHalfEven } from '../support/support.js';
+
+const mebibyte = 2 ** 20;
+const gibibyte = 2 ** 30;
+const cli = fileURLToPath(new URL('../../../dist/cli.js', import.meta.url));
+
+let folder = '';
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'scalepoint-big-'));
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+async function needSpace(bytes: number): Promise<void> {
+  const { bavail, bsize } = await statfs(folder);
+  if (bavail * bsize >= bytes) return;
+  throw new Error(`this test needs ${bytes / gibibyte} GiB in ${tmpdir()}, and has ${(bavail * bsize) / gibibyte} GiB`);
+}
+
+/** A file whose bytes are zeros, but for the header and a value here and there. */
+async function make({ header, size, values }: SparseModel, name: string): Promise<string> {
+  const path = join(folder, name);
+  const file = await open(path, 'wx');
+  await file.write(header, 0, header.length, 0);
+  await file.truncate(size);
+  for (const { position, bytes } of values) await file.write(bytes, 0, bytes.length, position);
+  await file.close();
+  return path;
+}
+
+async function run(...args: string[]): Promise<{ peakBytes: number; totals: { bytesAfter: number } }> {
+  const { stdout } = await promisify(execFile)(process.execPath, [cli, ...args, '--json'], {
+    maxBuffer: 64 * mebibyte,
+  });
+  return JSON.parse(stdout);
+}
+
+/** Quantizes in another process with two workers, holds its memory to the promise, hands the result over. */
+async function quantize(path: string, headerBytes: number, to: string, use: (output: string) => Promise<void>) {
+  const output = `${path}.out`;
+  const base = (await run('inspect', path)).peakBytes;
+  const begin = performance.now();
+  const { peakBytes, totals } = await run('quantize', path, '--to', to, '--output', output, '--workers', '2');
+  const seconds = ((performance.now() - begin) / 1000).toFixed(1);
+  const bound = base + 2 * 64 * mebibyte + 4 * headerBytes;
+  const inMebibytes = (bytes: number) => `${(bytes / mebibyte).toFixed(0)} MiB`;
+  console.log(
+    `${inMebibytes((await stat(path)).size)} to ${to} (${inMebibytes(totals.bytesAfter)}) in ${seconds} s: peak ` +
+      `${inMebibytes(peakBytes)}, of which ${inMebibytes(base)} for looking into the file; at most ${inMebibytes(bound)}`,
+  );
+  expect((await stat(output)).size).toBe(totals.bytesAfter);
+  expect(peakBytes).toBeGreaterThan(base);
+  expect(peakBytes).toBeLessThanOrEqual(bound);
+  await use(output);
+  expect((await readdir(folder)).filter((name) => name.endsWith('.partial'))).toEqual([]);
+  for (const name of await readdir(folder)) if (!path.endsWith(name)) await rm(join(folder, name));
+}
+
+async function bytesAt(file: FileHandle, position: number, count: number): Promise<DataView> {
+  const bytes = new Uint8Array(count);
+  expect((await file.read(bytes, 0, count, position)).bytesRead).toBe(count);
+  return new DataView(bytes.buffer);
+}
+
+const placeOf = ({ tensors }: ModelInfo, name: string) => {
+  const found = tensors.find((tensor) => tensor.name === name);
+  if (found === undefined) throw new Error(`${name} is missing`);
+  return found;
+};
+
+describe('a safetensors model of 3 GiB', { timeout: 120_000 }, () => {
+  it('becomes int8 within 64 MiB a worker, with every value in its place', async () => {
+    const model = bigSafetensors();
+    expect(model.size).toBeGreaterThan(3 * gibibyte);
+    await needSpace(1.5 * gibibyte);
+    const path = await make(model, 'model.safetensors');
+    await quantize(path, model.header.length, 'int8', async (output) => {
+      const info = await inspectModel(output);
+      const file = await open(output);
+      for (const { tensor, index, columns, value } of model.values) {
+        const row = Math.floor(index / columns);
+        const scale = (await bytesAt(file, placeOf(info, `${tensor}_scale`).byteOffset + 4 * row, 4)).getFloat32(
+          0,
+          true,
+        );
+        // The value alone makes the scale of its row: it is 127.5 steps from 0, or just less where the scale was rounded up.
+        expect(scale).toBe(Math.fround(Math.abs(value) / 127.5));
+        const code = Math.max(-128, Math.min(127, roundHalfEven(Math.fround(value / scale))));
+        const codes = await bytesAt(file, placeOf(info, tensor).byteOffset + index - 1, 3);
+        expect([0, 1, 2].map((i) => codes.getInt8(i))).toEqual([0, code, 0]);
+      }
+      await file.close();
+    });
+    await rm(path);
+  });
+});
+
+describe('a GGUF model of 2.5 GiB', { timeout: 120_000 }, () => {
+  it('becomes Q8_0 and Q4_K_M within 64 MiB a worker, with every value in its place', async () => {
+    const model = bigGguf();
+    expect(model.size).toBeGreaterThan(2.5 * gibibyte);
+    await needSpace(2 * gibibyte);
+    const path = await make(model, 'model.gguf');
+    const blocks = { Q8_0: [32, 34], Q4_K: [256, 144], Q6_K: [256, 210] } as Record<string, [number, number]>;
+    for (const to of ['Q8_0', 'Q4_K_M']) {
+      await quantize(path, model.header.length, to, async (output) => {
+        const info = await inspectModel(output);
+        const file = await open(output);
+        for (const { tensor, index, value } of model.values) {
+          const { dtype, byteOffset } = placeOf(info, tensor);
+          const [elements, size] = blocks[dtype] as [number, number];
+          const at = byteOffset + Math.floor(index / elements) * size;
+          const block = await bytesAt(file, at, size);
+          if (dtype === 'Q8_0') expect(block.getInt8(2 + (index % 32))).toBe(Math.sign(value) * 127);
+          const zeros = new Uint8Array(size);
+          expect(new Uint8Array(block.buffer)).not.toEqual(zeros);
+          // Of zeros ggml makes scales of 0, and codes that are 0 or the middle.
+          const scale = { Q8_0: 0, Q4_K: 0, Q6_K: 208 }[dtype] as number;
+          expect(block.getUint16(scale, true)).not.toBe(0);
+          expect((await bytesAt(file, at + size, size)).getUint16(scale, true)).toBe(0);
+        }
+        await file.close();
+      });
+    }
+    await rm(path);
+  });
+});

@@ -1,0 +1,425 @@
+// What several test files share: both builds of the core, repeatable numbers, and the oracle, which works out every code, scale and
+// restored value one at a time from the words of the documentation. It shares no code with web/src or cpp.
+import { type DType, type Granularity, load, type Scalepoint, ScalepointError } from 'scalepoint';
+import { describe, expect } from 'vitest';
+
+/** Both builds of the core. Everything that computes is tested with each. */
+export const cores: readonly { build: string; sp: Scalepoint }[] = [
+  { build: 'SIMD', sp: await load({ simd: 'on' }) },
+  { build: 'scalar', sp: await load({ simd: 'off' }) },
+];
+
+/** Tests for an instance, run with each build. */
+export function describeBuilds(what: string, tests: (sp: Scalepoint) => void): void {
+  for (const { build, sp } of cores) describe(`${what} with the ${build} build`, () => tests(sp));
+}
+
+export const dtypes: readonly DType[] = [
+  'int2',
+  'int3',
+  'int4',
+  'int5',
+  'int6',
+  'int7',
+  'int8',
+  'int16',
+  'uint2',
+  'uint3',
+  'uint4',
+  'uint5',
+  'uint6',
+  'uint7',
+  'uint8',
+  'uint16',
+];
+export const schemes = ['symmetric', 'asymmetric'] as const;
+export const roundings = ['onnx', 'fused', 'reciprocal'] as const;
+export type Scheme = (typeof schemes)[number];
+export type Rounding = (typeof roundings)[number];
+export type Codes = Int8Array | Uint8Array | Int16Array | Uint16Array;
+
+export const largestFloat = 2 ** 128 - 2 ** 104;
+export const smallestFloat = 2 ** -149;
+/** Half the distance from 1 to the next float32: the largest relative error of one rounding. */
+export const epsilon = 2 ** -24;
+
+export function rangeOf(dtype: DType): { bits: number; signed: boolean; qmin: number; qmax: number } {
+  const signed = !dtype.startsWith('u');
+  const bits = Number(dtype.slice(signed ? 3 : 4));
+  return signed
+    ? { bits, signed, qmin: -(2 ** (bits - 1)), qmax: 2 ** (bits - 1) - 1 }
+    : { bits, signed, qmin: 0, qmax: 2 ** bits - 1 };
+}
+
+export function codesOf(dtype: DType, codes: ArrayLike<number> | number): Codes {
+  const { bits, signed } = rangeOf(dtype);
+  const make = signed ? (bits > 8 ? Int16Array : Int8Array) : bits > 8 ? Uint16Array : Uint8Array;
+  return typeof codes === 'number' ? new make(codes) : new make(codes);
+}
+
+// ------------------------------------------------------------------------------------------------------------------- numbers
+
+/** Repeatable random numbers: the same in every engine, as only integer operations and exact float ones are used. */
+export class Random {
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed | 0;
+  }
+
+  /** 32 random bits. */
+  bits(): number {
+    this.#state = (this.#state + 0x9e3779b9) | 0;
+    let z = this.#state;
+    z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);
+    z = Math.imul(z ^ (z >>> 15), 0x735a2d97);
+    return (z ^ (z >>> 15)) >>> 0;
+  }
+
+  /** A whole number below n. */
+  below(n: number): number {
+    return Math.floor((this.bits() / 2 ** 32) * n);
+  }
+
+  pick<T>(values: readonly T[]): T {
+    return values[this.below(values.length)]!;
+  }
+
+  /** n float32 numbers in [low, high). */
+  uniform(n: number, low = -1, high = 1): Float32Array {
+    return Float32Array.from({ length: n }, () => low + (this.bits() / 2 ** 32) * (high - low));
+  }
+
+  /** n float32 numbers around 0, like weights: sums of four uniform ones. */
+  bell(n: number): Float32Array {
+    return Float32Array.from({ length: n }, () => {
+      let sum = 0;
+      for (let i = 0; i < 4; i++) sum += this.bits() / 2 ** 32 - 0.5;
+      return sum;
+    });
+  }
+
+  /** n finite float32 numbers of every size, from random bits. */
+  anyFinite(n: number): Float32Array {
+    const bits = Uint32Array.from({ length: n }, () => {
+      const word = this.bits();
+      return (word & 0x7f800000) === 0x7f800000 ? word & 0xbfffffff : word;
+    });
+    return new Float32Array(bits.buffer);
+  }
+}
+
+/** float16 bits to the number they stand for, as the IEEE standard words it. */
+export function float16Value(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction ? Number.NaN : sign * Infinity;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/** bfloat16 bits to the number they stand for. */
+export function bfloat16Value(bits: number): number {
+  return new Float32Array(new Uint32Array([bits << 16]).buffer)[0]!;
+}
+
+// -------------------------------------------------------------------------------------------------------------------- oracle
+
+export function roundHalfEven(v: number): number {
+  const below = Math.floor(v);
+  const rest = v - below;
+  if (rest < 0.5) return below;
+  if (rest > 0.5) return below + 1;
+  return below % 2 === 0 ? below : below + 1;
+}
+
+/** For each element the number of its scale, through coordinates: unravel in the array's shape, ravel in that of the scales. */
+export function parametersOf(shape: readonly number[], granularity?: Granularity): { of: Uint32Array; count: number } {
+  const size = shape.reduce((a, b) => a * b, 1);
+  const of = new Uint32Array(size);
+  if (granularity === undefined || granularity.kind === 'per-tensor') return { of, count: 1 };
+  const given = granularity.axis ?? -1;
+  const axis = given < 0 ? given + shape.length : given;
+  const step = granularity.kind === 'per-group' ? granularity.groupSize : 1;
+  const scales = shape.map((length, d) => {
+    if (d === axis) return Math.ceil(length / step);
+    return granularity.kind === 'per-group' ? length : 1;
+  });
+  const at = shape.map(() => 0);
+  for (let i = 0; i < size; i++) {
+    let parameter = 0;
+    for (let d = 0; d < shape.length; d++) {
+      const coordinate = scales[d] === 1 ? 0 : d === axis ? Math.floor(at[d]! / step) : at[d]!;
+      parameter = parameter * scales[d]! + coordinate;
+    }
+    of[i] = parameter;
+    for (let d = shape.length - 1; d >= 0 && ++at[d]! === shape[d]; d--) at[d] = 0;
+  }
+  return { of, count: scales.reduce((a, b) => a * b, 1) };
+}
+
+/** The options that the oracle knows. */
+export interface Rule {
+  dtype?: DType;
+  scheme?: Scheme;
+  shape?: readonly number[];
+  granularity?: Granularity;
+  includeZero?: boolean;
+  symmetricRange?: 'restricted' | 'full';
+  rounding?: Rounding;
+  nonFinite?: 'error' | 'saturate';
+}
+
+/** The next float32 below a positive one. */
+function floatBelow(v: number): number {
+  const bits = new Uint32Array(new Float32Array([v]).buffer);
+  bits[0]!--;
+  return new Float32Array(bits.buffer)[0]!;
+}
+
+/**
+ * Scale and zero point of a range of float32 numbers. Without zero in the range it holds as long as no zero point has to be kept
+ * small, that is up to a distance from zero of some million steps.
+ */
+export function parametersFor(low: number, high: number, rule: Rule): { scale: number; zeroPoint: number } {
+  const { dtype = 'int8', scheme = 'symmetric', includeZero = true, symmetricRange = 'restricted' } = rule;
+  const { bits, signed, qmin, qmax } = rangeOf(dtype);
+  const smallest = 2 ** -127;
+  // As float32, and lowered if so many steps of it, the farthest that a code restores to, would be infinite.
+  const finite = (scale: number, steps: number) => {
+    const staysFinite = (s: number) => Number.isFinite(Math.fround(s * steps));
+    let rounded = Math.fround(scale);
+    if (!staysFinite(rounded)) rounded = Math.fround(largestFloat / steps);
+    while (!staysFinite(rounded)) rounded = floatBelow(rounded);
+    return rounded;
+  };
+  if (scheme === 'symmetric') {
+    const middle = signed ? 0 : 2 ** (bits - 1);
+    const size = Math.max(Math.abs(low), Math.abs(high));
+    if (size === 0) return { scale: 1, zeroPoint: middle };
+    const levels = symmetricRange === 'restricted' ? 2 ** (bits - 1) - 1 : (2 ** bits - 1) / 2;
+    const steps = symmetricRange === 'restricted' ? 2 ** (bits - 1) - 1 : 2 ** (bits - 1);
+    return { scale: finite(Math.max(size / levels, smallest), steps), zeroPoint: middle };
+  }
+  let [min, max] = [low, high];
+  if (includeZero) [min, max] = [Math.min(min, 0), Math.max(max, 0)];
+  if (min === max && min === 0) return { scale: 1, zeroPoint: 0 };
+  // A constant is one step from its zero point, or rounds to one of the two if that step would be too small.
+  if (min === max) return { scale: Math.max(Math.abs(min), smallest), zeroPoint: min < 0 && !signed ? 1 : 0 };
+  const scale = Math.max((max - min) / (qmax - qmin), smallest);
+  const zeroPoint = roundHalfEven(qmin - min / scale) + 0;
+  return { scale: finite(scale, Math.max(zeroPoint - qmin, qmax - zeroPoint)), zeroPoint };
+}
+
+/** The code of one float32 number. A quotient in double, rounded to float32, is the float32 quotient, as 53 >= 2 * 24 + 2. */
+export function codeFor(
+  x: number,
+  scale: number,
+  zeroPoint: number,
+  { qmin, qmax }: { qmin: number; qmax: number },
+  rounding: Rounding,
+): number {
+  const v = rounding === 'reciprocal' ? Math.fround(x * Math.fround(1 / scale)) : Math.fround(x / scale);
+  let code: number;
+  if (Number.isNaN(v)) code = zeroPoint;
+  else if (rounding === 'fused') code = roundHalfEven(Math.fround(v + zeroPoint));
+  else code = roundHalfEven(v) + zeroPoint;
+  return Math.min(Math.max(code, qmin), qmax) + 0;
+}
+
+export interface Expected {
+  data: Codes;
+  scale: Float32Array;
+  zeroPoint: Int32Array;
+  /** What the codes stand for. */
+  restored: Float32Array;
+  /** For each element the number of its scale. */
+  of: Uint32Array;
+}
+
+/** What `quantize` has to give, and `dequantize` after it. With `given` for these scales and zero points. */
+export function expected(
+  x: ArrayLike<number>,
+  rule: Rule,
+  given?: { scale: ArrayLike<number>; zeroPoint: ArrayLike<number> },
+): Expected {
+  const { dtype = 'int8', rounding = 'onnx' } = rule;
+  const { of, count } = parametersOf(rule.shape ?? [x.length], rule.granularity);
+  const scale = new Float32Array(count);
+  const zeroPoint = new Int32Array(count);
+  if (given !== undefined) {
+    for (let p = 0; p < count; p++) {
+      scale[p] = given.scale[given.scale.length === 1 ? 0 : p]!;
+      zeroPoint[p] = given.zeroPoint[given.zeroPoint.length === 1 ? 0 : p]!;
+    }
+  } else {
+    const low = new Float64Array(count).fill(Infinity);
+    const high = new Float64Array(count).fill(-Infinity);
+    for (let i = 0; i < x.length; i++) {
+      const v = x[i]!;
+      if (!Number.isFinite(v)) continue;
+      const p = of[i]!;
+      if (v < low[p]!) low[p] = v;
+      if (v > high[p]!) high[p] = v;
+    }
+    for (let p = 0; p < count; p++) {
+      const empty = low[p]! > high[p]!;
+      const chosen = parametersFor(empty ? 0 : low[p]!, empty ? 0 : high[p]!, rule);
+      scale[p] = chosen.scale;
+      zeroPoint[p] = chosen.zeroPoint;
+    }
+  }
+  const data = codesOf(dtype, x.length);
+  const range = rangeOf(dtype);
+  const restored = new Float32Array(x.length);
+  for (let i = 0; i < x.length; i++) {
+    const p = of[i]!;
+    data[i] = codeFor(x[i]!, scale[p]!, zeroPoint[p]!, range, rounding);
+    // The difference is exact, the product has at most 48 bits: one rounding.
+    restored[i] = Math.fround(scale[p]! * (data[i]! - zeroPoint[p]!));
+  }
+  return { data, scale, zeroPoint, restored, of };
+}
+
+// ---------------------------------------------------------------------------------------------------------------- comparing
+
+function haveSameBytes(a: unknown, b: unknown): boolean {
+  if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.byteLength !== b.byteLength) return false;
+  const [x, y] = [a, b].map((v) => new Uint8Array(v.buffer, v.byteOffset, v.byteLength)) as [Uint8Array, Uint8Array];
+  for (let i = 0; i < x.length; i++) if (x[i] !== y[i]) return false;
+  return true;
+}
+
+/** Where two arrays differ first, told as a sentence; undefined if they are of one kind and hold the same, -0 apart from 0. */
+export function difference(got: unknown, want: ArrayLike<number>): string | undefined {
+  const kind = Object.prototype.toString.call(want);
+  if (Object.prototype.toString.call(got) !== kind)
+    return `got ${Object.prototype.toString.call(got)}, expected ${kind}`;
+  const a = got as ArrayLike<number>;
+  if (haveSameBytes(got, want)) return undefined;
+  if (a.length !== want.length) return `got ${a.length} elements, expected ${want.length}`;
+  for (let i = 0; i < a.length; i++) {
+    if (!Object.is(a[i], want[i])) return `element ${i}: got ${a[i]}, expected ${want[i]}`;
+  }
+  return undefined;
+}
+
+/** Fails unless both arrays are of one kind and hold the same numbers. Much faster than toEqual for long arrays. */
+export function expectSame(got: unknown, want: ArrayLike<number>, what = ''): void {
+  const found = difference(got, want);
+  if (found !== undefined) expect.fail(`${what}${what && ': '}${found}`);
+}
+
+/** Holds quantize, chooseQuantizationParameters and dequantize to the oracle. */
+export function expectAsOracle(
+  sp: Scalepoint,
+  x: Float32Array,
+  rule: Rule,
+  what = JSON.stringify(rule),
+  want = expected(x, rule),
+): void {
+  const q = sp.quantize(x, rule);
+  expectSame(q.scale, want.scale, `scale of ${what}`);
+  expectSame(q.zeroPoint, want.zeroPoint, `zero point of ${what}`);
+  expectSame(q.data, want.data, `codes of ${what}`);
+  expectSame(sp.dequantize(q), want.restored, `restored values of ${what}`);
+  const parameters = sp.chooseQuantizationParameters(x, rule);
+  expectSame(parameters.scale, want.scale, `scale alone of ${what}`);
+  expectSame(parameters.zeroPoint, want.zeroPoint, `zero point alone of ${what}`);
+}
+
+/**
+ * Fails unless every y is within half a step of its x, up to float rounding, for codes with the range of x itself. In float32, with
+ * one rounding off by epsilon of its result at most, and m the largest size in x:
+ *   x / scale (or x times the reciprocal, itself rounded) is off by up to 2 epsilon |x| when counted in the unit of x;
+ *   adding the zero point first rounds a number of at most 2^bits steps (and half of one): epsilon (2^bits + 1) scale;
+ *   the nearest code is half a step away at most, and the product that restores it rounds once: epsilon |y|;
+ *   the scale was rounded, by up to 2 epsilon of itself where it is denormal, which at the ends of the range leaves up to 2 epsilon m
+ *   beyond the last code.
+ */
+export function expectWithinHalfStep(x: ArrayLike<number>, scale: number, y: ArrayLike<number>, bits: number): void {
+  let m = 0;
+  for (let i = 0; i < x.length; i++) m = Math.max(m, Math.abs(x[i]!));
+  for (let i = 0; i < x.length; i++) {
+    const bound = scale / 2 + epsilon * (2 * Math.abs(x[i]!) + Math.abs(y[i]!) + 2 * m + (2 ** bits + 1) * scale);
+    if (!(Math.abs(x[i]! - y[i]!) <= bound)) {
+      expect.fail(`element ${i}: ${y[i]} is not within half of ${scale} from ${x[i]}`);
+    }
+  }
+}
+
+/** An array buffer that can grow to twice its size. */
+export function resizableBuffer(bytes: number): ArrayBuffer & { resize(bytes: number): void } {
+  const make = ArrayBuffer as unknown as new (
+    bytes: number,
+    options: { maxByteLength: number },
+  ) => ReturnType<typeof resizableBuffer>;
+  return new make(bytes, { maxByteLength: bytes * 2 });
+}
+
+/** A buffer that other threads may see. Its constructor hides where pages are not isolated; wasm memory has one all the same. */
+export function sharedBuffer(bytes: number): ArrayBuffer {
+  const pages = Math.max(1, Math.ceil(bytes / 65536));
+  return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }).buffer;
+}
+
+/** What f throws. */
+export function thrownBy(f: () => unknown): unknown {
+  let result: unknown;
+  try {
+    result = f();
+  } catch (error) {
+    return error;
+  }
+  return expect.fail(`nothing was thrown, but ${String(result)} returned`);
+}
+
+/** Fails unless f throws exactly such an error, whose message begins with the name of what is wrong. */
+export function expectRefusal(f: () => unknown, type: typeof TypeError | typeof RangeError, name: string): void {
+  const error = thrownBy(f);
+  const told = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const next = error instanceof Error && error.message.startsWith(name) ? error.message[name.length] : undefined;
+  if ((error as object).constructor !== type || next === undefined || !/[:.[ ]/.test(next)) {
+    expect.fail(`expected a ${type.name} about ${name}, got ${told}`);
+  }
+}
+
+/** Fails unless f throws a ScalepointError with that code; gives the error. */
+export function expectCode(f: () => unknown, code: string): ScalepointError {
+  const error = thrownBy(f);
+  expect(error).toBeInstanceOf(ScalepointError);
+  expect((error as ScalepointError).code).toBe(code);
+  return error as ScalepointError;
+}
+
+/** Fails unless the instance still computes. */
+export function expectGood(sp: Scalepoint): void {
+  const q = sp.quantize(new Float32Array([-1.27, 0.004, 0.5, 1.27]));
+  expectSame(q.data, new Int8Array([-127, 0, 50, 127]), 'a good call after a bad one');
+  expectSame(sp.dequantize(q), expected(new Float32Array([-1.27, 0.004, 0.5, 1.27]), {}).restored);
+}
+
+/** A file beside the tests, in Node and in the browser. */
+export async function readBytes(url: URL): Promise<Uint8Array<ArrayBuffer>> {
+  if (url.protocol === 'file:') {
+    const { readFile } = process.getBuiltinModule('node:fs/promises');
+    return new Uint8Array(await readFile(url));
+  }
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`${url.href}: status ${response.status}`);
+  return new Uint8Array(await response.arrayBuffer());
+}
+
+/** Addresses of the wasm files. */
+export const wasmFiles = {
+  simd: new URL('../../../web/src/core/core-simd.wasm', import.meta.url),
+  scalar: new URL('../../../web/src/core/core-scalar.wasm', import.meta.url),
+};
+
+/** Bytes of the instance's wasm memory. */
+export function memorySize(sp: Scalepoint): number {
+  const one = sp.allocate('uint8', 1);
+  const { byteLength } = one.view.buffer;
+  one.dispose();
+  return byteLength;
+}

@@ -1,0 +1,125 @@
+// Floats to the bits of narrower floats, and back.
+
+import type { CoreModule } from '../core/core.mjs';
+import { type Core, checkStatus } from '../core/wasm.js';
+import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './array.js';
+import { checkKeys } from './options.js';
+import { show, type WasmArray } from './tensor.js';
+
+/** The float formats of at most eight bits, one a byte. */
+export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';
+/** The float formats that `castFloat` makes, as ONNX defines them. */
+export type FloatFormat = HalfFormat | Minifloat;
+
+/** Options of `castFloat`. */
+export interface CastOptions<Data extends Uint8Array | Uint16Array | WasmArray = Uint8Array | Uint16Array | WasmArray> {
+  /**
+   * What becomes of sizes above the largest value of a float8, infinity too. true: the largest value. false: infinity, or NaN in
+   * float8e4m3fn. The other formats have one way only and do not read it: float16 and bfloat16 give infinity, float4e2m1 gives 6.
+   * @defaultValue true
+   */
+  saturate?: boolean;
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+  /** A Uint16Array (float16, bfloat16) or a Uint8Array, or a WasmArray of such, to fill instead of a fresh one. */
+  out?: Data | undefined;
+}
+
+/** Options of `castToFloat32`. */
+export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Array | WasmArray> {
+  /** A Float32Array, or a WasmArray of float32, to fill instead of a fresh one. */
+  out?: Data | undefined;
+}
+
+interface FormatInfo {
+  readonly storage: 'uint8' | 'uint16';
+  narrow(module: CoreModule, x: number, n: number, overflow: number, bits: number): number;
+  widen(module: CoreModule, bits: number, n: number, x: number): number;
+}
+
+/** A format by its number in cpp/scalepoint.h's Minifloat. */
+function minifloat(id: number): FormatInfo {
+  return {
+    storage: 'uint8',
+    narrow: (module, x, n, overflow, bits) => module.narrowMinifloat(x, n, id, overflow, bits),
+    widen: (module, bits, n, x) => module.widenMinifloat(bits, n, id, x),
+  };
+}
+
+const formats = new Map<unknown, FormatInfo>([
+  [
+    'float16',
+    {
+      storage: 'uint16',
+      narrow: (module, x, n, _, bits) => module.narrowFloat16(x, n, bits),
+      widen: (module, bits, n, x) => module.widenFloat16(bits, n, x),
+    },
+  ],
+  [
+    'bfloat16',
+    {
+      storage: 'uint16',
+      narrow: (module, x, n, _, bits) => module.narrowBfloat16(x, n, bits),
+      widen: (module, bits, n, x) => module.widenBfloat16(bits, n, x),
+    },
+  ],
+  ['float8e4m3fn', minifloat(0)],
+  ['float8e5m2', minifloat(1)],
+  ['float4e2m1', minifloat(2)],
+]);
+
+function formatOf(format: unknown, what: string): FormatInfo {
+  const info = formats.get(format);
+  if (info === undefined) {
+    throw new RangeError(`${what}: expected one of ${[...formats.keys()].join(', ')}, got ${show(format)}`);
+  }
+  return info;
+}
+
+const castKeys = new Set(['saturate', 'from', 'out']);
+const widenKeys = new Set(['out']);
+
+/** See Scalepoint.castFloat. */
+export function castFloat(
+  core: Core,
+  x: FloatInput,
+  to: FloatFormat,
+  options: CastOptions,
+): Uint8Array | Uint16Array | WasmArray {
+  const format = formatOf(to, 'to');
+  checkKeys(options, castKeys);
+  const { saturate = true, from, out } = options;
+  if (typeof saturate !== 'boolean') throw new TypeError(`saturate: expected a boolean, got ${show(saturate)}`);
+  const source = sourceOf(core, x, from, 'x');
+  const bits = new Sink(core, format.storage, source.length, out, 'out');
+  checkApart(x, out, 'out');
+  const { module } = core;
+  const tile = core.scratch.y;
+  forEachTile(source.length, source.inPlace && bits.address !== undefined, (start, count) => {
+    checkStatus(format.narrow(module, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
+    bits.put(start, count, tile);
+  });
+  return bits.result as Uint8Array | Uint16Array | WasmArray;
+}
+
+/** See Scalepoint.castToFloat32. */
+export function castToFloat32(
+  core: Core,
+  bits: Uint8Array | Uint16Array | WasmArray,
+  from: FloatFormat,
+  options: WidenOptions,
+): Float32Array | WasmArray {
+  const format = formatOf(from, 'from');
+  checkKeys(options, widenKeys);
+  const { out } = options;
+  const codes = new CodeSource(core, bits, format.storage, 'bits');
+  const x = new Sink(core, 'float32', codes.length, out, 'out');
+  checkApart(bits, out, 'out');
+  const { module } = core;
+  const tile = core.scratch.x;
+  forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
+    checkStatus(format.widen(module, codes.at(start, count), count, x.at(start, tile)));
+    x.put(start, count, tile);
+  });
+  return x.result as Float32Array | WasmArray;
+}

@@ -1,0 +1,50 @@
+// What is used of Node's modules. They are reached through `process.getBuiltinModule`, never through an import, so that what needs
+// them loads in a browser as it is.
+import type { NodeFileHandle } from '../files/bytes.js';
+
+/** An open file to write: what is used of it. */
+export interface WritableFileHandle extends NodeFileHandle {
+  write(
+    buffer: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ readonly bytesWritten: number }>;
+  datasync(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** What is used of Node's modules. Written out, so that users of the types need none of Node's. */
+export interface NodeModules {
+  'node:fs/promises': {
+    open(path: string | URL, flags: string): Promise<WritableFileHandle>;
+    stat(path: string): Promise<{ isFile(): boolean }>;
+    rename(from: string, to: string): Promise<void>;
+    rm(path: string, options: { force: boolean }): Promise<void>;
+  };
+  'node:fs': {
+    readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
+  };
+  'node:os': { availableParallelism(): number };
+  'node:worker_threads': {
+    readonly Worker: new (
+      url: URL,
+      options: { readonly execArgv: string[] },
+    ) => {
+      postMessage(message: unknown, transfer: ArrayBuffer[]): void;
+      terminate(): unknown;
+    };
+    readonly parentPort: {
+      postMessage(message: unknown, transfer: Transferable[]): void;
+      on(type: 'message', listener: (message: unknown) => void): void;
+    } | null;
+  };
+  'node:path': { dirname(path: string): string; join(...parts: string[]): string };
+  'node:url': { fileURLToPath(url: URL): string };
+}
+
+/** A module of Node, or undefined where there is none. */
+export function nodeModule<K extends keyof NodeModules>(name: K): NodeModules[K] | undefined {
+  const { process } = globalThis as { process?: { getBuiltinModule?(name: K): NodeModules[K] | undefined } };
+  return process?.getBuiltinModule?.(name);
+}

@@ -1,0 +1,576 @@
+/**
+ * GGUF: magic, version and counts, key-value pairs, tensor entries, padding, then the tensors' bytes. A file is untrusted, and says
+ * nowhere how long its header is, so it is read as far as it makes sense. Accepts what ggml's own reader does.
+ * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
+ */
+
+import { show } from '../../arrays/tensor.js';
+import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
+import { ScalepointError } from '../../core/errors.js';
+import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
+import { elementCount } from '../safetensors/header.js';
+
+// ------------------------------------------------------------------------------------------------------------------- tensor types
+
+/** A type of tensors. */
+export interface GgmlType {
+  /** In ggml's spelling, in capitals. */
+  readonly name: string;
+  /** ggml's number of it (ggml_type). */
+  readonly id: number;
+  /** Elements of a block: the last dimension of a tensor is a multiple of it. */
+  readonly elements: number;
+  /** Bytes of a block. */
+  readonly bytes: number;
+}
+
+/** The types beside those of blocks.ts: plain numbers, and blocks that are only listed and copied. */
+const otherTypes: readonly GgmlType[] = [
+  { name: 'F32', id: 0, elements: 1, bytes: 4 },
+  { name: 'F16', id: 1, elements: 1, bytes: 2 },
+  { name: 'Q8_1', id: 9, elements: 32, bytes: 36 },
+  { name: 'Q8_K', id: 15, elements: 256, bytes: 292 },
+  { name: 'IQ2_XXS', id: 16, elements: 256, bytes: 66 },
+  { name: 'IQ2_XS', id: 17, elements: 256, bytes: 74 },
+  { name: 'IQ3_XXS', id: 18, elements: 256, bytes: 98 },
+  { name: 'IQ1_S', id: 19, elements: 256, bytes: 50 },
+  { name: 'IQ3_S', id: 21, elements: 256, bytes: 110 },
+  { name: 'IQ2_S', id: 22, elements: 256, bytes: 82 },
+  { name: 'IQ4_XS', id: 23, elements: 256, bytes: 136 },
+  { name: 'I8', id: 24, elements: 1, bytes: 1 },
+  { name: 'I16', id: 25, elements: 1, bytes: 2 },
+  { name: 'I32', id: 26, elements: 1, bytes: 4 },
+  { name: 'I64', id: 27, elements: 1, bytes: 8 },
+  { name: 'F64', id: 28, elements: 1, bytes: 8 },
+  { name: 'IQ1_M', id: 29, elements: 256, bytes: 56 },
+  { name: 'BF16', id: 30, elements: 1, bytes: 2 },
+  { name: 'TQ1_0', id: 34, elements: 256, bytes: 54 },
+  { name: 'TQ2_0', id: 35, elements: 256, bytes: 66 },
+  { name: 'NVFP4', id: 40, elements: 64, bytes: 36 },
+  { name: 'Q1_0', id: 41, elements: 128, bytes: 18 },
+  { name: 'Q2_0', id: 42, elements: 64, bytes: 18 },
+];
+
+/** Every type of tensors, in the order of ggml's numbers. */
+export const ggmlTypes: readonly GgmlType[] = Object.freeze(
+  [...otherTypes, ...blockTypes.map((type: BlockType) => blockTypeInfo(type))].sort((a, b) => a.id - b.id),
+);
+
+const typesById = new Map(ggmlTypes.map((type) => [type.id, type]));
+const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
+
+/** The type of that name. @throws RangeError if there is none */
+export function ggmlType(name: string): GgmlType {
+  const type = typesByName.get(name);
+  if (type === undefined)
+    throw new RangeError(`type: expected one of ${[...typesByName.keys()].join(', ')}, got ${show(name)}`);
+  return type;
+}
+
+/** Bytes of a tensor, or undefined if its rows are no whole blocks or it is too large. */
+export function ggmlBytes({ elements, bytes }: GgmlType, shape: readonly number[]): number | undefined {
+  const size = ((elementCount(shape) ?? Number.NaN) / elements) * bytes;
+  return Number.isSafeInteger(size) && (shape.at(-1) ?? 1) % elements === 0 ? size : undefined;
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- pairs
+
+/** Types of values by their numbers, with the bytes of one; strings have their length before them. */
+const valueTypes = [
+  { name: 'u8', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) },
+  { name: 'i8', bytes: 1, get: (view: DataView, at: number) => view.getInt8(at) },
+  { name: 'u16', bytes: 2, get: (view: DataView, at: number) => view.getUint16(at, true) },
+  { name: 'i16', bytes: 2, get: (view: DataView, at: number) => view.getInt16(at, true) },
+  { name: 'u32', bytes: 4, get: (view: DataView, at: number) => view.getUint32(at, true) },
+  { name: 'i32', bytes: 4, get: (view: DataView, at: number) => view.getInt32(at, true) },
+  { name: 'f32', bytes: 4, get: (view: DataView, at: number) => view.getFloat32(at, true) },
+  { name: 'bool', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) !== 0 },
+  { name: 'string', bytes: 8, get: undefined },
+  { name: 'array', bytes: 12, get: undefined },
+  { name: 'u64', bytes: 8, get: (view: DataView, at: number) => whole(view.getBigUint64(at, true)) },
+  { name: 'i64', bytes: 8, get: (view: DataView, at: number) => whole(view.getBigInt64(at, true)) },
+  { name: 'f64', bytes: 8, get: (view: DataView, at: number) => view.getFloat64(at, true) },
+] as const;
+type ValueType = (typeof valueTypes)[number];
+
+const u32Type = 4;
+
+/** A number where it holds the value exactly. */
+function whole(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
+/** One value of the metadata. */
+export type MetadataScalar = string | number | bigint | boolean;
+
+/** A long array of the metadata: how long it is, and how it begins. */
+export interface MetadataArray {
+  /** Such as `string`, `i32`, `f32`. */
+  readonly elementType: string;
+  readonly length: number;
+  readonly first: readonly MetadataScalar[];
+}
+
+/** A value of the metadata. 64-bit integers are bigints where a number would round them. */
+export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | MetadataArray;
+
+/** Arrays of at most so many elements are shown whole, of longer ones the first few. */
+const wholeArray = 64;
+const firstOfArray = 8;
+
+/** A key and its value as they are stored. */
+export interface GgufPair {
+  readonly key: string;
+  /** Key, type and value: what stands in the file. */
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+/** A key with an unsigned 32-bit value. */
+export function u32Pair(key: string, value: number): GgufPair {
+  const text = new TextEncoder().encode(key);
+  const bytes = new Uint8Array(8 + text.length + 8);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, BigInt(text.length), true);
+  bytes.set(text, 8);
+  view.setUint32(8 + text.length, u32Type, true);
+  view.setUint32(12 + text.length, value, true);
+  return { key, bytes };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- header
+
+/** A tensor in a file. */
+export interface GgufTensor {
+  readonly name: string;
+  /** Such as `F16` or `Q4_K`. */
+  readonly dtype: string;
+  /** Row-major, the last dimension running fastest: GGUF's dimensions in reverse. */
+  readonly shape: readonly number[];
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** Where its bytes begin, from the start of the file. */
+  readonly byteOffset: number;
+}
+
+/** What the header of a file says, checked. */
+export interface GgufHeader {
+  /** 2 or 3. */
+  readonly version: number;
+  /** What the tensors' offsets are multiples of. */
+  readonly alignment: number;
+  /** In the order of their bytes. */
+  readonly tensors: readonly GgufTensor[];
+  /** The key-value pairs. Without a prototype, as `__proto__` may be a key. */
+  readonly metadata: Readonly<Record<string, MetadataValue>>;
+  /** The same as they are stored, in the order of the file. */
+  readonly pairs: readonly GgufPair[];
+  /** Where the tensors' bytes begin. */
+  readonly dataOffset: number;
+}
+
+const alignmentKey = 'general.alignment';
+const defaultAlignment = 32;
+/** The format has no limit. Vocabularies, the largest part, take 20 MB; this is safetensors' limit. */
+const maxHeaderBytes = 100_000_000;
+/** ggml keeps names in 64 bytes with a 0 at the end. */
+const maxNameBytes = 63;
+const maxDimensions = 4;
+/** The shortest pair has a key of one byte and one byte of value; the shortest tensor no name and no dimensions. */
+const minPairBytes = 8 + 1 + 4 + 1;
+const minTensorBytes = 8 + 4 + 4 + 8;
+/** Real files have dozens of pairs, and at most some ten thousand tensors. The objects for so many stay below 64 MiB. */
+const maxEntries = 100_000;
+/** How much is read at first; and then half of what there is already, which keeps the buffer below twice the header. */
+const firstRead = 1 << 16;
+
+const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
+
+/** Reads the header of a file from its start, piece by piece, keeping the position. Fails with `BAD_FILE` and the offset. */
+class HeaderReader {
+  position = 0;
+  /** The tensor being read, for errors. */
+  tensor: string | undefined;
+  private readonly source: ByteSource;
+  private bytes = new Uint8Array(0);
+  private view = new DataView(this.bytes.buffer);
+  /** How many bytes of the file `bytes` begins with. */
+  private filled = 0;
+  private readonly strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  private readonly lenient = new TextDecoder('utf-8', { ignoreBOM: true });
+
+  constructor(source: ByteSource) {
+    this.source = source;
+  }
+
+  /** Bytes of the file. */
+  get size(): number {
+    return this.source.size;
+  }
+
+  fail(message: string, position = this.position): never {
+    const place = this.tensor === undefined ? '' : `tensor ${quoted(this.tensor)}: `;
+    throw new ScalepointError('BAD_FILE', `${place}${message}`, {
+      tensor: this.tensor,
+      byteOffset: Math.min(position, this.source.size),
+    });
+  }
+
+  /** Fails unless `count` more bytes can follow in the header. Takes any number that a file may claim. */
+  expect(count: number | bigint, what: string): void {
+    const left = this.source.size - this.position;
+    if (count > left) this.fail(`the file ends inside of ${what}, which needs ${count} bytes and has ${left}`);
+    if (this.position + Number(count) > maxHeaderBytes) {
+      this.fail(`${what} ends beyond the first ${maxHeaderBytes} bytes, which is the limit of a header here`);
+    }
+  }
+
+  /** Whether the next `count` bytes are in memory. */
+  private has(count: number): boolean {
+    return this.position + count <= this.filled;
+  }
+
+  /** Brings the next `count` bytes into memory, which `expect` allowed. */
+  async load(count: number): Promise<void> {
+    const end = this.position + count;
+    if (end <= this.filled) return;
+    const size = Math.min(this.source.size, maxHeaderBytes, Math.max(end, firstRead, Math.ceil(this.filled * 1.5)));
+    const piece = await this.source.read(this.filled, size);
+    const larger = allocate(size, ' of the header');
+    larger.set(this.bytes.subarray(0, this.filled));
+    larger.set(piece, this.filled);
+    this.bytes = larger;
+    this.view = new DataView(larger.buffer);
+    this.filled = size;
+  }
+
+  /** A whole number that is in memory already. */
+  u32(): number {
+    const value = this.view.getUint32(this.position, true);
+    this.position += 4;
+    return value;
+  }
+
+  /** Likewise of 64 bits. */
+  u64(): bigint {
+    const value = this.view.getBigUint64(this.position, true);
+    this.position += 8;
+    return value;
+  }
+
+  /** Steps over a string that is in memory already and says where its bytes begin; undefined if it is not. */
+  private stringInMemory(): number | undefined {
+    if (!this.has(8)) return undefined;
+    const length = Number(this.view.getBigUint64(this.position, true));
+    if (!this.has(8 + length)) return undefined;
+    this.position += 8 + length;
+    return this.position - length;
+  }
+
+  /** Steps over a string and says where its bytes begin. */
+  private async string(what: string): Promise<number> {
+    this.expect(8, `the length of ${what}`);
+    await this.load(8);
+    const length = this.u64();
+    this.expect(length, what);
+    await this.load(Number(length));
+    this.position += Number(length);
+    return this.position - Number(length);
+  }
+
+  /** The text from `begin` to the position. Texts that are not quite UTF-8 do occur in vocabularies. */
+  private text(begin: number): string {
+    return this.lenient.decode(this.bytes.subarray(begin, this.position));
+  }
+
+  /** A string that names something: UTF-8, without the 0 that ends names in ggml. */
+  async name(what: string): Promise<string> {
+    const start = this.position;
+    const begin = await this.string(what);
+    const bytes = this.bytes.subarray(begin, this.position);
+    if (bytes.includes(0)) this.fail(`${what} holds a byte 0`, start);
+    try {
+      return this.strict.decode(bytes);
+    } catch {
+      return this.fail(`${what} is not UTF-8`, start);
+    }
+  }
+
+  /** The type whose number comes next. */
+  valueType(what: string): ValueType {
+    const id = this.u32();
+    const type = valueTypes[id];
+    if (type === undefined) this.fail(`${what} has the unknown type ${id}`, this.position - 4);
+    return type;
+  }
+
+  /** A number or truth value that is in memory already. */
+  private scalar(type: ValueType, what: string): MetadataScalar {
+    if (type.name === 'bool' && this.bytes[this.position]! > 1) {
+      this.fail(`${what} is neither 0 nor 1, but ${this.bytes[this.position]}`);
+    }
+    const value = type.get?.(this.view, this.position) as MetadataScalar;
+    this.position += type.bytes;
+    return value;
+  }
+
+  private async array(what: string): Promise<MetadataValue> {
+    this.expect(12, what);
+    await this.load(12);
+    const start = this.position;
+    const type = this.valueType(`the elements of ${what}`);
+    if (type.name === 'array') this.fail(`${what} is an array of arrays, which ggml does not read`, start);
+    const claimed = this.u64();
+    if (claimed * BigInt(type.bytes) > this.source.size - this.position) {
+      this.fail(`${what} claims ${claimed} elements, more than the file has bytes for`, start + 4);
+    }
+    const length = Number(claimed);
+    this.expect(length * type.bytes, what);
+    const shown = length <= wholeArray ? length : firstOfArray;
+    const first: MetadataScalar[] = [];
+    if (type.name === 'string') {
+      for (let i = 0; i < length; i++) {
+        const begin = this.stringInMemory() ?? (await this.string(what));
+        if (i < shown) first.push(this.text(begin));
+      }
+    } else {
+      await this.load(length * type.bytes);
+      // Truth values are checked one by one, of everything else only what is shown is looked at.
+      const read = type.name === 'bool' ? length : shown;
+      for (let i = 0; i < read; i++) {
+        const value = this.scalar(type, what);
+        if (i < shown) first.push(value);
+      }
+      this.position += (length - read) * type.bytes;
+    }
+    return length <= wholeArray ? first : { elementType: type.name, length, first };
+  }
+
+  async value(type: ValueType, what: string): Promise<MetadataValue> {
+    if (type.name === 'array') return this.array(what);
+    if (type.name === 'string') return this.text(await this.string(what));
+    this.expect(type.bytes, what);
+    await this.load(type.bytes);
+    return this.scalar(type, what);
+  }
+
+  /** What was read from `begin` to `end`. */
+  part(begin: number, end: number): Uint8Array<ArrayBuffer> {
+    return this.bytes.subarray(begin, end);
+  }
+}
+
+/** The counts of tensors and pairs. */
+async function readStart(reader: HeaderReader): Promise<{ version: number; tensorCount: number; pairCount: number }> {
+  reader.expect(24, 'the start');
+  await reader.load(24);
+  if (reader.u32() !== 0x46554747) reader.fail("the file does not begin with 'GGUF'", 0);
+  const version = reader.u32();
+  if (version !== 2 && version !== 3) {
+    const reason =
+      (version & 0xffff) === 0 && version !== 0 ? 'the file is big-endian' : `version ${version} is not supported`;
+    reader.fail(`${reason}; little-endian files of version 2 and 3 are`, 4);
+  }
+  const tensorCount = reader.u64();
+  const pairCount = reader.u64();
+  for (const [count, what, bytes, position] of [
+    [tensorCount, 'tensors', minTensorBytes, 8],
+    [pairCount, 'key-value pairs', minPairBytes, 16],
+  ] as const) {
+    const room = reader.size - 24;
+    if (count > room / bytes) reader.fail(`${count} ${what} have no room in the file`, position);
+    if (count > maxEntries) reader.fail(`${count} ${what} are more than the ${maxEntries} supported`, position);
+  }
+  return { version, tensorCount: Number(tensorCount), pairCount: Number(pairCount) };
+}
+
+/** A pair's key, and from where to where it stands in the file. */
+type PairPlace = readonly [key: string, begin: number, end: number];
+
+async function readPairs(
+  reader: HeaderReader,
+  count: number,
+): Promise<{ metadata: Record<string, MetadataValue>; places: PairPlace[]; alignment: number }> {
+  const metadata = Object.create(null) as Record<string, MetadataValue>;
+  const places: PairPlace[] = [];
+  let alignment = defaultAlignment;
+  for (let i = 0; i < count; i++) {
+    const begin = reader.position;
+    const key = await reader.name(`key ${i}`);
+    if (key === '') reader.fail(`key ${i} is empty`, begin);
+    if (Object.hasOwn(metadata, key)) reader.fail(`the key ${quoted(key)} is there twice`, begin);
+    const what = `the value of ${quoted(key)}`;
+    reader.expect(4, `the type of ${what}`);
+    await reader.load(4);
+    const at = reader.position;
+    const type = reader.valueType(what);
+    const value = await reader.value(type, what);
+    metadata[key] = value;
+    places.push([key, begin, reader.position]);
+    if (key !== alignmentKey) continue;
+    if (type.name !== 'u32') reader.fail(`${what} has the type ${type.name} instead of u32`, at);
+    alignment = value as number;
+    if (alignment === 0 || (alignment & (alignment - 1)) !== 0) {
+      reader.fail(`${what} is ${alignment}, which is no power of two`, at + 4);
+    }
+  }
+  return { metadata, places, alignment };
+}
+
+/** A tensor with its place after the header, and where its entry is. */
+interface Entry extends GgufTensor {
+  readonly position: number;
+}
+
+async function readEntry(reader: HeaderReader, index: number, names: Set<string>): Promise<Entry> {
+  const position = reader.position;
+  const name = await reader.name(`the name of tensor ${index}`);
+  reader.tensor = name;
+  if (reader.position - position - 8 > maxNameBytes) {
+    reader.fail(
+      `the name has ${reader.position - position - 8} bytes, more than the ${maxNameBytes} allowed`,
+      position,
+    );
+  }
+  if (names.has(name)) reader.fail('the name is there twice', position);
+  names.add(name);
+  reader.expect(4, 'the number of dimensions');
+  await reader.load(4);
+  const dimensions = reader.u32();
+  if (dimensions > maxDimensions) {
+    reader.fail(`${dimensions} dimensions are more than the ${maxDimensions} allowed`, reader.position - 4);
+  }
+  const rest = dimensions * 8 + 12;
+  reader.expect(rest, 'the entry');
+  await reader.load(rest);
+  const start = reader.position;
+  const shape: number[] = [];
+  for (let i = 0; i < dimensions; i++) shape.unshift(Number(reader.u64()));
+  // Numbers beyond 2^53 were rounded, and are refused here.
+  if (elementCount(shape) === undefined) reader.fail(`the product of shape ${show(shape)} is too large`, start);
+  const id = reader.u32();
+  const type = typesById.get(id);
+  if (type === undefined) reader.fail(`the type ${id} is unknown or was removed from ggml`, reader.position - 4);
+  const bytes = ggmlBytes(type, shape);
+  if (bytes === undefined) {
+    const blocks = `blocks of ${type.elements} elements`;
+    reader.fail(`rows of shape ${show(shape)} are no whole number of ${type.name}'s ${blocks}`, start);
+  }
+  const byteOffset = Number(reader.u64());
+  return { name, dtype: type.name, shape, bytes, byteOffset, position };
+}
+
+/**
+ * Reads and checks the header of a GGUF file. Nothing is allocated on the word of the file alone: every length is held against the
+ * size of the file first. Bytes behind the last tensor are allowed, as ggml allows them, and its padding may be missing.
+ * @throws ScalepointError `BAD_FILE` saying what is wrong, with the tensor if there is one and the offset
+ */
+export async function readGguf(source: ByteSource): Promise<GgufHeader> {
+  const reader = new HeaderReader(source);
+  const { version, tensorCount, pairCount } = await readStart(reader);
+  const { metadata, places, alignment } = await readPairs(reader, pairCount);
+  const names = new Set<string>();
+  const entries: Entry[] = [];
+  for (let i = 0; i < tensorCount; i++) {
+    entries.push(await readEntry(reader, i, names));
+    reader.tensor = undefined;
+  }
+
+  const dataOffset = padded(reader.position, alignment);
+  let covered = 0;
+  const tensors = entries.map(({ position, ...tensor }) => {
+    const { name, bytes, byteOffset } = tensor;
+    reader.tensor = name;
+    if (byteOffset !== covered) {
+      reader.fail(`the offset is ${byteOffset}, but ${covered} comes after the tensors before it`, position);
+    }
+    if (dataOffset + covered + bytes > source.size) {
+      const there = Math.max(0, source.size - dataOffset);
+      reader.fail(`it ends ${covered + bytes} bytes into the data, of which the file has only ${there}`, position);
+    }
+    covered = padded(covered + bytes, alignment);
+    return { ...tensor, byteOffset: dataOffset + byteOffset };
+  });
+  const pairs = places.map(([key, begin, end]) => ({ key, bytes: reader.part(begin, end) }));
+  return { version, alignment, tensors, metadata, pairs, dataOffset };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- layout
+
+/** A GGUF file to be written: its header, and where each tensor's bytes go. */
+export interface GgufLayout {
+  /** The first bytes of the file, up to the last entry. Padding follows. */
+  readonly header: Uint8Array<ArrayBuffer>;
+  /** In the order of their bytes. */
+  readonly tensors: readonly GgufTensor[];
+  /** Bytes of the whole file, the padding behind the last tensor too. */
+  readonly size: number;
+  /** An alignment that the pairs state and that does not hold, so that readers look in the wrong places. */
+  readonly wrongAlignment?: number;
+}
+
+/**
+ * Lays out a file of version 3 as ggml's writer does: everything begins at multiples of 32, and dimensions of 1 behind the others
+ * are left out. An alignment among the pairs that does not hold in the result is replaced by 32 if `fixAlignment`.
+ * @throws RangeError if a shape does not make whole blocks
+ */
+export function layoutGguf(
+  pairs: readonly GgufPair[],
+  tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  fixAlignment = false,
+): GgufLayout {
+  const encoder = new TextEncoder();
+  let offset = 0;
+  const entries = tensors.map(({ name, dtype, shape }) => {
+    const type = ggmlType(dtype);
+    const bytes = ggmlBytes(type, shape);
+    if (bytes === undefined)
+      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
+    const entry = { name, dtype, shape, bytes, byteOffset: offset };
+    offset = padded(offset + bytes, defaultAlignment);
+    const ne = [...shape].reverse();
+    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    return { entry, id: type.id, text: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
+  });
+  const entryBytes = entries.reduce((sum, { text, ne }) => sum + minTensorBytes + text.length + 8 * ne.length, 0);
+  const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
+  const dataOffset = padded(length, defaultAlignment);
+
+  const header = allocate(length, ' of the header');
+  const view = new DataView(header.buffer);
+  view.setUint32(0, 0x46554747, true);
+  view.setUint32(4, 3, true);
+  view.setBigUint64(8, BigInt(tensors.length), true);
+  view.setBigUint64(16, BigInt(pairs.length), true);
+  let at = 24;
+  let wrongAlignment: number | undefined;
+  for (const { key, bytes } of pairs) {
+    header.set(bytes, at);
+    at += bytes.length;
+    if (key !== alignmentKey) continue;
+    const stated = view.getUint32(at - 4, true);
+    const holds =
+      dataOffset === padded(length, stated) &&
+      entries.every(({ entry: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, stated));
+    if (holds) continue;
+    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    else wrongAlignment = stated;
+  }
+  for (const { entry, id, text, ne } of entries) {
+    view.setBigUint64(at, BigInt(text.length), true);
+    header.set(text, at + 8);
+    at += 8 + text.length;
+    view.setUint32(at, ne.length, true);
+    at += 4;
+    for (const n of ne) {
+      view.setBigUint64(at, BigInt(n), true);
+      at += 8;
+    }
+    view.setUint32(at, id, true);
+    view.setBigUint64(at + 4, BigInt(entry.byteOffset), true);
+    at += 12;
+  }
+  const placed = entries.map(({ entry }) => ({ ...entry, byteOffset: dataOffset + entry.byteOffset }));
+  const size = dataOffset + offset;
+  return { header, tensors: placed, size, ...(wrongAlignment === undefined ? {} : { wrongAlignment }) };
+}

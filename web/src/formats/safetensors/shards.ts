@@ -1,0 +1,218 @@
+/**
+ * Models in several safetensors files: an index, `model.safetensors.index.json`, says which tensor is in which file beside it. The
+ * index is as untrusted as the files are: it names files, so that only plain names are taken, and everything that it says is held
+ * against the headers of the files.
+ */
+import { ScalepointError } from '../../core/errors.js';
+import { nodeModule } from '../../core/node.js';
+import { type ByteSource, type FileInput, openSource, quoted } from '../../files/bytes.js';
+import { JsonReader, readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
+
+/** What an index says. */
+export interface ShardIndex {
+  /** For each tensor the name of its file, in the order of the index. */
+  readonly weightMap: ReadonlyMap<string, string>;
+  /** What stands under `metadata`, such as `total_size`. Without a prototype, as `__proto__` may be a key. */
+  readonly metadata: Readonly<Record<string, unknown>>;
+}
+
+/** An index holds the names that the headers hold, once more: the limit of headers is enough for it. */
+const maxIndexBytes = 100_000_000;
+
+/** Fails unless a name from an index is that of a safetensors file in the same folder, on any system. */
+function checkFileName(name: string, json: JsonReader, position: number): void {
+  // Neither another folder, nor a drive or stream of Windows, nor a name that a terminal or a system call would cut.
+  const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
+  if (strange) json.fail(`the file name ${quoted(name)} is no plain name`, position);
+  if (!/\.safetensors$/i.test(name)) {
+    json.fail(`the file ${quoted(name)} is not called .safetensors; other formats cannot be read`, position);
+  }
+}
+
+/**
+ * Reads and checks an index.
+ * @throws ScalepointError `BAD_FILE` saying what is wrong, with the offset and the tensor where there is one
+ */
+export async function readIndex(source: ByteSource): Promise<ShardIndex> {
+  if (source.size > maxIndexBytes) {
+    throw new ScalepointError(
+      'BAD_FILE',
+      `index: the file has ${source.size} bytes, more than the ${maxIndexBytes} allowed`,
+      { byteOffset: maxIndexBytes },
+    );
+  }
+  const bytes = await source.read(0, source.size);
+  const json: JsonReader = new JsonReader(bytes, 0, 'index');
+  const metadata = Object.create(null) as Record<string, unknown>;
+  const found: { weightMap?: Map<string, string> } = {};
+  // There are few names of files, and as many entries as tensors: equal names share one string.
+  const files = new Map<string, string>();
+
+  json.object('the index', (key) => {
+    if (key === 'metadata') {
+      json.object('metadata', (name) => {
+        json.peek();
+        const start = json.position;
+        json.skip(3);
+        metadata[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(start, json.position)));
+      });
+    } else if (key === 'weight_map') {
+      const map = new Map<string, string>();
+      json.object('weight_map', (tensor) => {
+        json.tensor = tensor;
+        json.peek();
+        const { position } = json;
+        const name = json.string('the name of its file');
+        const known = files.get(name);
+        if (known === undefined) {
+          checkFileName(name, json, position);
+          files.set(name, name);
+        }
+        map.set(tensor, known ?? name);
+        json.tensor = undefined;
+      });
+      found.weightMap = map;
+    } else json.skip(2);
+  });
+  if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
+  const { weightMap } = found;
+  if (weightMap === undefined) json.fail('weight_map is missing', 0);
+  if (weightMap.size === 0) json.fail('weight_map is empty', 0);
+  return { weightMap, metadata };
+}
+
+/** A tensor in one of several files. */
+export interface ShardTensor extends TensorInfo {
+  /** Which file, from 0. */
+  readonly file: number;
+}
+
+/** An open model in several files. */
+export interface Shards {
+  /** The files with the tensors, in the order of their names. */
+  readonly files: readonly ByteSource[];
+  /** Tensors in the order of the files, and of their bytes in each. */
+  readonly tensors: readonly ShardTensor[];
+  /** `__metadata__` of the files: of a key in several of them, the first one's value. Without a prototype. */
+  readonly metadata: Readonly<Record<string, string>>;
+  /** Bytes of the files, without the index. */
+  readonly bytes: number;
+  /** What the index says. */
+  readonly index: ShardIndex;
+  /** Closes the files that were opened here, and not those that were given. */
+  close(): Promise<void>;
+}
+
+/** Opens a file by the name that the index gives it. */
+type OpenShard = (name: string) => Promise<ByteSource>;
+
+/** How files beside an index are opened: by path or URL. */
+function besideIndex(input: FileInput): OpenShard {
+  if (input instanceof URL) return (name) => openSource(new URL(encodeURIComponent(name), input));
+  const paths = nodeModule('node:path');
+  if (typeof input === 'string' && paths !== undefined) {
+    return (name) => openSource(paths.join(paths.dirname(input), name));
+  }
+  throw new TypeError('file: an index alone is not enough; pass a list of the index and all of its files');
+}
+
+/** How files are found by name among those given. */
+function amongGiven(given: readonly ByteSource[]): OpenShard {
+  return async (name) => {
+    const [source, other] = given.filter((candidate) => candidate.name === name);
+    if (source === undefined) {
+      throw new ScalepointError(
+        'NOT_FOUND',
+        `the index names the file ${quoted(name)}, which is not among those given`,
+      );
+    }
+    if (other !== undefined) throw new TypeError(`file: two of the files are called ${quoted(name)}`);
+    return source;
+  };
+}
+
+/** Holds the headers against the index. @throws ScalepointError `BAD_FILE` */
+function checkHeaders(
+  { weightMap }: ShardIndex,
+  names: readonly string[],
+  headers: readonly SafetensorsHeader[],
+): void {
+  const fail = (tensor: string, message: string): never => {
+    throw new ScalepointError('BAD_FILE', `tensor ${quoted(tensor)}: ${message}`, { tensor });
+  };
+  const seen = new Map<string, string>();
+  headers.forEach(({ tensors }, i) => {
+    const file = names[i] as string;
+    for (const { name } of tensors) {
+      const other = seen.get(name);
+      if (other !== undefined) fail(name, `it is in two files, ${quoted(other)} and ${quoted(file)}`);
+      seen.set(name, file);
+    }
+  });
+  for (const [tensor, file] of weightMap) {
+    const where = seen.get(tensor);
+    if (where === file) continue;
+    const instead = where === undefined ? 'which does not have it' : `but it is in ${quoted(where)}`;
+    fail(tensor, `the index says that it is in ${quoted(file)}, ${instead}`);
+  }
+  for (const [tensor, file] of seen) {
+    if (!weightMap.has(tensor)) fail(tensor, `it is in ${quoted(file)}, but not in the index`);
+  }
+}
+
+/**
+ * Opens a model in several files.
+ * @param input the index as the caller named it; where nothing is given, the files are those beside it
+ * @param source the index
+ * @param given the files, in any order. What the index does not name is left alone.
+ * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file breaks the rules or they do
+ *   not agree, `NOT_FOUND` or `IO` naming a file that is missing. What was opened is closed then.
+ */
+export async function openShards(
+  input: FileInput,
+  source: ByteSource,
+  given: readonly ByteSource[] = [],
+): Promise<Shards> {
+  const open = given.length > 0 ? amongGiven(given) : besideIndex(input);
+  const index = await inFile(source.name, readIndex(source));
+  const names = [...new Set(index.weightMap.values())].sort();
+  const files: ByteSource[] = [];
+  const close = async () => {
+    for (const file of files) if (!given.includes(file)) await file.close();
+  };
+  try {
+    const headers: SafetensorsHeader[] = [];
+    for (const name of names) {
+      const file = await open(name);
+      files.push(file);
+      headers.push(await inFile(name, readSafetensors(file)));
+    }
+    checkHeaders(index, names, headers);
+    const metadata = Object.create(null) as Record<string, string>;
+    for (const header of headers) {
+      for (const [key, value] of Object.entries(header.metadata)) if (!(key in metadata)) metadata[key] = value;
+    }
+    return {
+      files,
+      tensors: headers.flatMap(({ tensors }, i) => tensors.map((tensor) => ({ ...tensor, file: i }))),
+      metadata,
+      bytes: files.reduce((sum, { size }) => sum + size, 0),
+      index,
+      close,
+    };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+/** Adds the name of the file to what is wrong with it: with several, the offset alone does not say where. */
+async function inFile<T>(name: string | undefined, result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (error) {
+    if (!(error instanceof ScalepointError) || error.code !== 'BAD_FILE' || name === undefined) throw error;
+    const { code, message, tensor, byteOffset } = error;
+    throw new ScalepointError(code, `${quoted(name)}: ${message}`, { tensor, byteOffset, cause: error });
+  }
+}

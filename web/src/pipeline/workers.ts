@@ -1,0 +1,334 @@
+/**
+ * Carries out tiles: in workers, each with an instance of the core of its own, or in this thread. Workers read files by themselves
+ * where they can, straight into wasm memory.
+ */
+import { type ErrorCode, ScalepointError } from '../core/errors.js';
+import { nodeModule } from '../core/node.js';
+import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
+import { type InputRange, TileConverter, type TileResult, type TileTask } from './tile.js';
+
+/** What a worker is sent: first how to start, then tasks. */
+export type WorkerRequest =
+  | {
+      readonly kind: 'start';
+      readonly module: WebAssembly.Module;
+      readonly files: readonly (SourceReference | undefined)[];
+      /** Name of a lock to hold for as long as the worker lives. */
+      readonly lock?: string | undefined;
+    }
+  | {
+      readonly kind: 'task';
+      readonly id: number;
+      readonly task: TileTask;
+      /** Bytes of the inputs whose files the worker cannot read. */
+      readonly inputs: readonly (Uint8Array<ArrayBuffer> | undefined)[];
+      /** Memory for the results. */
+      readonly spare: readonly ArrayBuffer[];
+    };
+
+/** What a worker answers. */
+export type WorkerReply =
+  /** `locked`: whether it holds the lock. */
+  | { readonly kind: 'ready'; readonly locked: boolean }
+  | { readonly kind: 'result'; readonly id: number; readonly result: TileResult }
+  | { readonly kind: 'failure'; readonly id: number | undefined; readonly code?: ErrorCode; readonly message: string };
+
+/** Carries out tiles in any order. */
+export interface TileRunner {
+  /** Tiles that it pays to have under way at once. */
+  readonly concurrency: number;
+  run(task: TileTask): Promise<TileResult>;
+  /** Takes back the memory of a result that nobody looks at any more, for results to come. */
+  recycle(result: TileResult): void;
+  /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
+  dispose(reason?: unknown): void;
+}
+
+/** A worker of the browser: what is used of it. */
+export interface WorkerLike {
+  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
+  terminate(): unknown;
+  addEventListener?(type: string, listener: (event: Event) => void): void;
+}
+
+/** A worker of Node, which speaks of events in another way. */
+interface NodeWorker extends WorkerLike {
+  on(type: string, listener: (value: never) => void): void;
+}
+
+/** How long a worker may take to load its code and the core. */
+const startMilliseconds = 30_000;
+
+/** Reads the bytes of an input into memory. */
+async function readInput(input: InputRange, files: readonly ByteSource[], target: Uint8Array): Promise<void> {
+  const { file, begin, bytes, count, stride } = input;
+  const source = files[file] as ByteSource;
+  for (let i = 0; i < count; i++) {
+    const part = target.subarray(i * bytes, (i + 1) * bytes);
+    const from = begin + i * stride;
+    if (source.readInto === undefined) part.set(await source.read(from, from + bytes));
+    else await source.readInto(from, part);
+  }
+}
+
+/** How long this thread may be busy at a stretch. */
+const busyMilliseconds = 8;
+
+/** Runs tiles in this thread, one after the other. */
+export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
+  // Here and not at the top, so that looking into a file loads no wasm.
+  const { instantiateCore } = await import('../core/wasm.js');
+  const core = await instantiateCore(module);
+  const converter = new TileConverter(core);
+  let last: Promise<unknown> = Promise.resolve();
+  let spare: ArrayBuffer[] = [];
+  let yielded = performance.now();
+  const state: { ended?: { readonly reason: unknown } } = {};
+  const check = () => {
+    if (state.ended !== undefined) throw state.ended.reason;
+  };
+  return {
+    concurrency: 1,
+    run(task) {
+      const run = async () => {
+        check();
+        const views = converter.prepare(task);
+        for (const [i, view] of views.entries()) await readInput(task.inputs[i] as InputRange, files, view);
+        // Lets the page draw, and a cancel come through; not at every tile, since a browser makes each of these waits a long one.
+        if (performance.now() - yielded > busyMilliseconds) {
+          await new Promise((resolve) => setTimeout(resolve));
+          yielded = performance.now();
+        }
+        check();
+        // Each is used once: until it comes back, it is a result under way.
+        const given = spare;
+        spare = [];
+        return converter.run(task, given);
+      };
+      const result = last.then(run);
+      last = result.catch(() => {});
+      return result;
+    },
+    recycle({ parts }) {
+      spare = Object.values(parts);
+    },
+    dispose(reason) {
+      state.ended ??= { reason };
+      core.dispose();
+    },
+  };
+}
+
+/** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
+function startWorker(): WorkerLike {
+  try {
+    if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
+    const threads = nodeModule('node:worker_threads');
+    // Put together by hand, since bundlers would take a second literal URL for a second file.
+    if (threads !== undefined) {
+      const url = new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'));
+      // Arguments such as --input-type, good for the script that was started, would keep a file from being run.
+      return new threads.Worker(url, { execArgv: [] });
+    }
+  } catch (cause) {
+    throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
+  }
+  throw new ScalepointError('WORKER', 'this engine has no workers');
+}
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
+}
+
+/** A task and its promise. */
+interface Job {
+  readonly id: number;
+  readonly task: TileTask;
+  resolve(result: TileResult): void;
+  reject(reason: unknown): void;
+}
+
+/** A worker and what it has to do. */
+interface Seat {
+  readonly worker: WorkerLike;
+  readonly jobs: Map<number, Job>;
+  /** Waits no longer for the start, and no longer for the end. */
+  leave(reason: unknown): void;
+}
+
+/** Tasks that a worker holds: one under way, one at hand, so that it never waits for messages. */
+const jobsPerWorker = 2;
+
+/** Runs tiles in workers. */
+export class WorkerPool implements TileRunner {
+  readonly concurrency: number;
+  readonly #files: readonly ByteSource[];
+  readonly #seats: Seat[] = [];
+  readonly #queue: Job[] = [];
+  readonly #spare: ArrayBuffer[][] = [];
+  #nextId = 0;
+  #ended: { readonly reason: unknown } | undefined;
+
+  private constructor(count: number, files: readonly ByteSource[]) {
+    this.concurrency = count * jobsPerWorker;
+    this.#files = files;
+  }
+
+  /**
+   * Starts so many workers and waits until they are ready.
+   * @throws ScalepointError `WORKER`, or what loading the core throws
+   */
+  static async start(
+    count: number,
+    module: WebAssembly.Module,
+    files: readonly ByteSource[],
+    create: (() => WorkerLike) | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<WorkerPool> {
+    signal?.throwIfAborted();
+    const pool = new WorkerPool(count, files);
+    const abort = () => pool.dispose(signal?.reason);
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      await Promise.all(Array.from({ length: count }, () => pool.#add(module, create ?? startWorker)));
+    } catch (error) {
+      pool.dispose(error);
+      throw error;
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+    return pool;
+  }
+
+  #add(module: WebAssembly.Module, create: () => WorkerLike): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const worker = create();
+      const stopped = (what: string, cause?: unknown) =>
+        this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
+      const late = () => stopped(`did not start within ${startMilliseconds / 1000} s`);
+      const timer = setTimeout(late, startMilliseconds);
+      const watch = new AbortController();
+      const seat: Seat = {
+        worker,
+        jobs: new Map(),
+        leave(reason) {
+          clearTimeout(timer);
+          watch.abort();
+          reject(reason);
+        },
+      };
+      this.#seats.push(seat);
+      // A browser tells nobody that a worker has ended, but its locks are free then. Not every page has locks.
+      const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
+      const lock = locks && `scalepoint-${crypto.randomUUID()}`;
+      const receive = (reply: WorkerReply) => {
+        if (reply.kind === 'ready') {
+          clearTimeout(timer);
+          resolve();
+          if (locks === undefined || lock === undefined || !reply.locked) return;
+          locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
+          return;
+        }
+        if (reply.kind === 'failure' && reply.id === undefined) {
+          this.dispose(new ScalepointError(reply.code ?? 'WORKER', reply.message));
+          return;
+        }
+        const job = seat.jobs.get(reply.id as number);
+        seat.jobs.delete(reply.id as number);
+        if (reply.kind === 'result') job?.resolve(reply.result);
+        else
+          job?.reject(
+            reply.code === undefined ? new Error(reply.message) : new ScalepointError(reply.code, reply.message),
+          );
+        this.#dispatch();
+      };
+      if ('on' in worker) {
+        const node = worker as NodeWorker;
+        node.on('message', receive);
+        node.on('error', (cause: unknown) => stopped(`failed: ${messageOf(cause)}`, cause));
+        node.on('exit', () => stopped('ended before its time'));
+      } else {
+        worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
+        worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
+        worker.addEventListener?.('error', (event) => {
+          // It is reported by the promise, and by nothing else.
+          event.preventDefault();
+          const { message } = event as ErrorEvent;
+          // An error without a message is a file that could not be loaded.
+          stopped(
+            message
+              ? `failed: ${message}`
+              : 'could not be loaded: serve worker.js beside the bundle, or give the worker option',
+            event,
+          );
+        });
+      }
+      const files = this.#files.map(({ reference }) => reference);
+      worker.postMessage({ kind: 'start', module, files, lock } satisfies WorkerRequest, []);
+    });
+  }
+
+  run(task: TileTask): Promise<TileResult> {
+    return new Promise((resolve, reject) => {
+      if (this.#ended !== undefined) {
+        reject(this.#ended.reason);
+        return;
+      }
+      this.#queue.push({ id: this.#nextId++, task, resolve, reject });
+      this.#dispatch();
+    });
+  }
+
+  /** Hands waiting tasks to the workers that have the least to do. */
+  #dispatch(): void {
+    while (this.#queue.length > 0 && this.#ended === undefined) {
+      const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
+      if (seat.jobs.size >= jobsPerWorker) return;
+      const job = this.#queue.shift() as Job;
+      seat.jobs.set(job.id, job);
+      void this.#send(seat, job);
+    }
+  }
+
+  async #send(seat: Seat, { id, task, reject }: Job): Promise<void> {
+    try {
+      const inputs: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+      const transfer: ArrayBuffer[] = [];
+      for (const input of task.inputs) {
+        if (this.#files[input.file]?.reference !== undefined) {
+          inputs.push(undefined);
+          continue;
+        }
+        const bytes = allocate(input.bytes * input.count, ' of input');
+        await readInput(input, this.#files, bytes);
+        inputs.push(bytes);
+        transfer.push(bytes.buffer);
+      }
+      if (this.#ended !== undefined) return;
+      const spare = this.#spare.pop() ?? [];
+      const request = { kind: 'task', id, task, inputs, spare } satisfies WorkerRequest;
+      seat.worker.postMessage(request, [...transfer, ...spare]);
+    } catch (error) {
+      seat.jobs.delete(id);
+      reject(error);
+      this.#dispatch();
+    }
+  }
+
+  recycle({ parts }: TileResult): void {
+    if (this.#spare.length < this.concurrency) this.#spare.push(Object.values(parts));
+  }
+
+  dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = { reason };
+    for (const { worker, jobs, leave } of this.#seats) {
+      leave(reason);
+      worker.terminate();
+      for (const job of jobs.values()) job.reject(reason);
+      jobs.clear();
+    }
+    for (const job of this.#queue) job.reject(reason);
+    this.#queue.length = 0;
+  }
+}
