@@ -2,11 +2,11 @@
 
 import { checkKeys, choice } from './arrays/options.js';
 import { load, type Scalepoint } from './arrays/scalepoint.js';
-import { show } from './arrays/tensor.js';
 import { type Limits, makeLimits } from './bench/limits.js';
 import * as plain from './bench/plain.js';
 import { type Contestant, race } from './bench/race.js';
 import { blockTypeInfo, blockTypes } from './core/blocks.js';
+import { show } from './core/show.js';
 import type { LoadOptions } from './core/wasm.js';
 
 export { type Limits, makeLimits } from './bench/limits.js';

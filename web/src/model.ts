@@ -4,10 +4,10 @@
  * is converted.
  */
 
-import { show } from './arrays/tensor.js';
 import { ScalepointError } from './core/errors.js';
 import type { ErrorMeasures } from './core/measure.js';
 import { nodeModule } from './core/node.js';
+import { show } from './core/show.js';
 import type { LoadOptions } from './core/wasm.js';
 import { type ByteSource, quoted } from './files/bytes.js';
 import { type MemorySink, type ModelOutput, memorySink, openSink } from './files/sinks.js';

@@ -1,10 +1,11 @@
 // Floats to the bits of narrower floats, and back.
 
 import type { CoreModule } from '../core/core.mjs';
+import { show } from '../core/show.js';
 import { type Core, checkStatus } from '../core/wasm.js';
 import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './array.js';
 import { checkKeys } from './options.js';
-import { show, type WasmArray } from './tensor.js';
+import type { WasmArray } from './tensor.js';
 
 /** The float formats of at most eight bits, one a byte. */
 export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';

@@ -1,6 +1,7 @@
 // Non-uniform codes: blocks with a largest size each, and one codebook for all of them.
 
 import { ScalepointError } from '../core/errors.js';
+import { article, show } from '../core/show.js';
 import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 import {
   CodeSource,
@@ -18,7 +19,7 @@ import {
   withWhole,
 } from './array.js';
 import { checkKeys, choice } from './options.js';
-import { article, type CodebookTensor, checkShape, show, sizeOfShape, type WasmArray } from './tensor.js';
+import { type CodebookTensor, checkShape, sizeOfShape, type WasmArray } from './tensor.js';
 
 /** Where the values of the codes come from. */
 export type CodebookSource =

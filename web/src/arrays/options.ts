@@ -3,6 +3,7 @@
 import { ScalepointError } from '../core/errors.js';
 import type { ErrorSum } from '../core/measure.js';
 import { type RangeSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { show } from '../core/show.js';
 import { tileSize } from '../core/wasm.js';
 import type { HalfFormat } from './array.js';
 import {
@@ -15,7 +16,6 @@ import {
   type Layout,
   layoutOf,
   resolveGranularity,
-  show,
   type WasmArray,
 } from './tensor.js';
 

@@ -5,6 +5,7 @@ import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from
 import { version } from '../core/core.mjs';
 import { ScalepointError } from '../core/errors.js';
 import { type ErrorMeasures, ErrorSum } from '../core/measure.js';
+import { article, show } from '../core/show.js';
 import {
   type Core,
   checkStatus,
@@ -92,7 +93,6 @@ import {
 } from './options.js';
 import { measureEach, measureJobs, restoreInto } from './sweep.js';
 import {
-  article,
   type BlockTensor,
   type CodeArray,
   type CodebookTensor,
@@ -105,7 +105,6 @@ import {
   layoutOf,
   type QuantizedTensor,
   resolveGranularity,
-  show,
   sizeOfShape,
   type WasmArray,
   type WasmDType,

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { BlockType } from '../core/blocks.js';
-import { ScalepointError } from '../core/errors.js';
+import { article, show } from '../core/show.js';
 
 /** An integer type that codes can have. */
 export type DType =
@@ -98,25 +98,6 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   const info = infos.get(dtype);
   if (info === undefined) throw new RangeError(`dtype: expected one of ${names.join(', ')}, got ${show(dtype)}`);
   return info;
-}
-
-/** A name with its article. */
-export function article(name: string): string {
-  return `${/^[aeiou]/i.test(name) && !/^ui/i.test(name) ? 'an' : 'a'} ${name}`;
-}
-
-/** A value for an error message: short, and never throwing. */
-export function show(value: unknown, depth = 0): string {
-  if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
-  if (Array.isArray(value)) {
-    return value.length > 12 || depth > 1
-      ? `an array of ${value.length}`
-      : `[${value.map((v) => show(v, depth + 1)).join(', ')}]`;
-  }
-  if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
-  if (typeof value === 'function') return 'a function';
-  if (typeof value === 'object' && value !== null) return Object.prototype.toString.call(value);
-  return String(value);
 }
 
 /** The layout of parameters over an array: what cpp/scalepoint.h calls Layout. */
@@ -270,8 +251,3 @@ export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array
 
 /** Any quantized tensor. */
 export type QuantizedTensor = LinearQuantizedTensor | CodebookTensor | BlockTensor;
-
-/** @throws ScalepointError `DISPOSED` */
-export function disposedError(what: string): ScalepointError {
-  return new ScalepointError('DISPOSED', `${what} was used after dispose()`);
-}

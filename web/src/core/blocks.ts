@@ -2,7 +2,7 @@
  * ggml's block types: their names, numbers and sizes.
  * Source: github.com/ggml-org/ggml, include/ggml.h and src/ggml-common.h.
  */
-import { show } from '../arrays/tensor.js';
+import { show } from './show.js';
 
 const table = {
   Q4_0: { id: 2, elements: 32, bytes: 18 },

@@ -62,3 +62,28 @@ export class ScalepointError extends Error {
     if (place.byteOffset !== undefined) this.byteOffset = place.byteOffset;
   }
 }
+
+/** @throws ScalepointError `DISPOSED` */
+export function disposedError(what: string): ScalepointError {
+  return new ScalepointError('DISPOSED', `${what} was used after dispose()`);
+}
+
+/** An error about an argument. */
+export type OptionError<E extends RangeError | TypeError> = E & {
+  /** Path of the option or argument: `dtype`, `rules[2].to`. */
+  readonly option: string;
+};
+
+function withOption<E extends RangeError | TypeError>(error: E, option: string): OptionError<E> {
+  return Object.assign(error, { option });
+}
+
+/** The error for an argument of the right type with a wrong value: `option: text`. */
+export function rangeError(option: string, text: string): OptionError<RangeError> {
+  return withOption(new RangeError(`${option}: ${text}`), option);
+}
+
+/** The error for an argument of a wrong type, or for an option that does not exist: `option: text`. */
+export function typeError(option: string, text: string): OptionError<TypeError> {
+  return withOption(new TypeError(`${option}: ${text}`), option);
+}

@@ -1,5 +1,5 @@
 // Ranges that are searched for: what arrays and model files have in common.
-import { show } from '../arrays/tensor.js';
+import { show } from './show.js';
 
 /** A range that takes more than the smallest and the largest value; see Range of the array calls. */
 export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };

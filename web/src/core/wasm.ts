@@ -1,9 +1,10 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Picks and loads the wasm module, and owns its memory. No address leaves this file's users (quantize.ts) towards the outside.
 import { simd as hasSimd } from 'wasm-feature-detect';
-import { disposedError, show, type WasmArray, type WasmDType, type WasmView } from '../arrays/tensor.js';
+import type { WasmArray, WasmDType, WasmView } from '../arrays/tensor.js';
 import createCore, { buildId, type CoreModule } from './core.mjs';
-import { ScalepointError } from './errors.js';
+import { disposedError, ScalepointError } from './errors.js';
+import { show } from './show.js';
 
 /** The two builds of the core. */
 export type Tier = 'simd' | 'scalar';

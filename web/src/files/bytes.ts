@@ -4,9 +4,9 @@
  * file loads in a browser as it is.
  */
 
-import { show } from '../arrays/tensor.js';
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { show } from '../core/show.js';
 
 /** Bytes that can be read from any position. */
 export interface ByteSource {

@@ -3,9 +3,9 @@
  * has a name appears under it whole or not at all.
  */
 
-import { show } from '../arrays/tensor.js';
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { show } from '../core/show.js';
 import { allocate, ioError, quoted } from './bytes.js';
 
 /** Bytes that can be written, and that count only once they are all there. */

@@ -10,10 +10,11 @@ import {
   sourceOf,
 } from '../arrays/array.js';
 import { checkKeys, choice, dtypeSpec } from '../arrays/options.js';
-import { type DTypeInfo, disposedError, type Granularity, show, type WasmArray } from '../arrays/tensor.js';
+import type { DTypeInfo, Granularity, WasmArray } from '../arrays/tensor.js';
 import type { BlockType, BlockTypeInfo } from '../core/blocks.js';
 import type { LayerForm } from '../core/core.mjs';
-import { ScalepointError } from '../core/errors.js';
+import { disposedError, ScalepointError } from '../core/errors.js';
+import { show } from '../core/show.js';
 import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 
 /** Options of `linear`. */

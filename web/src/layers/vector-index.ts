@@ -2,8 +2,9 @@
 // Similarity search: vectors in int8, and the dot products of layers over them.
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/array.js';
 import { checkKeys, choice, dtypeSpec } from '../arrays/options.js';
-import { checkShape, dtypeInfo, show } from '../arrays/tensor.js';
+import { checkShape, dtypeInfo } from '../arrays/tensor.js';
 import { ScalepointError } from '../core/errors.js';
+import { show } from '../core/show.js';
 import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 import { addressOf, LayerMemory } from './layer.js';
 

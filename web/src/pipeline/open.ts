@@ -1,7 +1,7 @@
 /** Opens model files of every format that can be read: what they are is told by their content, not by their names. */
 
-import { show } from '../arrays/tensor.js';
 import { ScalepointError } from '../core/errors.js';
+import { show } from '../core/show.js';
 import { type ByteSource, type FileInput, openSource } from '../files/bytes.js';
 import { type GgufHeader, type MetadataValue, readGguf } from '../formats/gguf/header.js';
 import { npyMagic, openNpy } from '../formats/npy/header.js';

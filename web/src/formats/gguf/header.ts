@@ -4,9 +4,9 @@
  * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
  */
 
-import { show } from '../../arrays/tensor.js';
 import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
 import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
 import { elementCount } from '../safetensors/header.js';
 

@@ -4,9 +4,9 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
  */
 
-import { show } from '../../arrays/tensor.js';
 import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import type { CastType, Conversion, FilePlan, PlannedTensor, Rule } from '../../pipeline/plan.js';
 import { ruleFor } from '../../pipeline/plan.js';

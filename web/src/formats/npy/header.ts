@@ -3,8 +3,8 @@
  * dtype, order and shape) and the elements. Reference: numpy.lib.format.
  */
 
-import { show } from '../../arrays/tensor.js';
 import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
 import type { ByteSource } from '../../files/bytes.js';
 import { elementCount, type TensorDType, type TensorInfo } from '../safetensors/header.js';
 

@@ -4,8 +4,8 @@
  * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs.
  */
 
-import { show } from '../../arrays/tensor.js';
 import { ScalepointError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 
 /** Element types and their bits, in the order of the reference: a file written by it holds wide types first. */

@@ -3,9 +3,9 @@
  * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
  */
 
-import { show } from '../../arrays/tensor.js';
 import { ScalepointError } from '../../core/errors.js';
 import { type SearchedRange, searchOf } from '../../core/range.js';
+import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import {
   type CastType,

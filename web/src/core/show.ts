@@ -1,0 +1,20 @@
+/** Values and names as error messages show them. */
+
+/** A name with its article. */
+export function article(name: string): string {
+  return `${/^[aeiou]/i.test(name) && !/^ui/i.test(name) ? 'an' : 'a'} ${name}`;
+}
+
+/** A value for an error message: short, and never throwing. */
+export function show(value: unknown, depth = 0): string {
+  if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
+  if (Array.isArray(value)) {
+    return value.length > 12 || depth > 1
+      ? `an array of ${value.length}`
+      : `[${value.map((v) => show(v, depth + 1)).join(', ')}]`;
+  }
+  if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
+  if (typeof value === 'function') return 'a function';
+  if (typeof value === 'object' && value !== null) return Object.prototype.toString.call(value);
+  return String(value);
+}
