@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { BlockType } from '../core/blocks.js';
-import { article, show } from '../core/show.js';
+import { show } from '../core/show.js';
 
 /** An integer type that codes can have. */
 export type DType =
