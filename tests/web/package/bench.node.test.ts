@@ -8,7 +8,7 @@ import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { serve } from '../../../scripts/serve.mjs';
 
-const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const small = { quick: true, size: 1024, width: 64 };
 
 function expectRows(rows: readonly BenchRow[]): void {
