@@ -97,7 +97,7 @@ export function integers(shape: readonly number[], seed = 1): TestTensor {
   return { dtype: 'I64', shape, data: BigInt64Array.from({ length: product(shape) }, () => BigInt(random.bits())) };
 }
 
-/** Elements of a tile, as tile.ts has it: what is longer is cut. */
+/** Elements of a tile, as codec.ts has it: what is longer is cut. */
 const tile = 2 ** 20;
 
 /**
