@@ -187,10 +187,12 @@ function fromNumber(name, type, isEnum) {
   return isEnum || type === 'uint64_t' ? `static_cast<${type}>(${name})` : name;
 }
 
-/** How a type travels. @param {string} type @param {boolean} isEnum */
+/**
+ * How a type travels. Embind takes code for every combination of types, so there are few of them.
+ * @param {string} type @param {boolean} isEnum
+ */
 function wireType(type, isEnum) {
-  if (/[*&]$/.test(type)) return 'uint32_t';
-  if (isEnum) return 'int32_t';
+  if (/[*&]$/.test(type) || isEnum || type === 'size_t') return 'uint32_t';
   return type === 'uint64_t' ? 'double' : type;
 }
 
@@ -199,7 +201,7 @@ function entryOf(door, { name, returns, parameters, plain }) {
   const taken = parameters.map((p) => `${wireType(p.type, door.isEnum(p.type))} ${p.name}`).join(', ');
   const given = parameters.map((p) => fromNumber(p.name, p.type, door.isEnum(p.type))).join(', ');
   const call = `scalepoint::door::${name}(${given})`;
-  const wire = returns === 'Status' ? 'int32_t' : wireType(returns, false);
+  const wire = wireType(returns, returns === 'Status');
   const result = returns.endsWith('*')
     ? `return reinterpret_cast<uint32_t>(${call})`
     : returns === 'void'
