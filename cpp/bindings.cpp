@@ -73,12 +73,12 @@ Status quantize_linear_measured(const LinearJob& job, const float* x, size_t n, 
                                               job.codes(codes, n), sums);
 }
 
-/// Range, parameters and codes of whole runs in one pass. The job holds the spec, and room for the parameters of these runs.
-SCALEPOINT_PLAIN_EXPORT Status quantize_runs(const LinearJob& job, const float* x, size_t n, size_t line_size, size_t run_size,
-                                             std::byte* codes) {
+/// Range, parameters and codes of whole runs in one pass. scale and zero_point: one for each of these runs.
+SCALEPOINT_PLAIN_EXPORT Status quantize_runs(const QuantizationSpec& spec, const float* x, size_t n, size_t line_size,
+                                             size_t run_size, float* scale, int32_t* zero_point, std::byte* codes) {
   const size_t runs = n / line_size * ((line_size + run_size - 1) / run_size);
-  return scalepoint::quantize_runs({x, n}, line_size, run_size, job.spec, {job.scale, runs}, {job.zero_point, runs},
-                                   job.codes(codes, n));
+  return scalepoint::quantize_runs({x, n}, line_size, run_size, spec, {scale, runs}, {zero_point, runs},
+                                   {codes, n * spec.dtype.storage_bytes()});
 }
 
 Status dequantize_linear(const LinearJob& job, const std::byte* codes, size_t n, uint64_t start, float* x) {

@@ -211,23 +211,34 @@ export function checkKeys(options: unknown, known: ReadonlySet<string>): void {
   }
 }
 
+function choiceError(name: string, values: readonly string[], value: unknown): RangeError {
+  return new RangeError(`${name}: expected ${values.map((v) => `'${v}'`).join(' or ')}, got ${show(value)}`);
+}
+
+/** Which of the values an option has; the first unless given. */
 export function choice(options: object, name: string, values: readonly string[]): number {
   const value = (options as Record<string, unknown>)[name];
   if (value === undefined) return 0;
   const index = values.indexOf(value as string);
-  if (index < 0) {
-    throw new RangeError(`${name}: expected ${values.map((v) => `'${v}'`).join(' or ')}, got ${show(value)}`);
-  }
+  if (index < 0) throw choiceError(name, values, value);
   return index;
+}
+
+/** The number of an option whose values are those of an enum of the core. */
+function enumChoice<K extends string, T extends number>(
+  options: object,
+  name: string,
+  values: Readonly<Record<K, T>>,
+  fallback: T,
+): T {
+  const value = (options as Record<string, unknown>)[name];
+  if (value === undefined) return fallback;
+  if (typeof value !== 'string' || !Object.hasOwn(values, value)) throw choiceError(name, Object.keys(values), value);
+  return values[value as K];
 }
 
 /** Values of `from`; undefined counts as the first. */
 export const halfFormats = ['float16', 'bfloat16'];
-
-/** An option whose values are those of an enum of the core; its first value unless given. */
-function enumChoice<T extends number>(options: object, name: string, values: Readonly<Record<string, T>>): T {
-  return Object.values(values)[choice(options, name, Object.keys(values))] as T;
-}
 
 /** A spec of which only the type is read. */
 export function specOfDType(info: DTypeInfo): QuantizationSpec {
@@ -248,11 +259,11 @@ function specOf(options: QuantizeOptions, info: DTypeInfo): QuantizationSpec {
     throw new TypeError(`includeZero: expected a boolean, got ${show(includeZero)}`);
   return {
     dtype: { bits: info.bits, isSigned: info.signed },
-    scheme: enumChoice(options, 'scheme', Scheme),
-    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRange),
+    scheme: enumChoice(options, 'scheme', Scheme, Scheme.symmetric),
+    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRange, SymmetricRange.restricted),
     includeZero,
-    rounding: enumChoice(options, 'rounding', Rounding),
-    nonFinite: enumChoice(options, 'nonFinite', NonFinite),
+    rounding: enumChoice(options, 'rounding', Rounding, Rounding.onnx),
+    nonFinite: enumChoice(options, 'nonFinite', NonFinite, NonFinite.error),
   };
 }
 

@@ -8,7 +8,7 @@ import {
   Layout as LayoutRecord,
   LinearJob,
   NonFinite,
-  type QuantizationSpec,
+  QuantizationSpec as SpecRecord,
   Status,
 } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
@@ -167,7 +167,7 @@ interface GivenTensor {
   readonly shape: readonly number[];
   readonly granularity: Granularity;
   readonly layout: Layout;
-  readonly spec: QuantizationSpec;
+  readonly spec: SpecRecord;
   readonly scale: Float32Array;
   readonly zeroPoint: Int32Array;
 }
@@ -733,14 +733,22 @@ export class Scalepoint {
     const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
     const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
     let parameter = 0;
-    const record = { ...scratch, layout: job.layout, spec: job.spec, parameters: tileParameters };
-    core.withRecord(LinearJob, record, (at) => {
+    core.withRecord(SpecRecord, job.spec, (spec) => {
       for (let start = 0; start < n; ) {
         const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
         const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
         const from = source.at(start, count);
         const to = codes.at(start, scratch.y);
-        const status = core.module._quantizeRuns(at, from, count, whole ? line : count, run, to);
+        const status = core.module._quantizeRuns(
+          spec,
+          from,
+          count,
+          whole ? line : count,
+          run,
+          scratch.scale,
+          scratch.zeroPoint,
+          to,
+        );
         if (status !== Status.ok) this.#fail(status, from, count, start);
         codes.put(start, count, scratch.y);
         copyOut(core, 'float32', scratch.scale, used, scale, parameter);
@@ -843,17 +851,18 @@ export class Scalepoint {
   }
 
   /** Calls f with memory for the parameters of a layout, and for as many bounds of ranges. */
-  #withParameters<T>(layout: Layout, spec: QuantizationSpec, f: (at: Parameters) => T): T {
+  #withParameters<T>(layout: Layout, spec: SpecRecord, f: (at: Parameters) => T): T {
     const core = this.#core;
     const n = layout.parameters;
-    const use = (places: Omit<Parameters, 'job'>) =>
-      core.withRecord(LinearJob, { ...places, layout, spec, parameters: n }, (job) => f({ ...places, job }));
+    // Written out: engines take some microseconds to spread an object.
+    const use = (scale: number, zeroPoint: number, min: number, max: number) =>
+      core.withRecord(LinearJob, { layout, spec, scale, zeroPoint, parameters: n }, (job) =>
+        f({ job, scale, zeroPoint, min, max }),
+      );
     const { scale, zeroPoint } = core.scratch;
-    if (n * 2 <= tileParameters) {
-      const half = tileParameters * 2;
-      return use({ scale, zeroPoint, min: scale + half, max: zeroPoint + half });
-    }
-    return core.withMemory(n * 16, (a) => use({ scale: a, zeroPoint: a + n * 4, min: a + n * 8, max: a + n * 12 }));
+    const half = tileParameters * 2;
+    if (n * 2 <= tileParameters) return use(scale, zeroPoint, scale + half, zeroPoint + half);
+    return core.withMemory(n * 16, (a) => use(a, a + n * 4, a + n * 8, a + n * 12));
   }
 
   /** Brings a quantized tensor's parameters into wasm memory for f. */

@@ -176,7 +176,16 @@ export function resolveGranularity(granularity: unknown, shape: readonly number[
 
 /** The layout of a resolved granularity. */
 export function layoutOf(granularity: Granularity, shape: readonly number[], size: number): Layout {
-  if (granularity.kind === 'per-tensor') return { ...perTensor, size, parameters: 1 };
+  if (granularity.kind === 'per-tensor') {
+    return {
+      granularity: DoorGranularity.perTensor,
+      axisSize: 1,
+      innerSize: 1,
+      groupSize: 1,
+      size,
+      parameters: 1,
+    };
+  }
   const axis = granularity.axis ?? shape.length - 1;
   const axisSize = shape[axis] ?? 1;
   let innerSize = 1;

@@ -3,7 +3,7 @@
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/array.js';
 import { checkKeys, choice, specOfDType } from '../arrays/options.js';
 import { checkShape, dtypeInfo, perTensor } from '../arrays/tensor.js';
-import { ActivationType, LinearJob, Status } from '../core/door.js';
+import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import { type Core, checkStatus, tileSize } from '../core/wasm.js';
@@ -214,7 +214,9 @@ export class VectorIndex {
         const n = rows * dimension;
         const from = addressOf(core, source, row * dimension, n, 4, own);
         LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
-        const status = module._quantizeRuns(job, from, n, dimension, dimension, codes);
+        const status = core.withRecord(QuantizationSpec, int8, (spec) =>
+          module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, codes),
+        );
         if (status === Status.nonFinite) {
           const index = row * dimension + module.firstNonFinite(from, n);
           const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
@@ -294,9 +296,8 @@ export class VectorIndex {
     }
     const scale = room + 8;
     const codes = scale + 8;
-    const record = { layout: perTensor, spec: int8, scale, zeroPoint: scale + 4, parameters: 1 };
-    this.#core.withRecord(LinearJob, record, (job) =>
-      checkStatus(module._quantizeRuns(job, query, dimension, dimension, dimension, codes)),
+    this.#core.withRecord(QuantizationSpec, int8, (spec) =>
+      checkStatus(module._quantizeRuns(spec, query, dimension, dimension, dimension, scale, scale + 4, codes)),
     );
     if (this.metric === 'dot') return module.HEAPF32[scale / 4] as number;
     const length = Math.sqrt(squares(module.HEAP8, codes, dimension));
