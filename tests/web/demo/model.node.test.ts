@@ -20,7 +20,7 @@ import { planModel, quantizeModel } from '../../../web/src/model.js';
 import { safetensors, weights } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
-const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const sample = path('web/demo/public/samples/digits.safetensors');
 
 let server: Awaited<ReturnType<typeof serve>>;
