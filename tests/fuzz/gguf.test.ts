@@ -11,6 +11,8 @@ import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 
 const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
 const mutations = 10_000 * factor;
+/** Long enough for a busy machine. Alone, the test takes a few seconds. */
+const timeout = 60_000 * factor;
 
 /** A seeded generator of whole numbers in [0, n) (xorshift32). */
 function random(seed: number): (n: number) => number {
@@ -172,5 +174,5 @@ describe('the reader of damaged GGUF files', () => {
     // Each outcome must be frequent. Otherwise the damage would be too heavy or too light to test the reader.
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'planned']);
     for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(mutations / 100);
-  });
+  }, timeout);
 });
