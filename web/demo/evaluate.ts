@@ -18,7 +18,7 @@ export interface Levels {
   readonly zeroPoint: number;
 }
 
-/** Size of the quantized data, in bytes. */
+/** Bytes of the data before and after quantization. */
 export interface ByteCount {
   /** Bytes in the type that the numbers were stored in. */
   readonly before: number;

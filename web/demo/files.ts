@@ -104,7 +104,7 @@ async function readOne(core: Scalepoint, files: readonly File[], entry: ModelTen
   };
 }
 
-/** Reads a file of nothing but little-endian float32. */
+/** Reads a file as raw little-endian float32. */
 async function readRaw(file: File): Promise<DataSet> {
   if (file.size > mostNumbers * 4) {
     throw new FileError(

@@ -60,7 +60,7 @@ function createNormal(random: () => number): () => number {
   };
 }
 
-/** What to generate. */
+/** Options of `generate`. */
 export interface GenerateOptions {
   readonly distribution: Distribution;
   /** Total count of numbers, a multiple of `generatedRows`. */

@@ -134,7 +134,7 @@ async function paste(text: string): Promise<void> {
   await rested();
 }
 
-/** Drops a file onto the page's header, far from any drop zone. */
+/** Drops a file onto the header of the page. */
 async function drop(name: string, bytes: Uint8Array): Promise<void> {
   const overlay = await page.evaluate(
     ([name, base64]) => {

@@ -175,7 +175,7 @@ it('lists and plans a model of 3 GiB from its header, and cancels quantizing it'
     });
     expect(left).toEqual([]);
   }
-  // The next good call works.
+  // The page still works afterwards.
   await page.setInputFiles('#file', sample);
   await planned(totals.bytesAfter);
   expect((await save()).name).toBe('digits.int8.safetensors');
