@@ -79,11 +79,11 @@ export async function digestOf(...values: unknown[]): Promise<string> {
   return [...hash.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** An error with all that it says, in words. */
+/** An error with all that it says, in words; its `option` is what the message begins with. */
 export function wordsOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { name, message, ...rest } = error as Error & Record<string, unknown>;
-  const places = ['code', 'option', 'tensor', 'byteOffset'].flatMap((key) =>
+  const places = ['code', 'tensor', 'byteOffset'].flatMap((key) =>
     rest[key] === undefined ? [] : [`${key} ${String(rest[key])}`],
   );
   return `${name}${places.length === 0 ? '' : ` (${places.join(', ')})`}: ${message}`;
