@@ -79,7 +79,7 @@ export async function digestOf(...values: unknown[]): Promise<string> {
   return [...hash.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** An error with all that it says, in words; its `option` is what the message begins with. */
+/** An error as text: its name, message and places. `option` is left out, since the message begins with it. */
 export function wordsOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { name, message, ...rest } = error as Error & Record<string, unknown>;
