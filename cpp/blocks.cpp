@@ -1,9 +1,10 @@
-#include "kernels/blocks.h"
+#include "blocks.h"
 
 #include <algorithm>
 
+#include "kernels/blocks.h"
 #include "kernels/kernels.h"
-#include "scalepoint.h"
+#include "range.h"
 
 namespace scalepoint {
 namespace {

@@ -1,12 +1,16 @@
-#include "kernels/codebook.h"
+#include "codebook.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "absmax.h"
+#include "codebook_learning.h"
+#include "kernels/codebook.h"
 #include "kernels/kernels.h"
-#include "scalepoint.h"
+#include "metrics.h"
+#include "range.h"
 
 namespace scalepoint {
 namespace {

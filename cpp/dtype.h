@@ -1,4 +1,4 @@
-// The integer types that a code can have.
+// The types that a code can have: small integers, and floats of at most eight bits.
 #pragma once
 
 #include <cstddef>
@@ -18,5 +18,16 @@ struct DType {
   [[nodiscard]] constexpr int32_t middle() const { return is_signed ? 0 : 1 << (bits - 1); }
   [[nodiscard]] constexpr size_t storage_bytes() const { return bits > 8 ? 2 : 1; }
 };
+
+/// Floats of at most eight bits, one a byte. Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits".
+///   float8e4m3fn  sign, 4 bits of exponent (bias 7), 3 of fraction; no infinities; NaN 0x7F; largest value 448
+///   float8e5m2    sign, 5 bits of exponent (bias 15), 2 of fraction; infinity 0x7C, NaN above it; largest value 57344
+///   float4e2m1    sign, 2 bits of exponent (bias 1), 1 of fraction; neither infinities nor NaN; largest value 6
+enum class Minifloat : int32_t { kFloat8E4M3FN = 0, kFloat8E5M2 = 1, kFloat4E2M1 = 2 };
+
+/// What a size becomes that is above the largest value after rounding, infinity too.
+///   kSaturate  the largest value
+///   kEscape    infinity, or NaN in float8e4m3fn; float4e2m1 has neither and saturates
+enum class Overflow : int32_t { kSaturate = 0, kEscape = 1 };
 
 }  // namespace scalepoint

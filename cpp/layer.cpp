@@ -1,13 +1,16 @@
 // Layers: packs weights into the tiles that the kernels walk, and brings activations into integers. A layer is one piece of memory:
 // a head, the segments of its columns, bias, scales, zero points and weights. What it takes to run is in a workspace of the caller.
-#include "kernels/layer.h"
+#include "layer.h"
 
 #include <cmath>
 #include <cstring>
 
 #include "float16.h"
 #include "kernels/kernels.h"
-#include "scalepoint.h"
+#include "kernels/layer.h"
+#include "linear.h"
+#include "qparams.h"
+#include "range.h"
 
 namespace scalepoint {
 namespace {

@@ -1,5 +1,7 @@
 #include "layout.h"
 
+#include "stretches.h"
+
 namespace scalepoint {
 
 bool Layout::valid() const {

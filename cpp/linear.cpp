@@ -1,6 +1,10 @@
+#include "linear.h"
+
 #include "kernels/kernels.h"
-#include "layout.h"
-#include "scalepoint.h"
+#include "metrics.h"
+#include "qparams.h"
+#include "range.h"
+#include "stretches.h"
 
 namespace scalepoint {
 namespace {

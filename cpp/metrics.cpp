@@ -1,6 +1,8 @@
+#include "metrics.h"
+
 #include "kernels/kernels.h"
-#include "layout.h"
-#include "scalepoint.h"
+#include "linear.h"
+#include "stretches.h"
 
 namespace scalepoint {
 namespace {

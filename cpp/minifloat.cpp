@@ -1,10 +1,10 @@
-#include "kernels/minifloat.h"
+#include "minifloat.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "layout.h"
-#include "scalepoint.h"
+#include "kernels/minifloat.h"
+#include "stretches.h"
 
 namespace scalepoint {
 namespace {

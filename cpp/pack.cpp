@@ -1,6 +1,6 @@
-#include <cstring>
+#include "pack.h"
 
-#include "scalepoint.h"
+#include <cstring>
 
 namespace scalepoint {
 namespace {

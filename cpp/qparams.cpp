@@ -1,7 +1,7 @@
+#include "qparams.h"
+
 #include <cfloat>
 #include <cmath>
-
-#include "scalepoint.h"
 
 namespace scalepoint {
 namespace {

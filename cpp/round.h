@@ -26,6 +26,9 @@ enum class Rounding : int32_t {
 /// No zero point is larger in size: x / scale + zero_point then stays below 2^23, where float32 still holds every half.
 inline constexpr int32_t kMaxZeroPoint = 1 << 22;
 
+/// The smallest scale that choose_qparams gives: its reciprocal is the largest power of two in float32.
+inline constexpr float kMinScale = 0x1p-127f;
+
 /// 1.5 * 2^23. Adding it to a float of size up to 2^22 leaves the value, rounded half to even, in the low bits of the sum:
 /// bits(v + kMagic) == kMagicBits + round_half_even(v).
 inline constexpr float kMagic = 12582912.0f;

@@ -15,8 +15,8 @@
 #include <cstring>
 
 #include "kernels/kernels.h"
-#include "layout.h"
 #include "scalepoint.h"
+#include "stretches.h"
 
 namespace scalepoint {
 namespace {

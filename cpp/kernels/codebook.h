@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../scalepoint.h"
-
 namespace scalepoint::kernels {
+
+/// Values of a codebook: codes take a byte.
+inline constexpr size_t kMostCodes = 256;
 
 /// A bucket of floats by their bits: 1/32 wide relative to the float, sizes below 2^-32 in the one in the middle and sizes of 2
 /// and more in the outer ones. Does not descend with the float.
@@ -14,11 +15,11 @@ inline constexpr int32_t kCodeBuckets = 2 * 33 * 32 + 1;
 
 /// What finds the code of a value: rank = how many thresholds the value exceeds.
 struct CodeSearch {
-  uint32_t thresholds;                    ///< one less than the number of codes
-  int32_t steps;                          ///< of the search within a bucket: no bucket holds 2^steps thresholds
-  float threshold[2 * kMaxCodebookSize];  ///< ascending, then infinities
-  uint8_t code[kMaxCodebookSize];         ///< by rank
-  uint8_t first[kCodeBuckets];            ///< thresholds in lower buckets
+  uint32_t thresholds;              ///< one less than the number of codes
+  int32_t steps;                    ///< of the search within a bucket: no bucket holds 2^steps thresholds
+  float threshold[2 * kMostCodes];  ///< ascending, then infinities
+  uint8_t code[kMostCodes];         ///< by rank
+  uint8_t first[kCodeBuckets];      ///< thresholds in lower buckets
 };
 
 /// Fills in `first` and `steps` from the thresholds.

@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../scalepoint.h"
+#include "../error_sums.h"
+#include "../spec.h"
 
 namespace scalepoint::kernels {
 

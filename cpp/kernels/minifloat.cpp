@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "../round.h"
 #include "lanes.h"
 
 namespace scalepoint::kernels {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../scalepoint.h"
+#include "../dtype.h"
 
 namespace scalepoint::kernels {
 

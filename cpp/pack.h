@@ -1,0 +1,30 @@
+// Codes of less than a byte side by side, without gaps.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "dtype.h"
+#include "status.h"
+
+namespace scalepoint {
+
+/// Bytes that n codes of this width take when packed: ceil(n * bits / 8).
+[[nodiscard]] constexpr uint64_t packed_bytes(uint64_t n, int32_t bits) { return n / 8 * bits + (n % 8 * bits + 7) / 8; }
+
+/// Packs codes (one or two bytes each, see DType) densely: element i takes the bits [i * bits, (i + 1) * bits) of the result,
+/// least significant first, in two's complement; unused bits of the last byte are 0. A code outside the type loses its upper
+/// bits.
+/// Shape:   packed.size() == packed_bytes(n, bits).
+/// Status:  kBadDType, kSizeMismatch.
+[[nodiscard]] Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> packed) noexcept;
+
+/// The reverse of pack; signed types are sign-extended.
+[[nodiscard]] Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byte> codes) noexcept;
+
+/// Packs codes of 1 to 8 bits as pack does.
+[[nodiscard]] Status pack_codebook(std::span<const uint8_t> codes, int32_t bits, std::span<std::byte> packed) noexcept;
+[[nodiscard]] Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept;
+
+}  // namespace scalepoint

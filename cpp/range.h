@@ -1,0 +1,27 @@
+// The range of the values that share a scale: smallest and largest.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "layout.h"
+#include "spec.h"
+#include "status.h"
+
+namespace scalepoint {
+
+/// Sets min and max to the empty range that observe starts from: +infinity and -infinity.
+void clear_range(std::span<float> min, std::span<float> max) noexcept;
+
+/// Widens min[p] and max[p] by every finite element x[i] whose parameter is p. x is the piece [start, start + x.size()) of the
+/// array.
+/// Special: -0 counts as 0. NaN and infinities are left out under NonFinite::kSaturate.
+/// Status:  kBadLayout, kSizeMismatch if min or max is too short, kNonFinite if x holds one and the policy is kError.
+[[nodiscard]] Status observe(std::span<const float> x, const Layout& layout, uint64_t start, NonFinite non_finite,
+                             std::span<float> min, std::span<float> max) noexcept;
+
+/// Index of the first NaN or infinity, or x.size() if there is none.
+[[nodiscard]] size_t first_non_finite(std::span<const float> x) noexcept;
+
+}  // namespace scalepoint
