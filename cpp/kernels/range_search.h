@@ -1,4 +1,4 @@
-// The loops of the search for ranges: how far levels are from values. No checks: cpp/search.cpp has made them.
+// The loops of the search for ranges: how far levels are from values. No checks: cpp/range_search.cpp has made them.
 #pragma once
 
 #include <cstddef>

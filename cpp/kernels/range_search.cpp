@@ -1,4 +1,4 @@
-#include "search.h"
+#include "range_search.h"
 
 #include <algorithm>
 

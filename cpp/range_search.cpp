@@ -7,7 +7,7 @@
 //   short runs   four at a time, one a lane
 //   long ones    on a sample and on all values that are far out, which decide about clipping; then the few best on all values
 //                (unless there are very many, the hollows of the error nearby are then followed to their bottoms)
-#include "kernels/search.h"
+#include "kernels/range_search.h"
 
 #include <algorithm>
 #include <cfloat>
