@@ -12,7 +12,6 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  // The samples folder is outside of the project; tests in the browser cannot read it, tests in Node can.
   test: {
     projects: [
       {
@@ -28,7 +27,7 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'chromium',
-          // *.node.test.ts need files or processes.
+          // Files named *.node.test.ts need the file system or processes, so they run in Node only.
           include: ['tests/web/**/*.test.ts'],
           exclude: ['**/*.node.test.ts'],
           browser: {

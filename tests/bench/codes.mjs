@@ -1,7 +1,7 @@
-// Float casts and codebooks against plain JavaScript, with the data in wasm memory and in turns in one process.
+// Compares float casts and codebooks with plain JavaScript. They run in turns in one process. The library's data are in wasm memory.
 import { benchWeights, race } from '../../dist/bench.js';
 
-/** The bits of a float8e4m3fn from those of a float32, as a developer would make them. */
+/** Casts float32 to float8e4m3fn with the integer arithmetic that a developer would write. */
 function plainFloat8(x, bits) {
   const words = new Uint32Array(x.buffer, x.byteOffset, x.length);
   for (let i = 0; i < x.length; i++) {
@@ -12,11 +12,12 @@ function plainFloat8(x, bits) {
   }
 }
 
+/** Casts float8e4m3fn to float32 with a table. */
 function plainFloat8Values(bits, table, x) {
   for (let i = 0; i < x.length; i++) x[i] = table[bits[i]];
 }
 
-/** nf4 by a search through the middles of its values, as bitsandbytes' trees do it. */
+/** Quantizes to nf4 by a binary search among the midpoints between its values, like the decision trees of bitsandbytes. */
 function plainNf4(x, bounds, blockSize, absmax, codes) {
   for (let block = 0; block * blockSize < x.length; block++) {
     const end = Math.min(x.length, (block + 1) * blockSize);
@@ -35,13 +36,15 @@ function plainNf4(x, bounds, blockSize, absmax, codes) {
   }
 }
 
+/** Dequantizes a codebook. */
 function plainRestore({ codebook, absmax, blockSize }, codes, x) {
   for (let i = 0; i < x.length; i++) x[i] = codebook[codes[i]] * absmax[Math.floor(i / blockSize)];
 }
 
 /**
- * @param {{ load: Function, n?: number, report?: (row: object) => void }} options
- * @returns {Promise<object[]>} rows as those of elementwise.mjs
+ * Measures the casts and the codebooks.
+ * @param {{ load: Function, n?: number, report?: (row: object) => void }} options n: number of floats
+ * @returns {Promise<object[]>} rows like those of elementwise.mjs
  */
 export async function codes({ load, n = 1 << 20, report = () => {} }) {
   const sp = await load();

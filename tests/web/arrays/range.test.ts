@@ -2,7 +2,7 @@
 // Ranges that are searched for: PyTorch's observers, the bits of both builds, any input, errors.
 import type { Granularity, QuantizeOptions } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import pytorchText from '../golden/pytorch.json?raw';
+import pytorchText from '../../golden/pytorch.json?raw';
 import {
   cores,
   describeBuilds,

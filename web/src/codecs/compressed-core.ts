@@ -1,20 +1,21 @@
 /** Makes the parts of a tensor in compressed-tensors' layout out of floats, and floats out of the parts. */
+import {
+  DType,
+  ErrorSums,
+  Layout,
+  LinearJob,
+  Minifloat,
+  type QuantizationSpec,
+  Scheme,
+  Status,
+  SymmetricRange,
+} from '../core/door.js';
 import { mseSearch, type RangeSearch, type SearchedRange, searchOf } from '../core/range.js';
 import type { Core } from '../core/wasm.js';
 import type { Arena } from './arena.js';
 import type { CastType } from './cast.js';
 import type { Bytes, Encoded, Form, Problem, Role, Stored, Tile } from './codec.js';
-import {
-  addErrors,
-  check,
-  clearSums,
-  floats,
-  nonFinite,
-  nothing,
-  specOf,
-  statusNonFinite,
-  sumsOf,
-} from './elements.js';
+import { addErrors, check, clearSums, floats, layoutOfRuns, nonFinite, nothing, specOf, sumsOf } from './elements.js';
 
 export interface CompressedForm extends Form {
   readonly codec: 'compressed-tensors';
@@ -47,8 +48,8 @@ export function scaleBytes({ scale }: CompressedForm): number {
 
 // ------------------------------------------------------------------------------------------------------------------------- encode
 
-/** The number of cpp/scalepoint.h's Minifloat for float8e4m3fn, and the largest value of that type. */
-const float8 = { format: 0, largest: 448 };
+/** float8e4m3fn, and its largest value. */
+const float8 = { format: Minifloat.float8E4M3FN, largest: 448 };
 
 /** The smallest positive number, and the distance from 1 to the next, of the types that scales are stored in. */
 const smallest: Readonly<Record<CastType, number>> = { F32: 2 ** -149, F16: 2 ** -24, BF16: 2 ** -133 };
@@ -83,7 +84,9 @@ function layOut(core: Core, tile: Tile, form: CompressedForm, arena: Arena) {
   const n = rows * columns;
   const wantsData = roles.includes('data');
   const searches = form.range !== undefined && ranges === undefined;
-  const searchBytes = searches ? core.module.searchScratchBytes(n, 1, count, size, 1) : 0;
+  const searchBytes = searches
+    ? core.withRecord(Layout, layoutOfRuns(count, size), (layout) => core.module.searchScratchBytes(layout, n))
+    : 0;
   return {
     count,
     size,
@@ -91,6 +94,7 @@ function layOut(core: Core, tile: Tile, form: CompressedForm, arena: Arena) {
     min: arena.take(count * 4),
     max: arena.take(count * 4),
     at: takeParameters(arena, count),
+    job: arena.take(LinearJob.bytes),
     zeroPoints: arena.take(count * 4),
     search: searches
       ? { other: takeParameters(arena, count), scratch: arena.take(searchBytes), bytes: searchBytes }
@@ -101,18 +105,24 @@ function layOut(core: Core, tile: Tile, form: CompressedForm, arena: Arena) {
 }
 type Room = ReturnType<typeof layOut>;
 
+/** The job that makes codes with parameters of a tile, good until the next call. Returns its address. */
+function jobOf({ module }: Core, { job, count, size }: Room, { scale, zeroPoint }: Parameters, spec: QuantizationSpec) {
+  LinearJob.write(module, job, { layout: layoutOfRuns(count, size), spec, scale, zeroPoint, parameters: count });
+  return job;
+}
+
 /** See Codec. */
 export function encode(core: Core, tile: Tile, form: CompressedForm, arena: Arena): Encoded {
   const { rows, columns, type, source, roles, measures, ranges } = tile;
   const room = layOut(core, tile, form, arena);
   if (arena.onlyCounts) return nothing;
   const { module } = core;
-  const { count, size, x, min, max, codes } = room;
+  const { count, x, min, max, codes } = room;
   const n = rows * columns;
   if (ranges === undefined) {
     module.clearRange(min, max, count);
-    const status = module.observe(x, n, 1, count, size, 1, 0, specOf(form.bits), min, max, count);
-    if (status === statusNonFinite) return { parts: {}, problem: nonFinite(core, x, n, type, source) };
+    const status = module.observe(jobOf(core, room, room.at, specOf(form.bits)), x, n, 0, min, max);
+    if (status === Status.nonFinite) return { parts: {}, problem: nonFinite(core, x, n, type, source) };
     check(status);
   } else {
     ranges.forEach(([low, high], i) => {
@@ -136,34 +146,32 @@ export function encode(core: Core, tile: Tile, form: CompressedForm, arena: Aren
 /** Makes the codes of n floats. Adds up their errors if `measures`. */
 function makeCodes(core: Core, form: CompressedForm, room: Room, n: number, measures: boolean): Problem | undefined {
   const { module, scratch } = core;
-  const { x, count, size, at, codes } = room;
-  const { scale, zeroPoint } = at;
-  const layout = [1, count, size, 1, 0] as const;
-  const spec = specOf(form.bits);
+  const { x, codes } = room;
+  const job = jobOf(core, room, room.at, specOf(form.bits));
   if (form.type === 'float') {
-    check(module.quantizeMinifloat(x, n, ...layout, scale, count, float8.format, codes));
-    if (measures) measureFloats(core, room, n);
+    check(module.quantizeMinifloat(job, x, n, 0, float8.format, codes));
+    if (measures) measureFloats(core, room, job, n);
     return undefined;
   }
   if (!measures) {
-    check(module.quantizeLinear(x, n, ...layout, scale, zeroPoint, count, spec, codes));
+    check(module.quantizeLinear(job, x, n, 0, codes));
     return undefined;
   }
-  check(module.quantizeLinearMeasured(x, n, ...layout, scale, zeroPoint, count, spec, codes, scratch.sums));
+  check(module.quantizeLinearMeasured(job, x, n, 0, codes, scratch.sums));
   // Codes reach half a step beyond the largest values, and may stand for more than the largest float.
-  return module.HEAPF64[scratch.sums / 8 + 6] === 0 ? undefined : firstBeyondFloat(core, room, n);
+  return ErrorSums.read(module, scratch.sums).nonFinite === 0 ? undefined : firstBeyondFloat(core, room, n);
 }
 
 /**
  * Adds the errors of float8 codes to the sums. float8e4m3fn has no infinity. The scale of the largest float32, FLT_MAX / 448, is still
  * finite, and so is 448 times a scale that was rounded up to 16 bits.
  */
-function measureFloats(core: Core, { x, codes, count, size, at }: Room, n: number): void {
+function measureFloats(core: Core, { x, codes }: Room, job: number, n: number): void {
   const { module, scratch } = core;
   const { y } = scratch;
   for (let start = 0; start < n; start += scratch.elements) {
     const some = Math.min(scratch.elements, n - start);
-    check(module.dequantizeMinifloat(codes + start, some, 1, count, size, 1, start, at.scale, count, float8.format, y));
+    check(module.dequantizeMinifloat(job, codes + start, some, start, float8.format, y));
     addErrors(core, x + start * 4, y, some);
   }
 }
@@ -185,14 +193,16 @@ function packCodes(core: Core, form: CompressedForm, { codes, words }: Room, row
   const { module } = core;
   const { bits } = form;
   const rowBytes = codeBytes(columns, form);
-  const spec = specOf(bits);
-  if (rowBytes * 8 === columns * bits) check(module.pack(codes, rows * columns, spec, words));
-  else {
+  core.withRecord(DType, specOf(bits).dtype, (dtype) => {
+    if (rowBytes * 8 === columns * bits) {
+      check(module.pack(codes, rows * columns, dtype, words));
+      return;
+    }
     module.HEAPU8.fill(0, words, words + rows * rowBytes);
     for (let row = 0; row < rows; row++) {
-      check(module.pack(codes + row * columns, columns, spec, words + row * rowBytes));
+      check(module.pack(codes + row * columns, columns, dtype, words + row * rowBytes));
     }
-  }
+  });
   const all = module.HEAP32.subarray(words / 4, (words + rows * rowBytes) / 4);
   flipTopBits(all, bits);
   const rest = columns % (32 / bits);
@@ -266,34 +276,23 @@ function searchParameters(core: Core, form: CompressedForm, room: Room, search: 
   const { module } = core;
   const { bits, symmetric, scale: stored } = form;
   const { method, percentile } = searchOf(form.range) as RangeSearch;
-  const { x, count, size, at } = room;
+  const { x, count, size } = room;
   const { other, scratch, bytes } = search;
-  // See spec_of in cpp/bindings.cpp: asymmetric, the full range, including 0.
-  const spec = specOf(bits) | (symmetric ? 0 : 1 << 6) | (1 << 7) | (1 << 8);
-  const layout = [1, count, size, 1] as const;
-  check(
-    module.searchQparams(
-      x,
-      count * size,
-      ...layout,
-      spec,
-      method,
-      percentile,
-      scratch,
-      bytes,
-      other.scale,
-      other.zeroPoint,
-      count,
-    ),
-  );
+  const spec = {
+    ...specOf(bits),
+    scheme: symmetric ? Scheme.symmetric : Scheme.asymmetric,
+    symmetricRange: SymmetricRange.full,
+  };
+  const found = jobOf(core, room, other, spec);
+  check(module.searchQparams(found, x, count * size, method, percentile, scratch, bytes));
   narrowScales(core, stored, other, count);
   widenScales(core, stored, other, count);
   if (method !== mseSearch.method) {
     takeUsable(core, room, other);
     return;
   }
-  const takeBetter = () =>
-    check(module.takeBetter(x, size, spec, at.scale, at.zeroPoint, other.scale, other.zeroPoint, count));
+  const job = jobOf(core, room, room.at, spec);
+  const takeBetter = () => check(module.takeBetter(job, x, size, other.scale, other.zeroPoint));
   takeBetter();
   if (stored === 'F32') return;
   // The bits of positive floats are in their order: one up, then one down.
@@ -383,8 +382,10 @@ export function decode(core: Core, stored: Stored, form: CompressedForm, arena: 
   const scale = form.scale === 'F32' ? (stored.parts.scale as number) : at.scale;
   widenScales(core, form.scale, { ...at, stored: stored.parts.scale as number }, count);
   const data = stored.parts.data as number;
+  const spec = specOf(form.bits);
+  const job = { layout: layoutOfRuns(count, size), spec, scale, zeroPoint: at.zeroPoint, parameters: count };
   if (form.type === 'float') {
-    check(module.dequantizeMinifloat(data, n, 1, count, size, 1, 0, scale, count, float8.format, x));
+    core.withRecord(LinearJob, job, (to) => check(module.dequantizeMinifloat(to, data, n, 0, float8.format, x)));
     return x;
   }
   const codes = form.packed ? unpackCodes(core, form, data, rows, columns, room) : data;
@@ -393,7 +394,7 @@ export function decode(core: Core, stored: Stored, form: CompressedForm, arena: 
   if (from === undefined) zeroPoint.fill(0);
   else if (form.packed) unpackColumns(module.HEAP32.subarray(from / 4), rows, count / rows, form.bits, zeroPoint);
   else zeroPoint.set(module.HEAP8.subarray(from, from + count));
-  check(module.dequantizeLinear(codes, n, 1, count, size, 1, 0, scale, at.zeroPoint, count, specOf(form.bits), x));
+  core.withRecord(LinearJob, job, (to) => check(module.dequantizeLinear(to, codes, n, 0, x)));
   return x;
 }
 
@@ -402,8 +403,10 @@ function unpackCodes(core: Core, form: CompressedForm, data: number, rows: numbe
   const { module } = core;
   const rowBytes = codeBytes(columns, form);
   flipTopBits(module.HEAP32.subarray(data / 4, (data + rows * rowBytes) / 4), form.bits);
-  for (let row = 0; row < rows; row++) {
-    check(module.unpack(data + row * rowBytes, columns, specOf(form.bits), codes + row * columns));
-  }
+  core.withRecord(DType, specOf(form.bits).dtype, (dtype) => {
+    for (let row = 0; row < rows; row++) {
+      check(module.unpack(data + row * rowBytes, columns, dtype, codes + row * columns));
+    }
+  });
   return codes;
 }

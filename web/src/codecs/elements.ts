@@ -1,6 +1,17 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { type BlockType, blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { sumCount } from '../core/measure.js';
+import {
+  ErrorSums,
+  Granularity,
+  type Layout,
+  LinearJob,
+  NonFinite,
+  type QuantizationSpec,
+  Rounding,
+  Scheme,
+  Status,
+  SymmetricRange,
+} from '../core/door.js';
 import type { Core } from '../core/wasm.js';
 import type { Arena } from './arena.js';
 import {
@@ -59,16 +70,12 @@ export function* cutFlat(elements: number, roles: readonly Role[], most = tileEl
 
 // --------------------------------------------------------------------------------------------------------------------- in the core
 
-// Numbers of Status in cpp/status.h.
-export const statusNonFinite = 7;
-export const statusOverflow = 8;
-
 /** What `encode` gives while the arena only counts. */
 export const nothing: Encoded = { parts: {} };
 
 /** For calls whose arguments are right: any other status is a mistake in here. */
-export function check(status: number): void {
-  if (status !== 0) throw new Error(`the core refused a tile with status ${status}`);
+export function check(status: Status): void {
+  if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 
 /** Elements as floats: where they are if they are float32, else in the arena. Returns their address. float64 is rounded to nearest. */
@@ -116,11 +123,21 @@ export function firstLost(
   return undefined;
 }
 
-/** Signed codes of so many bits, rounded as round(x / scale + zero point). See spec_of in cpp/bindings.cpp. */
-export function specOf(bits: number): number {
-  const signed = 1 << 5;
-  const fused = 1 << 9;
-  return bits | signed | fused;
+/** Signed codes of so many bits, rounded as round(x / scale + zero point). */
+export function specOf(bits: number): QuantizationSpec {
+  return {
+    dtype: { bits, isSigned: true },
+    scheme: Scheme.symmetric,
+    symmetricRange: SymmetricRange.restricted,
+    includeZero: true,
+    rounding: Rounding.fused,
+    nonFinite: NonFinite.error,
+  };
+}
+
+/** Runs of one size, one after the other, with a scale each. */
+export function layoutOfRuns(count: number, size: number): Layout {
+  return { granularity: Granularity.perChannel, axisSize: count, innerSize: size, groupSize: 1 };
 }
 
 /** The range of n elements, or what is wrong with one of them. */
@@ -137,8 +154,9 @@ export function observe(
   if (arena.onlyCounts) return {};
   const { module } = core;
   module.clearRange(min, max, 1);
-  const status = module.observe(x, n, 0, 1, 1, 1, 0, specOf(8), min, max, 1);
-  if (status === statusNonFinite) return { problem: nonFinite(core, x, n, type, source) };
+  const job = { layout: layoutOfRuns(1, n), spec: specOf(8), scale: 0, zeroPoint: 0, parameters: 1 };
+  const status = core.withRecord(LinearJob, job, (at) => module.observe(at, x, n, 0, min, max));
+  if (status === Status.nonFinite) return { problem: nonFinite(core, x, n, type, source) };
   check(status);
   return { range: [module.HEAPF32[min / 4] as number, module.HEAPF32[max / 4] as number] };
 }
@@ -146,7 +164,7 @@ export function observe(
 // --------------------------------------------------------------------------------------------------------------------------- sums
 
 export function clearSums({ module, scratch }: Core): void {
-  module.HEAPF64.fill(0, scratch.sums / 8, scratch.sums / 8 + sumCount);
+  module.HEAPF64.fill(0, scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8);
 }
 
 /** Adds the errors of the floats at y against those at x. */
@@ -156,5 +174,5 @@ export function addErrors({ module, scratch }: Core, x: number, y: number, n: nu
 
 /** A copy of the sums. */
 export function sumsOf({ module, scratch }: Core): Float64Array<ArrayBuffer> {
-  return module.HEAPF64.slice(scratch.sums / 8, scratch.sums / 8 + sumCount) as Float64Array<ArrayBuffer>;
+  return module.HEAPF64.slice(scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8) as Float64Array<ArrayBuffer>;
 }

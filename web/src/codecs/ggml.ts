@@ -1,5 +1,6 @@
 /** Blocks of ggml along the last dimension. The arithmetic is that of cpp/codecs/ggml.cpp. */
 import { type BlockType, blockTypeInfo } from '../core/blocks.js';
+import { Status } from '../core/door.js';
 import type { Core } from '../core/wasm.js';
 import type { Codec, Form, Problem } from './codec.js';
 import {
@@ -13,8 +14,6 @@ import {
   nonFinite,
   nothing,
   placeOfElements,
-  statusNonFinite,
-  statusOverflow,
   sumsOf,
 } from './elements.js';
 
@@ -28,7 +27,7 @@ function overflowIn(core: Core, x: number, start: number, count: number, to: Blo
   const { module, scratch } = core;
   const { id, elements } = blockTypeInfo(to);
   for (let at = start; at < start + count; at += elements) {
-    if (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === 0) continue;
+    if (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) continue;
     const block = module.HEAPF32.subarray(x / 4 + at, x / 4 + at + elements);
     const worst = block.reduce((best, v, i) => (Math.abs(v) > Math.abs(block[best] as number) ? i : best), 0);
     return { kind: 'overflow', index: at + worst, value: block[worst] as number };
@@ -70,8 +69,8 @@ export const ggml: Codec<GgmlForm> = {
       const count = Math.min(scratch.elements, n - start);
       const target = out + bytesOf(to, start);
       const status = module.quantizeBlocks(x + start * 4, count, id, target);
-      if (status === statusNonFinite) return { parts: {}, problem: nonFinite(core, x, n, type, source) };
-      if (status === statusOverflow) return { parts: {}, problem: overflowIn(core, x, start, count, to) };
+      if (status === Status.nonFinite) return { parts: {}, problem: nonFinite(core, x, n, type, source) };
+      if (status === Status.overflow) return { parts: {}, problem: overflowIn(core, x, start, count, to) };
       check(status);
       if (!measures) continue;
       check(module.dequantizeBlocks(target, count, id, scratch.y));

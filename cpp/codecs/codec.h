@@ -1,0 +1,131 @@
+// What all codecs share. A codec stores a tensor of floats in the form of a file: as one part, or as several, such as codes with
+// scales. It works on tiles: a tile is so much of a tensor that it fits into memory, and its result depends on nothing else.
+//
+// A codec is one pair of files, X.h and X.cpp:
+//   struct X                                                               what a user chooses once for a tensor
+//   Status encode(const Tile&, const X&, Arena&, Encoded&)                 floats to the bytes of the parts
+//   Status decode(const Stored&, const X&, Arena&, std::span<float>& x)    and back, where files are read, too
+// Each of these functions first lays out all memory that it needs on the arena, its results included. If the arena only counts,
+// the function returns here: so the size that a caller asks for is always the size that is used. Then the function goes through
+// the tile in steps that stay in the cache.
+//
+// Steps begin at multiples of kernels::kErrorBlock elements. That way the error sums are the same for every size of step.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "../error_sums.h"
+#include "../kernels/kernels.h"
+#include "../status.h"
+
+namespace scalepoint::codecs {
+
+/// Elements of a step, unless whole rows or runs need more: 64 KiB as floats.
+inline constexpr uint64_t kStepSize = 1 << 14;
+
+/// Elements of a step of whole lines: rows, or runs that share a scale.
+[[nodiscard]] constexpr uint64_t step_over(uint64_t line, uint64_t size) {
+  const uint64_t twos = line & (~line + 1);  // the largest power of two that divides it
+  const uint64_t unit = twos < kernels::kErrorBlock ? line * (kernels::kErrorBlock / twos) : line;
+  return std::min(size, unit * std::max<uint64_t>(1, kStepSize / unit));
+}
+
+/// Hands out pieces of one stretch of memory. An arena without memory only counts.
+class Arena {
+ public:
+  Arena() = default;
+  /// The address has to be a multiple of 16.
+  explicit Arena(std::span<std::byte> memory) : base_(memory.data()), room_(memory.size()) {}
+
+  /// The next n elements, at a multiple of 16; empty if there is no room.
+  template <class T>
+  std::span<T> take(uint64_t n) {
+    const uint64_t begin = (used_ + 15) / 16 * 16;
+    used_ = begin + n * sizeof(T);
+    return used_ > room_ ? std::span<T>() : std::span<T>(reinterpret_cast<T*>(base_ + begin), static_cast<size_t>(n));
+  }
+
+  [[nodiscard]] bool only_counts() const { return base_ == nullptr; }
+  /// Bytes that all pieces take, whether there is room for them or not.
+  [[nodiscard]] uint64_t size() const { return used_; }
+  /// kSizeMismatch if a piece had no room or the address is no multiple of 16.
+  [[nodiscard]] Status status() const {
+    return used_ > room_ || reinterpret_cast<uintptr_t>(base_) % 16 != 0 ? Status::kSizeMismatch : Status::kOk;
+  }
+
+ private:
+  std::byte* base_ = nullptr;
+  uint64_t room_ = 0;
+  uint64_t used_ = 0;
+};
+
+/// The parts of a stored tensor. Not every codec has all of them.
+enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2 };
+inline constexpr size_t kRoles = 3;
+
+/// The smallest and the largest of some values.
+struct ValueRange {
+  float min = 0;
+  float max = 0;
+};
+
+/// A rectangle of a tensor, as it is stored in the source: rows * columns elements, row by row without gaps.
+struct Tile {
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  /// An ElementType or a BlockType (see elements.h).
+  int32_t type = 0;
+  /// At an address that suits the elements.
+  std::span<const std::byte> source;
+  /// The parts to make, one bit for each: 1 << Role.
+  uint32_t wanted = 1;
+  /// Whether to add up the errors of the data.
+  bool measure = false;
+  /// The range of each row, where the rows are longer than the tile; else empty.
+  std::span<const ValueRange> ranges;
+
+  [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
+  [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
+};
+
+enum class ProblemKind : int32_t {
+  kNone = 0,
+  kNonFinite = 1,      ///< NaN or an infinity, where the codec has no code for it
+  kBeyondFloat32 = 2,  ///< a finite float64 that float32 does not reach
+  kOverflow = 3,       ///< a finite value that the type of its codes or of their scale does not reach
+};
+
+/// An element that cannot be stored.
+struct Problem {
+  ProblemKind kind = ProblemKind::kNone;
+  /// Which element of the tile, counted row by row.
+  uint64_t index = 0;
+  double value = 0;
+};
+
+/// What comes of a tile.
+struct Encoded {
+  /// By role; empty unless wanted. They lie in the arena.
+  std::span<std::byte> parts[kRoles];
+  /// If the tile was measured.
+  ErrorSums sums;
+  /// If there is one, parts and sums mean nothing.
+  Problem problem;
+
+  [[nodiscard]] std::span<std::byte>& part(Role role) { return parts[static_cast<int32_t>(role)]; }
+};
+
+/// A rectangle of a tensor in the form of a codec.
+struct Stored {
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  std::span<const std::byte> parts[kRoles];
+
+  [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
+  [[nodiscard]] std::span<const std::byte> part(Role role) const { return parts[static_cast<int32_t>(role)]; }
+};
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,109 @@
+#include "elements.h"
+
+#include <algorithm>
+
+#include "../blocks.h"
+#include "../kernels/minifloat.h"
+#include "../range.h"
+#include "../round.h"
+
+namespace scalepoint::codecs {
+namespace {
+
+const double* doubles_of(const Tile& tile) { return reinterpret_cast<const double*>(tile.source.data()); }
+
+}  // namespace
+
+ElementSize element_size(int32_t type) noexcept {
+  switch (static_cast<ElementType>(type)) {
+    case ElementType::kF32:
+      return {1, 4};
+    case ElementType::kF16:
+    case ElementType::kBF16:
+      return {1, 2};
+    case ElementType::kF64:
+      return {1, 8};
+  }
+  const BlockSize size = block_size(static_cast<BlockType>(type));
+  return {size.elements, size.bytes};
+}
+
+Status check(const Tile& tile) noexcept {
+  const auto [elements, bytes] = element_size(tile.type);
+  if (elements == 0) return Status::kBadDType;
+  const uint64_t n = tile.size();
+  // Counted in blocks, so that no product overflows.
+  const bool fits = n % elements == 0 && tile.source.size() % bytes == 0 && n / elements == tile.source.size() / bytes;
+  return fits ? Status::kOk : Status::kSizeMismatch;
+}
+
+Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), size_(element_size(tile.type)) {
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(std::min(most, tile.size()));
+}
+
+std::span<const float> Floats::read(uint64_t first, size_t n) {
+  const std::byte* from = tile_.source.data() + first / size_.elements * size_.bytes;
+  switch (static_cast<ElementType>(tile_.type)) {
+    case ElementType::kF32:
+      return {reinterpret_cast<const float*>(from), n};
+    case ElementType::kF16:
+      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_.data());
+      break;
+    case ElementType::kBF16:
+      kernels::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_.data());
+      break;
+    case ElementType::kF64:
+      for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(doubles_of(tile_)[first + i]);
+      break;
+    default:
+      // The type and the sizes were checked.
+      static_cast<void>(
+          dequantize_blocks({from, n / size_.elements * size_.bytes}, static_cast<BlockType>(tile_.type), room_.first(n)));
+  }
+  return room_.first(n);
+}
+
+Problem Floats::first_problem(uint64_t first) {
+  for (const uint64_t end = tile_.size(); first < end; first += kStepSize) {
+    const std::span<const float> x = read(first, static_cast<size_t>(std::min(kStepSize, end - first)));
+    const size_t i = first_non_finite(x);
+    if (i < x.size()) return problem_at(first + i, x[i]);
+  }
+  return {};
+}
+
+Problem Floats::problem_at(uint64_t index, float value) const {
+  const double stored = static_cast<ElementType>(tile_.type) == ElementType::kF64 ? doubles_of(tile_)[index] : value;
+  // No infinity: NaN fails every comparison.
+  const bool finite = stored - stored == 0;
+  return {finite ? ProblemKind::kBeyondFloat32 : ProblemKind::kNonFinite, index, stored};
+}
+
+Status decode(const Tile& tile, Arena& arena, std::span<const float>& x) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  Floats floats(tile, tile.size(), arena);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  x = floats.read(0, static_cast<size_t>(tile.size()));
+  return Status::kOk;
+}
+
+Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  const uint64_t n = tile.size();
+  if (n == 0) return Status::kBadLayout;
+  Floats floats(tile, kStepSize, arena);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  problem = {};
+  clear_range({&range.min, 1}, {&range.max, 1});
+  for (uint64_t at = 0; at < n; at += kStepSize) {
+    const std::span<const float> x = floats.read(at, static_cast<size_t>(std::min(kStepSize, n - at)));
+    const Status status = scalepoint::observe(x, Layout{}, 0, NonFinite::kError, {&range.min, 1}, {&range.max, 1});
+    if (status == Status::kNonFinite) problem = floats.first_problem(at);
+    if (status != Status::kOk) return status == Status::kNonFinite ? Status::kOk : status;
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs
