@@ -225,8 +225,8 @@ size_t steps_within(size_t size, size_t step) {
 }
 
 /// All steps; those at the end, which would read or write too far, on copies. Sizes are in bytes.
-void run(Steps steps_of, int32_t bits, Signs signs, const uint8_t* from, size_t from_size, size_t from_step, uint8_t* to,
-         size_t to_size, size_t to_step) {
+[[gnu::noinline]] void run(Steps steps_of, int32_t bits, Signs signs, const uint8_t* from, size_t from_size, size_t from_step,
+                           uint8_t* to, size_t to_size, size_t to_step) {
   const size_t steps = lesser(steps_within(from_size, from_step), steps_within(to_size, to_step));
   steps_of(from, steps, bits, signs, to);
   from += steps * from_step, from_size -= steps * from_step;
