@@ -191,6 +191,17 @@ const demo = {
   },
 };
 
-await build(wasm);
-await build(workerFile);
-await Promise.all([build(dist), build(demo)]);
+export async function buildWasm() {
+  await build(wasm);
+  await build(workerFile);
+}
+
+export const buildPackage = () => build(dist);
+export const buildDemo = () => build(demo);
+
+export async function buildAll() {
+  await buildWasm();
+  await Promise.all([buildPackage(), buildDemo()]);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();

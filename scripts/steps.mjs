@@ -32,7 +32,7 @@ export class StepError extends Error {
 }
 
 /** A program that runs longer than this is killed. */
-const timeLimit = 10 * 60_000;
+const timeLimit = 30 * 60_000;
 
 /**
  * Runs a program in the project's root and collects its output, without color.
