@@ -35,21 +35,6 @@ const exceptions = [
     loops: 1,
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
-  {
-    functionName: '(anonymous namespace)::add_error_each(',
-    loops: 1,
-    reason: 'neighbours that belong to different channels: each has sums of its own',
-  },
-  {
-    functionName: 'scalepoint::search_qparams(',
-    loops: 1,
-    reason: 'the parameters of four runs, once for all of their candidates',
-  },
-  {
-    functionName: '(anonymous namespace)::search(',
-    loops: 2,
-    reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',
-  },
 ];
 
 // ------------------------------------------------------------------------------------------------------- the text form
