@@ -5,6 +5,7 @@ import { type Limits, makeLimits } from './bench/limits.js';
 import * as plain from './bench/plain.js';
 import { type Contestant, race } from './bench/race.js';
 import { blockTypeInfo, blockTypes } from './core/blocks.js';
+import { rangeError, typeError } from './core/errors.js';
 import type { LoadOptions } from './core/memory.js';
 import { show } from './core/show.js';
 import { load, type Scalepoint } from './scalepoint.js';
@@ -82,9 +83,9 @@ function inWords(n: number): string {
 /** A number of the options. @throws TypeError or RangeError naming it */
 function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
   if (value === undefined) return fallback;
-  if (typeof value !== 'number') throw new TypeError(`${name}: expected a whole number, got ${show(value)}`);
+  if (typeof value !== 'number') throw typeError(name, `expected a whole number, got ${show(value)}`);
   if (!Number.isInteger(value) || value < step || value > most || value % step !== 0) {
-    throw new RangeError(`${name}: expected a multiple of ${step} from ${step} to ${most}, got ${value}`);
+    throw rangeError(name, `expected a multiple of ${step} from ${step} to ${most}, got ${value}`);
   }
   return value;
 }
@@ -109,7 +110,7 @@ interface Run {
 export async function runBench(options: BenchOptions = {}): Promise<BenchResult> {
   checkKeys(options, keys);
   const { quick = false, only, signal, onRow } = options;
-  if (typeof quick !== 'boolean') throw new TypeError(`quick: expected a boolean, got ${show(quick)}`);
+  if (typeof quick !== 'boolean') throw typeError('quick', `expected a boolean, got ${show(quick)}`);
   choice(options, 'only', benchParts);
   const size = sizeOf(options.size, 'size', 256, quick ? 1 << 20 : 1 << 24, 1 << 26);
   const width = sizeOf(options.width, 'width', 32, quick ? 1024 : 4096, 1 << 14);

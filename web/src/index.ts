@@ -33,6 +33,7 @@ export {
   type WasmView,
 } from './arrays/tensor.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
+export { buildId } from './core/core.mjs';
 export { type ErrorCode, ScalepointError } from './core/errors.js';
 export type { ErrorMeasures, ErrorSum } from './core/measure.js';
 export type { LoadOptions, Tier, WasmSource } from './core/memory.js';
