@@ -37,8 +37,9 @@ Status check(const Tile& tile) noexcept {
   return fits ? Status::kOk : Status::kSizeMismatch;
 }
 
-Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), size_(element_size(tile.type)) {
-  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(std::min(most, tile.size()));
+Floats::Floats(const Tile& tile, uint64_t most, Arena& arena)
+    : tile_(tile), size_(element_size(tile.type)), most_(std::min(most, tile.size())) {
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(most_);
 }
 
 std::span<const float> Floats::read(uint64_t first, size_t n) {
@@ -64,8 +65,8 @@ std::span<const float> Floats::read(uint64_t first, size_t n) {
 }
 
 Problem Floats::first_problem(uint64_t first) {
-  for (const uint64_t end = tile_.size(); first < end; first += kStepSize) {
-    const std::span<const float> x = read(first, static_cast<size_t>(std::min(kStepSize, end - first)));
+  for (const uint64_t end = tile_.size(); first < end; first += most_) {
+    const std::span<const float> x = read(first, static_cast<size_t>(std::min(most_, end - first)));
     const size_t i = first_non_finite(x);
     if (i < x.size()) return problem_at(first + i, x[i]);
   }

@@ -36,6 +36,7 @@ class Floats {
  private:
   const Tile& tile_;
   ElementSize size_;
+  uint64_t most_;
   std::span<float> room_;
 };
 

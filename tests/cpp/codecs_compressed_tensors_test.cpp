@@ -244,15 +244,15 @@ TEST(EncodeCompressedTensors, names_the_first_element_that_is_not_finite) {
         for (const size_t index : {31, 16384, 20000}) {
           for (const double value : {std::nan(""), -HUGE_VAL, 1e300}) {
             if (value == 1e300 && from != ElementType::kF64) continue;
-            std::vector<double> values(40 * 1024, 0.5);
-            values[40 * 1024 - 1] = std::nan("");
+            std::vector<double> values(27 * 1536, 0.5);
+            values[27 * 1536 - 1] = std::nan("");
             values[index] = value;
             const std::vector<uint8_t> source = reference::store_elements(values, from);
             CompressedTensors searched = codes;
             searched.search = searches;
             const ProblemKind kind = value == 1e300 ? ProblemKind::kBeyondFloat32 : ProblemKind::kNonFinite;
             for (const uint32_t wanted : {1u, 4u}) {
-              Tile tile = tile_of(source, 40, 1024, from);
+              Tile tile = tile_of(source, 27, 1536, from);
               tile.wanted = wanted;
               EXPECT_TRUE(same_problem({kind, index, value}, compressed(tile, searched).encoded.problem)) << name(codes);
             }
@@ -268,19 +268,19 @@ TEST(EncodeCompressedTensors, names_the_element_whose_code_would_stand_for_an_in
        {CompressedTensors{}, CompressedTensors{.packed = true}, CompressedTensors{.bits = 4, .packed = true},
         CompressedTensors{.bits = 4, .group_size = 32, .packed = true}}) {
     for (const size_t index : {0, 100, 16384, 20000}) {
-      std::vector<double> values(40 * 1024, 0.5);
-      values[40 * 1024 - 1] = -kLargest;
+      std::vector<double> values(27 * 1536, 0.5);
+      values[27 * 1536 - 1] = -kLargest;
       values[index] = -kLargest;
       const auto problem_of = [&] {
         const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
-        return compressed(tile_of(source, 40, 1024, ElementType::kF32), codes).encoded.problem;
+        return compressed(tile_of(source, 27, 1536, ElementType::kF32), codes).encoded.problem;
       };
       EXPECT_TRUE(same_problem({ProblemKind::kOverflow, index, -kLargest}, problem_of())) << name(codes);
       // What is not finite comes first.
       values[30000] = kInfinity;
       EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 30000, kInfinity}, problem_of())) << name(codes);
       values[30000] = 0;
-      values[index] = values[40 * 1024 - 1] = kLargest;
+      values[index] = values[27 * 1536 - 1] = kLargest;
       EXPECT_TRUE(same_problem({}, problem_of())) << name(codes);
     }
   }
@@ -294,13 +294,13 @@ TEST(EncodeCompressedTensors, names_the_element_whose_scale_is_beyond_its_type) 
        {CompressedTensors{.scale = ElementType::kF16}, CompressedTensors{.float8 = true, .scale = ElementType::kF16},
         CompressedTensors{.symmetric = false, .group_size = 32, .packed = true, .scale = ElementType::kF16}}) {
     for (const size_t index : {0, 100, 16384, 20000}) {
-      std::vector<double> values(40 * 1024, 0.5);
-      values[40 * 1024 - 1] = 1e30f;
+      std::vector<double> values(27 * 1536, 0.5);
+      values[27 * 1536 - 1] = 1e30f;
       values[index] = -1e30f;
       values[index + 1] = 1e30f;
       const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
       for (const uint32_t wanted : {1u, 2u, 7u}) {
-        Tile tile = tile_of(source, 40, 1024, ElementType::kF32);
+        Tile tile = tile_of(source, 27, 1536, ElementType::kF32);
         tile.wanted = wanted;
         EXPECT_TRUE(same_problem({ProblemKind::kOverflow, index, -1e30f}, compressed(tile, codes).encoded.problem))
             << name(codes);
