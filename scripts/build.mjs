@@ -5,6 +5,7 @@ import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync,
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { packages, worker } from '../rolldown.config.mjs';
+import { makeDoor } from './make_door.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -27,7 +28,8 @@ function hashOfSources() {
     entry.isFile(),
   );
   const paths = files.map((entry) => join(entry.parentPath, entry.name)).sort();
-  for (const path of [...paths, join(root, 'CMakeLists.txt')]) hash.update(readFileSync(path));
+  for (const path of [...paths, join(root, 'CMakeLists.txt'), join(root, 'build/wasm/door_exports.h')])
+    hash.update(readFileSync(path));
   return hash.digest().readUInt32LE() >>> 1;
 }
 
@@ -37,6 +39,7 @@ function write(path, text) {
 }
 
 export async function buildWasm() {
+  makeDoor();
   const buildId = hashOfSources();
   const out = join(root, 'build/wasm');
   run('cmake', [

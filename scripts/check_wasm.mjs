@@ -36,7 +36,7 @@ const exceptions = [
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
   {
-    functionName: '(anonymous namespace)::add_error_each(',
+    functionName: 'accumulate_error_each_entry(',
     loops: 1,
     reason: 'neighbours that belong to different channels: each has sums of its own',
   },
@@ -46,7 +46,7 @@ const exceptions = [
     reason: 'the parameters of four runs, once for all of their candidates',
   },
   {
-    functionName: '(anonymous namespace)::search(',
+    functionName: 'search_qparams_entry(',
     loops: 2,
     reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',
   },

@@ -129,7 +129,7 @@ function npy(header: string, dataBytes: number, version = 1): Uint8Array {
 }
 
 describe('readers of damaged files', () => {
-  it('safetensors: returns tensors inside of the file, or throws a ScalepointError', async () => {
+  it('safetensors: returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const seeds = [
       safetensors('{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', 24),
       safetensors(
@@ -178,9 +178,9 @@ describe('readers of damaged files', () => {
     expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
     expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'accepted']);
-  }, timeout);
+  });
 
-  it('.npy: returns an array inside of the file, or throws a ScalepointError', async () => {
+  it('.npy: returns an array inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const seeds = [
       npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24),
       npy("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 2), }      ", 32, 2),
@@ -224,5 +224,5 @@ describe('readers of damaged files', () => {
     expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
     expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'accepted']);
-  }, timeout);
+  });
 });

@@ -145,7 +145,7 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
 }
 
 describe('the reader of damaged GGUF files', () => {
-  it('returns tensors inside of the file, or throws a ScalepointError', async () => {
+  it('returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const pick = random(1753 * factor);
     const outcomes: Record<string, number> = {};
     let slowest = 0;
@@ -174,5 +174,5 @@ describe('the reader of damaged GGUF files', () => {
     // Each outcome must be frequent. Otherwise the damage would be too heavy or too light to test the reader.
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'planned']);
     for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(mutations / 100);
-  }, timeout);
+  });
 });

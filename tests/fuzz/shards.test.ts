@@ -91,7 +91,7 @@ function shard(tensor: string): File {
 }
 
 describe('the reader of damaged indexes', () => {
-  it('returns file names without a folder, or throws a ScalepointError with an offset', async () => {
+  it('returns file names without a folder, or throws a ScalepointError with an offset', { timeout }, async () => {
     const pick = random(20 * factor);
     const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
     const outcomes: Record<string, number> = {};
@@ -122,5 +122,5 @@ describe('the reader of damaged indexes', () => {
     }
     // Each of the three outcomes must be frequent.
     for (const outcome of ['refused', 'plain', 'opened']) expect(outcomes[outcome]).toBeGreaterThan(mutations / 100);
-  }, timeout);
+  });
 });

@@ -2,7 +2,8 @@
 // Picks and loads the wasm module, and owns its memory. No address leaves this file's users (quantize.ts) towards the outside.
 import { simd as hasSimd } from 'wasm-feature-detect';
 import type { WasmArray, WasmDType, WasmView } from '../arrays/tensor.js';
-import createCore, { buildId, type CoreModule } from './core.mjs';
+import createCore, { buildId } from './core.mjs';
+import { type CoreModule, ErrorSums, type RecordType, Status } from './door.js';
 import { disposedError, ScalepointError } from './errors.js';
 import { show } from './show.js';
 
@@ -205,9 +206,12 @@ export interface Scratch {
   readonly scale: number;
   /** tileParameters 32-bit integers. */
   readonly zeroPoint: number;
-  /** Eight doubles. */
+  /** ErrorSums of the door. */
   readonly sums: number;
 }
+
+/** Bytes for the records of calls under way: some ten of the largest. More get memory of their own. */
+const recordBytes = 1024;
 
 /** The next multiple of 16. */
 function align(address: number): number {
@@ -218,17 +222,23 @@ function align(address: number): number {
 export class Core {
   #module: CoreModule | undefined;
   #lastView: { dtype: WasmDType; address: number; buffer: ArrayBufferLike; view: WasmView } | undefined;
+  /** Where the next record goes, and where there is no more room. */
+  #record: number;
+  readonly #recordsEnd: number;
   /** Allocated at once: views of wasm memory that callers hold stay good for longer. */
   readonly scratch: Scratch;
 
   constructor(module: CoreModule) {
     this.#module = module;
-    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + 64 + 16));
+    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + ErrorSums.bytes + 8 + recordBytes + 16));
     const y = x + tileSize * 4;
     const bits = y + tileSize * 4;
     const scale = bits + tileSize * 2;
     const zeroPoint = scale + tileParameters * 4;
-    this.scratch = { elements: tileSize, x, y, bits, scale, zeroPoint, sums: zeroPoint + tileParameters * 4 };
+    const sums = zeroPoint + tileParameters * 4;
+    this.scratch = { elements: tileSize, x, y, bits, scale, zeroPoint, sums };
+    this.#record = align(sums + ErrorSums.bytes);
+    this.#recordsEnd = this.#record + recordBytes;
   }
 
   /** The module's functions and heap views. Views change when memory grows: never keep them over an allocation. */
@@ -270,6 +280,28 @@ export class Core {
       return f(address);
     } finally {
       this.release(address);
+    }
+  }
+
+  /**
+   * Calls f with the address of a record, which lives until f returns. Calls may nest. A record that has to live longer goes into memory
+   * of the caller's: `LinearJob.write(core.module, address, job)`, with LinearJob.bytes at a multiple of 8.
+   */
+  withRecord<T, R>(type: RecordType<T>, record: T, f: (address: number) => R): R {
+    const address = this.#record;
+    const end = align(address + type.bytes);
+    if (end > this.#recordsEnd) {
+      return this.withMemory(type.bytes, (own) => {
+        type.write(this.module, own, record);
+        return f(own);
+      });
+    }
+    this.#record = end;
+    try {
+      type.write(this.module, address, record);
+      return f(address);
+    } finally {
+      this.#record = address;
     }
   }
 
@@ -375,5 +407,5 @@ export class OwnedWasmArray implements WasmArray {
 
 /** For calls whose arguments were checked: any status but 0 is our own mistake. */
 export function checkStatus(status: number): void {
-  if (status !== 0) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+  if (status !== Status.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
 }

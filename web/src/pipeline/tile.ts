@@ -2,7 +2,21 @@
  * One tile of a tensor: bytes in, bytes and error sums out. Runs in a worker, or on the main thread for small models. A tile needs
  * nothing but its own bytes, so tiles can be converted anywhere and in any order, and the results are the same.
  */
-import { type BlockType, blockTypeInfo, isBlockType } from '../core/blocks.js';
+import { type BlockType, type BlockTypeInfo, blockTypeInfo, isBlockType } from '../core/blocks.js';
+import {
+  DType,
+  ErrorSums,
+  Granularity,
+  Layout,
+  LinearJob,
+  Minifloat,
+  NonFinite,
+  type QuantizationSpec,
+  Rounding,
+  Scheme,
+  Status,
+  SymmetricRange,
+} from '../core/door.js';
 import { mseSearch, type RangeSearch, searchOf } from '../core/range.js';
 import type { Core } from '../core/wasm.js';
 import type { CastType, CodesConversion, Conversion, Role } from './plan.js';
@@ -82,7 +96,7 @@ export interface TileProblem {
 /** What came of a tile. */
 export interface TileResult {
   readonly parts: Partial<Record<Role, ArrayBuffer>>;
-  /** Error sums, in the order of ErrorSums in cpp/scalepoint.h. */
+  /** Error sums, in the order of the door's ErrorSums. */
   readonly sums?: Float64Array<ArrayBuffer>;
   readonly range?: readonly [min: number, max: number];
   /** Then everything else means nothing. */
@@ -91,9 +105,6 @@ export interface TileResult {
 
 /** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */
 export const tileElements = 1 << 20;
-
-const statusNonFinite = 7;
-const statusOverflow = 8;
 
 /** Bytes of one element of the plain types that can be turned into floats. */
 const plainBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8 };
@@ -120,8 +131,8 @@ export function packedRowBytes(columns: number, bits: number): number {
   return Math.ceil(columns / codesPerWord(bits)) * 4;
 }
 
-/** float8e4m3fn: the number of cpp/scalepoint.h's Minifloat, and its largest value. */
-const float8 = { format: 0, largest: 448 };
+/** float8e4m3fn, and its largest value. */
+const float8 = { format: Minifloat.float8E4M3FN, largest: 448 };
 
 /** Rounds half to even. |v| < 2^51. */
 function roundHalfEven(v: number): number {
@@ -236,6 +247,7 @@ export class TileConverter {
   /** Memory for the parameters of so many runs. */
   #parameters(count: number) {
     return {
+      job: this.#slot('job', LinearJob.bytes),
       min: this.#slot('min', count * 4),
       max: this.#slot('max', count * 4),
       scale: this.#slot('scale', count * 4),
@@ -253,9 +265,23 @@ export class TileConverter {
     };
   }
 
+  /** The job that makes codes of so many runs; good until the next call. */
+  #job(
+    { job, scale, zeroPoint }: { readonly job: number; readonly scale: number; readonly zeroPoint: number },
+    count: number,
+    size: number,
+    spec: QuantizationSpec,
+  ): number {
+    const layout = layoutOfRuns(count, size);
+    LinearJob.write(this.#core.module, job, { layout, spec, scale, zeroPoint, parameters: count });
+    return job;
+  }
+
   /** Memory for a search in so many runs. */
   #searchScratch(count: number, size: number) {
-    const bytes = this.#core.module.searchScratchBytes(count * size, 1, count, size, 1);
+    const bytes = this.#core.withRecord(Layout, layoutOfRuns(count, size), (layout) =>
+      this.#core.module.searchScratchBytes(layout, count * size),
+    );
     return { at: this.#slot('search', bytes), bytes };
   }
 
@@ -267,8 +293,8 @@ export class TileConverter {
     return copy;
   }
 
-  #check(status: number): void {
-    if (status !== 0) throw new Error(`the core refused a tile with status ${status}`);
+  #check(status: Status): void {
+    if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
   }
 
   // ------------------------------------------------------------------------------------------------------------------ floats
@@ -325,8 +351,8 @@ export class TileConverter {
       if (conversion.kind === 'blocks') {
         const id = blockTypeInfo(conversion.to).id;
         const status = module.quantizeBlocks(from, count, id, target);
-        if (status === statusNonFinite) return { parts: {}, problem: this.#nonFinite(x, n, dtype, input) };
-        if (status === statusOverflow) {
+        if (status === Status.nonFinite) return { parts: {}, problem: this.#nonFinite(x, n, dtype, input) };
+        if (status === Status.overflow) {
           return { parts: {}, problem: this.#overflow(from, start, count, id, blockTypeInfo(conversion.to).elements) };
         }
         this.#check(status);
@@ -372,10 +398,10 @@ export class TileConverter {
   }
 
   /** The largest element of the first block whose scale overflowed. */
-  #overflow(from: number, start: number, count: number, id: number, elements: number): TileProblem {
+  #overflow(from: number, start: number, count: number, id: BlockTypeInfo['id'], elements: number): TileProblem {
     const { module, scratch } = this.#core;
     for (let at = 0; at < count; at += elements) {
-      if (module.quantizeBlocks(from + at * 4, elements, id, scratch.y) === 0) continue;
+      if (module.quantizeBlocks(from + at * 4, elements, id, scratch.y) === Status.ok) continue;
       const block = module.HEAPF32.subarray(from / 4 + at, from / 4 + at + elements);
       const worst = block.reduce((best, v, i) => (Math.abs(v) > Math.abs(block[best] as number) ? i : best), 0);
       return { kind: 'overflow', index: start + at + worst, value: block[worst] as number };
@@ -390,10 +416,11 @@ export class TileConverter {
     const { bits, packed } = conversion;
     const { count, size } = runsOf(conversion, rows, columns);
     const at = this.#parameters(count);
+    const spec = specOf(bits);
     if (range === undefined) {
       module.clearRange(at.min, at.max, count);
-      const status = module.observe(x, n, 1, count, size, 1, 0, specOf(bits), at.min, at.max, count);
-      if (status === statusNonFinite) return { parts: {}, problem: this.#nonFinite(x, n, task.dtype, input) };
+      const status = module.observe(this.#job(at, count, size, spec), x, n, 0, at.min, at.max);
+      if (status === Status.nonFinite) return { parts: {}, problem: this.#nonFinite(x, n, task.dtype, input) };
       this.#check(status);
     } else {
       [module.HEAPF32[at.min / 4], module.HEAPF32[at.max / 4]] = range;
@@ -405,23 +432,19 @@ export class TileConverter {
 
     const codes = this.#slot('codes', n);
     this.#clearSums();
-    const { scale, zeroPoint } = at;
-    const spec = specOf(bits);
     const { sums } = this.#core.scratch;
-    const layout = [1, count, size, 1, 0] as const;
+    const job = this.#job(at, count, size, spec);
     if (conversion.type === 'float') {
-      this.#check(module.quantizeMinifloat(x, n, ...layout, scale, count, float8.format, codes));
-      if (measure) this.#measureFloats(x, codes, n, count, size, scale);
+      this.#check(module.quantizeMinifloat(job, x, n, 0, float8.format, codes));
+      if (measure) this.#measureFloats(job, x, codes, n);
       parts.data = this.#copy(codes, n);
       return { parts, ...(measure ? { sums: this.#sums() } : {}) };
     }
     this.#check(
-      measure
-        ? module.quantizeLinearMeasured(x, n, ...layout, scale, zeroPoint, count, spec, codes, sums)
-        : module.quantizeLinear(x, n, ...layout, scale, zeroPoint, count, spec, codes),
+      measure ? module.quantizeLinearMeasured(job, x, n, 0, codes, sums) : module.quantizeLinear(job, x, n, 0, codes),
     );
     // Codes go half a step beyond the largest values, and with them beyond the largest float.
-    if (measure && module.HEAPF64[sums / 8 + 6] !== 0) {
+    if (measure && ErrorSums.read(module, sums).nonFinite !== 0) {
       const problem = this.#beyondFloat(x, codes, n, size, at);
       if (problem !== undefined) return { parts: {}, problem };
     }
@@ -433,13 +456,13 @@ export class TileConverter {
    * Adds the errors of float8 codes to the sums. None stands for an infinity: the largest float is a float's multiple of 448, and scales
    * of 16 bits, rounded up, exceed those of the largest values of their type by less than float32 has room for.
    */
-  #measureFloats(x: number, codes: number, n: number, count: number, size: number, scale: number): void {
+  #measureFloats(job: number, x: number, codes: number, n: number): void {
     const { module, scratch } = this.#core;
     const { y } = scratch;
     for (let start = 0; start < n; start += scratch.elements) {
       const some = Math.min(scratch.elements, n - start);
       const from = codes + start;
-      this.#check(module.dequantizeMinifloat(from, some, 1, count, size, 1, start, scale, count, float8.format, y));
+      this.#check(module.dequantizeMinifloat(job, from, some, start, float8.format, y));
       this.#addErrors(x + start * 4, y, some);
     }
   }
@@ -467,14 +490,16 @@ export class TileConverter {
     const { module } = this.#core;
     const rowBytes = packedRowBytes(columns, bits);
     const packed = this.#slot('packed', rows * rowBytes);
-    const spec = specOf(bits);
-    if (rowBytes * 8 === columns * bits) this.#check(module.pack(codes, rows * columns, spec, packed));
-    else {
+    this.#core.withRecord(DType, specOf(bits).dtype, (dtype) => {
+      if (rowBytes * 8 === columns * bits) {
+        this.#check(module.pack(codes, rows * columns, dtype, packed));
+        return;
+      }
       module.HEAPU8.fill(0, packed, packed + rows * rowBytes);
       for (let row = 0; row < rows; row++) {
-        this.#check(module.pack(codes + row * columns, columns, spec, packed + row * rowBytes));
+        this.#check(module.pack(codes + row * columns, columns, dtype, packed + row * rowBytes));
       }
-    }
+    });
     const words = module.HEAP32.subarray(packed / 4, (packed + rows * rowBytes) / 4);
     const flip = bits === 4 ? 0x88888888 : 0x80808080;
     for (let i = 0; i < words.length; i++) words[i] = (words[i] as number) ^ flip;
@@ -550,26 +575,14 @@ export class TileConverter {
     const at = this.#parameters(count);
     const other = this.#others(count);
     const scratch = this.#searchScratch(count, size);
-    const spec = specOf(bits) | (symmetric ? 0 : asymmetric) | fullRange | includeZero;
+    const spec = {
+      ...specOf(bits),
+      scheme: symmetric ? Scheme.symmetric : Scheme.asymmetric,
+      symmetricRange: SymmetricRange.full,
+    };
     const n = count * size;
-    this.#check(
-      module.searchQparams(
-        x,
-        n,
-        1,
-        count,
-        size,
-        1,
-        spec,
-        method,
-        percentile,
-        scratch.at,
-        scratch.bytes,
-        other.scale,
-        other.zeroPoint,
-        count,
-      ),
-    );
+    const search = this.#job({ ...other, job: at.job }, count, size, spec);
+    this.#check(module.searchQparams(search, x, n, method, percentile, scratch.at, scratch.bytes));
     this.#narrowScales(stored, other, count);
     this.#widenScales(stored, other, count);
     const { HEAPF32, HEAP32, HEAPU16 } = module;
@@ -584,8 +597,8 @@ export class TileConverter {
       }
       return;
     }
-    const takeBetter = () =>
-      this.#check(module.takeBetter(x, size, spec, at.scale, at.zeroPoint, other.scale, other.zeroPoint, count));
+    const job = this.#job(at, count, size, spec);
+    const takeBetter = () => this.#check(module.takeBetter(job, x, size, other.scale, other.zeroPoint));
     takeBetter();
     if (stored === 'F32') return;
     // The bits of positive floats are in their order: one up, then one down.
@@ -629,10 +642,11 @@ export class TileConverter {
     const { module } = this.#core;
     const input = this.#slot('input 0', 0);
     const x = this.#floats(dtype, input, elements, 0);
-    const { min, max } = this.#parameters(1);
+    const at = this.#parameters(1);
+    const { min, max } = at;
     module.clearRange(min, max, 1);
-    const status = module.observe(x, elements, 0, 1, 1, 1, 0, specOf(8), min, max, 1);
-    if (status === statusNonFinite) return { parts: {}, problem: this.#nonFinite(x, elements, dtype, input) };
+    const status = module.observe(this.#job(at, 1, elements, specOf(8)), x, elements, 0, min, max);
+    if (status === Status.nonFinite) return { parts: {}, problem: this.#nonFinite(x, elements, dtype, input) };
     this.#check(status);
     const { HEAPF32 } = module;
     return { parts: {}, range: [HEAPF32[min / 4] as number, HEAPF32[max / 4] as number] };
@@ -673,7 +687,8 @@ export class TileConverter {
     else if (stored === 'F16') this.#check(module.widenFloat16(scales, count, at.scale));
     else this.#check(module.widenBfloat16(scales, count, at.scale));
     if (encoding.type === 'float') {
-      this.#check(module.dequantizeMinifloat(data, n, 1, count, size, 1, 0, at.scale, count, float8.format, x));
+      const job = this.#job(at, count, size, specOf(bits));
+      this.#check(module.dequantizeMinifloat(job, data, n, 0, float8.format, x));
       return x;
     }
     let codes = data;
@@ -683,17 +698,17 @@ export class TileConverter {
       const words = module.HEAP32.subarray(data / 4, (data + rows * rowBytes) / 4);
       const flip = bits === 4 ? 0x88888888 : 0x80808080;
       for (let i = 0; i < words.length; i++) words[i] = (words[i] as number) ^ flip;
-      for (let row = 0; row < rows; row++) {
-        this.#check(module.unpack(data + row * rowBytes, columns, specOf(bits), codes + row * columns));
-      }
+      this.#core.withRecord(DType, specOf(bits).dtype, (dtype) => {
+        for (let row = 0; row < rows; row++) {
+          this.#check(module.unpack(data + row * rowBytes, columns, dtype, codes + row * columns));
+        }
+      });
     }
     const zeroPoint = module.HEAP32.subarray(at.zeroPoint / 4, at.zeroPoint / 4 + count);
     if (zeroPoints === undefined) zeroPoint.fill(0);
     else if (packed) unpackColumns(module.HEAP32, zeroPoints / 4, rows, count / rows, bits, zeroPoint);
     else zeroPoint.set(module.HEAP8.subarray(zeroPoints, zeroPoints + count));
-    this.#check(
-      module.dequantizeLinear(codes, n, 1, count, size, 1, 0, at.scale, at.zeroPoint, count, specOf(bits), x),
-    );
+    this.#check(module.dequantizeLinear(this.#job(at, count, size, specOf(bits)), codes, n, 0, x));
     return x;
   }
 
@@ -701,7 +716,7 @@ export class TileConverter {
 
   #clearSums(): void {
     const { module, scratch } = this.#core;
-    module.HEAPF64.fill(0, scratch.sums / 8, scratch.sums / 8 + 7);
+    module.HEAPF64.fill(0, scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8);
   }
 
   #addErrors(x: number, y: number, n: number): void {
@@ -710,7 +725,7 @@ export class TileConverter {
 
   #sums(): Float64Array<ArrayBuffer> {
     const { module, scratch } = this.#core;
-    return module.HEAPF64.slice(scratch.sums / 8, scratch.sums / 8 + 7) as Float64Array<ArrayBuffer>;
+    return module.HEAPF64.slice(scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8) as Float64Array<ArrayBuffer>;
   }
 }
 
@@ -720,16 +735,21 @@ function runsOf({ groupSize }: { readonly groupSize: number | undefined }, rows:
   return { count: (rows * columns) / size, size };
 }
 
-// See spec_of in cpp/bindings.cpp.
-const signed = 1 << 5;
-const asymmetric = 1 << 6;
-const fullRange = 1 << 7;
-const includeZero = 1 << 8;
-const fused = 1 << 9;
+/** Runs of that size, one after the other. */
+function layoutOfRuns(count: number, size: number): Layout {
+  return { granularity: Granularity.perChannel, axisSize: count, innerSize: size, groupSize: 1 };
+}
 
 /** Signed codes, rounded as torch.round(x / scale + zero point). */
-function specOf(bits: number): number {
-  return bits | signed | fused;
+function specOf(bits: number): QuantizationSpec {
+  return {
+    dtype: { bits, isSigned: true },
+    scheme: Scheme.symmetric,
+    symmetricRange: SymmetricRange.restricted,
+    includeZero: true,
+    rounding: Rounding.fused,
+    nonFinite: NonFinite.error,
+  };
 }
 
 /** Whether a tile's parameters are searched for. Where rows are cut, their ranges are given instead. */
