@@ -41,11 +41,6 @@ const exceptions = [
     reason: 'neighbours that belong to different channels: each has sums of its own',
   },
   {
-    functionName: 'scalepoint::search_qparams(',
-    loops: 1,
-    reason: 'the parameters of four runs, once for all of their candidates',
-  },
-  {
     functionName: 'search_qparams_entry(',
     loops: 2,
     reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',

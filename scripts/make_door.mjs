@@ -5,7 +5,7 @@
 //   node scripts/make_door.mjs      writes web/src/core/door.ts and build/wasm/door_exports.h; scripts/build.mjs does this, too
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { dirname, join, posix } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Door } from './door/model.mjs';
 import { Declarations, readCalls } from './door/read.mjs';
@@ -20,13 +20,17 @@ function write(/** @type {string} */ path, /** @type {string} */ text) {
   writeFileSync(path, text);
 }
 
-/** Reads a header after all that it includes, each once. */
-function readHeader(/** @type {string} */ name, /** @type {Declarations} */ declarations, read = new Set()) {
-  if (read.has(name)) return;
+/**
+ * Reads a header after all that it includes, each once. Kernels have nothing to do with the door.
+ * @param {string} name in cpp/
+ * @param {Declarations} declarations
+ */
+function readHeader(name, declarations, read = new Set()) {
+  if (read.has(name) || name.startsWith('kernels/')) return;
   read.add(name);
   const source = readFileSync(join(root, 'cpp', name), 'utf8');
   for (const [, included] of source.matchAll(/^#include "([^"]+)"$/gm)) {
-    readHeader(/** @type {string} */ (included), declarations, read);
+    readHeader(posix.join(posix.dirname(name), String(included)), declarations, read);
   }
   declarations.read(`cpp/${name}`, source);
 }

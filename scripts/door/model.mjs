@@ -4,7 +4,7 @@
 /** @typedef {import('./read.mjs').Call} Call */
 /** @typedef {'f32' | 'f64' | 'i32' | 'u32' | 'u64' | 'bool'} Kind */
 /** @typedef {{ name: string, doc: string, type: string, offset: number, kind?: Kind, record?: Record }} Field */
-/** @typedef {{ name: string, doc: string, where: string, fields: Field[], bytes: number, align: number }} Record */
+/** @typedef {{ name: string, doc: string, scope: string, where: string, fields: Field[], bytes: number, align: number }} Record */
 /** @typedef {{ name: string, doc: string, type: string, rows: unknown[] }} Table */
 
 /** Numbers a call may take: more are not told apart where it is called. */
@@ -28,7 +28,12 @@ export function spell(/** @type {string} */ name) {
   return name.replace(/_([a-z0-9])/g, (_, letter) => letter.toUpperCase());
 }
 
-/** The same for names of values and constants, without doubt: all of them begin with k. */
+/** A name without its namespace: in TypeScript there is none, so that names of the door are unique. */
+export function unqualified(/** @type {string} */ name) {
+  return name.replace(/^.*::/, '');
+}
+
+/** Whether a name is one of a value or of a constant. */
 function isConstant(/** @type {string} */ name) {
   return /^k[A-Z]/.test(name);
 }
@@ -50,6 +55,9 @@ export class Door {
     this.#enums = new Set(this.enums.map(({ name }) => name));
     for (const { name } of [...this.enums.flatMap(({ values }) => values), ...this.constants, ...declarations.tables])
       if (!isConstant(name)) throw new Error(`${name}: values and constants have names as kName`);
+    const names = [...this.enums, ...declarations.structs].map(({ name }) => name);
+    const twice = names.find((name, i) => names.indexOf(name) !== i);
+    if (twice !== undefined) throw new Error(`${twice}: there are two of that name`);
     for (const call of calls) this.#check(call);
     /** @type {Table[]} */
     this.tables = declarations.tables.map((table) => ({
@@ -65,18 +73,18 @@ export class Door {
 
   /** Whether there is an enum of that name. @param {string} type */
   isEnum(type) {
-    return this.#enums.has(type);
+    return this.#enums.has(unqualified(type));
   }
 
   /** The record of that name, if it is one. @param {string} type @returns {Record | undefined} */
   record(type) {
-    const known = this.#records.get(type);
+    const known = this.#records.get(unqualified(type));
     if (known !== undefined) return known;
-    const struct = this.#declarations.structs.find(({ name }) => name === type);
+    const struct = this.#declarations.structs.find(({ name }) => name === unqualified(type));
     if (struct === undefined) return undefined;
-    const { name, doc, where } = struct;
+    const { name, doc, scope, where } = struct;
     /** @type {Record} */
-    const record = { name, doc, where, fields: [], bytes: 0, align: 1 };
+    const record = { name, doc, scope, where, fields: [], bytes: 0, align: 1 };
     for (const field of struct.fields()) {
       const { bytes, align, ...rest } = this.#place(field.type, field.where);
       // As C++ lays out plain structs, and as the assertions of exportsOf say.
@@ -86,7 +94,7 @@ export class Door {
       record.align = Math.max(record.align, align);
     }
     record.bytes = Math.ceil(record.bytes / record.align) * record.align;
-    this.#records.set(type, record);
+    this.#records.set(name, record);
     return record;
   }
 
@@ -132,14 +140,14 @@ export class Door {
    */
   #cell(type, cell, where) {
     if (Array.isArray(cell)) {
-      const fields = this.#declarations.structs.find(({ name }) => name === type)?.fields();
+      const fields = this.#declarations.structs.find(({ name }) => name === unqualified(type))?.fields();
       if (fields?.length !== cell.length) throw new Error(`${where}: a row does not fit '${type}'`);
       return Object.fromEntries(
         fields.map((field, i) => [spell(field.name), this.#cell(field.type, cell[i], field.where)]),
       );
     }
     const text = String(cell);
-    const [, owner, value] = /^(\w+)::(\w+)$/.exec(text) ?? [];
+    const [, owner, value] = /(\w+)::(\w+)$/.exec(text) ?? [];
     const member = this.enums.find(({ name }) => name === owner)?.values.find(({ name }) => name === value);
     const number = member?.value ?? Number(text);
     if (!Number.isFinite(number)) throw new Error(`${where}: '${text}' is no number`);

@@ -3,12 +3,13 @@
 
 /** @typedef {{ kind: 'word' | 'number' | 'symbol' | 'doc' | 'remark', text: string, line: number }} Token */
 /** @typedef {{ name: string, doc: string }} Named a name with the comment before or behind it */
-/** @typedef {Named & { values: (Named & { value: number })[] }} Enum */
-/** @typedef {Named & { type: string, value: number }} Constant */
+/** @typedef {Named & { scope: string }} Declared scope: the namespace, as in 'scalepoint::door' */
+/** @typedef {Declared & { values: (Named & { value: number })[] }} Enum */
+/** @typedef {Declared & { type: string, value: number }} Constant */
 /** @typedef {string | Initializer[]} Initializer one cell of a table, or a row */
-/** @typedef {Named & { type: string, rows: Initializer[], where: string }} Table */
+/** @typedef {Declared & { type: string, rows: Initializer[], where: string }} Table */
 /** @typedef {Named & { type: string, where: string }} Field */
-/** @typedef {Named & { fields: () => Field[], where: string }} Struct its fields are read when they are asked for */
+/** @typedef {Declared & { fields: () => Field[], where: string }} Struct its fields are read when they are asked for */
 /** @typedef {Named & { returns: string, parameters: { name: string, type: string }[], plain: boolean, where: string }} Call */
 
 const pattern =
@@ -149,7 +150,7 @@ function readNumber(reader) {
   return negative ? -value : value;
 }
 
-/** @param {Reader} reader @param {string} doc @returns {Enum} */
+/** @param {Reader} reader @param {string} doc @returns {Named & Pick<Enum, 'values'>} */
 function readEnum(reader, doc) {
   const name = reader.expectKind('word');
   reader.expect(':');
@@ -217,26 +218,32 @@ export class Declarations {
   /** Reads a header. @param {string} path @param {string} source */
   read(path, source) {
     const reader = new Reader(path, source);
-    let open = 0;
+    /** @type {string[]} */
+    const open = [];
     while (!reader.done) {
       const doc = reader.doc();
+      const scope = open.join('::');
       if (reader.accept('namespace')) {
-        if (reader.peek().kind === 'word') reader.take();
+        open.push(reader.expectKind('word'));
         reader.expect('{');
-        open++;
-      } else if (reader.accept('}')) open--;
+      } else if (reader.accept('}')) open.pop();
       else if (reader.accept('enum')) {
         reader.expect('class');
-        this.enums.push(readEnum(reader, doc));
-      } else if (reader.accept('struct')) this.#readStruct(reader, doc, path, source);
-      else if (reader.accept('inline', 'constexpr')) this.#readConstant(reader, doc);
+        this.enums.push({ ...readEnum(reader, doc), scope });
+      } else if (reader.accept('struct')) this.#readStruct(reader, { doc, scope }, path, source);
+      else if (reader.accept('inline', 'constexpr')) this.#readConstant(reader, { doc, scope });
       else if (!reader.done) reader.skipDeclaration();
     }
-    if (open !== 0) throw new Error(`${path}: ${open} more namespaces are opened than closed`);
+    if (open.length !== 0) throw new Error(`${path}: namespace ${open.join('::')} is not closed`);
   }
 
-  /** @param {Reader} reader @param {string} doc @param {string} path @param {string} source */
-  #readStruct(reader, doc, path, source) {
+  /**
+   * @param {Reader} reader
+   * @param {{ doc: string, scope: string }} about
+   * @param {string} path
+   * @param {string} source
+   */
+  #readStruct(reader, about, path, source) {
     const { where } = reader;
     const name = reader.expectKind('word');
     // A declaration without a body.
@@ -250,22 +257,23 @@ export class Declarations {
       .slice(first - 1, last)
       .join('\n');
     const inner = body.slice(body.indexOf('{') + 1, body.lastIndexOf('}'));
-    this.structs.push({ name, doc, where, fields: () => readFields(new Reader(path, '\n'.repeat(first - 1) + inner)) });
+    const fields = () => readFields(new Reader(path, '\n'.repeat(first - 1) + inner));
+    this.structs.push({ ...about, name, where, fields });
   }
 
-  /** @param {Reader} reader @param {string} doc */
-  #readConstant(reader, doc) {
+  /** @param {Reader} reader @param {{ doc: string, scope: string }} about */
+  #readConstant(reader, about) {
     const { where } = reader;
     const type = reader.type();
     const name = reader.expectKind('word');
     if (reader.accept('[', ']', '=')) {
       const rows = readInitializer(reader);
       if (!Array.isArray(rows)) reader.fail('expected a table in braces');
-      this.tables.push({ name, doc, type, rows: /** @type {Initializer[]} */ (rows), where });
+      this.tables.push({ ...about, name, type, rows: /** @type {Initializer[]} */ (rows), where });
     } else if (reader.accept('=')) {
       let value = readNumber(reader);
       if (reader.accept('<', '<')) value *= 2 ** readNumber(reader);
-      this.constants.push({ name, doc, type, value });
+      this.constants.push({ ...about, name, type, value });
     } else {
       // A function.
       reader.skipDeclaration();

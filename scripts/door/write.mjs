@@ -1,5 +1,5 @@
 // Writes both sides of the door: door.ts for TypeScript, door_exports.h for C++.
-import { spell } from './model.mjs';
+import { spell, unqualified } from './model.mjs';
 
 /** @typedef {import('./model.mjs').Door} Door */
 /** @typedef {import('./model.mjs').Record} Record */
@@ -22,8 +22,9 @@ function targetOf(type) {
 /** @param {Door} door @param {string} type */
 function typeScriptType(door, type) {
   const target = targetOf(type);
-  if (/[*&]$/.test(type)) return `Address<${door.record(target) === undefined ? `'${target}'` : target}>`;
-  if (type === 'void' || type === 'Status' || door.isEnum(type) || door.record(type) !== undefined) return type;
+  const known = door.isEnum(target) || door.record(target) !== undefined;
+  if (/[*&]$/.test(type)) return `Address<${known ? unqualified(target) : `'${target}'`}>`;
+  if (type === 'void' || known) return unqualified(type);
   return type === 'bool' ? 'boolean' : 'number';
 }
 
@@ -216,13 +217,14 @@ function entryOf(door, { name, returns, parameters, plain }) {
 /** What the compiler has to confirm: the numbers of enums, the values of constants, the places of fields. @param {Door} door */
 function assertionsOf(door) {
   const lines = [];
-  for (const { name, values } of door.enums) {
-    lines.push(`sizeof(${name}) == 4`, ...values.map((v) => `static_cast<int32_t>(${name}::${v.name}) == ${v.value}`));
+  for (const { scope, name, values } of door.enums) {
+    lines.push(`sizeof(${scope}::${name}) == 4`);
+    for (const v of values) lines.push(`static_cast<int32_t>(${scope}::${name}::${v.name}) == ${v.value}`);
   }
-  for (const { name, value } of door.constants) lines.push(`${name} == ${value}`);
-  for (const { name, bytes, fields } of door.records) {
-    lines.push(`sizeof(${name}) == ${bytes}`);
-    for (const field of fields) lines.push(`offsetof(${name}, ${field.name}) == ${field.offset}`);
+  for (const { scope, name, value } of door.constants) lines.push(`${scope}::${name} == ${value}`);
+  for (const { scope, name, bytes, fields } of door.records) {
+    lines.push(`sizeof(${scope}::${name}) == ${bytes}`);
+    for (const field of fields) lines.push(`offsetof(${scope}::${name}, ${field.name}) == ${field.offset}`);
   }
   return lines.map((line) => `static_assert(${line});\n`).join('');
 }
@@ -233,9 +235,7 @@ export function exportsOf(door) {
   return `// Made by scripts/make_door.mjs for cpp/bindings.cpp.
 #include <cstddef>
 
-namespace scalepoint::door {
-${assertionsOf(door)}}  // namespace scalepoint::door
-
+${assertionsOf(door)}
 namespace {
 using namespace scalepoint;
 using namespace scalepoint::door;
