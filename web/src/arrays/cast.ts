@@ -1,10 +1,10 @@
 // Floats to the bits of narrower floats, and back.
 
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
+import { type Core, checkStatus } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus } from '../core/wasm.js';
-import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './array.js';
 import { checkKeys } from './options.js';
+import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './source.js';
 import type { WasmArray } from './tensor.js';
 
 /** The float formats of at most eight bits, one a byte. */

@@ -2,8 +2,9 @@
 
 import { CodebookJob, Decision, maxCodebookSize, PublishedCodebook, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { article, show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
+import { checkKeys, choice } from './options.js';
 import {
   CodeSource,
   checkApart,
@@ -18,8 +19,7 @@ import {
   typedArrayName,
   withResident,
   withWhole,
-} from './array.js';
-import { checkKeys, choice } from './options.js';
+} from './source.js';
 import { type CodebookTensor, checkShape, sizeOfShape, type WasmArray } from './tensor.js';
 
 /** Where the values of the codes come from. */

@@ -11,10 +11,10 @@ import {
 } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { ErrorSum } from '../core/measure.js';
+import { tileSize } from '../core/memory.js';
 import { type RangeSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { show } from '../core/show.js';
-import { tileSize } from '../core/wasm.js';
-import type { HalfFormat } from './array.js';
+import type { HalfFormat } from './source.js';
 import {
   type CodeArray,
   checkShape,

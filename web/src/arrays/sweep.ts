@@ -2,9 +2,9 @@
 
 import { ErrorSums, Granularity, Layout as LayoutRecord, LinearJob, Status } from '../core/door.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
-import { forEachTile, type Source } from './array.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import type { Job } from './options.js';
+import { forEachTile, type Source } from './source.js';
 import type { Layout } from './tensor.js';
 
 const half = tileSize / 2;

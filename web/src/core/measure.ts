@@ -1,6 +1,7 @@
 // Error measures and the sums that they come from.
-import type { FloatInput } from '../arrays/array.js';
+
 import type { CompareOptions } from '../arrays/options.js';
+import type { FloatInput } from '../arrays/source.js';
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { ErrorSums } from './door.js';
 

@@ -1,5 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Layers on quantized weights: packed once into wasm memory, where they stay until disposed.
+
+import { checkKeys, choice, specOfDType } from '../arrays/options.js';
 import {
   type CodeSource,
   checkApart,
@@ -8,14 +10,13 @@ import {
   Sink,
   type Source,
   sourceOf,
-} from '../arrays/array.js';
-import { checkKeys, choice, specOfDType } from '../arrays/options.js';
+} from '../arrays/source.js';
 import { type DTypeInfo, type Granularity, perTensor, type WasmArray } from '../arrays/tensor.js';
 import type { BlockType, BlockTypeInfo } from '../core/blocks.js';
 import { ActivationType, LayerSpec, LinearJob, PackedLayer } from '../core/door.js';
 import { disposedError, ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 
 /** Options of `linear`. */
 export interface LinearOptions {

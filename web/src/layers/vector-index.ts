@@ -1,12 +1,13 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Similarity search: vectors in int8, and the dot products of layers over them.
-import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/array.js';
+
 import { checkKeys, choice, specOfDType } from '../arrays/options.js';
+import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import { checkShape, dtypeInfo, perTensor } from '../arrays/tensor.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 import { addressOf, floatLayer, LayerMemory } from './layer.js';
 
 /** Options of `index`. */

@@ -1,53 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // The array calls: quantize, dequantize, compare and the rest.
 
-import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from '../core/blocks.js';
-import { version } from '../core/core.mjs';
-import {
-  DType as DTypeRecord,
-  Layout as LayoutRecord,
-  LinearJob,
-  NonFinite,
-  QuantizationSpec as SpecRecord,
-  Status,
-} from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
-import { type ErrorMeasures, ErrorSum } from '../core/measure.js';
-import { article, show } from '../core/show.js';
-import {
-  type Core,
-  checkStatus,
-  type LoadOptions,
-  loadCore,
-  OwnedWasmArray,
-  tileParameters,
-  tileSize,
-} from '../core/wasm.js';
-import {
-  type FloatLinearOptions,
-  type Layer,
-  type LinearOptions,
-  linearOfBlocks,
-  linearOfCodes,
-  linearOfFloats,
-} from '../layers/layer.js';
-import { type IndexOptions, VectorIndex, type VectorInput } from '../layers/vector-index.js';
-import {
-  CodeSource,
-  checkApart,
-  checkAttached,
-  copyOut,
-  type FloatInput,
-  forEachTile,
-  type HalfFormat,
-  nonFiniteError,
-  Sink,
-  type Source,
-  sourceOf,
-  typedArrayName,
-  withResident,
-  withWhole,
-} from './array.js';
 import {
   type CastOptions,
   castFloat,
@@ -55,7 +8,7 @@ import {
   type FloatFormat,
   type Minifloat,
   type WidenOptions,
-} from './cast.js';
+} from './arrays/cast.js';
 import {
   addCodebookErrors,
   type CodebookOptions,
@@ -65,8 +18,8 @@ import {
   packCodebook,
   quantizeCodebook,
   unpackCodebook,
-} from './codebook.js';
-import { Observer, type ObserverOptions } from './observer.js';
+} from './arrays/codebook.js';
+import { Observer, type ObserverOptions } from './arrays/observer.js';
 import {
   type BlockOptions,
   blockKeys,
@@ -98,8 +51,24 @@ import {
   specOfDType,
   sweepKeys,
   variantKeys,
-} from './options.js';
-import { measureEach, measureJobs, restoreInto } from './sweep.js';
+} from './arrays/options.js';
+import {
+  CodeSource,
+  checkApart,
+  checkAttached,
+  copyOut,
+  type FloatInput,
+  forEachTile,
+  type HalfFormat,
+  nonFiniteError,
+  Sink,
+  type Source,
+  sourceOf,
+  typedArrayName,
+  withResident,
+  withWhole,
+} from './arrays/source.js';
+import { measureEach, measureJobs, restoreInto } from './arrays/sweep.js';
 import {
   type BlockTensor,
   type CodeArray,
@@ -117,7 +86,38 @@ import {
   sizeOfShape,
   type WasmArray,
   type WasmDType,
-} from './tensor.js';
+} from './arrays/tensor.js';
+import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './core/blocks.js';
+import { version } from './core/core.mjs';
+import {
+  DType as DTypeRecord,
+  Layout as LayoutRecord,
+  LinearJob,
+  NonFinite,
+  QuantizationSpec as SpecRecord,
+  Status,
+} from './core/door.js';
+import { ScalepointError } from './core/errors.js';
+import { type ErrorMeasures, ErrorSum } from './core/measure.js';
+import {
+  type Core,
+  checkStatus,
+  type LoadOptions,
+  loadCore,
+  OwnedWasmArray,
+  tileParameters,
+  tileSize,
+} from './core/memory.js';
+import { article, show } from './core/show.js';
+import {
+  type FloatLinearOptions,
+  type Layer,
+  type LinearOptions,
+  linearOfBlocks,
+  linearOfCodes,
+  linearOfFloats,
+} from './layers/layer.js';
+import { type IndexOptions, VectorIndex, type VectorInput } from './layers/vector-index.js';
 
 /** Addresses of the parameters of a call in wasm memory. */
 interface Parameters {
