@@ -6,7 +6,7 @@ import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { instantiateCore } from '../core/wasm.js';
 import type { SourceReference } from '../files/bytes.js';
-import { TileConverter } from './tile.js';
+import { TileConverter } from './convert.js';
 import type { WorkerReply, WorkerRequest } from './workers.js';
 
 /** The other end of the messages. */
@@ -90,9 +90,10 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   const { id, task, inputs, spare } = request;
   if (converter === undefined) throw new Error('a task came before the start');
   const views = converter.prepare(task);
+  const ranges = task.pieces.flatMap((piece) => piece.inputs);
   for (const [i, view] of views.entries()) {
     const given = inputs[i];
-    const range = task.inputs[i];
+    const range = ranges[i];
     if (given !== undefined) view.set(given);
     else if (range !== undefined) {
       for (let k = 0; k < range.count; k++) {

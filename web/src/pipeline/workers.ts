@@ -1,11 +1,12 @@
 /**
- * Carries out tiles: in workers, each with an instance of the core of its own, or in this thread. Workers read files by themselves
- * where they can, straight into wasm memory.
+ * Carries out tiles in workers, each with an instance of the core of its own. Workers read files by themselves where they can, straight
+ * into wasm memory.
  */
 import { type ErrorCode, ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
-import { type InputRange, TileConverter, type TileResult, type TileTask } from './tile.js';
+import { readInput } from './inputs.js';
+import type { TileResult, TileTask } from './tasks.js';
 
 /** What a worker is sent: first how to start, then tasks. */
 export type WorkerRequest =
@@ -39,7 +40,7 @@ export interface TileRunner {
   readonly concurrency: number;
   run(task: TileTask): Promise<TileResult>;
   /** Takes back the memory of a result that nobody looks at any more, for results to come. */
-  recycle(result: TileResult): void;
+  recycle(result: Pick<TileResult, 'parts'>): void;
   /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
   dispose(reason?: unknown): void;
 }
@@ -58,66 +59,6 @@ interface NodeWorker extends WorkerLike {
 
 /** How long a worker may take to load its code and the core. */
 const startMilliseconds = 30_000;
-
-/** Reads the bytes of an input into memory. */
-async function readInput(input: InputRange, files: readonly ByteSource[], target: Uint8Array): Promise<void> {
-  const { file, begin, bytes, count, stride } = input;
-  const source = files[file] as ByteSource;
-  for (let i = 0; i < count; i++) {
-    const part = target.subarray(i * bytes, (i + 1) * bytes);
-    const from = begin + i * stride;
-    if (source.readInto === undefined) part.set(await source.read(from, from + bytes));
-    else await source.readInto(from, part);
-  }
-}
-
-/** How long this thread may be busy at a stretch. */
-const busyMilliseconds = 8;
-
-/** Runs tiles in this thread, one after the other. */
-export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
-  // Here and not at the top, so that looking into a file loads no wasm.
-  const { instantiateCore } = await import('../core/wasm.js');
-  const core = await instantiateCore(module);
-  const converter = new TileConverter(core);
-  let last: Promise<unknown> = Promise.resolve();
-  let spare: ArrayBuffer[] = [];
-  let yielded = performance.now();
-  const state: { ended?: { readonly reason: unknown } } = {};
-  const check = () => {
-    if (state.ended !== undefined) throw state.ended.reason;
-  };
-  return {
-    concurrency: 1,
-    run(task) {
-      const run = async () => {
-        check();
-        const views = converter.prepare(task);
-        for (const [i, view] of views.entries()) await readInput(task.inputs[i] as InputRange, files, view);
-        // Lets the page draw, and a cancel come through; not at every tile, since a browser makes each of these waits a long one.
-        if (performance.now() - yielded > busyMilliseconds) {
-          await new Promise((resolve) => setTimeout(resolve));
-          yielded = performance.now();
-        }
-        check();
-        // Each is used once: until it comes back, it is a result under way.
-        const given = spare;
-        spare = [];
-        return converter.run(task, given);
-      };
-      const result = last.then(run);
-      last = result.catch(() => {});
-      return result;
-    },
-    recycle({ parts }) {
-      spare = Object.values(parts);
-    },
-    dispose(reason) {
-      state.ended ??= { reason };
-      core.dispose();
-    },
-  };
-}
 
 /** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
 function startWorker(): WorkerLike {
@@ -294,7 +235,7 @@ export class WorkerPool implements TileRunner {
     try {
       const inputs: (Uint8Array<ArrayBuffer> | undefined)[] = [];
       const transfer: ArrayBuffer[] = [];
-      for (const input of task.inputs) {
+      for (const input of task.pieces.flatMap((piece) => piece.inputs)) {
         if (this.#files[input.file]?.reference !== undefined) {
           inputs.push(undefined);
           continue;
@@ -315,7 +256,7 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  recycle({ parts }: TileResult): void {
+  recycle({ parts }: Pick<TileResult, 'parts'>): void {
     if (this.#spare.length < this.concurrency) this.#spare.push(Object.values(parts));
   }
 
