@@ -41,7 +41,7 @@ const exceptions = [
     reason: 'neighbours that belong to different channels: each has sums of its own',
   },
   {
-    functionName: 'search_qparams_entry(',
+    functionName: 'scalepoint::search_qparams(',
     loops: 2,
     reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',
   },

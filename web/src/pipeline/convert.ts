@@ -3,8 +3,8 @@
  * own bytes, so tasks can be carried out anywhere and in any order, and the results are the same.
  */
 import { Arena } from '../codecs/arena.js';
+import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Stored } from '../codecs/codec.js';
-import { addErrors, clearSums, observe, sumsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Core } from '../core/wasm.js';
 import type { EncodeTask, Piece, TileResult, TileTask } from './tasks.js';
@@ -111,14 +111,12 @@ export class TileConverter {
     if (task.kind === 'encode') return this.#encode(task, a.stored, arena);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, a.form, a.stored);
-      return { parts: {}, ...observe(this.#core, arena, type, source, rows * columns) };
+      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
     const x = floats(this.#core, arena, a.form, a.stored);
     const y = b === undefined ? x : floats(this.#core, arena, b.form, b.stored);
     if (arena.onlyCounts) return { parts: {} };
-    clearSums(this.#core);
-    addErrors(this.#core, x, y, rows * columns);
-    return { parts: {}, sums: sumsOf(this.#core) };
+    return { parts: {}, sums: errorsOf(this.#core, x, y, rows * columns) };
   }
 
   #encode(
