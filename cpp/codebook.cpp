@@ -8,7 +8,8 @@
 #include "absmax.h"
 #include "codebook_learning.h"
 #include "kernels/codebook.h"
-#include "kernels/kernels.h"
+#include "kernels/metrics.h"
+#include "kernels/range.h"
 #include "metrics.h"
 #include "range.h"
 
@@ -416,7 +417,7 @@ Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> 
   if (const Status s = check(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    const uint32_t largest = kernels::largest_size(&x[i], size);
+    const uint32_t largest = kernels::largest_magnitude(&x[i], size);
     if (largest >= kInfinityBits) finite = false;
     if (largest > bit_cast<uint32_t>(absmax[block])) absmax[block] = bit_cast<float>(largest);
   });
@@ -433,7 +434,7 @@ Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<cons
   prepare(codebook, decision, search);
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    if (kernels::largest_size(&x[i], size) >= kInfinityBits) finite = false;
+    if (kernels::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
     uint8_t* to = &codes[i];
     with_factor(x.subspan(i, size), absmax[block], [&](std::span<const float> some, float factor) {
       kernels::search_codes(some.data(), some.size(), factor, search, to);
@@ -525,7 +526,7 @@ Status observe_codebook(std::span<const float> x, Blocks blocks, std::span<const
   if (const Status s = check(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    if (kernels::largest_size(&x[i], size) >= kInfinityBits) finite = false;
+    if (kernels::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
     const double weight = static_cast<double>(absmax[block]) * absmax[block];
     if (!finite || weight == 0) return;
     with_factor(x.subspan(i, size), absmax[block], [&](std::span<const float> some, float factor) {

@@ -36,14 +36,9 @@ const exceptions = [
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
   {
-    functionName: 'accumulate_error_each_entry(',
-    loops: 1,
-    reason: 'neighbours that belong to different channels: each has sums of its own',
-  },
-  {
     functionName: 'search_qparams_entry(',
-    loops: 2,
-    reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',
+    loops: 1,
+    reason: 'takes a sample from scattered places, once for a long run',
   },
 ];
 

@@ -110,27 +110,6 @@ void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* valu
   *squares += square[0] + square[1];
 }
 
-uint32_t largest_size(const float* x, size_t n) {
-  I32x4 largest = splat(0), other = largest;
-  size_t i = 0;
-  SCALEPOINT_NO_UNROLL
-  for (; i + 8 <= n; i += 8) {
-    largest = max_unsigned(largest, shift_left_one(bits(load(x + i))));
-    other = max_unsigned(other, shift_left_one(bits(load(x + i + 4))));
-  }
-  if (i < n) {
-    float rest[8] = {};
-    std::memcpy(rest, x + i, (n - i) * sizeof(float));
-    largest = max_unsigned(largest, shift_left_one(bits(load(rest))));
-    other = max_unsigned(other, shift_left_one(bits(load(rest + 4))));
-  }
-  int32_t lane[4];
-  store(lane, max_unsigned(largest, other));
-  uint32_t size = 0;
-  for (const int32_t v : lane) size = static_cast<uint32_t>(v) > size ? static_cast<uint32_t>(v) : size;
-  return size >> 1;
-}
-
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {
   uint32_t largest = 0;
   SCALEPOINT_NO_UNROLL

@@ -31,9 +31,6 @@ void search_codes(const float* x, size_t n, float factor, const CodeSearch& sear
 /// Adds sum x v and sum v^2 of the values v of the codes. Two sums each, of the even and the odd elements.
 void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares);
 
-/// The largest |x| as bits: at least kInfinityBits if x holds NaN or an infinity.
-uint32_t largest_size(const float* x, size_t n);
-
 /// x[i] = values[codes[i]] * factor. Returns the largest code; there are 256 values.
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x);
 
