@@ -3,8 +3,8 @@
  * own bytes, so tasks can be carried out anywhere and in any order, and the results are the same.
  */
 import { Arena } from '../codecs/arena.js';
+import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Stored } from '../codecs/codec.js';
-import { addErrors, clearSums, observe, sumsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Core } from '../core/wasm.js';
 import type { InputReader } from './inputs.js';
@@ -137,15 +137,13 @@ export class TileConverter {
     if (task.kind === 'encode') return this.#encode(task, a, arena);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
-      return { parts: {}, ...observe(this.#core, arena, type, source, rows * columns) };
+      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
     const [first, second] = task.pieces;
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, b);
     if (arena.onlyCounts) return { parts: {} };
-    clearSums(this.#core);
-    addErrors(this.#core, x, y, rows * columns);
-    return { parts: {}, sums: sumsOf(this.#core) };
+    return { parts: {}, sums: errorsOf(this.#core, x, y, rows * columns) };
   }
 
   #encode(task: EncodeTask, stored: Stored, arena: Arena): Encoded {
