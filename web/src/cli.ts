@@ -20,9 +20,9 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
 const commandNames = 'inspect, plan, quantize, compare or bench';
 
 async function version(): Promise<number> {
-  const [{ load }, { buildId, version: number }] = await Promise.all([import('./index.js'), import('./core/core.mjs')]);
+  const { load } = await import('./index.js');
   const sp = await load();
-  process.stdout.write(`scalepoint ${number} (core ${buildId.toString(16)}, ${sp.simd ? 'SIMD' : 'scalar'})\n`);
+  process.stdout.write(`scalepoint ${sp.version} (core ${sp.buildId.toString(16)}, ${sp.simd ? 'SIMD' : 'scalar'})\n`);
   sp.dispose();
   return 0;
 }
