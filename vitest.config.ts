@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
@@ -13,6 +14,11 @@ export default defineConfig({
     ],
   },
   test: {
+    // At least two files at a time in Node, and one more in Chromium. Many tests wait for a page, a process or a timer.
+    maxWorkers: Math.max(2, availableParallelism()),
+    // These limits only end a hang. A test of a duration has a bound of its own.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     projects: [
       {
         extends: true,
@@ -33,6 +39,7 @@ export default defineConfig({
           browser: {
             enabled: true,
             headless: true,
+            fileParallelism: availableParallelism() > 2,
             screenshotFailures: false,
             provider: playwright({
               launchOptions: {

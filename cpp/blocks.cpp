@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/blocks.h"
-#include "kernels/kernels.h"
+#include "kernels/range.h"
 #include "range.h"
 
 namespace scalepoint {

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "float16.h"
-#include "kernels/kernels.h"
 #include "kernels/layer.h"
+#include "kernels/range.h"
 #include "linear.h"
 #include "qparams.h"
 #include "range.h"

@@ -1,5 +1,6 @@
 #include "layout.h"
 
+#include "round.h"
 #include "stretches.h"
 
 namespace scalepoint {
@@ -20,7 +21,7 @@ uint64_t Layout::parameter_end(uint64_t start, uint64_t size) const {
   const uint64_t last_row = last / inner_size;
   uint64_t end = row_of_groups(last_row) * inner_size + last % inner_size + 1;
   if (start / inner_size < last_row) {
-    // The row before is in the piece up to its end; it may belong to the same groups.
+    // The piece holds the row before up to its end. That row may belong to the same groups, and then reaches farther.
     const uint64_t before = (row_of_groups(last_row - 1) + 1) * inner_size;
     end = before > end ? before : end;
   }

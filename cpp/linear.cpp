@@ -1,6 +1,8 @@
 #include "linear.h"
 
-#include "kernels/kernels.h"
+#include <cstring>
+
+#include "kernels/linear.h"
 #include "metrics.h"
 #include "qparams.h"
 #include "range.h"
@@ -9,7 +11,7 @@
 namespace scalepoint {
 namespace {
 
-/// Value by value, for parameters that the kernels' fast rounding does not reach.
+/// Converts value by value.
 void quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
                      std::byte* codes) {
   const DType dtype = format.dtype;
@@ -21,17 +23,18 @@ void quantize_slowly(const float* x, const Stretch& s, const float* scale, const
   }
 }
 
+/// Whether the kernels' fast rounding does not reach all of the parameters.
 bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
-  if (rounding == Rounding::kFused) return false;  // rounds after the zero point is in
+  if (rounding == Rounding::kFused) return false;  // adds the zero point before it rounds
   for (size_t i = 0, n = s.uniform ? 1 : s.size; i < n; i++) {
     if (zero_point[i] > kernels::kMaxFastZeroPoint || zero_point[i] < -kernels::kMaxFastZeroPoint) return true;
-    // Below it the reciprocal is infinite, and its product with 0 is NaN.
+    // The reciprocal of a smaller scale is infinite, and its product with 0 is NaN.
     if (rounding == Rounding::kReciprocal && scale[i] < kMinScale) return true;
   }
   return false;
 }
 
-/// The codes of a stretch. Returns whether all of x is finite.
+/// Makes the codes of a stretch. Returns whether all of x is finite.
 bool quantize_stretch(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
                       std::byte* codes) {
   const bool slow = needs_slow_rounding(s, scale, zero_point, format.rounding);
@@ -41,11 +44,11 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
                      : kernels::quantize_each(from, n, scale + first, zero_point + first, format, to);
   };
   if (quickly(x, 0, s.size, codes)) return true;
-  // Value by value, but only near what the kernels stumbled over.
-  constexpr size_t kNeighbourhood = 1024;
+  // Some value is beyond the kernels. Only the pieces that hold such values are converted value by value.
+  constexpr size_t kPiece = 1024;
   bool finite = true;
-  for (size_t i = 0; i < s.size; i += kNeighbourhood) {
-    const size_t n = s.size - i < kNeighbourhood ? s.size - i : kNeighbourhood;
+  for (size_t i = 0; i < s.size; i += kPiece) {
+    const size_t n = s.size - i < kPiece ? s.size - i : kPiece;
     std::byte* to = codes + i * format.dtype.storage_bytes();
     if (quickly(x + i, i, n, to)) continue;
     const size_t first = s.uniform ? 0 : i;
@@ -55,10 +58,22 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
   return finite;
 }
 
-/// Whether the kernels can take runs four at a time. Longer runs gain nothing by it.
+/// Whether the kernels can take runs four at a time. Longer runs gain nothing by it: a run's own elements hide its division.
 bool are_even_runs(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
   return spec.dtype.bits <= 8 && run_size % 16 == 0 && line_size % run_size == 0 && run_size <= 4096 &&
          (spec.scheme == Scheme::kSymmetric || spec.include_zero);
+}
+
+/// Range, parameters and codes of one run.
+Status quantize_run(std::span<const float> x, const QuantizationSpec& spec, std::span<float> scale, std::span<int32_t> zero_point,
+                    std::span<std::byte> codes) {
+  const Layout whole;
+  float min, max;
+  clear_range({&min, 1}, {&max, 1});
+  Status status = observe(x, whole, 0, spec.non_finite, {&min, 1}, {&max, 1});
+  if (status == Status::kOk) status = choose_qparams({&min, 1}, {&max, 1}, spec, scale, zero_point);
+  if (status == Status::kOk) status = quantize_linear(x, whole, 0, scale, zero_point, spec, codes);
+  return status;
 }
 
 }  // namespace
@@ -122,14 +137,14 @@ Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size
   const size_t bytes = spec.dtype.storage_bytes();
   if (scale.size() != runs || zero_point.size() != runs || codes.size() != x.size() * bytes) return Status::kSizeMismatch;
 
-  const Layout whole;
   size_t run = 0, offset = 0;
   if (are_even_runs(line_size, run_size, spec)) {
     const size_t even = runs - runs % 4;
     const uint32_t largest =
         kernels::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
     if (largest >= kInfinityBits && spec.non_finite == NonFinite::kError) return Status::kNonFinite;
-    // Values that are not finite, or so large that a scale may have to be lowered, are left to the general way.
+    // The rest of this function repeats the runs if a value is not finite, or so large that choose_qparams may have to lower a scale:
+    // below 2^126 a scale times its farthest code, at most the width of the range but for roundings, is finite.
     if (largest < bit_cast<uint32_t>(0x1p126f)) {
       run = even;
       offset = even * run_size;
@@ -137,15 +152,8 @@ Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size
   }
   while (run < runs) {
     const size_t in_line = line_size - run % runs_per_line * run_size, size = in_line < run_size ? in_line : run_size;
-    const std::span<const float> from = x.subspan(offset, size);
-    float min, max;
-    clear_range({&min, 1}, {&max, 1});
-    Status status = observe(from, whole, 0, spec.non_finite, {&min, 1}, {&max, 1});
-    if (status != Status::kOk) return status;
-    status = choose_qparams({&min, 1}, {&max, 1}, spec, scale.subspan(run, 1), zero_point.subspan(run, 1));
-    if (status != Status::kOk) return status;
-    status = quantize_linear(from, whole, 0, scale.subspan(run, 1), zero_point.subspan(run, 1), spec,
-                             codes.subspan(offset * bytes, size * bytes));
+    const Status status = quantize_run(x.subspan(offset, size), spec, scale.subspan(run, 1), zero_point.subspan(run, 1),
+                                       codes.subspan(offset * bytes, size * bytes));
     if (status != Status::kOk) return status;
     run++;
     offset += size;

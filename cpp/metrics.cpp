@@ -1,27 +1,10 @@
 #include "metrics.h"
 
-#include "kernels/kernels.h"
+#include "kernels/metrics.h"
 #include "linear.h"
 #include "stretches.h"
 
 namespace scalepoint {
-namespace {
-
-void add_pair(float x, float y, ErrorSums& sums) {
-  if (!is_finite(x) || !is_finite(y)) {
-    sums.non_finite++;
-    return;
-  }
-  const double a = x, b = y, e = a - b, size = e < 0 ? -e : e;
-  sums.squared_error += e * e;
-  sums.absolute_error += size;
-  sums.squared_x += a * a;
-  sums.squared_y += b * b;
-  sums.product += a * b;
-  if (size > sums.max_absolute_error) sums.max_absolute_error = size;
-}
-
-}  // namespace
 
 Status accumulate_error(std::span<const float> x, std::span<const float> y, ErrorSums& sums) noexcept {
   if (x.size() != y.size()) return Status::kSizeMismatch;
@@ -63,9 +46,9 @@ Status accumulate_error_each(std::span<const float> x, std::span<const float> y,
     const float *a = x.data() + s.offset, *b = y.data() + s.offset;
     if (s.uniform) {
       kernels::accumulate_error(a, b, s.size, sums[s.parameter]);
-      return;
+    } else {
+      kernels::accumulate_error_each(a, b, s.size, &sums[s.parameter]);
     }
-    for (size_t i = 0; i < s.size; i++) add_pair(a[i], b[i], sums[s.parameter + i]);
   });
   return Status::kOk;
 }

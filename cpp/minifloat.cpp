@@ -4,11 +4,13 @@
 #include <iterator>
 
 #include "kernels/minifloat.h"
+#include "round.h"
 #include "stretches.h"
 
 namespace scalepoint {
 namespace {
 
+/// Whether the number that came for it is one of a format.
 bool exists(Minifloat format) { return format >= Minifloat::kFloat8E4M3FN && format <= Minifloat::kFloat4E2M1; }
 
 Status check_scales(const Layout& layout, uint64_t start, size_t size, std::span<const float> scale, Minifloat format) {
@@ -66,17 +68,11 @@ Status quantize_minifloat(std::span<const float> x, const Layout& layout, uint64
                           Minifloat format, std::span<uint8_t> bits) noexcept {
   if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
   if (bits.size() != x.size()) return Status::kSizeMismatch;
-  float quotient[512];
+  float quotient[512];  // stays in the first-level cache between the two passes
   for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
-    const float* scales = &scale[s.parameter];
     for (size_t i = 0; i < s.size; i += std::size(quotient)) {
       const size_t n = std::min(std::size(quotient), s.size - i);
-      const float* from = &x[s.offset + i];
-      if (s.uniform) {
-        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / *scales;
-      } else {
-        for (size_t j = 0; j < n; j++) quotient[j] = from[j] / scales[i + j];
-      }
+      kernels::divide_by_scale(&x[s.offset + i], n, &scale[s.parameter + (s.uniform ? 0 : i)], s.uniform, quotient);
       kernels::float32_to_minifloat(quotient, n, format, Overflow::kSaturate, &bits[s.offset + i]);
     }
   });
@@ -88,11 +84,8 @@ Status dequantize_minifloat(std::span<const uint8_t> bits, const Layout& layout,
   if (const Status s = check_scales(layout, start, x.size(), scale, format); s != Status::kOk) return s;
   if (bits.size() != x.size()) return Status::kSizeMismatch;
   kernels::minifloat_to_float32(bits.data(), bits.size(), format, x.data());
-  for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
-    const float* scales = &scale[s.parameter];
-    float* to = &x[s.offset];
-    for (size_t i = 0; i < s.size; i++) to[i] = scales[s.uniform ? 0 : i] * to[i];
-  });
+  for_each_stretch(layout, start, x.size(),
+                   [&](const Stretch& s) { kernels::multiply_by_scale(&x[s.offset], s.size, &scale[s.parameter], s.uniform); });
   return Status::kOk;
 }
 

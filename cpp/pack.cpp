@@ -14,27 +14,32 @@ kernels::CodeForm form_of(DType dtype) {
   return dtype.is_signed ? kernels::CodeForm::kTwosComplement : kernels::CodeForm::kUnsigned;
 }
 
+/// Checks the sizes in bytes of codes and of what they are packed into.
+[[gnu::noinline]] Status check(size_t codes, DType dtype, size_t packed) {
+  if (!dtype.valid()) return Status::kBadDType;
+  const size_t n = codes / dtype.storage_bytes();
+  return codes == n * dtype.storage_bytes() && packed == packed_bytes(n, dtype.bits) ? Status::kOk : Status::kSizeMismatch;
+}
+
 }  // namespace
 
 Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> packed) noexcept {
-  if (!dtype.valid()) return Status::kBadDType;
-  const size_t n = codes.size() / dtype.storage_bytes();
-  if (codes.size() != n * dtype.storage_bytes() || packed.size() != packed_bytes(n, dtype.bits)) return Status::kSizeMismatch;
+  const Status status = check(codes.size(), dtype, packed.size());
+  if (status != Status::kOk) return status;
   if (dtype.bits < 8) {
-    kernels::pack_codes(bytes(codes), n, dtype.bits, form_of(dtype), bytes(packed));
-  } else if (n > 0) {  // one code fills its storage
+    kernels::pack_codes(bytes(codes), codes.size(), dtype.bits, form_of(dtype), bytes(packed));
+  } else if (!codes.empty()) {  // one code fills its storage
     std::memcpy(packed.data(), codes.data(), codes.size());
   }
   return Status::kOk;
 }
 
 Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byte> codes) noexcept {
-  if (!dtype.valid()) return Status::kBadDType;
-  const size_t n = codes.size() / dtype.storage_bytes();
-  if (codes.size() != n * dtype.storage_bytes() || packed.size() != packed_bytes(n, dtype.bits)) return Status::kSizeMismatch;
+  const Status status = check(codes.size(), dtype, packed.size());
+  if (status != Status::kOk) return status;
   if (dtype.bits < 8) {
-    kernels::unpack_codes(bytes(packed), n, dtype.bits, form_of(dtype), bytes(codes));
-  } else if (n > 0) {
+    kernels::unpack_codes(bytes(packed), codes.size(), dtype.bits, form_of(dtype), bytes(codes));
+  } else if (!codes.empty()) {
     std::memcpy(codes.data(), packed.data(), codes.size());
   }
   return Status::kOk;

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/kernels.h"
+#include "kernels/range.h"
 #include "stretches.h"
 
 namespace scalepoint {

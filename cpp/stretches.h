@@ -1,13 +1,12 @@
-// Walks a piece of an array in stretches that share a parameter, or take consecutive ones.
+// Walks a piece of an array in stretches: elements in a row that share one parameter, or that have consecutive parameters.
 #pragma once
 
-#include "kernels/kernels.h"
+#include "kernels/metrics.h"
 #include "layout.h"
 
 namespace scalepoint {
 
-/// size elements from offset (in the piece). With `uniform` all use `parameter`; otherwise element i of the stretch uses
-/// parameter + i.
+/// `size` elements from `offset` in the piece. If uniform, all use `parameter`; otherwise element i of the stretch uses parameter + i.
 struct Stretch {
   size_t offset;
   size_t size;
@@ -15,8 +14,8 @@ struct Stretch {
   bool uniform;
 };
 
-/// Calls f for each stretch of the elements [start, start + size), in order. Divides once, not for every stretch: 64-bit
-/// divisions would cost more than a short stretch itself.
+/// Calls f for each stretch of the elements [start, start + size), in order. It divides once, not for every stretch: 64-bit divisions
+/// would cost more than a short stretch itself.
 template <class F>
 void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
   if (layout.granularity == Granularity::kPerTensor) {
@@ -28,7 +27,7 @@ void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
   const uint64_t group_size = per_group ? layout.group_size : 1;
   uint64_t inner = start % inner_size, axis = start / inner_size % axis_size;
   uint64_t group = axis / group_size, in_group = axis % group_size;
-  // The parameter of the element at the front of the current line of the axis.
+  // The parameter of the first element of the current line along the axis.
   uint64_t line = per_group ? start / inner_size / axis_size * layout.groups_per_axis() * inner_size : 0;
   const uint64_t parameters_per_line = per_group ? layout.groups_per_axis() * inner_size : 0;
   for (size_t offset = 0; offset < size;) {
@@ -38,7 +37,7 @@ void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
     const size_t left = size - offset, taken = length < left ? static_cast<size_t>(length) : left;
     f(Stretch{offset, taken, parameter, rows != per_group});
     offset += taken;
-    // On to the next row of inner elements or, where those are single, along the axis.
+    // On to the next row of inner elements. Where inner_size is 1, the stretch itself runs along the axis.
     const uint64_t moved = rows ? 1 : taken;
     inner = 0;
     axis += moved;
@@ -54,10 +53,10 @@ void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
   }
 }
 
-/// The first stretch of the elements [start, start + size); size > 0.
+/// The first stretch of the elements [start, start + size). size > 0.
 inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
   if (layout.granularity == Granularity::kPerTensor) return {0, size, 0, true};
-  // No stretch is longer; so few elements hold two of them at most.
+  // No stretch is longer than this, so this many elements hold at most two stretches.
   const bool per_group = layout.granularity == Granularity::kPerGroup;
   const uint64_t longest = layout.inner_size > 1 ? layout.inner_size : per_group ? layout.group_size : layout.axis_size;
   Stretch first{};
@@ -67,16 +66,18 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
   return first;
 }
 
+/// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
 inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
 
-/// What the error sums take at a time: whole blocks of a stretch with one parameter, or some blocks of shorter or other
-/// stretches, which stay in the first-level cache. Blocks count from the start of the piece either way.
+/// What the error sums take at a time. It is either as many whole blocks as a stretch with one parameter has, or kPartSize elements of
+/// any parameters. Either way the blocks count from the start of the piece.
 struct Part {
   size_t size;
   uint64_t parameter;  ///< if uniform
   bool uniform;
 };
 
+/// The first part of the elements [start, start + size). size > 0.
 inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
   using kernels::kErrorBlock;
   const Stretch s = stretch_at(layout, start, size);

@@ -25,7 +25,7 @@ import { fileURLToPath } from 'node:url';
  */
 const exceptions = [
   {
-    functionName: 'scalepoint::kernels::(anonymous namespace)::find_affine(',
+    functionName: 'scalepoint::kernels::find_affine(',
     loops: 1,
     reason:
       'the exact scalar search, for the few sub-blocks that the vector search must not decide; its sums are in order',
@@ -36,14 +36,9 @@ const exceptions = [
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
   {
-    functionName: 'accumulate_error_each_entry(',
+    functionName: 'scalepoint::search_qparams(',
     loops: 1,
-    reason: 'neighbours that belong to different channels: each has sums of its own',
-  },
-  {
-    functionName: 'search_qparams_entry(',
-    loops: 2,
-    reason: 'takes a sample from scattered places and keeps what is not far out, once for a long run',
+    reason: 'takes a sample from scattered places, once for a long run',
   },
 ];
 

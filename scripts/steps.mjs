@@ -32,7 +32,7 @@ export class StepError extends Error {
 }
 
 /** A program that runs longer than this is killed. */
-const timeLimit = 10 * 60_000;
+const timeLimit = 30 * 60_000;
 
 /**
  * Runs a program in the project's root and collects its output, without color.
@@ -97,29 +97,45 @@ export function duration(milliseconds) {
 }
 
 /**
- * Runs one step and prints a line about it. The name is printed at once, the note and the time when the step is done.
+ * The notes of the steps that run now, by their names.
+ * @type {Map<string, string>}
+ */
+const running = new Map();
+
+/** Prints a line. A terminal then shows in its last line what runs. */
+function print(line = '') {
+  if (!process.stdout.isTTY) {
+    process.stdout.write(line);
+    return;
+  }
+  const width = (process.stdout.columns ?? 80) - 1;
+  const names = [...running].map(([name, note]) => (note === '' ? name : `${name}: ${note}`));
+  const status = names.length === 0 ? '' : paint('dim', `  ${names.join('; ')}`.slice(0, width));
+  process.stdout.write(`\r\x1b[K${line}${status}`);
+}
+
+/**
+ * Runs one step and prints a line with its name, its note and its duration when it is done. Several steps may run at the same time.
  * @template T
  * @param {string} name
- * @param {(say: (note: string) => void) => Promise<T>} action `say` sets the note of the line; a terminal shows it at once
+ * @param {(say: (note: string) => void) => Promise<T>} action `say` sets the note
  * @returns {Promise<T>}
  */
 export async function step(name, action) {
   const start = performance.now();
-  const label = `  ${name.padEnd(14)}`;
-  // On a terminal the line is rewritten for each note. Elsewhere the name is followed by the last note.
-  const again = process.stdout.isTTY ? `\r\x1b[K${label}` : '';
-  let note = '';
-  process.stdout.write(label);
-  const finish = (/** @type {string} */ text) => {
-    const time = duration(performance.now() - start).padStart(11);
-    process.stdout.write(`${again}${text}${' '.repeat(Math.max(0, 60 - text.length))}${paint('dim', time)}\n`);
+  const say = (/** @type {string} */ note) => {
+    running.set(name, note);
+    print();
   };
+  const finish = (/** @type {string} */ text) => {
+    running.delete(name);
+    const time = duration(performance.now() - start).padStart(11);
+    print(`  ${name.padEnd(14)}${text.padEnd(60)}${paint('dim', time)}\n`);
+  };
+  say('');
   try {
-    const result = await action((text) => {
-      note = text;
-      if (again !== '') process.stdout.write(`${again}${paint('dim', text)}`);
-    });
-    finish(note);
+    const result = await action(say);
+    finish(running.get(name) ?? '');
     return result;
   } catch (error) {
     finish('failed');
@@ -134,7 +150,6 @@ export async function step(name, action) {
 export function explain(error) {
   if (!(error instanceof StepError)) throw error;
   const lines = error.output.trimEnd();
-  process.stdout.write(`\n    ${paint('red', error.message)}\n`);
-  if (lines !== '') process.stdout.write(`${lines.replace(/^/gm, '    ')}\n`);
-  process.stdout.write('\n');
+  const indented = lines === '' ? '' : `${lines.replace(/^/gm, '    ')}\n`;
+  print(`\n    ${paint('red', error.message)}\n${indented}\n`);
 }

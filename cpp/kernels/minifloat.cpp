@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "../round.h"
 #include "lanes.h"
 
 namespace scalepoint::kernels {
@@ -15,45 +14,40 @@ struct Format {
   int exponent_bits;
   int fraction_bits;
   int32_t largest;  ///< the code of the largest finite value
-  int32_t nan;      ///< without the sign; what NaN becomes
+  int32_t nan;      ///< what NaN becomes, without the sign; `largest` if the format has no NaN
 
   [[nodiscard]] constexpr int bias() const { return (1 << (exponent_bits - 1)) - 1; }
-  /// How much smaller an exponent is here than in float32.
+  /// The difference of the biases of float32 and this format, as float32 bits.
   [[nodiscard]] constexpr int32_t rebias() const { return (127 - bias()) << 23; }
+  [[nodiscard]] constexpr bool has_nan() const { return nan != largest; }
 };
 
 constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 0x7FC0}, kFloat8E4M3FN = {4, 3, 0x7E, 0x7F},
                  kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
 
-/// The codes of four floats; `most` is the largest code that a number may get, be it that of infinity.
+/// The codes of four floats. `most` is the largest code that a number may get: that of the largest value, or of infinity.
 template <Format kFormat>
 inline I32x4 round_to(F32x4 x, I32x4 most) {
   constexpr int kDropped = 23 - kFormat.fraction_bits;
-  const I32x4 sign = shift_right<31>(bits(x)), size = shift_right_one(shift_left_one(bits(x)));
-  // Adding just below half of the last bit that stays, and that bit itself, carries where it has to, into the exponent too.
-  const I32x4 odd = bit_and(shift_right<kDropped>(size), splat(1));
-  I32x4 code = shift_right<kDropped>(add(add(size, odd), splat((1 << (kDropped - 1)) - 1 - kFormat.rebias())));
+  const I32x4 sign = shift_right<31>(bits(x)), magnitude = shift_right_one(twice_magnitude_bits(x));
+  // Rounds half to even: adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as it
+  // should.
+  const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
+  I32x4 code = shift_right<kDropped>(add(add(magnitude, odd), splat((1 << (kDropped - 1)) - 1 - kFormat.rebias())));
   if constexpr (kFormat.rebias() != 0) {
-    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats around 2^23 of these units are that far apart: the sum
-    // is rounded to them.
+    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats from 2^23 units on are one unit apart, so adding 2^23 units
+    // rounds to whole units.
     const F32x4 unit = splat(bit_cast<float>((127 + 23 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
-    const I32x4 subnormal = sub(bits(add(from_bits(size), unit)), bits(unit));
-    code = select(greater(splat(kFormat.rebias() + (1 << 23)), size), subnormal, code);
+    const I32x4 subnormal = sub(bits(add(from_bits(magnitude), unit)), bits(unit));
+    code = select(greater(splat(kFormat.rebias() + (1 << 23)), magnitude), subnormal, code);
   }
   code = min_unsigned(code, most);
-  const I32x4 is_nan = greater(size, splat(static_cast<int32_t>(kInfinityBits)));
+  const I32x4 is_nan = greater(magnitude, splat(static_cast<int32_t>(kInfinityBits)));
   code = select(is_nan, splat(kFormat.nan), code);
   const I32x4 sign_bit = shift_left<kFormat.exponent_bits + kFormat.fraction_bits>(sign);
-  // Without a code for NaN there is none for a negative one.
-  return bit_or(code, kFormat.nan == kFormat.largest ? bit_and_not(sign_bit, is_nan) : sign_bit);
+  // A format without NaN gives NaN the code of its largest value, which has no sign.
+  return bit_or(code, kFormat.has_nan() ? sign_bit : bit_and_not(sign_bit, is_nan));
 }
-
-/// Before the loop over the vectors of a step: four copies of its body where a vector is one instruction, one where it is four.
-#ifdef SCALEPOINT_SIMD_LANES
-#define SCALEPOINT_PER_VECTOR
-#else
-#define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
-#endif
 
 template <Format kFormat, class Code>
 void round_all(const float* x, size_t n, int32_t most_code, Code* codes) {
@@ -78,21 +72,23 @@ void round_all(const float* x, size_t n, int32_t most_code, Code* codes) {
 /// The values of four codes.
 template <Format kFormat>
 inline F32x4 values_of(I32x4 code) {
-  constexpr int kSizeBits = kFormat.exponent_bits + kFormat.fraction_bits, kMoved = 23 - kFormat.fraction_bits;
-  const I32x4 size = bit_and(code, splat((1 << kSizeBits) - 1));
-  const I32x4 sign = shift_left<31>(shift_right<kSizeBits>(code));
-  I32x4 normal = add(shift_left<kMoved>(size), splat(kFormat.rebias()));
-  if constexpr (kFormat.nan != kFormat.largest) {
-    // From the number that the code would be if numbers went on: to NaN, the only code of its kind; or by the same distance once
-    // more, from one exponent of all ones to the other.
+  constexpr int kMagnitudeBits = kFormat.exponent_bits + kFormat.fraction_bits, kMoved = 23 - kFormat.fraction_bits;
+  if constexpr (kFormat.rebias() == 0) return from_bits(shift_left<kMoved>(code));  // the upper half of a float32
+  const I32x4 magnitude = bit_and(code, splat((1 << kMagnitudeBits) - 1));
+  const I32x4 sign = shift_left<31>(shift_right<kMagnitudeBits>(code));
+  I32x4 normal = add(shift_left<kMoved>(magnitude), splat(kFormat.rebias()));
+  if constexpr (kFormat.has_nan()) {
+    // A code above the largest is not the number that it would be if numbers went on. If NaN is the only such code, the difference leads
+    // from that number to NaN. Otherwise the exponent is all ones, and the difference of the biases, added once more, makes it all ones
+    // in float32.
     constexpr bool kOnlyNan = kFormat.nan == kFormat.largest + 1;
-    constexpr int32_t kFurther = kOnlyNan ? 0x7FC00000 - kFormat.rebias() - (kFormat.nan << kMoved) : kFormat.rebias();
-    normal = add(normal, bit_and(greater(size, splat(kFormat.largest)), splat(kFurther)));
+    constexpr int32_t kDifference = kOnlyNan ? 0x7FC00000 - kFormat.rebias() - (kFormat.nan << kMoved) : kFormat.rebias();
+    normal = add(normal, bit_and(greater(magnitude, splat(kFormat.largest)), splat(kDifference)));
   }
-  // A subnormal is a whole number of units, made a float by putting it into the fraction of 2^23.
-  const F32x4 whole = sub(from_bits(bit_or(size, splat(0x4B000000))), splat(0x1p23f));
+  // A subnormal is a whole number of units. Put into the fraction of 2^23, it becomes a float.
+  const F32x4 whole = sub(from_bits(bit_or(magnitude, splat(0x4B000000))), splat(0x1p23f));
   const F32x4 unit = splat(bit_cast<float>((127 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
-  const I32x4 value = select(greater(splat(1 << kFormat.fraction_bits), size), bits(mul(whole, unit)), normal);
+  const I32x4 value = select(greater(splat(1 << kFormat.fraction_bits), magnitude), bits(mul(whole, unit)), normal);
   return from_bits(bit_or(value, sign));
 }
 
@@ -101,7 +97,7 @@ void restore_all(const Code* codes, size_t n, float* x) {
   const auto sixteen = [](const Code* from, float* to) {
     I32x4 code[4];
     load_codes(from, code);
-    // Without a look at their origin LLVM does not move the comparisons back to lanes of 16 bits, three times slower.
+    // If LLVM sees where the codes come from, it moves the comparisons back to lanes of 16 bits, which is three times slower.
     SCALEPOINT_PER_VECTOR
     for (int i = 0; i < 4; i++) store(to + 4 * i, values_of<kFormat>(opaque(code[i])));
   };
@@ -116,20 +112,34 @@ void restore_all(const Code* codes, size_t n, float* x) {
   std::memcpy(x + i, made, (n - i) * sizeof(float));
 }
 
-/// The largest code that a number may get: that of the largest finite value, or the one behind it, be it infinity or NaN.
+/// The largest code that a number may get: that of the largest value, or the next one, which is infinity or NaN.
 template <Format kFormat>
 constexpr int32_t most_of(Overflow overflow) {
-  return overflow == Overflow::kSaturate || kFormat.nan == kFormat.largest ? kFormat.largest : kFormat.largest + 1;
+  return overflow == Overflow::kSaturate || !kFormat.has_nan() ? kFormat.largest : kFormat.largest + 1;
+}
+
+/// to[i] = operation(x[i], scale[i]), or operation(x[i], scale[0]) if `uniform`.
+template <class Operation>
+inline void with_scale(const float* x, size_t n, const float* scale, bool uniform, float* to, Operation operation) {
+  size_t i = 0;
+  if (uniform) {
+    const F32x4 s = splat(*scale);
+    for (; i + 4 <= n; i += 4) store(to + i, operation(load(x + i), s));
+  } else {
+    for (; i + 4 <= n; i += 4) store(to + i, operation(load(x + i), load(scale + i)));
+  }
+  for (; i < n; i++) {
+    float one[4];
+    store(one, operation(splat(x[i]), splat(scale[uniform ? 0 : i])));
+    to[i] = one[0];
+  }
 }
 
 }  // namespace
 
 void float16_to_float32(const uint16_t* bits, size_t n, float* x) { restore_all<kFloat16>(bits, n, x); }
 
-// Simple enough for the compiler to vectorize.
-void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) {
-  for (size_t i = 0; i < n; i++) x[i] = bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
-}
+void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) { restore_all<kBfloat16>(bits, n, x); }
 
 void float32_to_float16(const float* x, size_t n, uint16_t* bits) { round_all<kFloat16>(x, n, kFloat16.largest + 1, bits); }
 
@@ -155,6 +165,14 @@ void minifloat_to_float32(const uint8_t* bits, size_t n, Minifloat format, float
     case Minifloat::kFloat4E2M1:
       return restore_all<kFloat4E2M1>(bits, n, x);
   }
+}
+
+void divide_by_scale(const float* x, size_t n, const float* scale, bool uniform, float* quotient) {
+  with_scale(x, n, scale, uniform, quotient, [](F32x4 a, F32x4 b) { return div(a, b); });
+}
+
+void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform) {
+  with_scale(x, n, scale, uniform, x, [](F32x4 a, F32x4 b) { return mul(a, b); });
 }
 
 }  // namespace scalepoint::kernels

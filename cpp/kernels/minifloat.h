@@ -1,4 +1,4 @@
-// Conversions between float32 and narrower floats. The callers in cpp/minifloat.cpp have checked everything.
+// The loops between float32 and narrower floats. No checks: cpp/minifloat.cpp has made them. Any n is fine, 0 too.
 #pragma once
 
 #include <cstddef>
@@ -14,5 +14,11 @@ void float32_to_float16(const float* x, size_t n, uint16_t* bits);
 void float32_to_bfloat16(const float* x, size_t n, uint16_t* bits);
 void float32_to_minifloat(const float* x, size_t n, Minifloat format, Overflow overflow, uint8_t* bits);
 void minifloat_to_float32(const uint8_t* bits, size_t n, Minifloat format, float* x);
+
+/// quotient[i] = x[i] / scale[i], or x[i] / scale[0] if `uniform`.
+void divide_by_scale(const float* x, size_t n, const float* scale, bool uniform, float* quotient);
+
+/// x[i] *= scale[i], or scale[0] if `uniform`.
+void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform);
 
 }  // namespace scalepoint::kernels

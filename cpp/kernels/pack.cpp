@@ -24,7 +24,7 @@ using Steps = void (*)(const uint8_t* from, size_t steps, int32_t bits, Signs si
 
 using namespace lanes;
 
-/// What a step reads and writes at least, in bytes.
+/// Bytes that a step reads and writes at least.
 constexpr size_t kRoom = 16;
 
 /// Codes in a step.
@@ -196,15 +196,15 @@ void unpack_steps(const uint8_t* from, size_t steps, int32_t bits, Signs signs, 
   const Distances distance(bits);
   const uint64_t all = ~uint64_t{0} >> (64 - 8 * bits), twos = kEach32 * ((1u << 2 * bits) - 1),
                  ones = kEach16 * ((1u << bits) - 1);
-  // Codes and offsets need less than 8 bits wherever something is subtracted: v - offset = (v + 128 - offset) ^ 128 without a carry.
-  const uint64_t flip = kEach8 * signs.flip, top = signs.offset == 0 ? 0 : kEach8 << 7, rest = top - kEach8 * signs.offset;
+  // v - offset = (v + 128 - offset) ^ 128 in each byte. Nothing is carried: v and the offset have less than 8 bits, or 128 - offset = 0.
+  const uint64_t flip = kEach8 * signs.flip, top = signs.offset == 0 ? 0 : kEach8 << 7, lift = top - kEach8 * signs.offset;
   SCALEPOINT_NO_UNROLL
   for (; steps > 0; steps--) {
     uint64_t word = load_word(from) & all;
     word += (word >> 4 * bits) * distance.fours;
     word += (word >> 2 * bits & twos) * distance.twos;
     word += (word >> bits & ones) * distance.ones;
-    word = ((word ^ flip) + rest) ^ top;
+    word = ((word ^ flip) + lift) ^ top;
     std::memcpy(to, &word, 8);
     from += bits;
     to += 8;
@@ -224,23 +224,19 @@ size_t steps_within(size_t size, size_t step) {
   return size < room ? 0 : (size - room) / step + 1;
 }
 
-/// All steps; those at the end, which would read or write too far, on copies. Sizes are in bytes.
-void run(Steps steps_of, int32_t bits, Signs signs, const uint8_t* from, size_t from_size, size_t from_step, uint8_t* to,
-         size_t to_size, size_t to_step) {
+/// All steps. Those at the end would read or write too far, and work on a copy. Sizes are in bytes.
+[[gnu::noinline]] void run(Steps run_steps, int32_t bits, Signs signs, const uint8_t* from, size_t from_size, size_t from_step,
+                           uint8_t* to, size_t to_size, size_t to_step) {
   const size_t steps = lesser(steps_within(from_size, from_step), steps_within(to_size, to_step));
-  steps_of(from, steps, bits, signs, to);
-  from += steps * from_step, from_size -= steps * from_step;
-  to += steps * to_step, to_size -= steps * to_step;
-  while (to_size > 0) {
-    uint8_t rest[32], made[32];
-    const size_t read = lesser(from_size, from_step), written = lesser(to_size, to_step);
-    std::memset(rest, signs.flip, sizeof(rest));  // packed as 0
-    std::memcpy(rest, from, read);
-    steps_of(rest, 1, bits, signs, made);
-    std::memcpy(to, made, written);
-    from += read, from_size -= read;
-    to += written, to_size -= written;
-  }
+  run_steps(from, steps, bits, signs, to);
+  from_size -= steps * from_step, to_size -= steps * to_step;
+  if (to_size == 0) return;
+  // Left are fewer packed bytes than kRoom or fewer codes than a step has: at most 120 codes, of one bit each.
+  uint8_t rest[128], made[128];
+  std::memset(rest, signs.flip, sizeof(rest));  // which is packed as 0
+  std::memcpy(rest, from + steps * from_step, from_size);
+  run_steps(rest, (to_size - 1) / to_step + 1, bits, signs, made);
+  std::memcpy(to + steps * to_step, made, to_size);
 }
 
 }  // namespace

@@ -1,8 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/bytes.js';
-import { type GgufHeader, ggmlBytes, ggmlType, layoutGguf, readGguf } from '../../web/src/formats/gguf/header.js';
-import { ggufTargets, planGguf } from '../../web/src/formats/gguf/plan.js';
+import { type GgufHeader, readGguf } from '../../web/src/formats/gguf/header.js';
+import { layoutGguf } from '../../web/src/formats/gguf/layout.js';
+import { ggufTargets } from '../../web/src/formats/gguf/options.js';
+import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/types.js';
+import { planGguf } from '../web/support/plans.js';
 import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 
 // The reader gets valid files with random damage. It must return tensors that lie inside of the file and can be planned, or throw a

@@ -1,0 +1,25 @@
+// The loops of the error measures. No checks: the callers have made them. Any n is fine, 0 too.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "../dtype.h"
+#include "../error_sums.h"
+
+namespace scalepoint::kernels {
+
+/// Elements that are summed in float32 before the sums are added to doubles.
+inline constexpr size_t kErrorBlock = 512;
+
+/// Adds the pairs (x[i], y[i]) to sums. Blocks count from x.
+void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums);
+
+/// The same with y = the dequantized codes, bit for bit what dequantize_uniform and accumulate_error give.
+void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
+                           ErrorSums& sums);
+
+/// Adds the pair (x[i], y[i]) to sums[i], in double.
+void accumulate_error_each(const float* x, const float* y, size_t n, ErrorSums* sums);
+
+}  // namespace scalepoint::kernels

@@ -1,0 +1,32 @@
+// The loops over ranges: smallest, largest and farthest value. No checks: the callers have made them. Pointers need the alignment
+// of their elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace scalepoint::kernels {
+
+struct Range {
+  float min;
+  float max;
+  uint32_t largest;  ///< the bits of the largest |x|: at least kInfinityBits if x holds NaN or an infinity
+};
+
+/// The range of x. n > 0. min and max mean nothing unless all of x is finite.
+Range range(const float* x, size_t n);
+
+/// The range of the finite values of x; [infinity, -infinity] if there are none. `largest` is not set. n > 0.
+Range finite_range(const float* x, size_t n);
+
+/// Widens each range [min[i], max[i]] to hold x[i], unless x[i] is NaN or, if finite_only, infinite. Returns the bits of the largest
+/// |x|.
+uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, float* max);
+
+/// The bits of the largest |x|: at least kInfinityBits if x holds NaN or an infinity.
+uint32_t largest_magnitude(const float* x, size_t n);
+
+/// to[i * to_step] = factor * from[i * from_step].
+void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step);
+
+}  // namespace scalepoint::kernels
