@@ -1,4 +1,4 @@
-// The package's JavaScript. The glue keeps a chunk of its own, so that what reads only headers does not pull it in.
+// How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
 const output = {
   dir: 'dist',
   format: 'esm',
@@ -8,13 +8,17 @@ const output = {
   codeSplitting: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
 };
 
-/** One file that holds all of its code: workers are started from wherever it is served. Beside its source too, for Vite and Vitest. */
+/**
+ * The worker, a single file without imports, so that it runs from any address. It is written next to its source, where Vite and Vitest
+ * find it.
+ */
 export const worker = {
   input: 'web/src/pipeline/worker.ts',
   external: [/^node:/],
   output: { file: 'web/src/pipeline/worker.js', format: 'esm', minify: true },
 };
 
+/** The entry points of the package and the command line, with shared chunks. */
 export const packages = [
   { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', bench: 'web/src/bench.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
 ];

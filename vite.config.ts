@@ -3,14 +3,14 @@ import { defineConfig, type Plugin } from 'vite';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/** The development server writes styles into the page, which the page's policy forbids: the policy is for what is built. */
+/** Removes the Content-Security-Policy in development. The development server adds inline styles, which the policy forbids. */
 const withoutPolicy: Plugin = {
   name: 'without-policy',
   apply: 'serve',
   transformIndexHtml: (html) => html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, ''),
 };
 
-/** The demo page: static files that work from any folder of any server. */
+/** Builds the demo page as static files that work in any folder of any server. */
 export default defineConfig({
   root: file('./web/demo'),
   base: './',
@@ -26,7 +26,7 @@ export default defineConfig({
   build: {
     outDir: file('./build/demo'),
     emptyOutDir: true,
-    // Nothing is small enough to become a data: address; the policy would refuse to fetch one.
+    // No asset becomes a data: URL, since the policy forbids those.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: { input: ['index', 'bench'].map((page) => file(`./web/demo/${page}.html`)) },

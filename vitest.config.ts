@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
@@ -12,8 +13,12 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  // The samples folder is outside of the project; tests in the browser cannot read it, tests in Node can.
   test: {
+    // At least two files at a time in Node, and one more in Chromium. Many tests wait for a page, a process or a timer.
+    maxWorkers: Math.max(2, availableParallelism()),
+    // These limits only end a hang. A test of a duration has a bound of its own.
+    testTimeout: 60_000,
+    hookTimeout: 60_000,
     projects: [
       {
         extends: true,
@@ -28,12 +33,13 @@ export default defineConfig({
         extends: true,
         test: {
           name: 'chromium',
-          // *.node.test.ts need files or processes.
+          // Files named *.node.test.ts need the file system or processes, so they run in Node only.
           include: ['tests/web/**/*.test.ts'],
           exclude: ['**/*.node.test.ts'],
           browser: {
             enabled: true,
             headless: true,
+            fileParallelism: availableParallelism() > 2,
             screenshotFailures: false,
             provider: playwright({
               launchOptions: {

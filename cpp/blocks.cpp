@@ -39,24 +39,28 @@ bool quantize_checked(const float* x, size_t n, std::byte* out) {
 
 struct Format {
   BlockType type;
-  BlockSize size;
   bool (*quantize)(const float* x, size_t n, std::byte* out);
   void (*dequantize)(const std::byte* blocks, size_t n, float* x);
 };
 
 constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, {32, 18}, kernels::quantize_q4_0, kernels::dequantize_q4_0},
-    {BlockType::kQ4_1, {32, 20}, kernels::quantize_q4_1, kernels::dequantize_q4_1},
-    {BlockType::kQ5_0, {32, 22}, kernels::quantize_q5_0, kernels::dequantize_q5_0},
-    {BlockType::kQ5_1, {32, 24}, kernels::quantize_q5_1, kernels::dequantize_q5_1},
-    {BlockType::kQ8_0, {32, 34}, kernels::quantize_q8_0, kernels::dequantize_q8_0},
-    {BlockType::kQ2_K, {256, 84}, quantize_checked<kernels::quantize_q2_k, 84, 80, 2>, kernels::dequantize_q2_k},
-    {BlockType::kQ3_K, {256, 110}, quantize_checked<kernels::quantize_q3_k, 110, 108, 1>, kernels::dequantize_q3_k},
-    {BlockType::kQ4_K, {256, 144}, quantize_checked<kernels::quantize_q4_k, 144, 0, 2>, kernels::dequantize_q4_k},
-    {BlockType::kQ5_K, {256, 176}, quantize_checked<kernels::quantize_q5_k, 176, 0, 2>, kernels::dequantize_q5_k},
-    {BlockType::kQ6_K, {256, 210}, quantize_checked<kernels::quantize_q6_k, 210, 208, 1>, kernels::dequantize_q6_k},
-    {BlockType::kIQ4_NL, {32, 18}, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl},
-    {BlockType::kMXFP4, {32, 17}, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
+    {BlockType::kQ4_0, kernels::quantize_q4_0, kernels::dequantize_q4_0},
+    {BlockType::kQ4_1, kernels::quantize_q4_1, kernels::dequantize_q4_1},
+    {BlockType::kQ5_0, kernels::quantize_q5_0, kernels::dequantize_q5_0},
+    {BlockType::kQ5_1, kernels::quantize_q5_1, kernels::dequantize_q5_1},
+    {BlockType::kQ8_0, kernels::quantize_q8_0, kernels::dequantize_q8_0},
+    {BlockType::kQ2_K, quantize_checked<kernels::quantize_q2_k, block_size(BlockType::kQ2_K).bytes, 80, 2>,
+     kernels::dequantize_q2_k},
+    {BlockType::kQ3_K, quantize_checked<kernels::quantize_q3_k, block_size(BlockType::kQ3_K).bytes, 108, 1>,
+     kernels::dequantize_q3_k},
+    {BlockType::kQ4_K, quantize_checked<kernels::quantize_q4_k, block_size(BlockType::kQ4_K).bytes, 0, 2>,
+     kernels::dequantize_q4_k},
+    {BlockType::kQ5_K, quantize_checked<kernels::quantize_q5_k, block_size(BlockType::kQ5_K).bytes, 0, 2>,
+     kernels::dequantize_q5_k},
+    {BlockType::kQ6_K, quantize_checked<kernels::quantize_q6_k, block_size(BlockType::kQ6_K).bytes, 208, 1>,
+     kernels::dequantize_q6_k},
+    {BlockType::kIQ4_NL, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl},
+    {BlockType::kMXFP4, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
 };
 
 const Format* find(BlockType type) {
@@ -65,30 +69,27 @@ const Format* find(BlockType type) {
 }
 
 /// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
-bool fits(const Format& format, size_t n, size_t bytes) {
-  return n % format.size.elements == 0 && bytes % format.size.bytes == 0 && n / format.size.elements == bytes / format.size.bytes;
+bool fits(BlockSize size, size_t n, size_t bytes) {
+  return n % size.elements == 0 && bytes % size.bytes == 0 && n / size.elements == bytes / size.bytes;
 }
 
 }  // namespace
 
-BlockSize block_size(BlockType type) noexcept {
-  const Format* format = find(type);
-  return format == nullptr ? BlockSize{0, 0} : format->size;
-}
-
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept {
   const Format* format = find(type);
   if (format == nullptr) return Status::kBadDType;
-  if (!fits(*format, x.size(), blocks.size())) return Status::kSizeMismatch;
-  if (format->quantize(x.data(), x.size() / format->size.elements, blocks.data())) return Status::kOk;
+  const BlockSize size = block_size(type);
+  if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
+  if (format->quantize(x.data(), x.size() / size.elements, blocks.data())) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }
 
 Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept {
   const Format* format = find(type);
   if (format == nullptr) return Status::kBadDType;
-  if (!fits(*format, x.size(), blocks.size())) return Status::kSizeMismatch;
-  format->dequantize(blocks.data(), x.size() / format->size.elements, x.data());
+  const BlockSize size = block_size(type);
+  if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
+  format->dequantize(blocks.data(), x.size() / size.elements, x.data());
   return Status::kOk;
 }
 

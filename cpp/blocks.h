@@ -25,12 +25,39 @@ enum class BlockType : int32_t {
   kMXFP4 = 39,
 };
 
-/// Elements and bytes of one block; zeros if there is no such type.
+/// Elements and bytes of one block.
 struct BlockSize {
   uint32_t elements;
   uint32_t bytes;
 };
-[[nodiscard]] BlockSize block_size(BlockType type) noexcept;
+
+/// The size of the blocks of one type.
+struct BlockTypeSize {
+  BlockType type;
+  BlockSize size;
+};
+
+/// Every block type, in the order of ggml's numbers.
+inline constexpr BlockTypeSize kBlockTypes[] = {
+    {BlockType::kQ4_0, {32, 18}},   {BlockType::kQ4_1, {32, 20}},   {BlockType::kQ5_0, {32, 22}},
+    {BlockType::kQ5_1, {32, 24}},   {BlockType::kQ8_0, {32, 34}},   {BlockType::kQ2_K, {256, 84}},
+    {BlockType::kQ3_K, {256, 110}}, {BlockType::kQ4_K, {256, 144}}, {BlockType::kQ5_K, {256, 176}},
+    {BlockType::kQ6_K, {256, 210}}, {BlockType::kIQ4_NL, {32, 18}}, {BlockType::kMXFP4, {32, 17}},
+};
+
+/// Zeros if there is no such type.
+[[nodiscard]] constexpr BlockSize block_size(BlockType type) noexcept {
+  for (const auto& [candidate, size] : kBlockTypes) {
+    if (candidate == type) return size;
+  }
+  return {0, 0};
+}
+
+/// Bytes of the blocks that hold n elements; 0 if there is no such type.
+[[nodiscard]] constexpr size_t blocks_bytes(BlockType type, size_t n) noexcept {
+  const auto [elements, bytes] = block_size(type);
+  return elements == 0 ? 0 : n / elements * bytes;
+}
 
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them without an importance matrix.
 /// Shape:   x.size() is a multiple of the block's elements, blocks.size() the bytes of as many blocks.

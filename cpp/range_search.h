@@ -14,7 +14,7 @@ namespace scalepoint {
 /// How the range is found where it is not given and not that of all values.
 enum class RangeMethod : int32_t {
   kMse = 0,         ///< least squared error of the restored values, by scale and zero point
-  kPercentile = 1,  ///< from the (100 - p)th to the pth percentile; symmetric: up to the pth percentile of the sizes
+  kPercentile = 1,  ///< from the (100 - p)th to the pth percentile; symmetric: up to the pth percentile of the magnitudes
   kEntropy = 2,     ///< least divergence of a histogram from itself in levels, as TensorRT calibrates
 };
 
@@ -23,13 +23,14 @@ enum class RangeMethod : int32_t {
 
 /// Chooses scale and zero point of every parameter of a whole array.
 ///   kMse         never worse than min-max, up to float32 sums. Runs of up to 128 values: some thirty scales, or scales and zero
-///                points, from no clipping to that at which the farthest value alone errs more than all do without, each improved
-///                to the best for its codes. Longer runs: a sample and all far values find the best few, all values decide.
+///                points, each improved to the best for its codes. They end where the farthest value alone would err more than
+///                all values do with min-max. Longer runs: a sample and all far values find the best few, all values decide.
 ///   kPercentile  percentile: above 50, at most 100; between two of the sorted values by linear interpolation, as numpy does. The
 ///                range then goes through choose_qparams.
-///   kEntropy     2048 bins of |x| up to the largest; of the thresholds from 2^(bits - 1) bins to all, that at which the bins
-///                below it, with all that is beyond in the last, diverge least (Kullback and Leibler) from the same in 2^(bits - 1)
-///                levels; asymmetric ranges are cut to [-threshold, threshold]. Source: S. Migacz, 8-bit inference with TensorRT.
+///   kEntropy     a histogram of |x| with 2048 bins up to the largest is cut at a threshold; the rest goes into the last bin. Of
+///                the thresholds from 2^(bits - 1) bins on, the one is taken whose histogram diverges least (Kullback and
+///                Leibler) from itself merged to 2^(bits - 1) levels. Asymmetric ranges are cut to [-threshold, threshold].
+///                Source: S. Migacz, 8-bit inference with TensorRT.
 /// Special: constants and arrays of zeros have the parameters of min-max. Under NonFinite::kSaturate NaN and infinities count as
 ///          the first finite value of their run.
 /// Shape:   scratch: search_scratch_bytes, its address a multiple of 8; scale and zero_point: all of the array's.
@@ -38,11 +39,10 @@ enum class RangeMethod : int32_t {
                                     RangeMethod method, double percentile, std::span<std::byte> scratch, std::span<float> scale,
                                     std::span<int32_t> zero_point) noexcept;
 
-/// Takes the other scale and zero point for each run of run_size values that they restore with the smaller squared error, beyond the
-/// rounding of float32 sums. For scales that are stored in fewer bits than they were searched with.
-/// Special: an other scale that is not finite and positive is never taken.
-/// Shape:   x.size() == scale.size() * run_size; finite; the other spans are as long as scale.
-/// Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
+/// For each run of run_size values, takes the other scale and zero point if they restore the run with a smaller squared error, by
+/// more than the rounding of float32 sums. Use it where scales are stored in fewer bits than they were searched with. Special: an
+/// other scale that is not finite and positive is never taken. Shape:   x.size() == scale.size() * run_size; finite; the other
+/// spans are as long as scale. Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
 [[nodiscard]] Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale,
                                  std::span<int32_t> zero_point, std::span<const float> other_scale,
                                  std::span<const int32_t> other_zero_point) noexcept;

@@ -1,105 +1,207 @@
-// Builds everything: the wasm core, the package (dist/) and the demo page (build/demo/).
-import { execFileSync } from 'node:child_process';
+// Builds everything: the wasm core, the package (dist/) and the demo page (build/demo/). What is there already, made from the same files, is
+// not made again.
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { copyFileSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
 import { packages, worker } from '../rolldown.config.mjs';
+import { makeDoor } from './make_door.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const toolchain = '/usr/share/emscripten/cmake/Modules/Platform/Emscripten.cmake';
 
 /** @param {string} command @param {string[]} args */
-function run(command, args) {
+async function run(command, args) {
   try {
-    execFileSync(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'pipe'], maxBuffer: 1 << 26 });
+    await promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26 });
   } catch (error) {
     process.stderr.write(`${error.stdout ?? ''}${error.stderr ?? ''}`);
     throw new Error(`${[command, ...args].join(' ')} failed`, { cause: error });
   }
 }
 
-/** A number for the state of the C++ sources, by which JavaScript recognizes its wasm. */
-function hashOfSources() {
-  const hash = createHash('sha256').update(version);
-  const files = readdirSync(join(root, 'cpp'), { recursive: true, withFileTypes: true }).filter((entry) =>
-    entry.isFile(),
-  );
-  const paths = files.map((entry) => join(entry.parentPath, entry.name)).sort();
-  for (const path of [...paths, join(root, 'CMakeLists.txt')]) hash.update(readFileSync(path));
-  return hash.digest().readUInt32LE() >>> 1;
+// ------------------------------------------------------------------------------------------------------- what is there already
+
+/**
+ * All files at some paths of the project, those inside of folders too; a path where nothing is gives none.
+ * @param {string[]} paths
+ */
+function filesAt(paths) {
+  /** @type {string[]} */
+  const files = [];
+  for (const path of paths) {
+    const full = join(root, path);
+    if (!existsSync(full)) continue;
+    if (statSync(full).isFile()) files.push(path);
+    else for (const name of readdirSync(full)) files.push(...filesAt([join(path, name)]));
+  }
+  return files.sort();
 }
+
+/** A digest of names and contents. @param {string[]} files */
+function digestOf(files) {
+  const hash = createHash('sha256');
+  for (const file of files) {
+    const content = readFileSync(join(root, file));
+    hash.update(`${file} ${content.length}\n`).update(content);
+  }
+  return hash.digest('hex');
+}
+
+/**
+ * @typedef {object} Step
+ * @property {string} name
+ * @property {string[]} from files and folders that it reads; a change in any of them has it done again
+ * @property {string[]} to files and folders that it writes, and nothing else does
+ * @property {() => Promise<void>} make
+ */
+
+/** What every step depends on. */
+const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs'];
+
+/**
+ * Does a step, unless the last time it read the same and what it wrote is still there.
+ * @param {Step} step
+ */
+async function build({ name, from, to, make }) {
+  const stamp = join(root, 'build/stamps', name);
+  const read = digestOf(filesAt([...tools, ...from]).filter((file) => !to.includes(file)));
+  const state = () => `${read} ${digestOf(filesAt(to))}\n`;
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === state()) return;
+  await make();
+  mkdirSync(join(root, 'build/stamps'), { recursive: true });
+  writeFileSync(stamp, state());
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- steps
 
 /** Puts `text` into a file unless it is there already, so that watchers and later steps stay quiet. */
 function write(path, text) {
   if (!existsSync(path) || readFileSync(path, 'utf8') !== text) writeFileSync(path, text);
 }
 
-export async function buildWasm() {
-  const buildId = hashOfSources();
-  const out = join(root, 'build/wasm');
-  run('cmake', [
-    '-S',
-    '.',
-    '-B',
-    'build/wasm',
-    '-G',
-    'Ninja',
-    `-DSCALEPOINT_BUILD_ID=${buildId}`,
-    `-DCMAKE_TOOLCHAIN_FILE=${toolchain}`,
-    // Debian's emcc finds its JavaScript optimizer's dependencies only with this.
-    '-DCMAKE_CXX_LINKER_LAUNCHER=env;NODE_PATH=/usr/share/nodejs',
-  ]);
-  run('cmake', ['--build', 'build/wasm']);
-  const glue = ['simd', 'scalar'].map((tier) =>
-    readFileSync(join(out, `core-${tier}.mjs`), 'utf8').replaceAll(`core-${tier}`, 'core'),
-  );
-  if (glue[0] !== glue[1]) throw new Error('the two tiers have different glue: link with less minification');
-  write(
-    join(root, 'web/src/core/core.mjs'),
-    `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
-  );
-  for (const tier of ['simd', 'scalar']) {
-    copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core/core-${tier}.wasm`));
-  }
-  const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
-  write(join(root, 'web/src/bench/limits.mjs'), `export const limits = '${limits}';\n`);
-  await bundle([worker]);
-}
-
 /** @param {typeof packages} configs */
 async function bundle(configs) {
   const { rolldown } = await import('rolldown');
   for (const { output, ...input } of configs) {
-    const build = await rolldown({ ...input, cwd: root });
-    await build.write(output);
-    await build.close();
+    const bundled = await rolldown({ ...input, cwd: root });
+    await bundled.write(output);
+    await bundled.close();
   }
 }
 
-export async function buildPackage() {
-  rmSync(join(root, 'dist'), { recursive: true, force: true });
-  mkdirSync(join(root, 'dist'));
-  await bundle([worker, ...packages]);
-  run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json']);
-  for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts'])
-    copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
-  for (const tier of ['simd', 'scalar']) {
-    copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
-  }
-  copyFileSync(join(root, 'web/src/pipeline/worker.js'), join(root, 'dist/worker.js'));
+/** @type {Step} */
+const wasm = {
+  name: 'wasm',
+  from: ['cpp', 'CMakeLists.txt', 'web/src/bench/limits.cpp', 'scripts/door', 'scripts/make_door.mjs'],
+  to: [
+    'web/src/core/door.ts',
+    'build/wasm/door_exports.h',
+    'web/src/core/core.mjs',
+    'web/src/core/core-simd.wasm',
+    'web/src/core/core-scalar.wasm',
+    'web/src/bench/limits.mjs',
+    ...['simd', 'scalar'].flatMap((tier) =>
+      ['mjs', 'wasm', 'mjs.symbols'].map((end) => `build/wasm/core-${tier}.${end}`),
+    ),
+  ],
+  async make() {
+    makeDoor();
+    // By this number JavaScript recognizes its wasm.
+    const hash = createHash('sha256')
+      .update(version)
+      .update(digestOf(filesAt(['cpp', 'CMakeLists.txt', 'build/wasm/door_exports.h'])));
+    const buildId = hash.digest().readUInt32LE() >>> 1;
+    await run('cmake', [
+      '-S',
+      '.',
+      '-B',
+      'build/wasm',
+      '-G',
+      'Ninja',
+      `-DSCALEPOINT_BUILD_ID=${buildId}`,
+      `-DCMAKE_TOOLCHAIN_FILE=${toolchain}`,
+      // Debian's emcc finds its JavaScript optimizer's dependencies only with this.
+      '-DCMAKE_CXX_LINKER_LAUNCHER=env;NODE_PATH=/usr/share/nodejs',
+    ]);
+    await run('cmake', ['--build', 'build/wasm']);
+    const out = join(root, 'build/wasm');
+    const glue = ['simd', 'scalar'].map((tier) =>
+      readFileSync(join(out, `core-${tier}.mjs`), 'utf8').replaceAll(`core-${tier}`, 'core'),
+    );
+    if (glue[0] !== glue[1]) throw new Error('the two tiers have different glue: link with less minification');
+    write(
+      join(root, 'web/src/core/core.mjs'),
+      `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
+    );
+    for (const tier of ['simd', 'scalar']) {
+      copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core/core-${tier}.wasm`));
+    }
+    const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
+    write(join(root, 'web/src/bench/limits.mjs'), `export const limits = '${limits}';\n`);
+  },
+};
+
+/** @type {Step} */
+const workerFile = {
+  name: 'worker',
+  from: ['web/src', 'rolldown.config.mjs'],
+  to: [worker.output.file],
+  make: () => bundle([worker]),
+};
+
+/** @type {Step} */
+const dist = {
+  name: 'dist',
+  from: ['web/src', 'rolldown.config.mjs', 'tsconfig.json', 'tsconfig.build.json'],
+  to: ['dist'],
+  async make() {
+    rmSync(join(root, 'dist'), { recursive: true, force: true });
+    mkdirSync(join(root, 'dist'));
+    await Promise.all([bundle(packages), run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json'])]);
+    for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts'])
+      copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
+    for (const tier of ['simd', 'scalar']) {
+      copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
+    }
+    copyFileSync(join(root, worker.output.file), join(root, 'dist/worker.js'));
+  },
+};
+
+/** @type {Step} */
+const demo = {
+  name: 'demo',
+  from: ['web', 'vite.config.ts'],
+  to: ['build/demo'],
+  async make() {
+    const vite = await import('vite');
+    await vite.build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
+  },
+};
+
+export async function buildWasm() {
+  await build(wasm);
+  await build(workerFile);
 }
 
-export async function buildDemo() {
-  const { build } = await import('vite');
-  await build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });
-}
+export const buildPackage = () => build(dist);
+export const buildDemo = () => build(demo);
 
 export async function buildAll() {
   await buildWasm();
-  await buildPackage();
-  await buildDemo();
+  await Promise.all([buildPackage(), buildDemo()]);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();

@@ -1,8 +1,8 @@
-// Holds the built package to its budget, and prints what every file weighs.
+// Checks that the built package is within its size budget, and prints the size of every file.
 //
 //   node scripts/check_size.mjs [folder]      the folder is dist unless given
 //
-// What a page has to load before it can quantize is one core-*.wasm file and index.js with all that it imports.
+// The budget is for what a page loads before it can quantize: one core-*.wasm file, index.js and all static imports of index.js.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
@@ -10,16 +10,22 @@ import { fileURLToPath } from 'node:url';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 
 /**
- * Bytes after brotli that either tier may take: the wasm file and the JavaScript that runs it. 40,000 are for the array calls but for
- * ggml's blocks, whose twelve types take up to 16,000 more of the wasm file, and 1,000 of JavaScript; 10,000 of the wasm file and 3,000
- * of JavaScript are for layers and search of vectors; 11,000 for the search for ranges, 14,000 for codebooks and floats of a byte.
+ * Most bytes of either tier after brotli: the wasm file and the JavaScript to load.
+ * 40,000  array calls without the rows below
+ * 17,000  the twelve block types of ggml (16,000 wasm, 1,000 JavaScript)
+ * 13,000  layers and vector indexes (10,000 wasm, 3,000 JavaScript)
+ * 11,000  range search
+ * 14,000  codebooks and 8-bit floats
  */
 const budget = 95_000;
 
-/** Code from text: a strict Content-Security-Policy refuses it. */
+/** Matches JavaScript that compiles code from a string, which a strict Content-Security-Policy forbids. */
 const evaluation = /\bnew\s+Function\s*\(|(?<![\w$.])eval\s*\(|\bsetTimeout\s*\(\s*['"`]/;
 
-/** @param {Uint8Array} bytes */
+/**
+ * Raw and compressed sizes.
+ * @param {Uint8Array} bytes
+ */
 function sizes(bytes) {
   const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length };
   return {
@@ -30,7 +36,7 @@ function sizes(bytes) {
 }
 
 /**
- * A module and every module that it imports statically, as paths.
+ * The paths of a module and of all of its static imports, direct and indirect.
  * @param {string} path
  * @param {Set<string>} [found]
  */
@@ -44,6 +50,7 @@ function withImports(path, found = new Set()) {
 }
 
 /**
+ * Measures the package in a folder and lists what is wrong with it.
  * @param {string} folder
  * @returns {{ problems: string[], table: string, summary: string }}
  */

@@ -36,7 +36,7 @@ const exceptions = [
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
   {
-    functionName: '(anonymous namespace)::search(',
+    functionName: 'scalepoint::search_qparams(',
     loops: 1,
     reason: 'takes a sample from scattered places, once for a long run',
   },

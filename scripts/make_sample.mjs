@@ -1,10 +1,10 @@
-// Trains the sample model that the page and the tests use: a small network that reads digits, drawn by this script itself.
+// Trains the sample model of the page and the tests, a small network that reads digits. The script draws the digits itself.
 //
 //   node scripts/make_sample.mjs        writes web/demo/public/samples/digits.safetensors
 //
-// The bytes are the same on every machine: no clock, no system random numbers, and no arithmetic but + - * / and square
-// root, which IEEE 754 fixes to the last bit (Math.exp and its relatives differ from engine to engine, so none is used).
-// Weights are rounded to float32 after every step; sums are in double, in a fixed order.
+// The bytes are the same on every machine. The script uses no clock, no system random numbers, and no arithmetic except + - * / and
+// square root, whose results IEEE 754 defines exactly. (Math.exp and similar functions differ between engines.) Weights are rounded to
+// float32 after every step. Sums are in double, in a fixed order.
 
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
@@ -14,14 +14,14 @@ import { fileURLToPath } from 'node:url';
 /** @typedef {Record<string, Tensor>} Tensors */
 /** @typedef {{ count: number, images: Float32Array, labels: Uint8Array }} Digits */
 
-/** Where the sample lives. */
+/** Path of the sample. */
 export const samplePath = fileURLToPath(new URL('../web/demo/public/samples/digits.safetensors', import.meta.url));
 
 /** Pixels on one side of an image. */
 export const side = 16;
 const pixels = side * side;
 const classes = 10;
-/** Units of the two hidden layers: a multiple of 128, so that every usual group size divides every row. */
+/** Units of each of the two hidden layers. As a multiple of 128 it is divisible by every usual group size. */
 const hidden = 128;
 
 const seeds = { weights: 1, training: 2, test: 3 };
@@ -32,7 +32,7 @@ const defaultSteps = 800;
 // ------------------------------------------------------------------------------------------------------ random numbers
 
 /**
- * Uniform numbers in [0, 1) with 32 random bits each: a counter that a mixing function scrambles.
+ * A generator of uniform numbers in [0, 1) with 32 random bits each. It applies a mixing function to a counter.
  * @param {number} seed
  */
 function randomNumbers(seed) {
@@ -47,7 +47,7 @@ function randomNumbers(seed) {
 }
 
 /**
- * Close to normal, mean 0 and variance 1: twelve uniform numbers have the variance 1 together. Needs no logarithm.
+ * A random number that is nearly standard normal. The sum of twelve uniform numbers has variance 1, and needs no logarithm.
  * @param {() => number} random
  */
 function bell(random) {
@@ -60,7 +60,7 @@ function bell(random) {
 
 const glyphWidth = 5;
 const glyphHeight = 7;
-/** One row of text is the same row of all ten digits. */
+/** The glyphs of the ten digits side by side, one space apart. */
 const font = [
   ' ###    #    ###  #####    #  #####   ##  #####  ###   ### ',
   '#   #  ##   #   #     #   ##  #      #        # #   # #   #',
@@ -72,10 +72,10 @@ const font = [
 ];
 
 /**
- * How much ink a glyph has at a point, between 0 and 1, blended from the four cells around it.
+ * The ink of a glyph at a point, from 0 to 1, interpolated linearly between the four cells around the point.
  * @param {number} digit
- * @param {number} x in cells, 0 at the centre of the leftmost column
- * @param {number} y in cells, 0 at the centre of the topmost row
+ * @param {number} x in cells, 0 at the center of the leftmost column
+ * @param {number} y in cells, 0 at the center of the topmost row
  */
 function ink(digit, x, y) {
   const left = Math.floor(x);
@@ -94,8 +94,8 @@ function ink(digit, x, y) {
 }
 
 /**
- * Draws digits of random size, slant and place, faint or strong, under noise. Pixels are in [0, 1], row by row.
- * The labels run 0, 1, ... 9, 0, 1, ...
+ * Draws digits of random size, slant, position and strength, and adds noise. Pixels are in [0, 1] and in row-major order.
+ * The labels are 0, 1, ... 9, 0, 1, ...
  * @param {number} count
  * @param {number} seed
  * @returns {Digits}
@@ -128,7 +128,7 @@ export function drawDigits(count, seed) {
   return { count, images, labels };
 }
 
-/** The thousand digits that accuracy is measured on; training never sees them. */
+/** The thousand digits on which accuracy is measured. Training does not use them. */
 export function drawTestDigits() {
   return drawDigits(testCount, seeds.test);
 }
@@ -136,7 +136,7 @@ export function drawTestDigits() {
 // ------------------------------------------------------------------------------------------------------------- network
 
 /**
- * Reads a tensor that must be there.
+ * The data of a tensor. Throws if there is no such tensor.
  * @param {Tensors} tensors
  * @param {string} name
  */
@@ -146,7 +146,10 @@ function dataOf(tensors, name) {
   return tensor.data;
 }
 
-/** @returns {Tensors} */
+/**
+ * The weights before training.
+ * @returns {Tensors}
+ */
 function freshTensors() {
   const random = randomNumbers(seeds.weights);
   const dense = (/** @type {number} */ outputs, /** @type {number} */ inputs) => {
@@ -182,7 +185,7 @@ function freshTensors() {
 function dense(weight, bias, x, y) {
   const inputs = x.length;
   for (let o = 0, w = 0; o < y.length; o++) {
-    // Four sums: a single one would wait for the addition before it. Every layer's number of inputs is a multiple of four.
+    // Four independent sums are faster than one, in which each addition waits for the one before it. Every layer has a multiple of four inputs.
     let a = 0;
     let b = 0;
     let c = 0;
@@ -198,7 +201,7 @@ function dense(weight, bias, x, y) {
 }
 
 /**
- * The way back through dense: adds to the gradients of W and b, and sets dx unless it is null.
+ * Backpropagation through `dense`. Adds to the gradients of W and b, and sets dx unless it is null.
  * @param {Float32Array} weight
  * @param {Float64Array} x
  * @param {Float64Array} dy
@@ -219,7 +222,7 @@ function denseBack(weight, x, dy, dWeight, dBias, dx) {
   }
 }
 
-/** Working memory of one pass. Each field is what its layer hands on. */
+/** Working memory of one pass. Each field is the output of a layer. */
 function scratch() {
   const vector = (size = hidden) => new Float64Array(size);
   return {
@@ -234,9 +237,9 @@ function scratch() {
 }
 
 /**
- * Runs the network: dense, layer norm, ReLU; dense, ReLU; dense. Fills the scratch.
+ * Runs the network: dense, layer norm, ReLU, dense, ReLU, dense.
  * @param {Tensors} tensors
- * @param {ReturnType<typeof scratch>} s with the image set
+ * @param {ReturnType<typeof scratch>} s holds the image; the other fields are filled
  * @returns {number} the reciprocal of the standard deviation in the layer norm
  */
 function forward(tensors, s) {
@@ -260,7 +263,7 @@ function forward(tensors, s) {
 }
 
 /**
- * How many digits the network reads right.
+ * The number of digits that the network classifies correctly.
  * @param {Tensors} tensors
  * @param {Digits} digits
  */
@@ -280,7 +283,7 @@ export function countRight(tensors, digits) {
 // ------------------------------------------------------------------------------------------------------------ training
 
 /**
- * e^x for x <= 0: a Taylor series on x / 64, then six squarings. Below -64 the result is 0.
+ * e^x for x <= 0, by a Taylor series for e^(x / 64) and six squarings. The result is 0 for x < -64.
  * @param {number} x
  */
 function exponential(x) {
@@ -293,8 +296,8 @@ function exponential(x) {
 }
 
 /**
- * Trains a network from fresh weights: softmax cross-entropy, stochastic gradient descent with momentum, a learning rate that
- * falls to zero. Every digit is drawn anew, so none is seen twice.
+ * Trains a network with softmax cross-entropy and stochastic gradient descent with momentum. The learning rate decreases linearly to zero.
+ * Each training digit is used once.
  * @param {{ steps?: number }} [options]
  * @returns {Tensors}
  */
@@ -359,7 +362,7 @@ export function train({ steps = defaultSteps } = {}) {
       }
       mean /= hidden;
       meanProduct /= hidden;
-      // Mean and variance depend on every unit, so each slope loses what moves all of them together.
+      // The mean and the variance depend on every unit. Their gradients are subtracted here.
       for (let i = 0; i < hidden; i++)
         slopes.sum1[i] = sharpness * (slopes.normal[i] - mean - s.normal[i] * meanProduct);
       denseBack(
@@ -389,7 +392,7 @@ export function train({ steps = defaultSteps } = {}) {
 // ---------------------------------------------------------------------------------------------------------------- file
 
 /**
- * A safetensors file: the header's length, the header (JSON, padded with spaces to a multiple of 8), the float32 data.
+ * Writes a safetensors file: the length of the header, the header (JSON, padded with spaces to a multiple of 8), and the float32 data.
  * @param {Tensors} tensors
  * @param {Record<string, string>} metadata
  */

@@ -1,4 +1,4 @@
-// A small static server for the built page, on this machine only.
+// A small static server for the built page. Only this machine can reach it.
 //
 //   node scripts/serve.mjs [--port 8080] [folder]      the folder is build/demo unless given
 
@@ -26,11 +26,11 @@ const contentTypes = {
   '.woff2': 'font/woff2',
 };
 
-/** How many ports after the wanted one are tried. */
+/** Number of ports that are tried after the first one. */
 const portsToTry = 50;
 
 /**
- * The Content-Security-Policy that a page asks for in its head, plus the one rule that only a header can give.
+ * The Content-Security-Policy in the head of a page, plus frame-ancestors, which browsers accept in an HTTP header only.
  * @param {string} folder with an index.html
  */
 function policyOf(folder) {
@@ -42,9 +42,9 @@ function policyOf(folder) {
 }
 
 /**
- * The file that a request means, or undefined if there is none inside the folder.
+ * The file for a request, or undefined if there is none inside of the folder.
  * @param {string} folder a real path
- * @param {string} url what stands in the request line
+ * @param {string} url as in the request line
  * @returns {Promise<{ path: string, size: number } | undefined>}
  */
 async function find(folder, url) {
@@ -53,7 +53,7 @@ async function find(folder, url) {
     if (!name.startsWith('/') || name.includes('\0') || name.split('/').some((part) => part.startsWith('.')))
       return undefined;
     const wanted = resolve(folder, `.${name}${name.endsWith('/') ? 'index.html' : ''}`);
-    // Symbolic links are followed first: none may lead out of the folder.
+    // The check is on the real path, so that no symbolic link leads out of the folder.
     const path = await realpath(wanted);
     if (!path.startsWith(folder + sep)) return undefined;
     const info = await stat(path);
@@ -64,11 +64,11 @@ async function find(folder, url) {
 }
 
 /**
- * Serves the files of a folder on 127.0.0.1: GET and HEAD only, nothing cached, nothing outside of the folder.
+ * Serves the files of a folder on 127.0.0.1. Answers GET and HEAD only, and forbids caching.
  * @param {object} options
  * @param {string} options.folder
  * @param {number} [options.port] the first port to try; 0 lets the system choose
- * @param {string} [options.policy] Content-Security-Policy of every answer; the page's own unless given
+ * @param {string} [options.policy] Content-Security-Policy of every answer. The default is the policy in the page's head.
  * @returns {Promise<{ url: string, close: () => Promise<void> }>}
  */
 export async function serve({ folder, port = 8080, policy = policyOf(folder) }) {
@@ -126,7 +126,7 @@ export async function serve({ folder, port = 8080, policy = policyOf(folder) }) 
 }
 
 /**
- * A port number from the command line.
+ * Parses a port number from the command line.
  * @param {string} text
  * @throws RangeError
  */

@@ -1,8 +1,8 @@
-// Installs what building and testing need and this machine lacks: the npm packages of package-lock.json, and Debian packages.
+// Installs the npm packages of package-lock.json and the Debian packages that building needs and this machine lacks.
 //
-//   node scripts/setup.mjs [--test]     --test adds what only the tests need
+//   node scripts/setup.mjs [--test]     --test adds the packages that only the tests need
 //
-// When nothing is missing, this looks at a few files and starts no program.
+// If nothing is missing, the script only looks at a few files and starts no program.
 
 import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
@@ -12,7 +12,7 @@ import { explain, mustRun, root, run, StepError, step } from './steps.mjs';
 const chromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
 /**
- * Whether a program can be started by its name alone.
+ * Whether a folder of PATH has a program.
  * @param {string} program
  */
 function onPath(program) {
@@ -26,11 +26,11 @@ function onPath(program) {
   });
 }
 
-/** Debian packages, and how to see that each is there, wherever it came from. */
+/** The Debian packages, each with a check that finds what it provides even if it was installed in another way. */
 const debianPackages = [
   { name: 'cmake', forTests: false, present: () => onPath('cmake') },
   { name: 'ninja-build', forTests: false, present: () => onPath('ninja') },
-  // The toolchain file is Debian's own; wasm-dis comes along with it and serves scripts/check_wasm.mjs.
+  // The build uses the toolchain file at Debian's path. scripts/check_wasm.mjs uses wasm-dis, which is installed along with emscripten.
   {
     name: 'emscripten',
     forTests: false,
@@ -43,8 +43,8 @@ const debianPackages = [
 ];
 
 /**
- * Whether node_modules holds what package-lock.json lists. npm leaves its own copy of the list there, without the packages
- * that belong to other systems.
+ * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
+ * optional packages for other systems.
  */
 function nodeModulesFit() {
   const installed = join(root, 'node_modules/.package-lock.json');
@@ -62,7 +62,7 @@ function nodeModulesFit() {
 }
 
 /**
- * The words before apt-get that give it the right to install, or undefined if there is none.
+ * The command prefix with which apt-get may install packages, or undefined if this user may not install any.
  * @returns {Promise<string[] | undefined>}
  */
 async function rightsForApt() {
@@ -72,7 +72,11 @@ async function rightsForApt() {
   return undefined;
 }
 
-/** @param {string[]} names */
+/**
+ * Installs Debian packages.
+ * @param {string[]} names
+ * @throws StepError if apt-get cannot be used or fails
+ */
 async function installDebianPackages(names) {
   const rights = await rightsForApt();
   if (rights === undefined) {
@@ -90,8 +94,8 @@ async function installDebianPackages(names) {
 }
 
 /**
- * Makes sure that everything is there. Prints one line, and one more for each installation.
- * @param {{ test: boolean }} options
+ * Installs what is missing. Prints a line for each kind of package that it installs, or a line that nothing is missing.
+ * @param {{ test: boolean }} options test: whether to include what only the tests need
  * @throws StepError saying what is missing
  */
 export async function setup({ test }) {

@@ -1,4 +1,4 @@
-// `npm start`: builds everything, quantizes the sample model on the terminal, then serves the page until Ctrl-C.
+// `npm start` builds everything, quantizes the sample model on the terminal, and serves the page until Ctrl-C.
 //
 //   npm start [-- --port 8080]
 
@@ -10,7 +10,10 @@ import { parsePort, serve } from './serve.mjs';
 import { setup } from './setup.mjs';
 import { explain, mustRun, paint, root, StepError, step } from './steps.mjs';
 
-/** @returns {number} */
+/**
+ * The port of the command line. Exits with a usage message if the arguments are wrong.
+ * @returns {number}
+ */
 function wantedPort() {
   try {
     const { values } = parseArgs({ options: { port: { type: 'string', default: '8080' } } });

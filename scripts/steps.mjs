@@ -1,9 +1,9 @@
-// What start.mjs and test.mjs share: running a program, and one quiet line for each step.
+// Shared by setup.mjs, start.mjs and test.mjs: functions that run a program, and that report a step of the work in one line.
 
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 
-/** The project's root folder, without a slash at the end. */
+/** The root folder of the project, without a slash at the end. */
 export const root = fileURLToPath(new URL('..', import.meta.url)).replace(/\/$/, '');
 
 const colour = process.stdout.isTTY && !process.env.CI && !process.env.NO_COLOR;
@@ -11,6 +11,7 @@ const colour = process.stdout.isTTY && !process.env.CI && !process.env.NO_COLOR;
 const styles = { bold: 1, dim: 2, red: 31 };
 
 /**
+ * Adds a style to text if the output is a terminal that shows color.
  * @param {keyof typeof styles} style
  * @param {string} text
  */
@@ -18,7 +19,7 @@ export function paint(style, text) {
   return colour ? `\x1b[${styles[style]}m${text}\x1b[0m` : text;
 }
 
-/** A step that did not work, with everything its program printed. */
+/** A failed step, with all output of its program. */
 export class StepError extends Error {
   /**
    * @param {string} message one line
@@ -30,15 +31,15 @@ export class StepError extends Error {
   }
 }
 
-/** A program that takes longer than this hangs. */
-const timeLimit = 10 * 60_000;
+/** A program that runs longer than this is killed. */
+const timeLimit = 30 * 60_000;
 
 /**
- * Runs a program in the project's root and collects what it prints, without colour.
+ * Runs a program in the project's root and collects its output, without color.
  * @param {string} program
  * @param {string[]} args
  * @param {Record<string, string>} [variables] added to the environment
- * @returns {Promise<{ code: number, output: string }>} code is 127 if the program is not there, 128 and more if a signal ended it
+ * @returns {Promise<{ code: number, output: string }>} code is 127 if the program cannot be started, and 128 if a signal ended it
  */
 export function run(program, args, variables = {}) {
   return new Promise((resolve) => {
@@ -58,7 +59,7 @@ export function run(program, args, variables = {}) {
     const timer = setTimeout(() => {
       output += `took longer than ${duration(timeLimit)}\n`;
       child.kill('SIGKILL');
-      // Its own children may keep the pipes open.
+      // Child processes of the program may keep the pipes open.
       child.stdout.destroy();
       child.stderr.destroy();
     }, timeLimit);
@@ -71,11 +72,11 @@ export function run(program, args, variables = {}) {
 }
 
 /**
- * Like run, but anything but exit code 0 is a StepError.
+ * Runs a program like `run`, and throws a StepError unless the exit code is 0.
  * @param {string} program
  * @param {string[]} args
  * @param {Record<string, string>} [variables]
- * @returns {Promise<string>} what it printed
+ * @returns {Promise<string>} its output
  */
 export async function mustRun(program, args, variables) {
   const { code, output } = await run(program, args, variables);
@@ -84,7 +85,7 @@ export async function mustRun(program, args, variables) {
 }
 
 /**
- * A duration for people: 0.4 s, 12 s, 1 min 20 s.
+ * A duration for people, such as 0.4 s, 12 s or 1 min 20 s.
  * @param {number} milliseconds
  */
 export function duration(milliseconds) {
@@ -96,29 +97,45 @@ export function duration(milliseconds) {
 }
 
 /**
- * Does one step of a run and prints one line about it: its name at once, its note and its time when it is done.
+ * The notes of the steps that run now, by their names.
+ * @type {Map<string, string>}
+ */
+const running = new Map();
+
+/** Prints a line. A terminal then shows in its last line what runs. */
+function print(line = '') {
+  if (!process.stdout.isTTY) {
+    process.stdout.write(line);
+    return;
+  }
+  const width = (process.stdout.columns ?? 80) - 1;
+  const names = [...running].map(([name, note]) => (note === '' ? name : `${name}: ${note}`));
+  const status = names.length === 0 ? '' : paint('dim', `  ${names.join('; ')}`.slice(0, width));
+  process.stdout.write(`\r\x1b[K${line}${status}`);
+}
+
+/**
+ * Runs one step and prints a line with its name, its note and its duration when it is done. Several steps may run at the same time.
  * @template T
  * @param {string} name
- * @param {(say: (note: string) => void) => Promise<T>} action say sets the line's note; on a terminal it shows at once
+ * @param {(say: (note: string) => void) => Promise<T>} action `say` sets the note
  * @returns {Promise<T>}
  */
 export async function step(name, action) {
   const start = performance.now();
-  const label = `  ${name.padEnd(14)}`;
-  // A terminal's line is written again when there is more to say; elsewhere it is only continued.
-  const again = process.stdout.isTTY ? `\r\x1b[K${label}` : '';
-  let note = '';
-  process.stdout.write(label);
-  const finish = (/** @type {string} */ text) => {
-    const time = duration(performance.now() - start).padStart(11);
-    process.stdout.write(`${again}${text}${' '.repeat(Math.max(0, 60 - text.length))}${paint('dim', time)}\n`);
+  const say = (/** @type {string} */ note) => {
+    running.set(name, note);
+    print();
   };
+  const finish = (/** @type {string} */ text) => {
+    running.delete(name);
+    const time = duration(performance.now() - start).padStart(11);
+    print(`  ${name.padEnd(14)}${text.padEnd(60)}${paint('dim', time)}\n`);
+  };
+  say('');
   try {
-    const result = await action((text) => {
-      note = text;
-      if (again !== '') process.stdout.write(`${again}${paint('dim', text)}`);
-    });
-    finish(note);
+    const result = await action(say);
+    finish(running.get(name) ?? '');
     return result;
   } catch (error) {
     finish('failed');
@@ -127,13 +144,12 @@ export async function step(name, action) {
 }
 
 /**
- * Prints a failure: the message, then the program's output, indented.
+ * Prints the message and the output of a StepError, indented. Throws any other error.
  * @param {unknown} error
  */
 export function explain(error) {
   if (!(error instanceof StepError)) throw error;
   const lines = error.output.trimEnd();
-  process.stdout.write(`\n    ${paint('red', error.message)}\n`);
-  if (lines !== '') process.stdout.write(`${lines.replace(/^/gm, '    ')}\n`);
-  process.stdout.write('\n');
+  const indented = lines === '' ? '' : `${lines.replace(/^/gm, '    ')}\n`;
+  print(`\n    ${paint('red', error.message)}\n${indented}\n`);
 }

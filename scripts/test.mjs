@@ -6,7 +6,7 @@
 // The last line is `N passed, N failed`. Every test of every runner counts, and each check counts as one. A runner that
 // crashes, hangs or runs nothing counts as failed, and so does what could not run because something before it failed.
 
-import { existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setup } from './setup.mjs';
 import { explain, mustRun, paint, root, run, StepError, step } from './steps.mjs';
@@ -55,6 +55,30 @@ async function runner(name, action) {
 function verdict(program, args, note = () => 'ok') {
   return async () => ({ passed: 1, failed: 0, note: note(await mustRun(program, args)) });
 }
+
+/** Files of a folder and its folders whose names end so, as paths from the root. @param {string} folder @param {string} end */
+const filesIn = (folder, end) =>
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith(end))
+    .map((name) => join(folder, name));
+
+/** Whether a C++ test has the filter in its name, `suite.test`. */
+function matchesCpp() {
+  if (filter === undefined) return true;
+  const names = filesIn('tests/cpp', '.cpp').flatMap((path) => {
+    const found = readFileSync(join(root, path), 'utf8').matchAll(/^TEST(?:_F|_P)?\((\w+),\s*(\w+)\)/gm);
+    return [...found].map(([, suite, name]) => `${suite}.${name}`);
+  });
+  return names.some((name) => name.includes(filter));
+}
+
+/** The files of web tests with the filter in their path; undefined without a filter. */
+const webFiles =
+  filter === undefined
+    ? undefined
+    : ['tests/web', 'tests/fuzz']
+        .flatMap((folder) => filesIn(folder, '.test.ts'))
+        .filter((path) => path.includes(filter));
 
 /** @param {string} text */
 const lastLine = (text) => text.trimEnd().split('\n').at(-1) ?? '';
@@ -116,7 +140,7 @@ async function webTests() {
     '--reporter=dot',
     '--reporter=json',
     `--outputFile.json=${path}`,
-    ...(filter === undefined ? [] : [filter, '--passWithNoTests']),
+    ...(webFiles ?? []),
   ]);
   if (!existsSync(path)) return { passed: 0, failed: 1, output };
   const report = JSON.parse(readFileSync(path, 'utf8'));
@@ -131,25 +155,43 @@ async function webTests() {
     skipped: report.numPendingTests + report.numTodoTests,
   };
   // Errors outside of tests, or no tests at all.
-  if (counts.failed === 0 && (code !== 0 || (counts.passed === 0 && filter === undefined))) counts.failed = 1;
+  if (counts.failed === 0 && (code !== 0 || counts.passed === 0)) counts.failed = 1;
   return { ...counts, output };
 }
 
 const node = process.execPath;
 const build = verdict(node, ['scripts/build.mjs'], () => 'WebAssembly core, package, page');
 const checks = [
-  { name: 'wasm code', needsBuild: true, action: verdict(node, ['scripts/check_wasm.mjs'], lastLine) },
-  { name: 'size', needsBuild: true, action: verdict(node, ['scripts/check_size.mjs'], lastLine) },
-  { name: 'types', needsBuild: true, action: verdict(`${bin}/tsc`, ['-p', 'tsconfig.json']) },
-  { name: 'format, lint', needsBuild: false, action: verdict(`${bin}/biome`, ['check', '--error-on-warnings']) },
-];
-const tests = [
-  { name: 'C++ tests', needsBuild: false, action: cppTests },
-  { name: 'web tests', needsBuild: true, action: webTests },
+  { name: 'types', action: verdict(`${bin}/tsc`, ['-p', 'tsconfig.json']) },
+  { name: 'wasm code', action: verdict(node, ['scripts/check_wasm.mjs'], lastLine) },
+  { name: 'size', action: verdict(node, ['scripts/check_size.mjs'], lastLine) },
 ];
 
-/** Sets up, builds, and runs everything that the filter leaves. */
+/** Runs what needs no build, in turn. */
+async function runUnbuilt() {
+  if (filter === undefined) await runner('format, lint', verdict(`${bin}/biome`, ['check', '--error-on-warnings']));
+  if (matchesCpp()) await runner('C++ tests', cppTests);
+}
+
+/** Builds, then runs what needs the build. */
+async function runBuilt() {
+  if (webFiles?.length === 0) return;
+  const built = await runner('build', build);
+  const blocked = () => Promise.reject(new StepError('not run, since the build failed'));
+  const inTurn = async () => {
+    if (filter !== undefined) return;
+    for (const { name, action } of checks) await runner(name, built ? action : blocked);
+  };
+  await Promise.all([inTurn(), runner('web tests', built ? webTests : blocked)]);
+}
+
+/** Sets up, builds, and runs everything that the filter leaves, two things at a time. */
 async function testAll() {
+  if (webFiles?.length === 0 && !matchesCpp()) {
+    console.log(`No test has ${filter} in its name.`);
+    total.failed++;
+    return;
+  }
   try {
     await setup({ test: true });
   } catch (error) {
@@ -158,15 +200,7 @@ async function testAll() {
     return;
   }
   mkdirSync(reports, { recursive: true });
-  const built = await runner('build', build);
-  for (const { name, needsBuild, action } of filter === undefined ? [...checks, ...tests] : tests) {
-    const blocked = () => Promise.reject(new StepError('not run, since the build failed'));
-    await runner(name, needsBuild && !built ? blocked : action);
-  }
-  if (filter !== undefined && total.passed + total.failed === 1) {
-    console.log(`\nNo test has ${filter} in its name.`);
-    total.failed++;
-  }
+  await Promise.all([runUnbuilt(), runBuilt()]);
 }
 
 console.log(`${paint('bold', 'Scalepoint tests')}\n`);

@@ -304,4 +304,33 @@ inline void to_floats(U8x16 bytes, F32x4* out) {
   out[3] = to_float(opaque({wasm_i32x4_extend_high_i16x8(high)}));
 }
 
+// For codes of less than a byte, which the scalar tier packs in 64-bit words instead (pack.cpp).
+
+inline U8x16 bit_xor(U8x16 a, U8x16 b) { return {wasm_v128_xor(a.v, b.v)}; }
+/// Two bytes as one integer, the lower one first; and back.
+inline I16x8 as_int16s(U8x16 a) { return {a.v}; }
+inline U8x16 as_bytes(I16x8 a) { return {a.v}; }
+inline U8x16 as_bytes(I32x4 a) { return {a.v}; }
+/// The lower half of each product.
+inline I16x8 mul(I16x8 a, I16x8 b) { return {wasm_i16x8_mul(a.v, b.v)}; }
+/// Without the sign.
+template <int kBits>
+inline I16x8 shift_right(I16x8 a) {
+  return {wasm_u16x8_shr(a.v, kBits)};
+}
+/// Each half of the vector as an integer of 64 bits, without a sign.
+template <int kBits>
+inline U8x16 shift_halves_right(U8x16 a) {
+  return {wasm_u64x2_shr(a.v, kBits)};
+}
+/// Lanes from 0 to 255, as bytes.
+inline U8x16 narrow(I16x8 low, I16x8 high) { return {wasm_u8x16_narrow_i16x8(low.v, high.v)}; }
+/// a[0] b[0] a[1] b[1] and so on: the first eight pairs, and the others.
+inline U8x16 interleave_low(U8x16 a, U8x16 b) {
+  return {wasm_i8x16_shuffle(a.v, b.v, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)};
+}
+inline U8x16 interleave_high(U8x16 a, U8x16 b) {
+  return {wasm_i8x16_shuffle(a.v, b.v, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+}
+
 }  // namespace scalepoint::lanes

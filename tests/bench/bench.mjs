@@ -1,9 +1,10 @@
-// `npm run bench`: the library against the memory limit, onnxruntime-web and plain JavaScript, and for ggml's blocks against ggml
-// itself, in Node and in Chromium (without ggml). `scalepoint bench` does without the others.
+// `npm run bench` compares the library with the memory limit, with onnxruntime-web and with plain JavaScript, in Node and in Chromium.
+// In Node it also compares the block types with ggml itself. (`scalepoint bench` measures without the peers.)
 //
 //   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
-// --readme puts the tables into README.md, those of --only. Run it on a quiet machine: the ratios hold within a few per cent, the times do not.
+// --readme writes the tables of the measured parts into README.md. Run it on a machine that does nothing else. Between runs the ratios agree
+// within a few percent; the times differ more.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -41,6 +42,7 @@ function print({ operation, n, ms, ratios }) {
   );
 }
 
+/** Runs the wanted parts in Node, except the model files. */
 async function inNode() {
   console.log(`\nNode ${process.versions.node}\n`);
   const library = await import('../../dist/index.js');
@@ -57,8 +59,9 @@ async function inNode() {
   return rows;
 }
 
+/** Runs the wanted parts in a page of Chromium, without ggml and without the model files. */
 async function inChromium() {
-  // onnxruntime-web starts itself from a module of its own, so that the whole folder is served.
+  // onnxruntime-web loads its own files from node_modules, so the root folder is served.
   const policy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'";
   const server = await serve({ folder: root, port: 0, policy });
   const browser = await chromium.launch({
@@ -93,7 +96,7 @@ async function inChromium() {
   }
 }
 
-/** The README's table: what a user gains, as ratios, from the rows of the largest size. */
+/** The table of elementwise operations for README.md, from the rows of the largest size. */
 function tableOf(results) {
   const size = Math.max(...sizes);
   const wanted = [
@@ -136,7 +139,7 @@ function tableOf(results) {
   return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
-/** The table of ggml's blocks, and how they compare with the native library. */
+/** The table of ggml's block types for README.md. */
 function blockTableOf(results) {
   const lines = [
     '| type | Node, million weights a second | of native ggml | Chromium | dequantize, Node |',
@@ -154,7 +157,7 @@ function blockTableOf(results) {
   return lines.join('\n');
 }
 
-/** The table of searches. */
+/** The table of range searches for README.md. */
 function rangeTableOf(results) {
   const lines = [
     '| search in 1 Mi floats | where | ours, ms | of quantizing alone | plain JavaScript / ours |',
@@ -172,7 +175,7 @@ function rangeTableOf(results) {
   return lines.join('\n');
 }
 
-/** And that of layers. */
+/** The table of layers for README.md. */
 function linearTableOf(results) {
   const lines = [
     '| layer | where | ours, ms | of reading the weights | onnxruntime-web float32 / ours | int8 / ours | MatMulNBits / ours | plain JavaScript / ours |',
@@ -193,6 +196,7 @@ function linearTableOf(results) {
   return lines.join('\n');
 }
 
+/** Replaces the tables in README.md that were measured. Each stands between two marker comments. */
 function updateReadme(results) {
   const path = join(root, 'README.md');
   let readme = readFileSync(path, 'utf8');

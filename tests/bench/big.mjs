@@ -1,4 +1,5 @@
-// A safetensors model of 3 GiB through Chromium, from a file to the origin's private file system, with the memory that it takes.
+// Quantizes a safetensors model of 3 GiB in Chromium, from a file to the origin private file system. Prints the time and the memory of
+// each process.
 //
 //   npm run build && node tests/bench/big.mjs [--to int8] [--workers 2]
 import { copyFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -17,14 +18,14 @@ const dist = fileURLToPath(new URL('../../dist', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'scalepoint-big-'));
 const mebibytes = (/** @type {number} */ bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`;
 
-/** A file of zeros with a value here and there, which takes hardly any room on the disk. */
+/** Writes a sparse file: zeros with 2000 other values, so that it takes little space on the disk. */
 async function makeModel() {
   const [rows, columns] = [12_288, 16_384];
   const bytes = rows * columns * 4;
   const names = ['a', 'b', 'c', 'd'];
   const entry = (/** @type {number} */ i) => ({
     dtype: 'F32',
-    // The second is a single row.
+    // The second tensor is a single row, the others are matrices.
     shape: i === 1 ? [1, rows * columns] : [rows, columns],
     data_offsets: [i * bytes, (i + 1) * bytes],
   });
@@ -45,7 +46,7 @@ async function makeModel() {
   return path;
 }
 
-/** What runs in the page. */
+/** The script of the page. */
 const page = `
 import { quantizeModel } from './model.js';
 globalThis.convert = async (to, workers) => {
@@ -59,7 +60,7 @@ globalThis.convert = async (to, workers) => {
   return { seconds, size, promised: report.totals.bytesAfter };
 };`;
 
-/** Memory of the processes that a process has started, in bytes: what they have now, and the most they ever had. */
+/** Current and peak memory in bytes of all descendants of a process. */
 function memoryOf(/** @type {number} */ root) {
   /** @type {Map<number, { parent: number, command: string, now: number, peak: number }>} */
   const processes = new Map();
@@ -75,7 +76,7 @@ function memoryOf(/** @type {number} */ root) {
         peak: 1024 * field('VmHWM'),
       });
     } catch {
-      // It has ended meanwhile.
+      // The process has ended in the meantime.
     }
   }
   const belongs = (/** @type {number} */ id) => {
@@ -99,7 +100,7 @@ try {
     '<!doctype html><input type="file"><script type="module" src="page.js"></script>',
   );
   const site = await serve({ folder, port: 0, policy: "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'" });
-  // A profile on the disk: private windows keep the private file system in memory.
+  // A profile on the disk, because without one Chromium keeps the private file system in memory.
   const browser = await chromium.launchPersistentContext(join(folder, 'profile'), {
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],

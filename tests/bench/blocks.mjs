@@ -1,10 +1,10 @@
-// ggml's block types: this library on one thread, with the data in wasm memory, against ggml's own functions on one core, in turns in
-// one process.
+// Compares ggml's block types in this library with ggml's own functions, both on one thread. They run in turns in one process. The
+// library's data are in wasm memory.
 //
 //   node tests/bench/blocks.mjs [--types Q8_0,Q4_K] [--size 1048576]
 import { benchWeights, race } from '../../dist/bench.js';
 
-/** ggml's functions from the shared library in @node-llama-cpp/linux-x64 (Node on Linux only). */
+/** ggml's functions, from the shared library in @node-llama-cpp/linux-x64 (Node on Linux only). */
 export async function nativeBlocks() {
   const [{ default: koffi }, { createRequire }, { dirname, join }] = await Promise.all([
     import('koffi'),
@@ -24,9 +24,10 @@ export async function nativeBlocks() {
 }
 
 /**
+ * Measures the block types.
  * @param {{ load: Function, blockTypes: string[], blockTypeInfo: Function, native?: Awaited<ReturnType<typeof nativeBlocks>>,
  *   types?: string[], n?: number, report?: (row: object) => void }} options n: number of weights, a multiple of 256
- * @returns {Promise<object[]>} rows as those of elementwise.mjs
+ * @returns {Promise<object[]>} rows like those of elementwise.mjs
  */
 export async function blocks({
   load,

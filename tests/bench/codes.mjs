@@ -1,7 +1,7 @@
-// Float casts and codebooks against plain JavaScript, with the data in wasm memory and in turns in one process.
+// Compares float casts and codebooks with plain JavaScript. They run in turns in one process. The library's data are in wasm memory.
 import { benchWeights, race } from '../../dist/bench.js';
 
-/** The bits of a float8e4m3fn from those of a float32, as a developer would make them. */
+/** Casts float32 to float8e4m3fn with the integer arithmetic that a developer would write. */
 function plainFloat8(x, bits) {
   const words = new Uint32Array(x.buffer, x.byteOffset, x.length);
   for (let i = 0; i < x.length; i++) {
@@ -12,11 +12,12 @@ function plainFloat8(x, bits) {
   }
 }
 
+/** Casts float8e4m3fn to float32 with a table. */
 function plainFloat8Values(bits, table, x) {
   for (let i = 0; i < x.length; i++) x[i] = table[bits[i]];
 }
 
-/** nf4 by a search through the middles of its values, as bitsandbytes' trees do it. */
+/** Quantizes to nf4 by a binary search among the midpoints between its values, like the decision trees of bitsandbytes. */
 function plainNf4(x, bounds, blockSize, absmax, codes) {
   for (let block = 0; block * blockSize < x.length; block++) {
     const end = Math.min(x.length, (block + 1) * blockSize);
@@ -35,13 +36,96 @@ function plainNf4(x, bounds, blockSize, absmax, codes) {
   }
 }
 
+/** Dequantizes a codebook. */
 function plainRestore({ codebook, absmax, blockSize }, codes, x) {
   for (let i = 0; i < x.length; i++) x[i] = codebook[codes[i]] * absmax[Math.floor(i / blockSize)];
 }
 
+function plainPack4(codes, bytes) {
+  for (let i = 0; i < bytes.length; i++) bytes[i] = (codes[2 * i] & 15) | (codes[2 * i + 1] << 4);
+}
+
+function plainUnpack4(bytes, codes) {
+  for (let i = 0; i < bytes.length; i++) {
+    codes[2 * i] = (bytes[i] << 28) >> 28;
+    codes[2 * i + 1] = (bytes[i] << 24) >> 28;
+  }
+}
+
+/** Eight codes of 3 bits in three bytes. */
+function plainPack3(codes, bytes) {
+  for (let i = 0, at = 0; at < bytes.length; i += 8, at += 3) {
+    let word = 0;
+    for (let k = 0; k < 8; k++) word |= (codes[i + k] & 7) << (3 * k);
+    bytes[at] = word;
+    bytes[at + 1] = word >> 8;
+    bytes[at + 2] = word >> 16;
+  }
+}
+
+function plainUnpack3(bytes, codes) {
+  for (let i = 0, at = 0; at < bytes.length; i += 8, at += 3) {
+    const word = bytes[at] | (bytes[at + 1] << 8) | (bytes[at + 2] << 16);
+    for (let k = 0; k < 8; k++) codes[i + k] = (word << (29 - 3 * k)) >> 29;
+  }
+}
+
 /**
- * @param {{ load: Function, n?: number, report?: (row: object) => void }} options
- * @returns {Promise<object[]>} rows as those of elementwise.mjs
+ * The copies that pack and unpack need: into wasm memory and out of it into a fresh array, in tiles as in web/src/core/wasm.ts.
+ * @param {Uint8Array} from
+ * @param {number} size of the result, in bytes
+ * @param {Uint8Array} tile wasm memory, 2^17 bytes
+ */
+function copyThrough(from, size, tile) {
+  const to = new Uint8Array(size);
+  // One side has a byte for each code, and the other less.
+  const steps = Math.max(from.length, size) / tile.length;
+  for (let i = 0; i < steps; i++) {
+    const [start, end] = [(i * from.length) / steps, ((i + 1) * from.length) / steps];
+    tile.set(from.subarray(start, end));
+    to.set(tile.subarray(0, size / steps), (i * size) / steps);
+  }
+  return to;
+}
+
+/** Measures packing n codes, a multiple of 2^17. */
+async function packing(sp, n, add) {
+  const tile = sp.allocate('uint8', 1 << 17);
+  for (const [bits, plainPack, plainUnpack] of [
+    [3, plainPack3, plainUnpack3],
+    [4, plainPack4, plainUnpack4],
+  ]) {
+    const dtype = `int${bits}`;
+    const q = sp.quantize(benchWeights(n), { dtype });
+    const inMemory = sp.allocate('int8', n);
+    inMemory.view.set(q.data);
+    const packed = sp.pack(q);
+    const [bytes, codes] = [new Uint8Array(packed.length), new Int8Array(n)];
+    const from = new Uint8Array(q.data.buffer);
+    const ratios = (ms) => ({ copies: ms.ours / ms.copies });
+    let ms = await race({
+      ours: () => sp.pack(q),
+      memory: () => sp.pack({ ...q, data: inMemory }),
+      copies: () => copyThrough(from, packed.length, tile.view),
+      plain: plainPack.bind(undefined, q.data, bytes),
+    });
+    add(`pack ${dtype}`, ms, ratios(ms), n);
+    ms = await race({
+      ours: () => sp.unpack(packed, q),
+      copies: () => copyThrough(packed, n, tile.view),
+      plain: plainUnpack.bind(undefined, packed, codes),
+    });
+    add(`unpack ${dtype}`, ms, ratios(ms), n);
+    inMemory.dispose();
+  }
+  tile.dispose();
+}
+
+/**
+ * Measures the casts, the codebooks and the packing of codes.
+ * @param {{ load: Function, n?: number, report?: (row: object) => void }} options n: number of floats; the codes to pack are as many,
+ *   and then 2^24
+ * @returns {Promise<object[]>} rows like those of elementwise.mjs
  */
 export async function codes({ load, n = 1 << 20, report = () => {} }) {
   const sp = await load();
@@ -54,8 +138,8 @@ export async function codes({ load, n = 1 << 20, report = () => {} }) {
   const plainBytes = new Uint8Array(n);
   const plainFloats = new Float32Array(n);
   const rows = [];
-  const add = (operation, ms, ratios = {}) => {
-    const row = { operation, n, ms, ratios: { plain: ms.plain / ms.ours, ...ratios } };
+  const add = (operation, ms, ratios = {}, size = n) => {
+    const row = { operation, n: size, ms, ratios: { plain: ms.plain / ms.ours, ...ratios } };
     rows.push(row);
     report(row);
   };
@@ -108,6 +192,8 @@ export async function codes({ load, n = 1 << 20, report = () => {} }) {
     'learn 256 values, per tensor',
     await race({ ours: () => sp.quantizeCodebook(x, { codebook: { learn: 256 }, blockSize: n, out: bytes }) }),
   );
+  for (const array of [x, y, bytes, halves]) array.dispose();
+  for (const size of [n, 1 << 24]) await packing(sp, size, add);
   sp.dispose();
   return rows;
 }

@@ -1,11 +1,16 @@
-// The elementwise operations against the memory limit, onnxruntime-web and plain JavaScript.
+// Compares the elementwise operations with the memory limit, onnxruntime-web and plain JavaScript.
 import { benchWeights, makeLimits, plain, race } from '../../dist/bench.js';
 import { makeOrt } from './peers.mjs';
 
 /**
- * @param {{ load: Function, ort?: object, sizes?: number[], report?: (row: Row) => void }} options
+ * One measurement: an operation on n elements, the median time of each contestant, and ratios of these times.
  * @typedef {{ operation: string, n: number, ms: Record<string, number>, ratios: Record<string, number> }} Row
- *   ms: medians by contestant; ratios: what the targets speak of
+ */
+
+/**
+ * Measures the elementwise operations. In `ms`, `ours` works in wasm memory, `js` takes and fills JavaScript arrays, and `fresh` allocates
+ * its result.
+ * @param {{ load: Function, ort?: object, sizes?: number[], report?: (row: Row) => void }} options
  * @returns {Promise<Row[]>}
  */
 export async function elementwise({ load, ort, sizes = [1 << 16, 1 << 20, 1 << 24], report = () => {} }) {

@@ -1,8 +1,8 @@
-// Layers against the memory limit, onnxruntime-web's operators with constant weights, and plain JavaScript.
+// Compares layers with the memory limit, with onnxruntime-web's operators with constant weights, and with plain JavaScript.
 import { benchWeights, makeLimits, plain, race } from '../../dist/bench.js';
 import { makeOrtLayers } from './peers.mjs';
 
-/** What the forms are compared with, besides plain JavaScript: the names of peers.mjs. */
+/** For each kind of layer, its rivals among the sessions of `makeOrtLayers`, and the bits of a weight. */
 const forms = {
   W8A8: { rivals: { int8: 'int8', integer: 'integer', f32: 'f32' }, bits: 8 },
   W8A32: { rivals: { f32: 'f32', int8: 'int8', nbits: 'nbits8' }, bits: 8 },
@@ -12,9 +12,10 @@ const forms = {
 };
 
 /**
+ * Measures the layers.
  * @param {{ load: Function, ort?: object, report?: (row: object) => void,
  *   shapes?: [outputs: number, inputs: number, batch: number][] }} options
- * @returns {Promise<object[]>} rows as those of elementwise.mjs, n: multiplications
+ * @returns {Promise<object[]>} rows like those of elementwise.mjs, where n is the number of multiplications
  */
 export async function linear({
   load,
@@ -49,7 +50,7 @@ export async function linear({
     const contestants = peers ? peers.contestants(x) : {};
     for (const [name, layer] of Object.entries(layers)) contestants[name] = () => layer.forward(x, { out: y });
     for (const bits of [4, 8, 32]) contestants[`read ${bits}`] = () => limits.read((w.length * bits) / 32);
-    // Seconds for many rows.
+    // With many rows, plain JavaScript takes seconds.
     if (batch === 1) contestants.plain = plain.matvec.bind(undefined, w, x, y);
     const all = await race(contestants, { rounds: batch === 1 ? 15 : 5 });
     for (const [name, { rivals, bits }] of Object.entries(forms)) {

@@ -1,15 +1,15 @@
-// Model files on disk through the engine: throughput with one and with two workers.
+// Measures how fast model files on disk are quantized, with one and with two workers.
 //
 //   node tests/bench/models.mjs [--mebi-weights 128] [--rounds 5]
 //
-// Files are made for it in the temporary folder and removed again. Rounds are taken in turns, medians reported.
+// The files are made in the temporary folder and removed afterwards. One and two workers take turns; the results are medians.
 import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { planModel, quantizeModel } from '../../dist/model.js';
 
-/** Normal values of a seeded generator, times 0.02. */
+/** Normal values with standard deviation 0.02 from a seeded generator. */
 function normal(n) {
   const x = new Float32Array(n);
   let seed = 1;
@@ -26,7 +26,7 @@ function normal(n) {
   return x;
 }
 
-/** Writes the header, then the weights again and again. */
+/** Writes the header and so many bytes of weights. The same 4 Mi weights are repeated. */
 function writeModel(path, header, bytes) {
   const file = openSync(path, 'w');
   writeSync(file, header);
@@ -87,7 +87,7 @@ function ggufHeader(rows) {
 }
 
 /**
- * Makes two files, converts them to every target in turns, prints a table and returns its rows.
+ * Makes a file of each format, quantizes it to several targets, prints a table and returns its rows.
  * @param {{ weights?: number, rounds?: number }} [options] weights: a multiple of 32768
  */
 export async function models({ weights = 2 ** 27, rounds = 5 } = {}) {

@@ -1,6 +1,6 @@
-// onnxruntime-web's operators, one thread: what the library is measured against.
+// Operators of onnxruntime-web on one thread, for comparison with the library.
 
-// ---- the few ONNX models that the comparison needs, written as protobuf by hand (field numbers: onnx.proto of the ONNX project)
+// ---- The ONNX models for the comparison, encoded as protobuf by hand. The field numbers are those of onnx.proto of the ONNX project.
 
 const float = 1;
 const uint8 = 2;
@@ -14,12 +14,12 @@ function varint(value) {
 const number = (field, value) => [...varint(field * 8), ...varint(value)];
 const bytes = (field, content) => [...varint(field * 8 + 2), ...varint(content.length), ...content];
 const text = (field, value) => bytes(field, [...new TextEncoder().encode(value)]);
-/** Inputs have one free dimension; the shapes of outputs are left to inference. */
+/** A ValueInfoProto. Inputs get one free dimension; outputs have no shape, and the runtime infers it. */
 const valueInfo = (name, type, shape = []) => [...text(1, name), ...bytes(2, bytes(1, [...number(1, type), ...shape]))];
 const freeDimension = (name) => bytes(2, bytes(1, text(2, `n_${name}`)));
 const attribute = (name, value) => [...text(1, name), ...number(3, value), ...number(20, 2)];
 
-/** A model of one node; scalars are initializers given as [name, type, bytes of the value]. */
+/** A model with one node. Scalars are initializers, given as [name, type, bytes of the value]. */
 function model(op, opset, inputs, outputs, scalars, attributes = []) {
   const node = [
     ...[...inputs.map(([n]) => n), ...scalars.map(([n]) => n)].flatMap((n) => text(1, n)),
@@ -45,8 +45,8 @@ function model(op, opset, inputs, outputs, scalars, attributes = []) {
 const rawFloat = (v) => [...new Uint8Array(new Float32Array([v]).buffer)];
 
 /**
- * onnxruntime-web's elementwise operators, one thread.
- * @param ort the module
+ * onnxruntime-web's elementwise operators on one thread.
+ * @param ort the module onnxruntime-web
  */
 export async function makeOrt(ort, { scale, zeroPoint }) {
   ort.env.wasm.numThreads = 1;
@@ -93,7 +93,7 @@ export async function makeOrt(ort, { scale, zeroPoint }) {
   };
 }
 
-/** Arrays of bytes one after the other: weights are too large to be spread. */
+/** Concatenates arrays of bytes. Weights are too large for spread syntax. */
 function concat(...parts) {
   const all = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
   let at = 0;
@@ -108,7 +108,7 @@ const large = (field, content) => concat(varint(field * 8 + 2), varint(content.l
 const bytesOf = (array) => new Uint8Array(array.buffer, array.byteOffset, array.byteLength);
 const int32 = 6;
 
-/** A model of one operator whose weights are constants, given as [name, type, dimensions, array]. */
+/** A model with one operator and constant weights, given as [name, type, dimensions, array]. */
 function modelWithWeights(op, domain, input, output, constants, attributes = []) {
   const node = [
     ...text(1, 'x'),
@@ -128,7 +128,7 @@ function modelWithWeights(op, domain, input, output, constants, attributes = [])
       ),
     ),
   );
-  // Inputs of any rank: no shape.
+  // Without a shape, an input may have any rank.
   const anyShape = (name, type) => [...text(1, name), ...bytes(2, bytes(1, number(1, type)))];
   const graph = concat(
     bytes(1, node),
@@ -145,8 +145,8 @@ function modelWithWeights(op, domain, input, output, constants, attributes = [])
 }
 
 /**
- * Its layers with constant weights.
- * @param ort the module
+ * onnxruntime-web's layers with constant weights, on one thread.
+ * @param ort the module onnxruntime-web
  * @param {Float32Array} w [outputs, inputs]
  */
 export async function makeOrtLayers(ort, w, outputs, inputs) {
@@ -168,7 +168,7 @@ export async function makeOrtLayers(ort, w, outputs, inputs) {
     integer: await create('MatMulInteger', '', int8, int32, [['w', int8, matrix, codes]]),
   };
   for (const bits of [4, 8]) {
-    // In blocks of 32 of a row; 4 bits with the first code in the lower half, and 8 or 128 for 0.
+    // Blocks of 32 weights of a row. Of two 4-bit codes the first is in the low half of the byte. Code 2^(bits - 1) stands for 0.
     const packed = new Uint8Array((w.length * bits) / 8);
     const blockScales = new Float32Array(w.length / 32);
     for (let block = 0; block < blockScales.length; block++) {
@@ -196,13 +196,13 @@ export async function makeOrtLayers(ort, w, outputs, inputs) {
         ['N', outputs],
         ['bits', bits],
         ['block_size', 32],
-        // Allows int8 inside; in WebAssembly the default, 0, takes the same time.
+        // Level 4 allows int8 activations inside. In WebAssembly the default, 0, takes the same time.
         ['accuracy_level', 4],
       ],
     );
   }
   return {
-    /** Contestants for rows of x; `integer` takes codes, as MatMulInteger does not quantize them itself. */
+    /** Contestants for the rows of x. `integer` gets codes, since MatMulInteger does not quantize its input. */
     contestants(x) {
       const dimensions = [x.length / inputs, inputs];
       const values = new ort.Tensor('float32', x, dimensions);

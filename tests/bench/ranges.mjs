@@ -1,11 +1,11 @@
-// Searches for ranges, scales and codebooks against quantizing alone, and against plain JavaScript, with the data in wasm memory and in
-// turns in one process.
+// Compares range searches with quantizing by min-max and with plain JavaScript. They run in turns in one process. The library's data are in
+// wasm memory.
 import { benchWeights, race } from '../../dist/bench.js';
 
-/** Scales that plain JavaScript tries: from 0.52 to 1.14 of that of the largest value, less than `range: 'mse'` does. */
+/** Number of scales that plain JavaScript tries: 0.52 to 1.14 times absmax / qmax in steps of 0.02. `range: 'mse'` tries more. */
 const tried = 32;
 
-/** The best of these scales for each run, and its codes. Symmetric. */
+/** For each run of `run` elements, finds the tried scale of least squared error and quantizes with it (symmetric). */
 function plainSearch(x, run, qmax, codes, scales) {
   for (let start = 0; start < x.length; start += run) {
     const end = start + run;
@@ -34,8 +34,9 @@ function plainSearch(x, run, qmax, codes, scales) {
 }
 
 /**
- * @param {{ load: Function, n?: number, report?: (row: object) => void }} options
- * @returns {Promise<object[]>} rows as those of elementwise.mjs
+ * Measures the range searches.
+ * @param {{ load: Function, n?: number, report?: (row: object) => void }} options n: number of floats, a multiple of 4096
+ * @returns {Promise<object[]>} rows like those of elementwise.mjs
  */
 export async function ranges({ load, n = 1 << 20, report = () => {} }) {
   const sp = await load();

@@ -1,4 +1,6 @@
 // Dense storage of codes.
+#include "kernels/pack.h"
+
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -147,6 +149,129 @@ TEST(Pack, refuses_lengths_that_do_not_belong_together) {
       EXPECT_EQ(unpack(*packed, dtype, three), Status::kSizeMismatch);
     }
   }
+}
+
+// ---------------------------------------------------------------------------------------------------------------- kernels
+
+using kernels::CodeForm;
+
+constexpr CodeForm kForms[] = {CodeForm::kUnsigned, CodeForm::kTwosComplement, CodeForm::kOffsetBinary};
+
+/// Widths, forms and lengths by name, for traces.
+std::string name(int32_t bits, CodeForm form, size_t n) {
+  constexpr const char* kNames[] = {" bits unsigned, ", " bits two's complement, ", " bits offset binary, "};
+  return std::to_string(bits) + kNames[static_cast<int>(form)] + std::to_string(n) + " codes";
+}
+
+/// All bits of all codes, one by one.
+std::vector<uint8_t> slowly_packed(const std::vector<uint8_t>& codes, int32_t bits, CodeForm form) {
+  std::vector<uint8_t> result((codes.size() * bits + 7) / 8);
+  size_t position = 0;
+  for (const uint8_t code : codes) {
+    for (int32_t bit = 0; bit < bits; bit++, position++) {
+      bool is_set = code >> bit & 1;
+      if (form == CodeForm::kOffsetBinary && bit == bits - 1) is_set = !is_set;
+      if (is_set) result[position / 8] |= 1 << position % 8;
+    }
+  }
+  return result;
+}
+
+std::vector<uint8_t> slowly_unpacked(const std::vector<uint8_t>& bytes, int32_t bits, CodeForm form, size_t n) {
+  std::vector<uint8_t> codes(n);
+  size_t position = 0;
+  for (uint8_t& code : codes) {
+    int32_t value = 0;
+    for (int32_t bit = 0; bit < bits; bit++, position++) value += (bytes[position / 8] >> position % 8 & 1) << bit;
+    const int32_t half = 1 << (bits - 1);
+    if (form == CodeForm::kTwosComplement && value >= half) value -= 2 * half;
+    if (form == CodeForm::kOffsetBinary) value -= half;
+    code = static_cast<uint8_t>(value);
+  }
+  return codes;
+}
+
+std::vector<uint8_t> random_bytes(Random& random, size_t n) {
+  std::vector<uint8_t> bytes(n);
+  for (uint8_t& byte : bytes) byte = static_cast<uint8_t>(random.bits());
+  return bytes;
+}
+
+/// Both directions on random bytes: codes with bits above their width, packed bytes with unused bits set. The buffers begin that
+/// many bytes behind a boundary of 16.
+void expect_exact(Random& random, int32_t bits, CodeForm form, size_t n, size_t code_offset, size_t packed_offset) {
+  const std::vector<uint8_t> codes = random_bytes(random, n), bytes = random_bytes(random, packed_bytes(n, bits));
+  {
+    Buffer<uint8_t> from(codes, code_offset), to(bytes.size(), packed_offset);
+    kernels::pack_codes(from.data(), n, bits, form, to.data());
+    ASSERT_TRUE(same(slowly_packed(codes, bits, form), to.values())) << name(bits, form, n);
+  }
+  Buffer<uint8_t> from(bytes, packed_offset), to(n, code_offset);
+  kernels::unpack_codes(from.data(), n, bits, form, to.data());
+  ASSERT_TRUE(same(slowly_unpacked(bytes, bits, form, n), to.values())) << name(bits, form, n);
+}
+
+TEST(PackCodes, and_unpack_codes_agree_with_the_oracle_at_every_length) {
+  Random random(25);
+  SCOPED_TRACE("seed 25");
+  for (int32_t bits = 1; bits <= 8; bits++) {
+    for (const CodeForm form : kForms) {
+      for (size_t n = 0; n <= 200; n++) {
+        expect_exact(random, bits, form, n, random.below(16), random.below(16));
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(PackCodes, and_unpack_codes_agree_with_the_oracle_on_long_arrays) {
+  Random random(26);
+  SCOPED_TRACE("seed 26");
+  for (int32_t bits = 1; bits <= 8; bits++) {
+    for (const CodeForm form : kForms) {
+      for (const size_t n : {4096, 4097, 10'007, 65'533, 65'535, 100'003}) {
+        expect_exact(random, bits, form, n, 2 * random.below(8) + 1, 2 * random.below(8) + 1);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(PackCodes, know_every_code_at_every_place) {
+  for (int32_t bits = 1; bits <= 8; bits++) {
+    for (const CodeForm form : kForms) {
+      for (int32_t code = 0; code < 256; code++) {
+        for (size_t place = 0; place < 40; place++) {
+          std::vector<uint8_t> codes(40, static_cast<uint8_t>(~code)), packed(packed_bytes(40, bits)), again(40);
+          codes[place] = static_cast<uint8_t>(code);
+          kernels::pack_codes(codes.data(), 40, bits, form, packed.data());
+          ASSERT_TRUE(same(slowly_packed(codes, bits, form), packed)) << name(bits, form, 40) << ", " << code << " at " << place;
+          kernels::unpack_codes(packed.data(), 40, bits, form, again.data());
+          ASSERT_TRUE(same(slowly_unpacked(packed, bits, form, 40), again)) << name(bits, form, 40) << ", " << code;
+        }
+      }
+    }
+  }
+}
+
+TEST(PackCodes, write_the_words_of_compressed_tensors) {
+  // Its words hold code + 8 or code + 128: two's complement with the sign bits flipped. What fills the last word stays 0.
+  Random random(27);
+  SCOPED_TRACE("seed 27");
+  for (const auto& [bits, flip] : {std::pair{4, 0x88}, std::pair{8, 0x80}}) {
+    for (const size_t n : {8, 40, 1000}) {
+      const std::vector<uint8_t> codes = random_bytes(random, n);
+      std::vector<uint8_t> words(packed_bytes(n, bits)), expected(words.size());
+      kernels::pack_codes(codes.data(), n, bits, CodeForm::kOffsetBinary, words.data());
+      kernels::pack_codes(codes.data(), n, bits, CodeForm::kTwosComplement, expected.data());
+      for (uint8_t& byte : expected) byte ^= flip;
+      EXPECT_TRUE(same(expected, words)) << bits << " bits, " << n << " codes";
+    }
+  }
+  const std::vector<uint8_t> one = {0xF9};  // -7
+  std::vector<uint8_t> byte(1);
+  kernels::pack_codes(one.data(), 1, 4, CodeForm::kOffsetBinary, byte.data());
+  EXPECT_EQ(byte[0], 0x01);
 }
 
 }  // namespace

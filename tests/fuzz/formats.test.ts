@@ -4,13 +4,15 @@ import { type ByteSource, openSource } from '../../web/src/files/bytes.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
 
-// Each reader gets good files with random damage. Whatever comes: either tensors that lie inside of the file, or a ScalepointError.
-// Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.
+// Each reader gets valid files with random damage. It must return tensors that lie inside of the file, or throw a ScalepointError. Seeds are
+// fixed, so that every run is the same. SCALEPOINT_FUZZ=N makes N times as many files, from other seeds.
 
 const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
 const mutations = 3000 * factor;
+/** Long enough for a busy machine. Alone, the tests take about a second. */
+const timeout = 30_000 * factor;
 
-/** Whole numbers in [0, n) from a seed (mulberry32). */
+/** A seeded generator of whole numbers in [0, n) (mulberry32). */
 function random(seed: number): (n: number) => number {
   let state = seed;
   return (n) => {
@@ -21,11 +23,11 @@ function random(seed: number): (n: number) => number {
   };
 }
 
-/** Damages bytes in one to four places. `words` are texts of the format that are put in at random. */
+/** Damages a file in one to four places. `words` are texts of the format to insert. */
 function mutate(file: Uint8Array, words: readonly string[], pick: (n: number) => number): Uint8Array {
   let bytes = [...file];
   const encoder = new TextEncoder();
-  // Most places in the first bytes, where the headers are.
+  // Three of four places are in the first 400 bytes, where the headers are.
   const place = () => pick(pick(4) === 0 ? bytes.length + 1 : Math.min(bytes.length, 400) + 1);
   for (let n = 1 + pick(4); n > 0; n--) {
     const at = place();
@@ -56,14 +58,14 @@ function mutate(file: Uint8Array, words: readonly string[], pick: (n: number) =>
         bytes.push(...new Array<number>(1 + pick(16)).fill(pick(256)));
         break;
       case 7: {
-        // A digit somewhere: sizes, shapes and offsets that lie.
+        // Changing a digit falsifies a size, a shape or an offset.
         const digits = bytes.flatMap((byte, i) => (byte >= 0x30 && byte <= 0x39 ? [i] : []));
         const digit = digits[pick(digits.length + 1)];
         if (digit !== undefined) bytes[digit] = 0x30 + pick(10);
         break;
       }
       default: {
-        // The lengths at the start, which would otherwise stop most damage from being seen at all.
+        // A new length at the start. With the old one, readers would refuse most damaged files there.
         const length = pick(3) === 0 ? pick(2 ** 31) : pick(600);
         for (let i = 0; i < 4; i++) if (8 + i < bytes.length) bytes[pick(2) * 8 + i] = (length >>> (8 * i)) & 255;
       }
@@ -72,7 +74,7 @@ function mutate(file: Uint8Array, words: readonly string[], pick: (n: number) =>
   return Uint8Array.from(bytes);
 }
 
-/** The error must be ours, on one line of moderate length, with an offset in the file. */
+/** Checks that an error is a ScalepointError with a short message and an offset inside of the file. Returns its code. */
 function checkError(error: unknown, file: Uint8Array): string {
   if (!(error instanceof ScalepointError)) throw error;
   expect(error.message.length).toBeLessThan(1000);
@@ -81,13 +83,14 @@ function checkError(error: unknown, file: Uint8Array): string {
   return error.code;
 }
 
+/** Checks that a tensor has the bytes of its shape and lies inside of the file. */
 function checkTensor({ dtype, shape, bytes, byteOffset }: TensorInfo, source: ByteSource): void {
   expect(bytes).toBe(tensorBytes(dtype, shape));
   expect(byteOffset).toBeGreaterThanOrEqual(8);
   expect(byteOffset + bytes).toBeLessThanOrEqual(source.size);
 }
 
-/** Counts outcomes: accepted files, and error codes. */
+/** Reads damaged files. Returns how many were accepted, and how many failed with each error code. */
 async function fuzz(
   seed: number,
   seeds: readonly Uint8Array[],
@@ -126,7 +129,7 @@ function npy(header: string, dataBytes: number, version = 1): Uint8Array {
 }
 
 describe('readers of damaged files', () => {
-  it('safetensors gives tensors inside of the file or a typed error', async () => {
+  it('safetensors: returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const seeds = [
       safetensors('{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}', 24),
       safetensors(
@@ -171,13 +174,13 @@ describe('readers of damaged files', () => {
       expect(new Set(tensors.map(({ name }) => name)).size).toBe(tensors.length);
       for (const value of Object.values(metadata)) expect(typeof value).toBe('string');
     });
-    // The damage is neither too light nor too heavy to mean something.
+    // Many files must get through, and many must not. Otherwise the damage would be too heavy or too light to test the reader.
     expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
     expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'accepted']);
-  }, 10_000);
+  });
 
-  it('.npy gives an array inside of the file or a typed error', async () => {
+  it('.npy: returns an array inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const seeds = [
       npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }", 24),
       npy("{'descr': '>f8', 'fortran_order': True, 'shape': (2, 2), }      ", 32, 2),
@@ -221,5 +224,5 @@ describe('readers of damaged files', () => {
     expect(outcomes.accepted).toBeGreaterThan(mutations / 100);
     expect(outcomes.BAD_FILE).toBeGreaterThan(mutations / 2);
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'accepted']);
-  }, 10_000);
+  });
 });

@@ -1,18 +1,23 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/bytes.js';
-import { type GgufHeader, ggmlBytes, ggmlType, layoutGguf, readGguf } from '../../web/src/formats/gguf/header.js';
-import { ggufTargets, planGguf } from '../../web/src/formats/gguf/plan.js';
+import { type GgufHeader, readGguf } from '../../web/src/formats/gguf/header.js';
+import { layoutGguf } from '../../web/src/formats/gguf/layout.js';
+import { ggufTargets } from '../../web/src/formats/gguf/options.js';
+import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/types.js';
+import { planGguf } from '../web/support/plans.js';
 import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
 
-// Good files with random damage. Whatever comes: either tensors that lie inside of the file, from which a result can be planned, or a
-// ScalepointError with an offset in the file. Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with
-// other seeds.
+// The reader gets valid files with random damage. It must return tensors that lie inside of the file and can be planned, or throw a
+// ScalepointError with an offset in the file. Seeds are fixed, so that every run is the same. SCALEPOINT_FUZZ=N makes N times as many
+// files, from other seeds.
 
 const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
 const mutations = 10_000 * factor;
+/** Long enough for a busy machine. Alone, the test takes a few seconds. */
+const timeout = 60_000 * factor;
 
-/** Whole numbers in [0, n) from a seed (xorshift32). */
+/** A seeded generator of whole numbers in [0, n) (xorshift32). */
 function random(seed: number): (n: number) => number {
   let state = seed | 1;
   return (n) => {
@@ -48,7 +53,7 @@ const files = [
   ggufFile({ pairs: [], tensors: [] }),
 ];
 
-/** Numbers that counts, lengths, types and offsets may turn into. */
+/** Values to write over counts, lengths, types and offsets. */
 const numbers = [
   0n,
   1n,
@@ -68,7 +73,7 @@ const numbers = [
   2n ** 64n - 1n,
 ];
 
-/** Damages bytes in one or two places, mostly in the header. */
+/** Damages a file in one or two places, mostly in the header. */
 function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<ArrayBuffer> {
   let bytes = [...file];
   for (let n = 1 + pick(2); n > 0; n--) {
@@ -93,7 +98,7 @@ function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<Array
         bytes.push(...new Array<number>(1 + pick(64)).fill(pick(256)));
         break;
       case 6: {
-        // A count of the start, which stops most other damage from being seen if it changes by much.
+        // One more or less of a count at the start. With a larger change the reader refuses the file there.
         const place = 8 + 8 * pick(2);
         if (place < bytes.length) bytes[place] = (bytes[place]! + 255 + pick(3)) & 255;
         break;
@@ -108,7 +113,7 @@ function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<Array
   return Uint8Array.from(bytes);
 }
 
-/** What a header promises. */
+/** Checks that keys and metadata agree, and that each tensor is aligned, follows the one before it and lies inside of the file. */
 function checkHeader({ tensors, metadata, pairs, alignment, dataOffset }: GgufHeader, size: number): void {
   expect(Object.keys(metadata).sort()).toEqual(pairs.map(({ key }) => key).sort());
   let end = dataOffset;
@@ -120,7 +125,7 @@ function checkHeader({ tensors, metadata, pairs, alignment, dataOffset }: GgufHe
   }
 }
 
-/** Plans are laid out like good files, and read back the same. */
+/** Makes a plan, and checks that its header reads back with the types and offsets of the plan. Returns `planned` or an error code. */
 async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promise<string> {
   const to = ggufTargets[pick(ggufTargets.length)]!;
   let plan: ReturnType<typeof planGguf>;
@@ -142,8 +147,8 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
   return 'planned';
 }
 
-describe('damaged GGUF files', () => {
-  it('give tensors inside of the file or a typed error', async () => {
+describe('the reader of damaged GGUF files', () => {
+  it('returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const pick = random(1753 * factor);
     const outcomes: Record<string, number> = {};
     let slowest = 0;
@@ -169,7 +174,7 @@ describe('damaged GGUF files', () => {
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
     expect(slowest).toBeLessThan(2000);
-    // Enough of each for the damage to mean something.
+    // Each outcome must be frequent. Otherwise the damage would be too heavy or too light to test the reader.
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'planned']);
     for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(mutations / 100);
   });

@@ -3,13 +3,15 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/bytes.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
 
-// Good indexes with random damage. Whatever comes: either plain names of files, or a ScalepointError with an offset in the file.
-// Fixed seeds, so that every run is the same; SCALEPOINT_FUZZ=N does N times as much with other seeds.
+// The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an
+// offset in the file. Seeds are fixed, so that every run is the same. SCALEPOINT_FUZZ=N makes N times as many files, from other seeds.
 
 const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
 const mutations = 6000 * factor;
+/** Long enough for a busy machine. Alone, the test takes about a second. */
+const timeout = 30_000 * factor;
 
-/** Whole numbers in [0, n) from a seed (xorshift32). */
+/** A seeded generator of whole numbers in [0, n) (xorshift32). */
 function random(seed: number): (n: number) => number {
   let state = seed | 1;
   return (n) => {
@@ -50,7 +52,7 @@ const indexes = [
   '{"weight_map":{"\\u0061":"a.safetensors","b":"b.safetensors"},"other":[true,null]}',
 ].map((text) => new TextEncoder().encode(text));
 
-/** Damages bytes in one or two places. */
+/** Damages a file in one or two places. */
 function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<ArrayBuffer> {
   let bytes = [...file];
   for (let n = 1 + pick(2); n > 0; n--) {
@@ -82,14 +84,14 @@ function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<Array
   return Uint8Array.from(bytes);
 }
 
-/** A file with one empty tensor. */
+/** A safetensors file with one empty tensor, named like the tensor. */
 function shard(tensor: string): File {
   const json = `{"${tensor}":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`;
   return new File([new Uint8Array([json.length, 0, 0, 0, 0, 0, 0, 0]), json], `${tensor}.safetensors`);
 }
 
-describe('damaged indexes', () => {
-  it('give plain names, or a typed error with its place', async () => {
+describe('the reader of damaged indexes', () => {
+  it('returns file names without a folder, or throws a ScalepointError with an offset', { timeout }, async () => {
     const pick = random(20 * factor);
     const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
     const outcomes: Record<string, number> = {};
@@ -118,7 +120,7 @@ describe('damaged indexes', () => {
       }
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
-    // All three ways are well travelled.
+    // Each of the three outcomes must be frequent.
     for (const outcome of ['refused', 'plain', 'opened']) expect(outcomes[outcome]).toBeGreaterThan(mutations / 100);
   });
 });

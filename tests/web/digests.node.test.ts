@@ -1,5 +1,5 @@
-// Holds the results of the model functions and of the command line still: every byte, report, plan, configuration and error, as digests in
-// tests/golden/digests-models.json. What the results have to be, other tests say; this one tells when they change.
+// Compares the results of the model functions and of the command line with the digests in tests/golden/digests-models.json: bytes, reports,
+// plans, configurations and errors. These tests show when a result changes. Other tests check which result is right.
 import { execFile } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
@@ -43,7 +43,7 @@ afterAll(async () => {
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Everything that a conversion gives: its bytes or its error, what was planned, and the configuration as it is printed. */
+/** Digest of a conversion: its plan, and its bytes, report and printed configuration, or its error. */
 async function digestOfResult(file: ModelInput, options: QuantizeModelOptions): Promise<string> {
   const { config: _, minSqnrDb: __, ...planOptions } = options;
   const planned = await outcomeOf(() => planModel(file, planOptions));
@@ -58,7 +58,7 @@ async function digestOfResult(file: ModelInput, options: QuantizeModelOptions): 
     return digests.join(', ');
   });
   if ('error' in planned) {
-    // An error of the plan is one of the conversion.
+    // If planning fails, the conversion must fail with the same error.
     expect(done).toEqual(planned);
     return planned.error;
   }
@@ -69,7 +69,7 @@ async function digestOfResult(file: ModelInput, options: QuantizeModelOptions): 
 const bytesOfResult = async (file: ModelInput, options: QuantizeModelOptions): Promise<Bytes> =>
   (await quantizeModel(file, { workers: 0, ...options })).bytes();
 
-/** A name for options: `int4 asymmetric groups of 32 mse packed`. */
+/** The name of a case, made from its options, such as `int4 asymmetric groups of 32 mse packed`. */
 function nameOf({ to, ...options }: PlanOptions & { config?: object; minSqnrDb?: number }): string {
   const words = Object.entries(options).map(([key, value]) => {
     if (key === 'granularity') {
@@ -90,7 +90,7 @@ function nameOf({ to, ...options }: PlanOptions & { config?: object; minSqnrDb?:
   return [to, ...words].filter((word) => word !== '').join(' ');
 }
 
-/** Digests of a file's results, for a list of options. */
+/** Digests of the conversions of a file with each of the options. */
 async function digestsOf(file: ModelInput, list: readonly QuantizeModelOptions[]): Promise<Digests> {
   const digests: Digests = {};
   for (const options of list) digests[nameOf(options)] = await digestOfResult(file, options);
@@ -102,7 +102,7 @@ async function digestsOf(file: ModelInput, list: readonly QuantizeModelOptions[]
 const bell = (dtype: 'F32' | 'F16' | 'BF16' | 'F64', shape: readonly number[], seed: number): TestTensor =>
   weights(dtype, shape, seed);
 
-/** Values that are hard on scales: channels of zeros, constants, one far outlier, tiny and huge ones. */
+/** A matrix whose rows are hard cases for scales: zeros, constants, an outlier, very small and very large values. */
 function extremes(shape: readonly [number, number], seed: number): TestTensor {
   const [rows, columns] = shape;
   const random = new Random(seed);
@@ -125,7 +125,10 @@ const raw = (dtype: string, shape: readonly number[], bytes: number): TestTensor
   data: Uint8Array.from({ length: bytes }, (_, i) => (i * 37) & 127),
 });
 
-/** Names that are kept and names that look like them, all dtypes, ranks 0 to 4, columns that fit no group, no word or nothing at all. */
+/**
+ * A model with names that are kept by default and similar names that are not, with all dtypes, ranks 0 to 4, and numbers of columns that
+ * are no multiple of a group or of the codes in a word.
+ */
 const namedModel = () =>
   safetensors(
     {
@@ -172,7 +175,7 @@ const namedModel = () =>
     { format: 'pt', note: 'Gewichte für 模型 🙂' },
   );
 
-/** Weights alone, of every float type that becomes codes. */
+/** A model with weights only, one of each float type that can be quantized. */
 const plainModel = () =>
   safetensors({
     'a.weight': bell('F32', [48, 256], 40),
@@ -212,7 +215,7 @@ const npyFiles = (): Record<string, Bytes> => {
   };
 };
 
-/** The same model in shards. */
+/** A model in shards. */
 const shards = (): File[] => {
   const one = { 'a.weight': bell('F32', [48, 256], 60), 'a.norm.weight': bell('F32', [48], 61) };
   const two = { 'b.weight': bell('BF16', [40, 128], 62), 'embed.weight': bell('F16', [16, 64], 63) };
@@ -394,7 +397,7 @@ describe('safetensors', () => {
 
 // ------------------------------------------------------------------------------------------------------------------------ outputs
 
-/** A stream that keeps what it is given. */
+/** A stream that collects the bytes that are written to it. */
 function collector(): { stream: WritableStream<Bytes>; bytes: () => Promise<Bytes> } {
   const pieces: Bytes[] = [];
   const stream = new WritableStream<Bytes>({ write: (piece) => void pieces.push(piece.slice()) });
@@ -416,7 +419,7 @@ describe('a result', () => {
         const plain = await bytesOfResult(file, options);
         digests[name] = await digestOf(plain);
         for (const workers of [0, 2]) {
-          // Starting workers takes most of the time: with them there is one case of each kind.
+          // Starting workers takes most of the time, so only two of the options are tested with them.
           if (workers > 0 && options !== list[0] && options !== list[2]) continue;
           const reports: string[] = [];
           const inMemory = await quantizeModel(file, { ...options, workers });
@@ -783,7 +786,7 @@ describe('an error', () => {
 const program = fileURLToPath(new URL('../../dist/cli.js', import.meta.url));
 const execute = promisify(execFile);
 
-/** Exit code and texts of a run in a folder; memory and time in them are left out. */
+/** Runs the command line in a folder. Returns the exit code and the output, without memory and times. */
 async function run(place: string, args: readonly string[]): Promise<string> {
   const { PATH = '' } = process.env;
   const { code, stdout, stderr } = await execute(process.execPath, [program, ...args], {
@@ -801,7 +804,7 @@ async function run(place: string, args: readonly string[]): Promise<string> {
   return `exit code ${code}, stdout ${await digestOf(still(stdout))}, stderr ${JSON.stringify(still(stderr))}`;
 }
 
-/** Digests of runs, two at a time; runs of one list may not depend on each other. */
+/** Digests of runs of the command line. Two run at a time, so they must not depend on each other. */
 async function runs(place: string, list: readonly string[]): Promise<Digests> {
   const digests: Digests = Object.fromEntries(list.map((line) => [line, '']));
   const waiting = [...list];
@@ -897,7 +900,7 @@ describe('the command line', () => {
   });
 });
 
-/** Apart from all else, as these texts may be worded anew. */
+// The help has a group of its own, since its wording changes more often than results do.
 describe('the help of the command line', () => {
   it('is the same as before', async () => {
     const commands = ['inspect', 'plan', 'quantize', 'compare', 'bench'];

@@ -1,6 +1,5 @@
-// Holds the results of the array calls still: codes, scales, floats, measures and errors, as digests in
-// tests/golden/digests-arrays.json. Both builds and all engines give the same ones. What the results have to be, other tests say; this one
-// tells when they change.
+// Compares the results of the array calls with the digests in tests/golden/digests-arrays.json: codes, scales, floats, measures and errors.
+// Both builds and all engines must give the same digests. These tests show when a result changes. Other tests check which result is right.
 import {
   type BlockType,
   blockTypes,
@@ -39,7 +38,7 @@ const shape = [6, 10, 16];
 const size = 960;
 const specials = [0, -0, smallestFloat, -smallestFloat, 2 ** -126, 1e-20, 1e30, -1e30, largestFloat, -largestFloat];
 
-/** Weights, values of one sign away from zero, ties, special values, zeros and a constant. */
+/** Finite arrays: weights, values of one sign away from zero, ties, special values, zeros and a constant. */
 function finiteArrays(): Record<string, Float32Array> {
   const random = new Random(11);
   const mixed = random.bell(size);
@@ -57,7 +56,7 @@ function finiteArrays(): Record<string, Float32Array> {
   };
 }
 
-/** Any bits, NaN and infinities among them. */
+/** An array of random bits, including NaN and infinities. */
 function wildArray(): Float32Array {
   const random = new Random(12);
   const wild = new Float32Array(Uint32Array.from({ length: size }, () => random.bits()).buffer);
@@ -81,7 +80,7 @@ function nameOf(granularity: Granularity | undefined): string {
   return granularity.kind === 'per-channel' ? `per-channel${axis}` : `groups of ${granularity.groupSize}${axis}`;
 }
 
-/** Everything that quantize and what takes its result give. */
+/** The results of `quantize`, and of the calls that take a quantized tensor. */
 function linearResults(sp: Scalepoint, x: FloatInput, options: QuantizeOptions): unknown[] {
   const q = sp.quantize(x, options);
   const { from } = options;
@@ -110,7 +109,7 @@ describeBuilds('linear quantization', (sp) => {
       const slow = name === 'entropy';
       for (const [d, dtype] of (slow ? (['int4', 'int8', 'uint8', 'uint3', 'int16'] as const) : dtypes).entries()) {
         for (const scheme of schemes) {
-          // Half of them for each dtype, in turns: searches take time.
+          // Searches take time, so each dtype has half of the granularities, alternating.
           const some = granularities.filter((_, g) => (slow ? g < 2 : (g + d) % 2 === 0));
           for (const granularity of some) {
             const results: unknown[] = [];
@@ -134,7 +133,7 @@ describeBuilds('linear quantization', (sp) => {
         for (const scheme of schemes) {
           const results: unknown[] = [];
           const given = { dtype, scheme, shape, nonFinite: 'saturate' } as const;
-          // symmetricRange decides about symmetric ranges only, includeZero about the others.
+          // symmetricRange applies to the symmetric scheme only, includeZero to the asymmetric one only.
           for (const rest of scheme === 'symmetric'
             ? [{}, { symmetricRange: 'full' as const }]
             : [{}, { includeZero: false }]) {

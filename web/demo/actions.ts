@@ -8,12 +8,12 @@ import { dtypeOf, type Settings } from './settings.js';
 import { snippet } from './snippet.js';
 
 const toastMilliseconds = 2500;
-/** A download has its own hold on the bytes once it has begun. */
+/** How long the address of a download stays valid. A download that has begun no longer needs it. */
 const downloadMilliseconds = 10_000;
 
 let flashing: ReturnType<typeof setTimeout> | undefined;
 
-/** Shows a short message at the foot of the window, and says it. */
+/** Shows a short message at the bottom of the window and announces it to screen readers. */
 function flash(words: string): void {
   const toast = byId('toast', HTMLElement);
   setText(toast, words);
@@ -25,6 +25,7 @@ function flash(words: string): void {
   }, toastMilliseconds);
 }
 
+/** Copies text to the clipboard. `what` names the text in the message that follows. */
 export async function copy(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
@@ -34,7 +35,7 @@ export async function copy(text: string, what: string): Promise<void> {
   }
 }
 
-/** Hands bytes to the browser as a download. */
+/** Saves bytes as a download. */
 function save(bytes: Uint8Array<ArrayBuffer>, name: string): void {
   const address = URL.createObjectURL(new Blob([bytes]));
   const anchor = document.createElement('a');
@@ -44,7 +45,7 @@ function save(bytes: Uint8Array<ArrayBuffer>, name: string): void {
   setTimeout(() => URL.revokeObjectURL(address), downloadMilliseconds);
 }
 
-/** Starts the buttons that give something away: code, a link, and packed codes. */
+/** Sets up the buttons that copy the code, copy a link and download the packed codes. */
 export function startActions(core: Scalepoint, current: () => { data: DataSet; settings: Settings }): void {
   byId('copy', HTMLButtonElement).addEventListener('click', () => {
     const { data, settings } = current();

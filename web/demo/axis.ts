@@ -1,7 +1,7 @@
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
 
-/** A chart's box in pixels, and what it leaves free for labels. */
+/** Size of a chart and of its margins, in pixels. Labels go into the margins. */
 export interface Frame {
   readonly width: number;
   readonly height: number;
@@ -11,24 +11,24 @@ export interface Frame {
   readonly bottom: number;
 }
 
-/** Places numbers on a line of pixels. */
+/** Maps a value to a pixel position along one axis. */
 export type Place = (value: number) => number;
 
-/** A linear placing of [low, high] between two pixels. A domain without width is widened, so that something can be seen. */
+/** Maps [low, high] linearly to the pixels `from` to `to`. If the domain has no width, every value maps to the middle. */
 export function place(low: number, high: number, from: number, to: number): Place {
   const width = high - low;
   if (!(width > 0)) return () => (from + to) / 2;
   return (value) => from + ((value - low) / width) * (to - from);
 }
 
-/** Round numbers inside [low, high], about `wanted` of them: 1, 2 or 5 times a power of ten apart. */
+/** Round numbers in [low, high] for an axis, about `wanted` or fewer. Their distance is 1, 2 or 5 times a power of ten. */
 export function ticks(low: number, high: number, wanted: number): number[] {
   const rough = (high - low) / Math.max(1, wanted);
   if (!(rough > 0) || !Number.isFinite(rough)) return [low];
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = ([1, 2, 5].find((factor) => factor * power >= rough * 0.999) ?? 10) * power;
   const result: number[] = [];
-  // Multiplying whole numbers keeps 0 exactly 0 and adds no error along the way.
+  // k * step keeps 0 exactly 0, and rounding errors do not add up.
   for (let k = Math.ceil(low / step); k <= Math.floor(high / step); k++)
     result.push(Number((k * step).toPrecision(12)));
   return result;

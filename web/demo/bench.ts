@@ -21,7 +21,7 @@ const hints: Readonly<Record<string, string>> = {
 
 const times = (ratio: number | undefined) => (ratio === undefined ? '' : `${formatReal(ratio, 3)}\u00a0×`);
 
-/** The cells of a row, as people read them. */
+/** The table cells of a measurement, formatted for people. */
 function cellsOf({ operation, size, milliseconds, rate, unit, limit, plain }: BenchRow): string[] {
   const time =
     milliseconds < 0.1 ? `${formatReal(milliseconds * 1000, 3)}\u00a0µs` : `${formatReal(milliseconds, 3)}\u00a0ms`;
@@ -48,7 +48,10 @@ function csvOf(rows: readonly BenchRow[]): string {
   return `${[names.join(','), ...rows.map((row) => names.map((name) => field(row[name])).join(','))].join('\n')}\n`;
 }
 
-/** The page: a worker measures, rows come in. What is copied, from a run that was stopped, too, ends with `about()`. */
+/**
+ * Sets up the page. A worker measures and sends rows; the page shows them and lets the visitor copy them.
+ * @param about describes the build and the browser; part of the copied Markdown and JSON
+ */
 function startBench(about: () => string): void {
   const form = byId('form', HTMLFormElement);
   const run = byId('run', HTMLButtonElement);
@@ -69,7 +72,7 @@ function startBench(about: () => string): void {
     worker?.terminate();
     worker = undefined;
     run.disabled = false;
-    // A button that is switched off under the finger would lose the focus.
+    // Disabling the focused button would lose the focus.
     if (document.activeElement === stop) run.focus();
     stop.disabled = true;
     setText(status, words);
@@ -151,7 +154,7 @@ async function start(): Promise<void> {
     setText(byId('about-tier', HTMLElement), `${tier} core`);
     core.dispose();
   } catch {
-    // The run says what is wrong.
+    // The version stays unknown. A run of the benchmark will report why the core does not load.
   }
 }
 

@@ -1,11 +1,11 @@
 import { type BenchResult, type BenchRow, runBench } from 'scalepoint/bench';
 
-/** What the page asks: how thoroughly. */
+/** Message from the page that starts a run. */
 export interface BenchRequest {
   readonly quick: boolean;
 }
 
-/** What comes back: rows, then the end. */
+/** Messages to the page. Each row is sent once it is measured; `done` or `failed` comes last. */
 export type BenchReply =
   | { readonly kind: 'row'; readonly row: BenchRow }
   | { readonly kind: 'done'; readonly result: BenchResult }
@@ -13,7 +13,7 @@ export type BenchReply =
 
 const reply = (message: BenchReply) => self.postMessage(message);
 
-// In a worker nothing else on the page gets in the way, and the page stays quick whatever is measured.
+// The worker keeps the page responsive during a run, and keeps work of the page out of the measurements.
 self.onmessage = ({ data }: MessageEvent<BenchRequest>) => {
   runBench({ quick: data.quick, onRow: (row) => reply({ kind: 'row', row }) }).then(
     (result) => reply({ kind: 'done', result }),

@@ -3,40 +3,43 @@ import { svg } from './dom.js';
 import { type Levels, levelAt } from './evaluate.js';
 import { formatCode, formatCount, formatLabel, formatMany, formatReal } from './format.js';
 
-/** Counts of equal bins between min and max. */
+/** A histogram: counts of equally wide bins from min to max. */
 export interface Bins {
   readonly min: number;
   readonly max: number;
   readonly counts: ArrayLike<number>;
 }
 
-/** What a histogram shows. */
+/** What `drawHistogram` draws. */
 export interface HistogramView {
   readonly bins: Bins;
-  /** Drawn over the bars; absent while there are none. */
+  /** Quantization levels, drawn over the bars. Absent if the numbers are not quantized. */
   readonly levels?: Levels;
-  /** Bars by the logarithm of their count. */
+  /** Whether the height of a bar is log(1 + count) instead of the count. */
   readonly logarithmic: boolean;
   readonly width: number;
   readonly height: number;
 }
 
-/** Lines closer than this many pixels melt into a grey: a band says it better. */
+/** Least distance in pixels between two levels that are drawn as lines. Closer levels are drawn as one band. */
 const leastSpacing = 7;
-/** Room that a code's label needs. */
+/** Least distance in pixels between the labels of two codes. */
 const labelSpacing = 24;
-/** And "+½ step". */
+/** Width in pixels that the label "+½ step" needs. */
 const labelRoom = 64;
-/** And the word "clipped". */
+/** Least width in pixels of a region that is labeled "clipped". */
 const clippedSpacing = 64;
 
-/** Bins for so many numbers on so many pixels: wide enough to be more than noise, bars of at least 3 pixels, and never more than 256. */
+/**
+ * Number of bins for a histogram: a power of two from 16 to 256. Above 16 it is at most width / 3, so that bars are at least 3 pixels
+ * wide, and at most 2 sqrt(numbers), so that the bars show more than noise.
+ */
 export function binsFor(numbers: number, width: number): number {
   const wanted = Math.min(256, width / 3, 2 * Math.sqrt(numbers));
   return Math.max(16, 2 ** Math.floor(Math.log2(wanted)));
 }
 
-/** The numbers that a histogram has to hold: bars and levels, with some air. */
+/** The domain of the horizontal axis. It holds all bins and all levels, with a margin at either end. */
 function domainOf({ bins, levels }: HistogramView): [number, number] {
   let low = bins.min;
   let high = bins.max;
@@ -49,8 +52,8 @@ function domainOf({ bins, levels }: HistogramView): [number, number] {
 }
 
 /**
- * Draws the bars as one outline: hundreds of elements would be slow to replace while a slider moves, and hundreds of edges would be
- * a grey of their own.
+ * Draws all bars as one path. Hundreds of elements would be slow to replace while a slider moves, and their antialiased edges would
+ * show as gray lines.
  */
 function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: Place): SVGPathElement {
   const { counts, min, max } = bins;
@@ -58,18 +61,18 @@ function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: Place)
   let highest = 1;
   for (let i = 0; i < counts.length; i++) highest = Math.max(highest, counts[i]!);
   const ground = frame.height - frame.bottom;
-  // Data of one single value have no width: show them as a thin bar around it.
+  // If all values are equal, min == max. A bar of 6 pixels around the value stands for them.
   const edge = (i: number) => (max > min ? at(min + (i / counts.length) * (max - min)) : at(min) + (i === 0 ? -3 : 3));
   let path = `M${edge(0).toFixed(1)} ${ground}`;
   for (let i = 0; i < counts.length; i++) {
-    // The lowest bar stays visible: one number is not none.
+    // A bin that is not empty stays visible, however low its bar.
     const height = counts[i] === 0 ? 0 : Math.max(1.5, (scaled(counts[i]!) / scaled(highest)) * (ground - frame.top));
     path += `V${(ground - height).toFixed(1)}H${edge(i + 1).toFixed(1)}`;
   }
   return svg('path', { class: 'bars', d: `${path}V${ground}` });
 }
 
-/** Draws the levels: a line each when they can be told apart, otherwise a band with its two ends. */
+/** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
 function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
   const { qmin, qmax, zeroPoint } = levels;
   const ground = frame.height - frame.bottom;
@@ -103,7 +106,7 @@ function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
   return group;
 }
 
-/** Hatches what lies beyond the levels, so that clipping can be seen and not only read. */
+/** Hatches the part of the data's range that is clipped, that is more than half a step beyond the outermost levels. */
 function drawBeyond(view: HistogramView, frame: Frame, at: Place): SVGGElement {
   const group = svg('g', { class: 'beyond' });
   const { levels, bins } = view;
@@ -135,7 +138,7 @@ const hatchPattern = () =>
     ),
   );
 
-/** Replaces what an SVG element draws. Its title and description, which screen readers use, stay and are rewritten. */
+/** Replaces the content of a chart. Its title and desc elements, which screen readers use, stay and get new text. */
 export function redraw(
   node: SVGSVGElement,
   width: number,
@@ -152,7 +155,7 @@ export function redraw(
   node.replaceChildren(oldTitle, oldDesc, ...drawn);
 }
 
-/** Says in words what a histogram shows. */
+/** Describes a histogram in words, for screen readers. */
 function describe({ bins, levels }: HistogramView): string {
   const { counts, min, max } = bins;
   let total = 0;
@@ -182,7 +185,7 @@ export function drawHistogram(node: SVGSVGElement, view: HistogramView, title: s
   ]);
 }
 
-/** Draws the histogram of errors, with half a step on either side marked: rounding alone stays between the marks. */
+/** Draws the histogram of errors, with marks at -halfStep and halfStep. Errors beyond the marks come from clipping. */
 export function drawErrors(
   node: SVGSVGElement,
   bins: Bins,
@@ -199,7 +202,7 @@ export function drawErrors(
     [halfStep, '+\u00bd step'],
   ] as const) {
     const x = at(value);
-    // Outwards, so that the two labels never meet; inwards at the edges of the picture.
+    // Labels extend outward, so that the two never overlap. Near the edges of the picture they extend inward.
     const outwards = value < 0 ? x > labelRoom : x < size.width - labelRoom;
     const anchor = value < 0 === outwards ? 'end' : 'start';
     marks.append(

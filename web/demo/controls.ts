@@ -13,15 +13,15 @@ import {
   sizes,
 } from './settings.js';
 
-/** What the controls have to know beyond the settings. */
+/** Facts about the data that the controls need beside the settings. */
 export interface ControlsContext {
-  /** Shape of the data at hand. */
+  /** Shape of the current data. */
   readonly shape: readonly number[];
-  /** Channels or groups to choose from. */
+  /** Number of channels or groups to choose from. */
   readonly parts: number;
 }
 
-/** The form on the left, read and written as a whole. */
+/** The form that holds the settings. */
 export interface Controls {
   /** Makes the form show these settings. */
   show(settings: Settings, context: ControlsContext): void;
@@ -35,7 +35,7 @@ const sliders = {
 
 const input = (id: string) => byId(id, HTMLInputElement);
 
-/** Reads the form. What is not there to be read, or makes no sense yet, keeps its value. */
+/** Reads the settings from the form. A field that is missing, disabled or invalid keeps its value of `before`. */
 function readForm(form: HTMLFormElement, before: Settings): Settings {
   const fields = new FormData(form);
   const text = (name: string) => {
@@ -65,13 +65,13 @@ function readForm(form: HTMLFormElement, before: Settings): Settings {
     nonFinite: (text('nonFinite') ?? before.nonFinite) as Settings['nonFinite'],
     part: Number(text('part') ?? before.part),
     logCounts: fields.has('logCounts'),
-    // The list of axes belongs to the granularity that it was made for.
+    // The list of axes was filled for the granularity of `before`, so its value belongs to that granularity.
     ...(!Number.isNaN(axis) &&
       before.granularity !== 'per-tensor' && { [grouped ? 'groupAxis' : 'channelAxis']: axis }),
   };
 }
 
-/** Fills a list that depends on the data, and only when it changed: refilling would close it under the visitor's hand. */
+/** Fills a list with options. Unchanged labels are left alone, because refilling would close an open list. */
 function fillOptions(select: HTMLSelectElement, labels: readonly string[]): void {
   const key = labels.join('\n');
   if (select.dataset.labels === key) return;
@@ -91,7 +91,7 @@ function showRadio(form: HTMLFormElement, name: string, value: string): void {
     radio.checked = radio.value === value;
 }
 
-/** What each way of finding the range does. */
+/** The hint for each range method. */
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
   'min-max': 'The levels reach the farthest numbers.',
   percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
@@ -99,7 +99,7 @@ const rangeHints: Readonly<Record<Settings['range'], string>> = {
   entropy: 'What keeps the histogram most alike, as TensorRT calibrates activations.',
 };
 
-/** Says what the scheme means for the zero point, for these settings. */
+/** The hint that says what the scheme means for the zero point. */
 function schemeHint({ scheme, signed, bits }: Settings): string {
   if (scheme === 'asymmetric')
     return 'The levels span exactly the range of the numbers; the zero point is the code of 0.';
@@ -117,7 +117,7 @@ function show(form: HTMLFormElement, settings: Settings, { shape, parts }: Contr
   );
   showSlider('size', size, formatMany(size, 'number'));
   setText(byId('size-value', HTMLElement), formatCount(size));
-  // While someone types in it, the field is theirs.
+  // A field that someone is typing in is not overwritten.
   if (document.activeElement !== input('seed')) input('seed').value = String(settings.seed);
   input('rowsDiffer').checked = settings.rowsDiffer;
 
@@ -181,16 +181,16 @@ function show(form: HTMLFormElement, settings: Settings, { shape, parts }: Contr
   input('logCounts').checked = settings.logCounts;
 }
 
-/** Rows and columns have names that everyone knows. */
+/** The common name of an axis, followed by a comma, or nothing if it has none. */
 function axisName(dimensions: number, axis: number): string {
   if (dimensions === 2) return axis === 0 ? 'rows,' : 'columns,';
   return axis === dimensions - 1 ? 'last,' : '';
 }
 
 /**
- * Starts the form.
- * @param current the settings now
- * @param onChange called with the new settings and the control's name while a control moves
+ * Sets up the form.
+ * @param current gives the settings at the time of the call
+ * @param onChange called at each input event with the new settings and the name of the control
  */
 export function startControls(
   current: () => Settings,
@@ -212,7 +212,7 @@ export function startControls(
     onChange({ ...current(), seed }, 'another');
   });
   byId('reset', HTMLButtonElement).addEventListener('click', () => {
-    // The data stay: a reset of settings must not throw away a file.
+    // The data source stays: a reset of the settings must not discard a file.
     onChange({ ...defaultSettings, data: current().data }, 'reset');
   });
   return { show: (settings, context) => show(form, settings, context) };

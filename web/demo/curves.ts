@@ -15,9 +15,9 @@ import {
   type Settings,
 } from './settings.js';
 
-/** Curves are drawn from at most so many numbers: a sample has the same shape. */
+/** Most numbers that a curve is computed from. A sample of more numbers gives a curve of the same shape. */
 const mostNumbers = 65_536;
-/** Shares of the min-max scale that the clipping curve tries. */
+/** Number of scales that the clipping curve tries. */
 const steps = 48;
 const learnedBits = [2, 3, 4, 5, 6] as const;
 
@@ -26,18 +26,21 @@ const sizeOf = (node: Element) => {
   return { width: Math.round(width), height: Math.round(height) };
 };
 
-/** Every n-th number, so that a curve is quick. */
+/** At most `mostNumbers` evenly spaced values. */
 function thinned(values: Float32Array): Float32Array {
   const every = Math.ceil(values.length / mostNumbers);
   return every === 1 ? values : values.filter((_, i) => i % every === 0);
 }
 
-/** The range option of a method. */
+/** The `range` option of `quantize` for a method. */
 export function rangeOption(method: RangeMethod): Exclude<QuantizeOptions['range'], undefined> {
   return method === 'percentile' ? { percentile } : method;
 }
 
-/** Error against clipping, for the part that the pictures show: steps from a twentieth to all of the min-max scale. */
+/**
+ * Draws SQNR against the scale, for the part that the pictures show. The scales are k / 48 of the min-max scale for k = 1 to 48;
+ * points at -20 dB and below are left out. Also fills the table of range methods.
+ */
 export function showClipping(core: Scalepoint, { settings }: Evaluation, slice: Slice): void {
   const node = byId('clipping', SVGSVGElement);
   const values = thinned(slice.values);
@@ -85,7 +88,7 @@ export function showClipping(core: Scalepoint, { settings }: Evaluation, slice: 
   );
 }
 
-/** Error against bits: even levels by min-max and by the best range, NF4, FP4, and codes learned from the numbers. */
+/** Draws SQNR against bits for linear codes (with min-max and with the range of least error), learned codebooks, NF4 and FP4. */
 export function showCodes(core: Scalepoint, data: DataSet, settings: Settings): void {
   const node = byId('codes', SVGSVGElement);
   const bitsOf = [2, 3, 4, 5, 6, 7, 8] as const;
@@ -95,7 +98,7 @@ export function showCodes(core: Scalepoint, data: DataSet, settings: Settings): 
       x: bits,
       y: evaluate(core, data, { ...plain, bits, range }, mostNumbers).comparison.sqnrDb,
     }));
-  // Codebooks know no rule for what is not finite.
+  // quantizeCodebook takes finite numbers only.
   const values = evaluate(core, data, plain, mostNumbers).values.filter(Number.isFinite);
   if (values.length === 0) return;
   const parts = partsOf(granularityOf(settings, data.shape.length), data.shape);

@@ -3,25 +3,25 @@ import { distributions, generate, generatedRows } from './generate.js';
 import type { ParsedNumbers } from './numbers.js';
 import type { Settings } from './settings.js';
 
-/** Numbers to quantize, and where they come from. */
+/** Numbers to quantize, with their shape and origin. */
 export interface DataSet {
-  /** For headings: `Normal, seed 1`, `fc1.weight in digits.safetensors`. */
+  /** Text for headings, such as `Normal, seed 1` or `fc1.weight in digits.safetensors`. */
   readonly title: string;
   readonly values: Float32Array;
   readonly shape: readonly number[];
-  /** How the numbers were stored where they came from: what "bytes before" counts. */
+  /** The type that the numbers were stored in, and their size in it ("bytes before"). */
   readonly stored: { readonly name: string; readonly bytes: number };
-  /** What code would need to get at the same numbers. */
+  /** Where the numbers come from. The code snippet reads them from the same place. */
   readonly origin:
     | { readonly kind: 'generated' | 'text' | 'raw' }
     | { readonly kind: 'file'; readonly tensor: string; readonly from?: 'float16' | 'bfloat16' };
-  /** A stem for the names of downloads. */
+  /** Name of a download, without extension. */
   readonly stem: string;
-  /** Something that the visitor should know about how the numbers were read. */
+  /** A remark for the visitor on how the numbers were read. */
   readonly note?: string;
 }
 
-/** Extremes of the finite numbers, and what is not finite. */
+/** Extremes and mean of the finite numbers (0 if there are none), and the count of the others. */
 export interface Statistics {
   readonly min: number;
   readonly max: number;
@@ -31,7 +31,7 @@ export interface Statistics {
   readonly firstNotFinite: number;
 }
 
-/** The data that the settings ask to make. */
+/** Generates the data that the settings describe. */
 export function generatedData(settings: Settings): DataSet {
   const { distribution, size, seed } = settings;
   const label = distributions.find(({ name }) => name === distribution)?.label ?? distribution;
@@ -45,7 +45,7 @@ export function generatedData(settings: Settings): DataSet {
   };
 }
 
-/** Numbers read from a text that was pasted, or from a text file. */
+/** Data from a text that was pasted or read from a file. */
 export function textData(parsed: ParsedNumbers, title: string, stem: string): DataSet {
   const { values, shape, ignored, ignoredCount } = parsed;
   const words = ignored.map((word) => `\u201c${word}\u201d`).join(', ');
@@ -62,7 +62,7 @@ export function textData(parsed: ParsedNumbers, title: string, stem: string): Da
   };
 }
 
-/** One pass over the numbers. */
+/** Computes the statistics in one pass. */
 export function statisticsOf(values: Float32Array): Statistics {
   let min = Number.POSITIVE_INFINITY;
   let max = Number.NEGATIVE_INFINITY;

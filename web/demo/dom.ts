@@ -1,9 +1,12 @@
 const svgNamespace = 'http://www.w3.org/2000/svg';
 
-/** Attributes of an element made here. False leaves one out. */
+/** Attributes of a new element. An attribute whose value is false is left out. */
 export type Attributes = Readonly<Record<string, string | number | false>>;
 
-/** The element of that id. The page's own markup is wrong if it is missing, so this throws. */
+/**
+ * The element with an id.
+ * @throws TypeError if there is none of that type, which is a mistake in the markup
+ */
 export function byId<T extends Element>(id: string, type: abstract new (...args: never[]) => T): T {
   const found = document.getElementById(id);
   if (!(found instanceof type)) throw new TypeError(`#${id} is no ${type.name}`);
@@ -17,7 +20,7 @@ function fill(node: Element, attributes: Attributes, children: readonly (Node | 
   node.append(...children);
 }
 
-/** Makes an HTML element. */
+/** Creates an HTML element. */
 export function html<K extends keyof HTMLElementTagNameMap>(
   name: K,
   attributes: Attributes = {},
@@ -28,7 +31,7 @@ export function html<K extends keyof HTMLElementTagNameMap>(
   return node;
 }
 
-/** Makes an SVG element. */
+/** Creates an SVG element. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   name: K,
   attributes: Attributes = {},
@@ -39,7 +42,7 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return node;
 }
 
-/** Writes text only where it changes, so that nothing is read out or repainted for no reason. */
+/** Sets the text of a node if it differs. Setting the same text would repaint it and make screen readers repeat it. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }

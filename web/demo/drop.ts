@@ -1,9 +1,9 @@
 import { byId } from './dom.js';
 
-/** Long enough between two dragover events of one drag, which come every 50 to 350 milliseconds. */
+/** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
 
-/** Accepts files dropped anywhere. The overlay goes when the drag leaves, ends or stops being heard of. */
+/** Accepts files dropped anywhere on the page, and shows an overlay while a file is dragged over it. */
 export function startDropping(onFiles: (files: readonly File[]) => void): void {
   const overlay = byId('overlay', HTMLElement);
   let silence: ReturnType<typeof setTimeout> | undefined;
@@ -16,7 +16,7 @@ export function startDropping(onFiles: (files: readonly File[]) => void): void {
     if (!holdsFile(event)) return;
     event.preventDefault();
     overlay.hidden = false;
-    // Browsers repeat dragover while a drag hovers, but tell nobody reliably when it has left the window.
+    // Browsers repeat dragover during a drag, but do not report reliably that the drag has left the window.
     clearTimeout(silence);
     silence = setTimeout(hide, silenceMilliseconds);
   });

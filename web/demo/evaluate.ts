@@ -10,7 +10,7 @@ import type { DataSet } from './data.js';
 import { elementsOf, type Parts, partsOf, type Run, runsOf, takeSample } from './parts.js';
 import { codeRange, dtypeOf, granularityOf, percentile, type Settings } from './settings.js';
 
-/** The codes of one part and what they stand for: level(code) = scale * (code - zeroPoint). */
+/** The range of codes of one part and its parameters. A code restores to scale * (code - zeroPoint). */
 export interface Levels {
   readonly qmin: number;
   readonly qmax: number;
@@ -18,31 +18,34 @@ export interface Levels {
   readonly zeroPoint: number;
 }
 
-/** Size of the quantized data, in bytes. */
+/** Bytes of the data before and after quantization. */
 export interface ByteCount {
-  /** As stored where the numbers came from. */
+  /** Bytes in the type that the numbers were stored in. */
   readonly before: number;
-  /** Codes as `pack` lays them out: bits one after the other, no padding but in the last byte. */
+  /** Bytes of the codes as `pack` stores them: no padding except in the last byte. */
   readonly codes: number;
-  /** Four bytes each. */
+  /** Bytes of the scales, four for each. */
   readonly scales: number;
-  /** None if the scheme fixes them; as wide as a code's storage otherwise, and four bytes when they may leave the dtype's range. */
+  /**
+   * Bytes of the zero points. 0 for the symmetric scheme, where they are constant. Otherwise each takes as many bytes as an unpacked
+   * code, or four without `includeZero`, since it may then lie outside of the dtype's range.
+   */
   readonly zeroPoints: number;
   readonly after: number;
   readonly ratio: number;
   readonly bitsPerWeight: number;
 }
 
-/** A quantized tensor, restored and measured. */
+/** A quantized tensor with its restored values and their error. */
 export interface Evaluation {
   readonly settings: Settings;
   readonly dtype: DType;
   readonly granularity: Granularity;
-  /** False: values are an evenly spaced sample of the data. */
+  /** Whether `values` are all of the data. If not, they are an evenly spaced sample. */
   readonly exact: boolean;
   readonly values: Float32Array;
   readonly shape: readonly number[];
-  /** Where an element of values stands in the data. */
+  /** Index in the data of an element of `values`. */
   readonly position: (index: number) => number;
   readonly parts: Parts;
   readonly codes: ArrayLike<number>;
@@ -50,12 +53,12 @@ export interface Evaluation {
   readonly zeroPoint: Int32Array;
   readonly restored: Float32Array;
   readonly comparison: ErrorMeasures;
-  /** Elements beyond the outermost levels by more than half a step. */
+  /** Number of elements more than half a step beyond the outermost levels. */
   readonly clipped: number;
   readonly bytes: ByteCount;
 }
 
-/** One part of an evaluation: what the pictures show. */
+/** One part of an evaluation: the whole tensor, a channel or a group. The pictures show one part at a time. */
 export interface Slice {
   readonly part: number;
   readonly values: Float32Array;
@@ -65,7 +68,7 @@ export interface Slice {
   readonly clipped: number;
 }
 
-/** The options of `quantize` that the settings stand for. Options at their defaults are left out. */
+/** The options of `quantize` for these settings, without those that have their default value. */
 export function quantizeOptions(settings: Settings, shape: readonly number[]): QuantizeOptions {
   const granularity = granularityOf(settings, shape.length);
   return {
@@ -82,7 +85,7 @@ export function quantizeOptions(settings: Settings, shape: readonly number[]): Q
   };
 }
 
-/** Quantizes as the settings say. Less than the whole range is covered by finer steps around the same zero point. */
+/** Quantizes with these settings. If `cover` is below 100, the min-max scales are multiplied by cover / 100; zero points stay. */
 export function quantize(core: Scalepoint, values: Float32Array, settings: Settings, shape: readonly number[]) {
   const options = quantizeOptions(settings, shape);
   if (settings.cover === 100 || settings.range !== 'min-max') return core.quantize(values, options);
@@ -92,7 +95,7 @@ export function quantize(core: Scalepoint, values: Float32Array, settings: Setti
   return core.quantize(values, { ...options, range });
 }
 
-/** Counts bytes before and after, for the whole of the data. */
+/** Bytes of all of the data before and after quantization. */
 export function countBytes(data: DataSet, settings: Settings): ByteCount {
   const { length } = data.values;
   const { count } = partsOf(granularityOf(settings, data.shape.length), data.shape);
@@ -105,14 +108,14 @@ export function countBytes(data: DataSet, settings: Settings): ByteCount {
   return { before, codes, scales, zeroPoints, after, ratio: before / after, bitsPerWeight: (after * 8) / length };
 }
 
-/** Counts the values of a run that lie beyond the outermost levels by more than half a step: rounding alone cannot explain their errors. */
+/** Counts the values of a run that lie more than half a step beyond the outermost levels. Their error is more than rounding. */
 function countClipped(
   values: Float32Array,
   { scale, zeroPoint }: QuantizationParameters,
   { qmin, qmax }: { readonly qmin: number; readonly qmax: number },
   { start, length, part, step }: Run,
 ): number {
-  // The margin is for the float32 rounding of scale, which can put the extremes themselves a hair beyond half a step.
+  // The scale is rounded to float32. The margin of 0.001 keeps that from putting the extremes of the data beyond half a step.
   const low = qmin - 0.501;
   const high = qmax + 0.501;
   let count = 0;
@@ -130,9 +133,9 @@ function levelsOf(evaluation: Pick<Evaluation, 'settings' | 'scale' | 'zeroPoint
 }
 
 /**
- * Quantizes, restores and measures.
- * @param limit most elements to work on; beyond it an evenly spaced sample stands for the data.
- * @throws whatever the core throws: NON_FINITE for data with NaN, unless the settings say otherwise.
+ * Quantizes and restores the data and measures the error.
+ * @param limit most elements to work on; of larger data, an evenly spaced sample is taken
+ * @throws what the core throws, such as NON_FINITE for data with NaN if the settings do not allow it
  */
 export function evaluate(core: Scalepoint, data: DataSet, settings: Settings, limit: number): Evaluation {
   const granularity = granularityOf(settings, data.shape.length);
@@ -165,7 +168,7 @@ export function evaluate(core: Scalepoint, data: DataSet, settings: Settings, li
   };
 }
 
-/** Cuts one part out of an evaluation. A part that does not exist is moved to the last one. */
+/** Extracts one part of an evaluation. `wanted` is clamped to the parts that there are. */
 export function sliceOf(evaluation: Evaluation, wanted: number): Slice {
   const { parts, values, codes, restored } = evaluation;
   const part = Math.max(0, Math.min(wanted, parts.count - 1));
@@ -184,13 +187,13 @@ export function sliceOf(evaluation: Evaluation, wanted: number): Slice {
   return { ...slice, clipped: countClipped(slice.values, evaluation, levels, run) };
 }
 
-/** Copies the chosen elements. A plain loop: `from` with a function takes ten times as long. */
+/** Copies the chosen elements. The plain loop is ten times as fast as `from` with a function. */
 function pick<T extends Float32Array | Int32Array>(from: ArrayLike<number>, elements: Uint32Array, to: T): T {
   for (let i = 0; i < elements.length; i++) to[i] = from[elements[i]!]!;
   return to;
 }
 
-/** The number that a code stands for. In double, as the picture's outermost levels may lie beyond the float32 range. */
+/** The value that a code restores to, in double: the outermost levels in a picture may exceed the float32 range. */
 export function levelAt({ scale, zeroPoint }: Levels, code: number): number {
   return scale * (code - zeroPoint);
 }

@@ -4,33 +4,33 @@ import { type DataSet, textData } from './data.js';
 import { formatBytes, formatMany } from './format.js';
 import { parseNumbers } from './numbers.js';
 
-/** A file with tensors to choose from. */
+/** A model file, with tensors to choose from. */
 export interface TensorFile {
   readonly kind: 'tensors';
   readonly name: string;
   readonly format: ModelFormat;
-  /** One, or an index and all shards. */
+  /** One file, or an index and all of its shards. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
   readonly read: (tensor: ModelTensor) => Promise<DataSet>;
 }
 
-/** A file that was understood. */
+/** What a file holds: numbers, or tensors to choose from. */
 export type OpenedFile = { readonly kind: 'data'; readonly data: DataSet } | TensorFile;
 
-/** A file that this page cannot use. The message says what was seen and what to do. */
+/** The page cannot use a file. The message says why, and what to do. */
 export class FileError extends Error {
   override readonly name = 'FileError';
 }
 
-/** Most numbers read at once: 512 MiB as float32, which together with codes and restored numbers fits into a tab. */
+/** Most numbers read at once. As float32 they take 512 MiB; with codes and restored numbers they still fit in the memory of a tab. */
 const mostNumbers = 2 ** 27;
-/** Texts become strings and lists of numbers on the way, many times their size. */
+/** Largest text file. Parsing takes many times its size, for the string and a list of numbers. */
 const mostTextBytes = 32 * 2 ** 20;
 
 const supported = 'This page reads .safetensors, .gguf, .npy, text with numbers, and raw float32.';
 
-/** Files that people have at hand, told by their first bytes, and that would make senseless float32. */
+/** First bytes of common files that must not be read as raw float32. */
 const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
   { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz and PyTorch files are such; unpack it first)' },
   { magic: [0x80, 0x02], what: 'a Python pickle' },
@@ -45,24 +45,24 @@ const stemOf = (name: string) => name.replace(/\.[^.]*$/, '').replace(/[^\w.-]+/
 
 const startsWith = (bytes: Uint8Array, magic: readonly number[]) => magic.every((byte, i) => bytes[i] === byte);
 
-/** A safetensors file begins with the length of its header, eight bytes, and the header with a brace. */
+/** Whether a file starts like safetensors: eight bytes with the length of the header, then the brace of its JSON. */
 function looksLikeSafetensors(head: Uint8Array, size: number): boolean {
   if (head.length < 10 || head[8] !== 0x7b) return false;
   const length = new DataView(head.buffer, head.byteOffset).getBigUint64(0, true);
   return length >= 2n && length <= BigInt(size - 8);
 }
 
-/** Text has no control bytes but tab, line feed and carriage return. */
+/** Whether a file starts like text: no control bytes except tab, line feed and carriage return. */
 function looksLikeText(head: Uint8Array): boolean {
   return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
 }
 
-/** Types that this page quantizes. */
+/** The dtypes of tensors that this page quantizes. */
 export const floatTypes: readonly string[] = ['F64', 'F32', 'F16', 'BF16', ...blockTypes];
 
 /**
- * The numbers of a tensor as float32. F16 and BF16 are widened, which is exact, so that the codes are those of the bits themselves;
- * F64 is rounded first, as the package does too. Blocks give the floats that they stand for.
+ * The values of a tensor as float32. F16 and BF16 convert exactly. F64 is rounded to float32, as `quantize` rounds it. Blocks are
+ * dequantized.
  */
 function toFloat32(
   core: Scalepoint,
@@ -104,7 +104,7 @@ async function readOne(core: Scalepoint, files: readonly File[], entry: ModelTen
   };
 }
 
-/** Reads a file of nothing but little-endian float32. */
+/** Reads a file as raw little-endian float32. */
 async function readRaw(file: File): Promise<DataSet> {
   if (file.size > mostNumbers * 4) {
     throw new FileError(
@@ -115,7 +115,7 @@ async function readRaw(file: File): Promise<DataSet> {
   const view = new DataView(bytes);
   const values = new Float32Array(bytes.byteLength / 4);
   for (let i = 0; i < values.length; i++) values[i] = view.getFloat32(i * 4, true);
-  // Bytes of something else rarely make floats of ordinary size.
+  // Bytes of another format rarely give floats of ordinary magnitude.
   const odd = values.reduce((n, x) => n + Number(!(Math.abs(x) < 1e12 && (x === 0 || Math.abs(x) > 1e-30))), 0);
   return {
     title: file.name,
@@ -132,8 +132,8 @@ async function readRaw(file: File): Promise<DataSet> {
 }
 
 /**
- * Tells what a file is by its content and reads it, or lists its tensors.
- * @throws FileError if it is nothing that this page reads; ScalepointError if it breaks the rules of its format.
+ * Detects the format of a file, then reads its numbers or lists its tensors.
+ * @throws FileError if the page does not read such files; ScalepointError if the file violates its format
  */
 export async function openFile(core: Scalepoint, files: readonly File[]): Promise<OpenedFile> {
   const file = files.find(({ name }) => /\.json$/i.test(name)) ?? (files[0] as File);

@@ -1,6 +1,6 @@
 const whole = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
-/** A count: 4096 becomes 4,096. */
+/** A count with separators: `4,096`. */
 export function formatCount(value: number): string {
   return whole.format(value);
 }
@@ -10,7 +10,7 @@ export function formatMany(count: number, one: string, many = `${one}s`): string
   return `${formatCount(count)} ${count === 1 ? one : many}`;
 }
 
-/** A real number in few digits, with a plain hyphen so that it can be copied into code. */
+/** A real number in few digits. Its minus sign is a plain hyphen, so that it can be copied into code. */
 export function formatReal(value: number, digits = 4): string {
   if (Number.isNaN(value)) return 'NaN';
   if (!Number.isFinite(value)) return value > 0 ? '∞' : '-∞';
@@ -23,12 +23,12 @@ export function formatReal(value: number, digits = 4): string {
   return String(Number(value.toPrecision(digits)));
 }
 
-/** A real number for a label or a sentence: as `formatReal`, with a true minus sign. */
+/** A real number for a label or a sentence. Like `formatReal`, but with a typographic minus sign. */
 export function formatLabel(value: number, digits = 3): string {
   return formatReal(value, digits).replace(/-/g, '\u2212');
 }
 
-/** A whole number for a label, with a true minus sign. */
+/** A whole number for a label, with a typographic minus sign. */
 export function formatCode(value: number): string {
   return String(value).replace('-', '\u2212');
 }
@@ -38,7 +38,7 @@ export function formatDecibels(value: number): string {
   return Number.isFinite(value) ? `${formatLabel(Number(value.toFixed(2)), 5)} dB` : `${formatLabel(value)} dB`;
 }
 
-/** Bytes as people say them, exact below 10 KiB: `2,048 B`, `1.5 MiB`. */
+/** A number of bytes, exact below 10 KiB: `2,048 B`, `1.5 MiB`. */
 export function formatBytes(bytes: number): string {
   if (bytes < 10240) return `${formatCount(bytes)} B`;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
@@ -51,7 +51,7 @@ export function formatBytes(bytes: number): string {
   return `${size.toFixed(size < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
-/** A share of one as a percentage that never hides a few behind a zero, and never breaks over a line. */
+/** A fraction as a percentage. A fraction above 0 never shows as 0 %. Its spaces do not break. */
 export function formatShare(share: number): string {
   if (share === 0) return '0\u00a0%';
   if (share < 0.0001) return '<\u00a00.01\u00a0%';

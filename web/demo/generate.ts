@@ -1,7 +1,7 @@
-/** Shapes of made-up numbers, each chosen because it stresses quantization in its own way. */
+/** Distributions of generated numbers. Each one is hard or easy for quantization in a way of its own. */
 export type Distribution = 'normal' | 'uniform' | 'heavy-tailed' | 'one-sided' | 'bimodal' | 'outliers';
 
-/** Every distribution with its name on the page and what it teaches. */
+/** All distributions, each with its name on the page and a hint on what it shows. */
 export const distributions: readonly { readonly name: Distribution; readonly label: string; readonly hint: string }[] =
   [
     { name: 'normal', label: 'Normal', hint: 'A bell, as the weights of most layers are.' },
@@ -24,12 +24,12 @@ export const distributions: readonly { readonly name: Distribution; readonly lab
     },
   ];
 
-/** Rows of every generated matrix. Enough for per-channel to mean something, few enough to step through. */
+/** Rows of every generated matrix: enough to show a gain of per-channel scales, and few enough to look at one by one. */
 export const generatedRows = 16;
 
-/** A seeded source of numbers in [0, 1): the same seed gives the same numbers in every browser. */
+/** A random number generator, uniform in [0, 1). The same seed gives the same numbers in every browser. */
 export function createRandom(seed: number): () => number {
-  // Xorshift with 32 bits of state, which must not be zero; the multiplication spreads neighbouring seeds apart.
+  // Xorshift with 32 bits of state, which must not be zero. The multiplication makes the states of neighboring seeds differ in many bits.
   let state = (Math.imul(seed + 1, 0x9e3779b1) ^ 0x2545f491) >>> 0 || 1;
   const next = () => {
     state ^= state << 13;
@@ -38,12 +38,12 @@ export function createRandom(seed: number): () => number {
     state >>>= 0;
     return state / 0x1_0000_0000;
   };
-  // The first outputs still look like the seed.
+  // The first outputs still correlate with the seed, so they are skipped.
   for (let i = 0; i < 16; i++) next();
   return next;
 }
 
-/** A source of standard normal numbers (Box-Muller, the two halves of each pair in turn). */
+/** A generator of standard normal numbers by the Box-Muller transform. It returns the two numbers of each pair in turn. */
 function createNormal(random: () => number): () => number {
   let spare: number | undefined;
   return () => {
@@ -60,24 +60,24 @@ function createNormal(random: () => number): () => number {
   };
 }
 
-/** What to generate. */
+/** Options of `generate`. */
 export interface GenerateOptions {
   readonly distribution: Distribution;
-  /** Numbers in all: a multiple of `generatedRows`. */
+  /** Total count of numbers, a multiple of `generatedRows`. */
   readonly size: number;
   readonly seed: number;
-  /** Rows get sizes from 1/4 to 4, as the channels of a trained layer do. */
+  /** Whether rows are scaled by factors from 1/4 to 4, since channels of a trained layer differ in magnitude. */
   readonly rowsDiffer: boolean;
 }
 
-/** Makes a matrix of `generatedRows` rows, in row-major order. */
+/** Generates a matrix of `generatedRows` rows in row-major order. */
 export function generate({ distribution, size, seed, rowsDiffer }: GenerateOptions): Float32Array {
   const random = createRandom(seed);
   const normal = createNormal(random);
   const draw: Record<Distribution, () => number> = {
     normal,
     uniform: () => 2 * random() - 1,
-    // A normal number over the root of a mean of squares: Student's t with 3 degrees of freedom.
+    // Student's t with 3 degrees of freedom is normal / sqrt(mean of 3 squared normals). The 1e-3 bounds the magnitude.
     'heavy-tailed': () => normal() / Math.sqrt((normal() ** 2 + normal() ** 2 + normal() ** 2) / 3 + 1e-3),
     'one-sided': () => Math.abs(normal()),
     bimodal: () => (random() < 0.5 ? -1 : 1) + 0.25 * normal(),
@@ -87,7 +87,7 @@ export function generate({ distribution, size, seed, rowsDiffer }: GenerateOptio
   for (let i = 0; i < size; i++) values[i] = draw[distribution]();
   if (rowsDiffer) {
     const columns = size / generatedRows;
-    // 7 and 16 share no factor: every size occurs once, in an order that does not look sorted.
+    // 7 and 16 have no common factor, so each factor occurs once, and the rows are not sorted by magnitude.
     for (let row = 0; row < generatedRows; row++) {
       const factor = 2 ** ((((row * 7) % generatedRows) / (generatedRows - 1)) * 4 - 2);
       for (let i = row * columns; i < (row + 1) * columns; i++) values[i] = values[i]! * factor;

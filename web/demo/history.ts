@@ -1,15 +1,15 @@
 import { formatHash, parseHash, type Settings } from './settings.js';
 
-/** Moves of one control within this time are one step back. */
+/** Changes of one control that follow each other within this time make a single history entry. */
 const stepMilliseconds = 1500;
 
-/** Keeps the address and the settings in step. */
+/** Stores the settings in the address. */
 export interface AddressBar {
-  /** Writes settings to the address: a new step back, unless the same control was moved a moment ago. */
+  /** Writes settings to the address. Adds a history entry, or replaces the current one if the same control changed just before. */
   commit(settings: Settings, control: string): void;
 }
 
-/** Starts to listen to back and forward. */
+/** Sets up the address bar. Going back and forward calls `onNavigate` with the settings of that address. */
 export function startAddress(onNavigate: (settings: Settings) => void): AddressBar {
   let lastControl = '';
   let lastTime = Number.NEGATIVE_INFINITY;
@@ -25,7 +25,7 @@ export function startAddress(onNavigate: (settings: Settings) => void): AddressB
       const same = control === lastControl && now - lastTime < stepMilliseconds;
       lastControl = control;
       lastTime = now;
-      // An address without `#` has to be spelled out: an empty one would leave the old hash.
+      // An empty address would keep the old hash, so an address without hash is written in full.
       const address = hash === '' ? `${location.pathname}${location.search}` : `#${hash}`;
       if (same) history.replaceState(null, '', address);
       else history.pushState(null, '', address);

@@ -5,12 +5,12 @@ import { countBytes, evaluate } from './evaluate.js';
 import { formatBytes, formatCount, formatDecibels } from './format.js';
 import { bitWidths, type Settings } from './settings.js';
 
-/** Eight quantizations at once: on more numbers than this, a sample shows the same. */
+/** Most numbers to quantize at each of the eight bit widths. Of larger data a sample is taken. */
 const mostNumbers = 65_536;
-/** The bar of this many decibels fills its cell. 16 bits reach about 90. */
+/** SQNR in dB at which a bar fills its cell. 16 bits reach about 90 dB. */
 const fullBar = 96;
 
-/** Measures the settings at every bit width and shows the results as a table with bars. */
+/** Measures the settings at every bit width and shows SQNR and bytes in a table with bars. */
 export function showLadder(
   core: Scalepoint,
   data: DataSet,
@@ -28,7 +28,7 @@ export function showLadder(
     first === undefined || first.exact ? 'the same numbers' : `a sample of ${formatCount(first.used)} numbers`,
   );
   const body = byId('ladder', HTMLElement);
-  // Replacing a row would take the focus away from its button.
+  // Replacing the rows drops the focus of a button, so it is restored below.
   const focused = document.activeElement instanceof HTMLButtonElement ? document.activeElement.dataset.bits : undefined;
   body.replaceChildren(
     ...rows.map(({ bits, sqnrDb, bytes }) => {

@@ -3,28 +3,28 @@ import { redraw } from './charts.js';
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
 
-/** A line of a chart, or points alone. */
+/** A line of a chart, or a set of points. */
 export interface Series {
   readonly name: string;
-  /** 0 to 4: how it is drawn. Lines differ in dashes, points in shape, so that colour is not needed. */
+  /** How it is drawn. Styles differ in dashes and in the shape of points, so that they can be told apart without color. */
   readonly style: 0 | 1 | 2 | 3 | 4;
   readonly points: readonly { readonly x: number; readonly y: number }[];
-  /** Points without a line between them. */
+  /** Whether only the points are drawn, without a line between them. */
   readonly apart?: boolean;
 }
 
-/** A place on the chart with a name. */
+/** A labeled point of a chart. */
 export interface Mark {
   readonly x: number;
   readonly y: number;
   readonly label: string;
 }
 
-/** What a line chart shows. */
+/** What `drawLines` draws. */
 export interface LinesView {
   readonly series: readonly Series[];
   readonly marks: readonly Mark[];
-  /** What the horizontal axis counts, behind its last number. */
+  /** Unit of the horizontal axis, shown at its right end. */
   readonly unit: string;
   readonly width: number;
   readonly height: number;
@@ -38,7 +38,7 @@ const shapes = [
   'M-4-4L4 4M-4 4L4-4',
 ];
 
-/** The numbers that an axis has to hold, with some air. */
+/** The domain of an axis: the range of the values, widened on both sides by `air` times its width. */
 function domainOf(values: readonly number[], air: number): [number, number] {
   const low = Math.min(...values);
   const high = Math.max(...values);
@@ -46,7 +46,7 @@ function domainOf(values: readonly number[], air: number): [number, number] {
   return [low - more, high + more];
 }
 
-/** Lines across the chart, with numbers in decibels at their left ends. */
+/** Draws horizontal grid lines, labeled in dB at their left ends. */
 function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGElement {
   const group = svg('g', { class: 'grid' });
   for (const tick of ticks(low, high, (frame.height - frame.top - frame.bottom) / 44)) {
@@ -59,10 +59,10 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
   return group;
 }
 
-/** Draws lines over a common axis; y counts decibels, more is better. */
+/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. */
 export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): void {
   const { series, width, height, unit } = view;
-  // Without any error there is no place for a mark.
+  // Without any error the SQNR is infinite, and the mark has no place on the chart.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
   const frame: Frame = { width, height, left: 34, right: 16, top: 16, bottom: 24 };
@@ -103,7 +103,7 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   ]);
 }
 
-/** Names over their points; those that would meet go lower, one line each. */
+/** Draws the marks, each with a line to its label at the bottom. Labels that would overlap are stacked. */
 function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SVGGElement {
   const group = svg('g', { class: 'marks' });
   const ground = frame.height - frame.bottom;

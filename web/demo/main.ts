@@ -21,13 +21,14 @@ import { startTable } from './table.js';
 import { startTheme } from './theme.js';
 import { showTwin } from './twin.js';
 
-/** Up to this many numbers every picture is exact, even while a control moves. */
+/** Most numbers that are quantized while a control moves. Of larger data a sample is taken. */
 const liveLimit = 2 ** 20;
-/** Up to this many the exact picture follows when the controls rest; beyond, the sample stays and says so. */
+/** Most numbers that are quantized once the controls rest. Larger data stay a sample, and the page says so. */
 const restLimit = 2 ** 24;
+/** Time without a change after which the controls count as resting. */
 const restMilliseconds = 160;
 
-/** A try at quantizing: what came out, or what stood in the way. */
+/** The outcome of quantizing: a result or a problem. */
 interface Attempt {
   readonly data: DataSet;
   readonly settings: Settings;
@@ -36,11 +37,11 @@ interface Attempt {
   readonly problem?: Problem;
 }
 
-/** Settings that change what is drawn, and not how the numbers are quantized. */
+/** Whether two settings give the same codes. The part that is shown and the scale of the counts do not matter. */
 const quantizesAlike = (a: Settings, b: Settings) =>
   JSON.stringify({ ...a, part: 0, logCounts: false }) === JSON.stringify({ ...b, part: 0, logCounts: false });
 
-/** The page: settings and data in, pictures and figures out. Everything is drawn from these two and nothing else. */
+/** Sets up the page. Everything that it draws follows from the settings and the data alone. */
 function startPage(core: Scalepoint): void {
   let settings = parseHash(location.hash);
   let own: DataSet | undefined;
@@ -59,7 +60,7 @@ function startPage(core: Scalepoint): void {
   const table = startTable();
   const pictures = startPictures(() => schedule());
 
-  /** Applies new settings, draws them with the next frame, and writes them to the address. */
+  /** Applies new settings, writes them to the address and schedules drawing. */
   const change = (wanted: Settings, control: string) => {
     settings = wanted;
     address.commit(settings, control);
@@ -80,7 +81,7 @@ function startPage(core: Scalepoint): void {
     byId('histogram-title', HTMLElement).scrollIntoView({ block: 'nearest' });
   });
 
-  /** The numbers to show. Data that someone else brought are not here, whatever the address says. */
+  /** The data to show. An address may ask for the visitor's own data before any were opened; then the data are generated. */
   function currentData(): DataSet {
     if (settings.data === 'own' && own !== undefined) return own;
     const key = [settings.distribution, settings.size, settings.seed, settings.rowsDiffer].join();
@@ -93,7 +94,7 @@ function startPage(core: Scalepoint): void {
     return statistics.result;
   }
 
-  /** Quantizes, unless the last attempt answers the question already. */
+  /** Quantizes the data, or returns the last attempt if it used the same data, equivalent settings and enough numbers. */
   function quantized(data: DataSet, limit: number): Attempt {
     const enough = Math.min(limit, data.values.length);
     if (attempt?.data === data && attempt.limit >= enough && quantizesAlike(attempt.settings, settings)) return attempt;
@@ -102,7 +103,7 @@ function startPage(core: Scalepoint): void {
     } catch (error) {
       const saturate = () => change({ ...settings, nonFinite: 'saturate' }, 'saturate');
       const problem = explainQuantizing(error, statisticsFor(data), saturate);
-      // More numbers would meet the same problem.
+      // More numbers would run into the same problem.
       attempt = { data, settings, limit: Number.POSITIVE_INFINITY, problem };
     }
     return attempt;
@@ -138,12 +139,12 @@ function startPage(core: Scalepoint): void {
     return `${settings.granularity === 'per-group' ? 'group' : 'channel'} ${part}${exact ? '' : ' of the sample'}`;
   }
 
-  /** What can wait until the controls rest: exact figures for large data, the other bit widths, and a spoken sentence. */
+  /** Runs when the controls rest. Draws exact figures for large data, the comparison charts, and announces the result. */
   function atRest(): void {
     const data = currentData();
     if (attempt?.result?.exact === false && data.values.length <= restLimit) {
       draw(restLimit);
-      // This was the rest; drawing must not begin another.
+      // draw() has set the timer that calls this function again.
       clearTimeout(rest);
     }
     if (attempt?.result === undefined) byId('ladder', HTMLElement).replaceChildren();
@@ -156,9 +157,9 @@ function startPage(core: Scalepoint): void {
     resultRegion.ariaBusy = 'false';
   }
 
-  /** Draws with the next frame, however often it is asked to. */
+  /** Schedules one draw with the next frame. */
   function schedule(): void {
-    // What was drawn is out of date: its rest must not be taken for the rest of what comes.
+    // The last drawing is out of date, so its work for later is dropped.
     clearTimeout(rest);
     if (frame !== 0) return;
     resultRegion.ariaBusy = 'true';
@@ -181,12 +182,12 @@ function startPage(core: Scalepoint): void {
   schedule();
 }
 
-/** Loads the core and starts the page; if that fails, says so and why. */
+/** Loads the core and sets up the page, or shows why the core did not load. */
 async function start(): Promise<void> {
   startTheme();
   startScrollBoxes();
   byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
-    // The address after # belongs to the settings.
+    // The hash of the address holds the settings, so the link must not change it.
     event.preventDefault();
     byId('result', HTMLElement).focus();
   });

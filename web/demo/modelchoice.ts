@@ -1,24 +1,24 @@
 import { type GgufTarget, ggufTargets, type ModelFormat, type PlanOptions, safetensorsTargets } from 'scalepoint/model';
 
-/** What the visitor chose for a whole model. */
+/** The visitor's choices for quantizing a model file. */
 export interface ModelChoice {
   readonly target: PlanOptions['to'];
-  /** Integers of safetensors: elements that share a scale; 0 for a whole row. */
+  /** Group size of int4 and int8 in safetensors. 0 means one scale for each row. */
   readonly groupSize: number;
   readonly asymmetric: boolean;
-  /** Integers of safetensors: the range of the least squared error for each scale. */
+  /** Whether int4 and int8 in safetensors use the range of least squared error for each scale. */
   readonly search: boolean;
-  /** int8 of safetensors: activations are quantized as well when the model runs. */
+  /** Whether int8 in safetensors takes the W8A8 form, in which activations are quantized when the model runs. */
   readonly activations: boolean;
-  /** GGUF: without llama-quantize's mixture. */
+  /** Whether all GGUF tensors get the same type, without the mixture of types that llama-quantize uses. */
   readonly pure: boolean;
-  /** GGUF: from quantized weights, too. */
+  /** Whether GGUF tensors that are already quantized may be quantized again. */
   readonly requantize: boolean;
-  /** Names of tensors that are to stay as they are. */
+  /** Names of tensors to keep unchanged. */
   readonly kept: ReadonlySet<string>;
 }
 
-/** Three targets for those who do not want to choose. */
+/** The targets of the three presets. */
 export const presets: Readonly<
   Record<'safetensors' | 'gguf', Readonly<Record<'small' | 'balanced' | 'safe', PlanOptions['to']>>>
 > = {
@@ -44,7 +44,7 @@ const words: Readonly<Record<string, string>> = {
   F32: 'back to full precision',
 };
 
-/** The targets of a format with a word on each. */
+/** The targets of a format, each with a label that describes it. */
 export function targetsOf(
   format: ModelFormat,
 ): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
@@ -52,7 +52,7 @@ export function targetsOf(
   return targets.map((value) => ({ value, label: words[value] === undefined ? value : `${value}: ${words[value]}` }));
 }
 
-/** What a model of a format starts with. */
+/** The choices for a model that was just opened. */
 export function initialChoice(format: ModelFormat): ModelChoice {
   return {
     target: presets[format === 'gguf' ? 'gguf' : 'safetensors'].balanced,
@@ -66,20 +66,20 @@ export function initialChoice(format: ModelFormat): ModelChoice {
   };
 }
 
-/** Whether weights become integers with scales of their own, so that scheme and groups can be chosen. */
+/** Whether the target is an integer type of safetensors. Scheme and group size are free for those alone. */
 export function makesIntegers({ target }: ModelChoice): boolean {
   return target === 'int4' || target === 'int8';
 }
 
 const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** One pattern for all names that are kept. */
+/** A regular expression that matches the names of all tensors to keep. */
 function keptPattern({ kept }: ModelChoice): string | undefined {
   if (kept.size === 0) return undefined;
   return `^(${[...kept].map(escaped).join('|')})$`;
 }
 
-/** The same as options of the package. */
+/** The choices as options of `planModel` and `quantizeModel`. */
 export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions {
   const { target, groupSize, asymmetric, search, activations, pure, requantize } = choice;
   const pattern = keptPattern(choice);
@@ -100,7 +100,7 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions
   };
 }
 
-/** model.safetensors -> model.int4.safetensors */
+/** Name of the output: `model.safetensors` becomes `model.int4.safetensors`. */
 export function outputName(name: string, format: ModelFormat, { target }: ModelChoice): string {
   const stem = name.replace(/(\.safetensors)?\.index\.json$|\.(safetensors|gguf|npy)$/i, '');
   return `${stem}.${target}.${format === 'gguf' ? 'gguf' : 'safetensors'}`;
@@ -108,7 +108,7 @@ export function outputName(name: string, format: ModelFormat, { target }: ModelC
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
 
-/** The same as a command line. */
+/** The choices as a command line. */
 export function commandOf(name: string, format: ModelFormat, choice: ModelChoice): string {
   const { granularity, scheme, range, activations, pure, requantize } = optionsOf(format, choice);
   const pattern = keptPattern(choice);
@@ -129,7 +129,7 @@ export function commandOf(name: string, format: ModelFormat, choice: ModelChoice
     .join(' ');
 }
 
-/** The same as code. */
+/** The choices as TypeScript. */
 export function codeOf(name: string, format: ModelFormat, choice: ModelChoice): string {
   const { rules, ...options } = optionsOf(format, choice);
   const pattern = keptPattern(choice);

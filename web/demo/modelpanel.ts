@@ -27,13 +27,13 @@ import { choosePlace, download, removeLeftovers } from './modelsave.js';
 import { startModelTable } from './modeltable.js';
 import { messageOf } from './problems.js';
 
-/** The panel for whole models. */
+/** The panel that quantizes a model file. */
 export interface ModelPanel {
-  /** Shows a model: its tensors, and what would become of them. */
+  /** Shows the tensors of a model and the plan for each. */
   open(file: TensorFile): void;
 }
 
-/** A model that is open, and what is known about its result. */
+/** The open model, with its plan and result once there are any. */
 interface Open {
   readonly file: TensorFile;
   choice: ModelChoice;
@@ -43,13 +43,13 @@ interface Open {
 
 type Preset = 'small' | 'balanced' | 'safe';
 
-/** `1 min 5 s` */
+/** A duration for people: `1 min 5 s`. */
 function formatSeconds(seconds: number): string {
   const whole = Math.ceil(seconds);
   return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }
 
-/** Numbers in the way that spreadsheets take them; texts in quotes. */
+/** The report as CSV for spreadsheets. */
 function csvOf(result: QuantizeModelResult): string {
   const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';
   const text = (value: string) => `"${value.replace(/"/g, '""')}"`;
@@ -71,7 +71,7 @@ function csvOf(result: QuantizeModelResult): string {
   return `${[head, ...rows].join('\r\n')}\r\n`;
 }
 
-/** Starts the panel; nothing shows until a model is opened. */
+/** Sets up the panel. It stays hidden until a model is opened. */
 export function startModelPanel(onLook: (name: string) => void): ModelPanel {
   const panel = byId('model', HTMLElement);
   const form = byId('model-form', HTMLFormElement);
@@ -86,7 +86,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
   const problem = byId('model-problem', HTMLElement);
   let open: Open | undefined;
   let running: AbortController | undefined;
-  // Planning takes time; only the newest may show.
+  // Number of the newest plan. Plans are made asynchronously, and only the newest is shown.
   let planning = 0;
   void removeLeftovers();
 
@@ -114,7 +114,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
       html('p', {}, words),
     );
     problem.append(card);
-    // A tensor that stands in the way can be left out with one click.
+    // If the error names a tensor, a button offers to keep that tensor.
     const name = error instanceof ScalepointError ? error.tensor : undefined;
     if (name !== undefined && open !== undefined && !open.choice.kept.has(name)) {
       const keep = html('button', { type: 'button' }, `Keep ${name} as it is`);
@@ -125,14 +125,14 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     }
   };
 
-  /** Applies a choice: what came of an earlier one is no longer true. */
+  /** Applies a choice and drops the plan and result of the choice before it. */
   const change = (choice: ModelChoice) => {
     if (open === undefined) return;
     open = { file: open.file, choice };
     void show();
   };
 
-  /** Shows the choice and what would come of it. */
+  /** Shows the choice, then makes and shows its plan. */
   async function show(): Promise<void> {
     if (open === undefined) return;
     const shown = open;
@@ -235,7 +235,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
       try {
         result = await work();
       } catch (error) {
-        // Where the page may not start workers, the same is done here, only that the page answers more slowly.
+        // If the page may not start workers, the main thread does the work. The page is less responsive then.
         if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
         result = await work(0);
       }
@@ -301,7 +301,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     });
   });
 
-  /** With another target, what it needs no longer holds: int4 comes in groups, int8 by rows. */
+  /** Changes the target. The group size and activations go to the defaults of the new target. */
   const withTarget = (choice: ModelChoice, to: ModelChoice['target']): ModelChoice => ({
     ...choice,
     target: to,

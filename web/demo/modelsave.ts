@@ -1,23 +1,23 @@
 import type { QuantizeModelResult } from 'scalepoint/model';
 
-/** A place for a result, so that it never lies in memory as a whole where the browser has another place for it. */
+/** Where a result is written. It is a file if the browser has one to offer, so that the result need not fit in memory. */
 export interface SavePlace {
-  /** What `quantizeModel` writes to; undefined for memory. */
+  /** The `output` option of `quantizeModel`; undefined means memory. */
   readonly output: FileSystemFileHandle | undefined;
-  /** Gives the finished file to the visitor. */
+  /** Hands the finished file to the visitor. */
   finish(result: QuantizeModelResult): Promise<void>;
-  /** Removes what is there. */
+  /** Removes the unfinished file, if it is this page's own. */
   discard(): Promise<void>;
 }
 
 type SavePicker = (options: { suggestedName: string }) => Promise<FileSystemFileHandle>;
 
-/** Files of this page in the origin's private file system begin so. */
+/** Prefix of this page's files in the origin private file system. */
 const prefix = 'scalepoint-';
-/** A download has its own hold on the bytes once it has begun; until then the file has to stay. */
+/** How long the file behind a download stays. A download that has begun no longer needs it. */
 const downloadMilliseconds = 60_000;
 
-/** Hands a file to the browser as a download. */
+/** Saves a file as a download. `done` is called when the file is no longer needed. */
 export function download(blob: Blob, name: string, done: () => void = () => {}): void {
   const address = URL.createObjectURL(blob);
   const anchor = document.createElement('a');
@@ -30,7 +30,7 @@ export function download(blob: Blob, name: string, done: () => void = () => {}):
   }, downloadMilliseconds);
 }
 
-/** Removes files that earlier visits left behind. */
+/** Removes files that earlier visits left in the origin private file system. */
 export async function removeLeftovers(): Promise<void> {
   try {
     const folder = await navigator.storage.getDirectory();
@@ -38,13 +38,14 @@ export async function removeLeftovers(): Promise<void> {
       if (name.startsWith(prefix)) await folder.removeEntry(name).catch(() => {});
     }
   } catch {
-    // Without such a file system there is nothing to remove.
+    // The browser has no such file system, so there is nothing to remove.
   }
 }
 
 /**
- * Asks where to put a result: the save dialog where the browser has one, else a file of this page's own that becomes a download, else
- * memory. Undefined if the visitor closed the dialog.
+ * Chooses where to write a result. It opens the save dialog if the browser has one. Otherwise the place is a file in the origin private
+ * file system, which is downloaded when finished. If the browser lacks that too, it is memory.
+ * @returns undefined if the visitor closed the dialog
  */
 export async function choosePlace(name: string): Promise<SavePlace | undefined> {
   const picker = (globalThis as { showSaveFilePicker?: SavePicker }).showSaveFilePicker;
@@ -54,7 +55,7 @@ export async function choosePlace(name: string): Promise<SavePlace | undefined> 
       return { output: handle, async finish() {}, async discard() {} };
     } catch (error) {
       if (error instanceof DOMException && error.name === 'AbortError') return undefined;
-      // Some frames may not open dialogs; the other ways remain.
+      // Some frames may not open dialogs. The other places remain.
     }
   }
   try {

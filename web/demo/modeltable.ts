@@ -2,7 +2,7 @@ import type { TensorReport } from 'scalepoint/model';
 import { byId, html, setText } from './dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from './format.js';
 
-/** A column: how it is called, what it shows, and what it sorts by. */
+/** A column of the table. */
 interface Column {
   readonly key: string;
   readonly label: string;
@@ -11,7 +11,7 @@ interface Column {
   sortKey(tensor: TensorReport): string | number;
 }
 
-/** Tensors without the figure come last, whichever way the others are sorted. */
+/** Sort key of a tensor without the figure. Such tensors come last in both directions. */
 const missing = Number.NaN;
 
 const columns: readonly Column[] = [
@@ -74,23 +74,23 @@ const columns: readonly Column[] = [
   },
 ];
 
-/** Rows shown at once; with more tensors the box to find one narrows them down. */
+/** Most rows shown at once. The filter reaches the others. */
 const mostRows = 1000;
-/** Of the tensors with errors, this share is marked, at most so many of them. */
+/** The tensors with the lowest SQNR are marked: this share of the measured ones, but at most `mostMarked`. */
 const markedShare = 1 / 5;
 const mostMarked = 5;
 
 /** The table of a model's tensors. */
 export interface ModelTable {
-  /** Shows tensors: what was planned, or what became of them. */
+  /** Shows the tensors of a plan or of a report. `kept` names those that the visitor chose to keep. */
   show(tensors: readonly TensorReport[], kept: ReadonlySet<string>): void;
 }
 
-/** Starts the table: sorted by the buttons in its head, narrowed down by the box above it. */
+/** Sets up the table. The buttons in its head sort it; the box above it filters by name. */
 export function startModelTable(events: {
   /** The visitor wants to see a tensor's numbers. */
   onLook(name: string): void;
-  /** The visitor wants a tensor to stay as it is, or no longer. */
+  /** The visitor wants to keep a tensor, or no longer wants to keep it. */
   onKeep(name: string): void;
 }): ModelTable {
   const head = byId('model-head', HTMLElement);
@@ -133,7 +133,7 @@ export function startModelTable(events: {
       return html('td', column.numeric ? { class: 'number' } : {}, column.text(tensor), ...mark);
     });
     const last = html('td', {}, reason === undefined ? '' : reason === 'rule' ? 'kept by you ' : reason);
-    // What stays for a reason of its own cannot be chosen here; what you keep can be let go again.
+    // Only tensors that are converted or that the visitor keeps have a button. Others are kept for a reason that cannot be changed here.
     if (reason === undefined || kept.has(name)) {
       const label = kept.has(name) ? 'Convert' : 'Keep';
       const keep = html('button', { type: 'button', 'aria-label': `${label} ${name}` }, label);

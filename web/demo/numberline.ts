@@ -4,7 +4,7 @@ import { svg } from './dom.js';
 import { type Levels, levelAt } from './evaluate.js';
 import { formatCode, formatCount, formatLabel, formatMany } from './format.js';
 
-/** What the number line shows. */
+/** What `drawNumberLine` draws. */
 export interface NumberLineView {
   readonly values: ArrayLike<number>;
   readonly restored: ArrayLike<number>;
@@ -15,26 +15,26 @@ export interface NumberLineView {
   readonly height: number;
 }
 
-/** Steps between levels that the number line shows at once. */
+/** How many steps between levels the number line shows at once. */
 export function stepsInView(levels: Pick<Levels, 'qmin' | 'qmax'>, width: number): number {
   return Math.min(levels.qmax - levels.qmin, width < 480 ? 4 : width < 800 ? 6 : 8);
 }
 
-/** At most that many numbers are drawn: more would be a blur. */
+/** Most numbers drawn. More would be a blur. */
 const mostNumbers = 60;
 
 /** Draws numbers above, levels below, and a line from each number to the level that it is rounded to. */
 export function drawNumberLine(node: SVGSVGElement, view: NumberLineView): void {
   const { values, restored, levels, start, width, height } = view;
   const steps = stepsInView(levels, width);
-  // The outermost codes also take in what lies beyond them: show a little of that.
+  // Numbers beyond the outermost levels go to them too, so the line extends 0.6 steps beyond either end.
   const low = levelAt(levels, start - 0.6);
   const high = levelAt(levels, start + steps + 0.6);
   const at = place(low, high, 4, width - 4);
   const [top, middle] = [34, height - 82];
 
   const inView: number[] = [];
-  // Restored numbers are float32 and may lie a hair beside their levels: half a step on either side tells them apart well enough.
+  // Restored numbers are rounded to float32, so they are assigned to levels with a margin of half a step.
   const [first, last] = [levelAt(levels, start - 0.5), levelAt(levels, start + steps + 0.5)];
   for (let i = 0; i < values.length; i++) {
     const seen = values[i]! >= low && values[i]! <= high && restored[i]! > first && restored[i]! < last;

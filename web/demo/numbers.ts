@@ -1,19 +1,19 @@
-/** Numbers found in a text. */
+/** The numbers of a text. */
 export interface ParsedNumbers {
   readonly values: Float32Array;
-  /** [rows, columns] when every line holds equally many numbers, otherwise [length]. */
+  /** [rows, columns] if the lines that hold numbers are at least two, of equal length above 1; otherwise [length]. */
   readonly shape: readonly number[];
-  /** The first words that are no numbers, for a message. */
+  /** The first three words that are not numbers, at most 20 characters of each. */
   readonly ignored: readonly string[];
   readonly ignoredCount: number;
 }
 
-// A number, NaN or an infinity that does not touch letters or digits on either side. Whatever else stands between is a separator.
+// White space, brackets, quotes and the characters , ; : | = separate words. A word as a whole is a number or it is ignored.
 const word = /[^\s,;:|()[\]{}<>"'=]+/g;
 const decimal = /^[+\-\u2212]?(?:\d+\.?\d*|\.\d+)(?:[eE][+\-\u2212]?\d+)?[fF]?$/;
 const special = /^([+\-\u2212]?)(?:(nan)|inf(?:inity)?|\u221e)$/i;
 
-/** Reads one word; undefined if it is no number. */
+/** The value of a word; undefined if it is not a number. */
 function parseWord(text: string): number | undefined {
   if (decimal.test(text)) return Number(text.replace(/\u2212/g, '-').replace(/f$/i, ''));
   const match = special.exec(text);
@@ -23,8 +23,8 @@ function parseWord(text: string): number | undefined {
 }
 
 /**
- * Finds the numbers of a text, whatever separates them. Words such as column titles are left out and reported.
- * Lines of equal length make a matrix.
+ * Finds the numbers of a text. Other words, such as column titles, are ignored and reported. Lines with equally many numbers make a
+ * matrix.
  */
 export function parseNumbers(text: string): ParsedNumbers {
   const values: number[] = [];

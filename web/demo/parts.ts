@@ -1,25 +1,25 @@
 import type { Granularity } from 'scalepoint';
 
 /**
- * Which elements share a scale: the whole tensor, a channel, or a group ("part" covers all three).
- * Elements are seen as [outer, axis, inner]; a tensor without an axis is one line of length `inner`.
+ * The parts of a tensor. A part is a set of elements that share a scale: the whole tensor, a channel, or a group. The tensor is seen
+ * with the shape [outer, axis, inner]; for per-tensor that is [1, 1, inner].
  */
 export interface Parts {
   readonly kind: Granularity['kind'];
   readonly outer: number;
   readonly axis: number;
   readonly inner: number;
-  /** Steps along the axis that share a scale. */
+  /** Number of consecutive indices along the axis that share a scale. */
   readonly span: number;
-  /** Parts along the axis. */
+  /** Number of parts along the axis. */
   readonly across: number;
-  /** Number of parts, hence of scales. */
+  /** Number of parts, and so of scales. */
   readonly count: number;
 }
 
 const product = (numbers: readonly number[]) => numbers.reduce((a, b) => a * b, 1);
 
-/** Works out the parts of a tensor. The granularity's axis must lie in the shape and not be negative. */
+/** The parts of a tensor. The granularity's axis must be at least 0 and less than the number of dimensions. */
 export function partsOf(granularity: Granularity, shape: readonly number[]): Parts {
   const size = product(shape);
   if (granularity.kind === 'per-tensor') {
@@ -37,10 +37,7 @@ export function partsOf(granularity: Granularity, shape: readonly number[]): Par
   return { kind: 'per-group', outer, axis, inner, span, across, count: outer * across * inner };
 }
 
-/**
- * Elements that follow each other in memory: values[start] to values[start + length - 1]. They belong to one part (step 0), or each to the
- * part after its neighbour's (step 1).
- */
+/** Consecutive elements. Element values[start + i] with 0 <= i < length belongs to part `part` + i * step. */
 export interface Run {
   readonly start: number;
   readonly length: number;
@@ -48,7 +45,7 @@ export interface Run {
   readonly step: 0 | 1;
 }
 
-/** The runs of a tensor: few and long ones, so that loops over them are fast. */
+/** Divides a tensor into runs. They are long, so that loops over them are fast. */
 export function* runsOf({ kind, outer, axis, inner, span, across }: Parts): Generator<Run> {
   if (kind === 'per-group' && inner === 1) {
     for (let o = 0; o < outer; o++) {
@@ -65,7 +62,7 @@ export function* runsOf({ kind, outer, axis, inner, span, across }: Parts): Gene
       if (kind === 'per-group') {
         yield { start, length: inner, part: (o * across + Math.floor(a / span)) * inner, step: 1 };
       } else if (inner === 1 && kind === 'per-channel') {
-        // Channels along the last axis change with every element.
+        // On the last axis each element belongs to the next channel, so a row is one run.
         yield { start, length: axis, part: 0, step: 1 };
         break;
       } else yield { start, length: inner, part: kind === 'per-channel' ? a : 0, step: 0 };
@@ -73,7 +70,7 @@ export function* runsOf({ kind, outer, axis, inner, span, across }: Parts): Gene
   }
 }
 
-/** Positions in the flat array of the elements of one part, ascending. */
+/** Indices in the flat array of the elements of one part, ascending. */
 export function elementsOf(parts: Parts, part: number): Uint32Array {
   if (parts.kind === 'per-group') {
     const row = Math.floor(part / parts.inner);
@@ -91,17 +88,17 @@ export function elementsOf(parts: Parts, part: number): Uint32Array {
   return positions;
 }
 
-/** A smaller tensor made of evenly spaced pieces of a larger one. */
+/** A smaller tensor that consists of evenly spaced slices of a larger one. */
 export interface Sample {
   readonly values: Float32Array;
   readonly shape: readonly number[];
-  /** Where element `index` of the sample stands in the whole. */
+  /** Index in the whole tensor of element `index` of the sample. */
   readonly position: (index: number) => number;
 }
 
 /**
- * Takes evenly spaced slices of a tensor, at most about `limit` elements of it, so that every channel and group that is in it is in it
- * whole wherever the shape allows: along the longest axis that the granularity does not run along, and by whole groups if there is no other.
+ * Takes a sample of a tensor with at most `limit` elements, unless a single slice or group exceeds the limit. The axis of the granularity
+ * is the last to be thinned, so that all of its channels or groups stay in the sample if possible. Groups are never split.
  */
 export function takeSample(
   values: Float32Array,
@@ -111,7 +108,7 @@ export function takeSample(
 ): Sample {
   let sample: Sample = { values, shape, position: (index) => index };
   const own = granularity.kind === 'per-tensor' ? -1 : (granularity.axis ?? shape.length - 1);
-  // Longest first; the granularity's own axis only when the others are used up.
+  // Longest first, and the granularity's own axis last.
   const order = shape
     .map((_, axis) => axis)
     .sort((a, b) => Number(a === own) - Number(b === own) || shape[b]! - shape[a]!);
@@ -124,7 +121,7 @@ export function takeSample(
   return sample;
 }
 
-/** Keeps `pieces` evenly spaced pieces of `unit` steps along an axis. */
+/** Keeps `pieces` evenly spaced pieces of `unit` indices along an axis. */
 function thin(from: Sample, axis: number, unit: number, pieces: number): Sample {
   const length = from.shape[axis]!;
   const inner = product(from.shape.slice(axis + 1));

@@ -7,18 +7,18 @@ import { formatCode, formatCount, formatLabel, formatMany, formatShare } from '.
 import { drawNumberLine, stepsInView } from './numberline.js';
 import { countCodes } from './twin.js';
 
-/** What the pictures show: one part of a quantized tensor, or numbers that could not be quantized. */
+/** What the pictures show: one part of a quantized tensor, or all numbers if they could not be quantized. */
 export interface Scene {
   readonly values: Float32Array;
   readonly slice: Slice | undefined;
-  /** `channel 3`, `group 12`; empty when there is one part only. */
+  /** `channel 3` or `group 12`; empty if the tensor has a single part. */
   readonly partName: string;
   readonly logarithmic: boolean;
 }
 
-/** The three pictures. */
+/** The histogram, the number line and the histogram of errors. */
 export interface Pictures {
-  /** Draws the scene and gives the bins of its histogram, for the tables. */
+  /** Draws a scene. Returns the bins of its histogram for the tables; undefined if no number is finite. */
   draw(core: Scalepoint, scene: Scene): Bins | undefined;
 }
 
@@ -27,7 +27,7 @@ const pixelsOf = (node: Element) => {
   return { width: Math.round(width), height: Math.round(height) };
 };
 
-/** Bins of the finite numbers. Numbers that are all equal have no range to divide: they get one bin. */
+/** Histogram of the finite numbers; undefined if there are none. Numbers that are all equal get a single bin. */
 function binsOf(core: Scalepoint, values: Float32Array, bins: number): Bins | undefined {
   const { min, max, notFinite } = statisticsOf(values);
   const finite = values.length - notFinite;
@@ -52,15 +52,15 @@ function describeLevels({ levels, values, clipped, codes }: Slice, partName: str
 }
 
 /**
- * Starts the pictures.
- * @param redraw called when they need drawing for a reason of their own: the window moved, or the page got another width
+ * Sets up the pictures.
+ * @param redraw called when the number line moves or the width of the page changes
  */
 export function startPictures(redraw: () => void): Pictures {
   const histogram = byId('histogram', SVGSVGElement);
   const numberLine = byId('numberline', SVGSVGElement);
   const errors = byId('errors', SVGSVGElement);
   const slider = byId('window', HTMLInputElement);
-  /** Where on the way from the lowest to the highest code the number line looks: a share, so that it keeps its place at another width of codes. */
+  /** Position of the number line's view, from 0 (lowest code) to 1 (highest). As a fraction it fits every bit width. */
   let share = 0.5;
 
   slider.addEventListener('input', () => {

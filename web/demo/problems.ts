@@ -3,28 +3,28 @@ import type { Statistics } from './data.js';
 import { byId, html } from './dom.js';
 import { formatCount, formatMany } from './format.js';
 
-/** Something that went wrong, in the visitor's words. */
+/** An error as it is explained to the visitor. */
 export interface Problem {
   /** What happened. */
   readonly title: string;
-  /** Where and why, and what to do now. */
+  /** Where and why it happened, and what to do now. */
   readonly text: string;
   readonly action?: { readonly label: string; readonly run: () => void };
 }
 
-/** Problems with a file stay until the next file or until closed; problems with the settings go when the settings do. */
+/** A file problem stays until the next file is opened or the visitor closes it. A settings problem goes when the settings change. */
 export type ProblemSlot = 'file' | 'settings';
 
 const shown = new Map<ProblemSlot, string>();
 
-/** Shows a problem in its slot, or clears the slot. The same problem twice is not announced twice. */
+/** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */
 export function showProblem(slot: ProblemSlot, problem?: Problem): void {
   const key = problem === undefined ? '' : `${problem.title}\n${problem.text}`;
   if ((shown.get(slot) ?? '') === key) return;
   shown.set(slot, key);
   const container = byId('problems', HTMLElement);
   const old = container.querySelector(`[data-slot="${slot}"]`);
-  // Whoever pressed a button in the message goes on from the result, and not from the top of the page.
+  // If a button of the message has the focus, the focus moves to the result instead of the top of the page.
   if (old?.contains(document.activeElement)) byId('result', HTMLElement).focus({ preventScroll: true });
   old?.remove();
   if (problem === undefined) return;
@@ -44,11 +44,11 @@ export function showProblem(slot: ProblemSlot, problem?: Problem): void {
   );
   if (buttons.childElementCount > 0) card.append(buttons);
   container.append(card);
-  // A file can be dropped while the page is scrolled down; its message must not be missed.
+  // A file can be dropped while the page is scrolled down, where its message would not be seen.
   if (slot === 'file') card.scrollIntoView({ block: 'nearest' });
 }
 
-/** The message of anything that was thrown. */
+/** The message of a thrown value of any type. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -13,7 +13,7 @@ import {
   formatShare,
 } from './format.js';
 
-/** Writes a figure: what people read, and the exact value for whoever reads the page by program. */
+/** Writes a figure as text for people, and its exact value into the `value` attribute for programs. */
 function figure(id: string, words: string, value: number | undefined): void {
   const node = byId(id, HTMLDataElement);
   setText(node, words);
@@ -25,7 +25,7 @@ const measured = ['mse', 'rmse', 'meanAbsoluteError', 'maxAbsoluteError', 'relat
 const everyFigure = ['sqnrDb', 'ratio', 'bitsPerWeight', 'clipped', ...measured];
 const everySize = ['before', 'codes', 'scales', 'zeroPoints', 'after'] as const;
 
-/** The line under the heading: what the data are. */
+/** Writes the heading, and the line under it that describes the data. */
 export function showData(data: DataSet, statistics: Statistics, bits: number): void {
   const { values, shape } = data;
   setText(byId('headline', HTMLElement), `What ${bits} bits do to ${formatMany(values.length, 'number')}`);
@@ -43,7 +43,7 @@ function steps(count: number): string {
   return count > 1 ? `${formatReal(count, 3)} steps` : `${formatReal(count, 2)} of a step`;
 }
 
-/** Writes the error figures and the bytes; without an evaluation, dashes. */
+/** Writes the error figures and the bytes, or dashes if there is no evaluation. */
 export function showFigures(data: DataSet, evaluation: Evaluation | undefined): void {
   if (evaluation === undefined) {
     for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
@@ -85,7 +85,7 @@ export function showFigures(data: DataSet, evaluation: Evaluation | undefined): 
   );
 }
 
-/** One sentence for screen readers. */
+/** The result in one sentence, for screen readers. */
 export function sentence(evaluation: Evaluation): string {
   const { dtype, settings, comparison, bytes, exact } = evaluation;
   return `${dtype}, ${settings.scheme}, ${settings.granularity}: SQNR ${formatDecibels(comparison.sqnrDb)}, largest error ${formatReal(comparison.maxAbsoluteError, 3)}, ${formatReal(bytes.ratio, 3)} times smaller${exact ? '' : ', measured on a sample'}.`;

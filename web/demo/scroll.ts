@@ -1,6 +1,6 @@
 /**
- * Lets the keyboard scroll the boxes that scroll inside of the page. A box is a stop for the Tab key, with a name, only while there is
- * something to scroll: otherwise it would be a stop for nothing.
+ * Makes the scrolling boxes of the page reachable by keyboard. A box gets a tab stop and a name only while its content overflows, so that
+ * there are no useless stops.
  */
 export function startScrollBoxes(): void {
   const update = (box: HTMLElement) => {
@@ -14,7 +14,7 @@ export function startScrollBoxes(): void {
       for (const attribute of ['tabindex', 'role', 'aria-label']) box.removeAttribute(attribute);
     }
   };
-  // A box keeps its size when its content grows, so both are watched.
+  // A box keeps its size when its content grows, so its children are observed too.
   const observer = new ResizeObserver((entries) => {
     for (const { target } of entries) {
       const box = target.closest<HTMLElement>('.scroll');

@@ -1,38 +1,38 @@
 import type { DType, Granularity } from 'scalepoint';
 import { type Distribution, distributions } from './generate.js';
 
-/** Bit widths, narrow to wide: the stops of the slider. */
+/** Bit widths in ascending order. They are the stops of the slider. */
 export const bitWidths = [2, 3, 4, 5, 6, 7, 8, 16] as const;
-/** Sizes of generated data: the stops of the slider. */
+/** Sizes of generated data. They are the stops of the slider. */
 export const sizes = [256, 1024, 4096, 16384, 65536, 262144, 1048576] as const;
-/** Group sizes: the stops of the slider. */
+/** Group sizes. They are the stops of the slider. */
 export const groupSizes = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] as const;
 
-/** The least share of the range that the levels may cover, in percent. */
+/** Least value of the setting `cover`, in percent. */
 export const leastCover = 5;
 
 const schemes = ['symmetric', 'asymmetric'] as const;
 const granularities = ['per-tensor', 'per-channel', 'per-group'] as const;
 const ranges = ['min-max', 'percentile', 'mse', 'entropy'] as const;
-/** How the range that the levels cover is found. */
+/** How the range of the levels is chosen. */
 export type RangeMethod = (typeof ranges)[number];
 export const rangeMethods: readonly RangeMethod[] = ranges;
-/** Their names on the page. */
+/** Names of the range methods on the page. */
 export const rangeLabels: Readonly<Record<RangeMethod, string>> = {
   'min-max': 'min-max',
   percentile: 'percentile',
   mse: 'least error',
   entropy: 'entropy',
 };
-/** The share of the numbers that the percentile method keeps, in percent. */
+/** Percentage of the numbers that the percentile method does not clip. */
 export const percentile = 99.9;
 const roundings = ['onnx', 'fused', 'reciprocal'] as const;
 const symmetricRanges = ['restricted', 'full'] as const;
 const nonFinites = ['error', 'saturate'] as const;
 
-/** Everything that the controls hold. Data are never part of it: settings go into the address, data stay here. */
+/** The values of all controls. They are stored in the address, so they never include the visitor's data. */
 export interface Settings {
-  /** Where the numbers come from: made here, or brought by the visitor. */
+  /** Whether the numbers are generated or the visitor's own. */
   readonly data: 'generated' | 'own';
   readonly distribution: Distribution;
   readonly size: (typeof sizes)[number];
@@ -43,12 +43,13 @@ export interface Settings {
   readonly signed: boolean;
   readonly scheme: (typeof schemes)[number];
   readonly granularity: (typeof granularities)[number];
-  /** Negative counts from the end. An axis that the data do not have is moved to the nearest one. */
+  /** Axis for per-channel. Negative axes count from the end. An axis beyond the shape is clamped (see `axisOf`). */
   readonly channelAxis: number;
+  /** Axis for per-group, with the same rules. */
   readonly groupAxis: number;
   readonly groupSize: (typeof groupSizes)[number];
   readonly range: RangeMethod;
-  /** For min-max: how much of the range the levels cover, in percent; the rest is clipped. */
+  /** Percentage of the min-max range that the levels cover. The rest is clipped. Used with min-max only. */
   readonly cover: number;
   readonly rounding: (typeof roundings)[number];
   readonly symmetricRange: (typeof symmetricRanges)[number];
@@ -83,7 +84,7 @@ export const defaultSettings: Settings = {
   logCounts: false,
 };
 
-/** Reads one setting from the address; undefined if it makes no sense. */
+/** Parses the text of one setting; undefined if it is not valid. */
 type Read<T> = (text: string) => T | undefined;
 
 const oneOf =
@@ -100,7 +101,7 @@ const integer =
     return /^-?\d{1,10}$/.test(text) && value >= min && value <= max ? value : undefined;
   };
 
-/** How each setting is read; its name in the address is its name here. */
+/** The parser of each setting. In the address a setting has the same name as here. */
 const readers: { readonly [K in keyof Settings]: Read<Settings[K]> } = {
   data: oneOf(['generated', 'own'] as const),
   distribution: oneOf(distributions.map(({ name }) => name)),
@@ -126,7 +127,7 @@ const readers: { readonly [K in keyof Settings]: Read<Settings[K]> } = {
 
 const names = Object.keys(readers) as (keyof Settings)[];
 
-/** The settings as the part of an address after `#`: only what differs from the defaults, in a fixed order. */
+/** The settings as the hash of an address, without `#`. Only values that differ from the defaults are included, in a fixed order. */
 export function formatHash(settings: Settings): string {
   const parameters = new URLSearchParams();
   for (const name of names) {
@@ -138,7 +139,7 @@ export function formatHash(settings: Settings): string {
   return parameters.toString();
 }
 
-/** Settings from an address. Unknown names and senseless values are passed over: a mangled link still opens. */
+/** Settings from the hash of an address. Unknown names and invalid values are ignored, so that a damaged link still opens. */
 export function parseHash(hash: string): Settings {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const read = <K extends keyof Settings>(name: K): Partial<Pick<Settings, K>> => {
@@ -149,7 +150,7 @@ export function parseHash(hash: string): Settings {
   return Object.assign({}, defaultSettings, ...names.map((name) => read(name)));
 }
 
-/** The dtype's name: `int4`, `uint8`. */
+/** The dtype of the settings, such as `int4` or `uint8`. */
 export function dtypeOf({ bits, signed }: Pick<Settings, 'bits' | 'signed'>): DType {
   return `${signed ? '' : 'u'}int${bits}` as DType;
 }
@@ -159,13 +160,13 @@ export function codeRange({ bits, signed }: Pick<Settings, 'bits' | 'signed'>): 
   return signed ? { qmin: -(2 ** (bits - 1)), qmax: 2 ** (bits - 1) - 1 } : { qmin: 0, qmax: 2 ** bits - 1 };
 }
 
-/** The axis that the granularity runs along, moved into the shape. */
+/** The axis of the granularity for data with that many dimensions, clamped to 0 <= axis < dimensions. */
 export function axisOf(settings: Settings, dimensions: number): number {
   const axis = settings.granularity === 'per-group' ? settings.groupAxis : settings.channelAxis;
   return Math.max(0, Math.min(axis < 0 ? axis + dimensions : axis, dimensions - 1));
 }
 
-/** The granularity for data of that many dimensions. A single number has no axes: per-tensor. */
+/** The granularity for data with that many dimensions. A single number has no axes, so it is per-tensor. */
 export function granularityOf(settings: Settings, dimensions: number): Granularity {
   const axis = axisOf(settings, dimensions);
   if (dimensions === 0 || settings.granularity === 'per-tensor') return { kind: 'per-tensor' };

@@ -2,7 +2,7 @@ import type { DataSet } from './data.js';
 import { quantizeOptions } from './evaluate.js';
 import type { Settings } from './settings.js';
 
-/** A value as JavaScript spells it, for plain objects, lists, strings, numbers and booleans. */
+/** A value as a JavaScript literal: a plain object, an array, a string, a number or a boolean. */
 function literal(value: unknown): string {
   if (typeof value === 'string') return `'${value.replace(/[\\']/g, '\\$&').replace(/\n/g, '\\n')}'`;
   if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
@@ -13,12 +13,12 @@ function literal(value: unknown): string {
   return String(value);
 }
 
-/** An object over several lines; `{}` if it is empty. */
+/** An object literal with one member a line; `{}` if it is empty. */
 function block(members: readonly string[]): string {
   return members.length === 0 ? '{}' : `{\n${members.map((member) => `  ${member},\n`).join('')}}`;
 }
 
-/** Code for the npm package that does what the page shows. `weights` stands for the visitor's own numbers. */
+/** Code that does with the npm package what the page shows. The visitor's numbers are called `weights` in it. */
 export function snippet(data: DataSet, settings: Settings): string {
   const { origin } = data;
   const fromFile = origin.kind === 'file';

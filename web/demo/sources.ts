@@ -10,37 +10,37 @@ import { startTensorList } from './tensorlist.js';
 
 type Source = 'generate' | 'text' | 'file';
 
-/** What the sources report. */
+/** Events of the panel. */
 export interface SourceEvents {
-  /** The visitor wants generated numbers. */
+  /** The visitor chose generated numbers. */
   onGenerate(): void;
-  /** The visitor brought numbers. */
+  /** The visitor pasted numbers, or opened a file or tensor. */
   onData(data: DataSet): void;
-  /** The visitor brought a model. */
+  /** The visitor opened a model file. */
   onModel(file: TensorFile): void;
-  /** A file cannot be used; undefined when one could. */
+  /** A file cannot be used. Undefined means that a file was used, so an earlier problem is over. */
   onProblem(problem: Problem | undefined): void;
 }
 
-/** The panel that says where the numbers come from. */
+/** The panel where the visitor chooses the source of the numbers. */
 export interface Sources {
-  /** Shows the fields of generated data, or of the data that the visitor brought last. */
+  /** Shows the fields of the generator, or those of the source that the visitor's last own data came from. */
   show(data: 'generated' | 'own'): void;
-  /** Shows a tensor of the model that was brought. */
+  /** Chooses a tensor of the open model by its name. */
   look(name: string): void;
 }
 
-/** Something to look at when "Paste" is chosen: two rows, so that channels can be tried. */
+/** The numbers that are there when "Paste" is chosen. Two rows, so that per-channel can be tried. */
 const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
 3.1,  -2.4,  0.8,  5.6,  -4.9, 1.7,  -0.3,  2.2`;
 
-/** Starts the panel, the file dialog, and dropping a file anywhere on the page. */
+/** Sets up the panel, the file dialog, and dropping files anywhere on the page. */
 export function startSources(core: Scalepoint, events: SourceEvents): Sources {
   const text = byId('text', HTMLTextAreaElement);
   const picker = byId('file', HTMLInputElement);
   let lastOwn: Source = 'text';
   let fileData: DataSet | undefined;
-  // Reading takes time; only the newest request may change the page.
+  // Number of the newest request. Reading is asynchronous, and only the newest request may change the page.
   let request = 0;
 
   const showPanel = (source: Source) => {
@@ -70,7 +70,7 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
     events.onData(data);
   };
 
-  /** Runs one reading at a time; what fails is explained and changes nothing else. */
+  /** Runs one asynchronous read. `work` returns what to do with its result. A failed read is explained and changes nothing else. */
   const attempt = async (what: string, work: () => Promise<(() => void) | undefined>) => {
     const mine = ++request;
     try {
@@ -127,7 +127,7 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
   byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
   picker.addEventListener('change', () => {
     const files = [...(picker.files ?? [])];
-    // Emptied, so that choosing the same file again counts as a change.
+    // Cleared, so that choosing the same file again is a change.
     if (files.length > 0) void open(files).finally(() => (picker.value = ''));
   });
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
@@ -141,10 +141,10 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
   return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn), look: tensors.choose };
 }
 
-/** Fetches the sample that lies beside the page. */
+/** Fetches the sample model, which is served beside the page. */
 async function fetchSample(): Promise<File> {
   const response = await fetch('./samples/digits.safetensors');
-  // A server may answer with its start page where there is no file.
+  // Some servers answer with their start page if a file is missing.
   if (!response.ok || /html/.test(response.headers.get('content-type') ?? '')) {
     throw new FileError('The sample model is not on this server. Drop a file of your own, or make numbers.');
   }

@@ -5,12 +5,12 @@ import { formatCount, formatReal } from './format.js';
 
 const rowsOnPage = 16;
 
-/** A code's bits: two's complement, as `pack` stores them. */
+/** The bits of a code in two's complement, as `pack` stores them. */
 export function bitsOf(code: number, bits: number): string {
   return (code < 0 ? code + 2 ** bits : code).toString(2).padStart(bits, '0');
 }
 
-/** The first element at or after a position of the data; a sample does not hold every position. */
+/** The first element whose position in the data is at least `wanted`. A sample does not have every position. */
 function firstAt(evaluation: Evaluation, wanted: number): number {
   let low = 0;
   let high = evaluation.values.length - 1;
@@ -22,13 +22,13 @@ function firstAt(evaluation: Evaluation, wanted: number): number {
   return low;
 }
 
-/** The table of original, code, restored and error, a page at a time. */
+/** The table of values, codes, restored values and errors, in pages. */
 export interface NumberTable {
-  /** Shows the same page of another evaluation; originals alone if there is none. */
+  /** Shows the current page of an evaluation, or the values alone if there is none. New data start at the first page. */
   show(data: DataSet, evaluation: Evaluation | undefined): void;
 }
 
-/** Starts the table and its buttons. */
+/** Sets up the table and its buttons. */
 export function startTable(): NumberTable {
   const body = byId('rows', HTMLElement);
   const field = byId('goto', HTMLInputElement);

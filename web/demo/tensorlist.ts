@@ -3,12 +3,12 @@ import { byId, html, setText } from './dom.js';
 import { floatTypes, type TensorFile } from './files.js';
 import { formatBytes, formatMany, formatShape } from './format.js';
 
-/** With more tensors than this, a box to find one is shown. */
+/** Most tensors that are listed without a filter. */
 const manyTensors = 12;
-/** Tensors with more numbers are read only when they are chosen. */
+/** Most numbers of a tensor that is read without being chosen. */
 const unasked = 2 ** 22;
 
-/** The list of a file's tensors. */
+/** Sets up the list of the tensors of a file. */
 export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor) => void) {
   const list = byId('tensor', HTMLSelectElement);
   const filter = byId('tensor-filter', HTMLInputElement);
@@ -53,7 +53,10 @@ export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor)
       list.value = String(index);
       choose();
     },
-    /** Shows the tensors of a file and reads the first small matrix, or hides the list. False if none of them can be read. */
+    /**
+     * Shows the tensors of a file and chooses the first small matrix, or else the first small tensor. Undefined hides the list.
+     * @returns whether any tensor can be read
+     */
     show(opened: TensorFile | undefined): boolean {
       file = opened;
       byId('tensors', HTMLElement).hidden = opened === undefined;
@@ -66,7 +69,7 @@ export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor)
       const usable = [...list.options].filter((option) => !option.disabled);
       const shapeOf = (option: HTMLOptionElement) => opened.tensors[Number(option.value)]?.shape ?? [];
       const small = usable.filter((option) => shapeOf(option).reduce((a, b) => a * b, 1) <= unasked);
-      // A matrix shows more than a bias does.
+      // A matrix is more interesting than a bias.
       const first = small.find((option) => shapeOf(option).length > 1) ?? small[0];
       if (first === undefined) return usable.length > 0;
       list.value = first.value;

@@ -3,7 +3,7 @@ import { byId } from './dom.js';
 const key = 'scalepoint-theme';
 const themes = ['system', 'light', 'dark'];
 
-/** Storage is a convenience: it may be forbidden, and the page works without. */
+/** The theme that was stored, if any. Storage may be forbidden; the page works without it. */
 function remembered(): string | null {
   try {
     return localStorage.getItem(key);
@@ -17,11 +17,11 @@ function remember(theme: string): void {
     if (theme === 'system') localStorage.removeItem(key);
     else localStorage.setItem(key, theme);
   } catch {
-    // The choice holds until the page is left.
+    // Without storage the choice lasts until the page is closed.
   }
 }
 
-/** Follows the system's theme unless the visitor chose one, and remembers the choice. */
+/** Sets up the choice of a theme. The default follows the system; another choice is stored. */
 export function startTheme(): void {
   const select = byId('theme', HTMLSelectElement);
   const apply = (theme: string) => {

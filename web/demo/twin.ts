@@ -3,16 +3,16 @@ import { byId, html } from './dom.js';
 import { levelAt, type Slice } from './evaluate.js';
 import { formatCount, formatReal } from './format.js';
 
-/** More levels than this are listed only where numbers use them. */
+/** Most levels that are all listed. Of more, only those that some number uses are listed. */
 const manyLevels = 256;
-/** And no more rows than this: nobody reads on. */
+/** Most rows of the table of levels. */
 const mostRows = 1024;
 
 function rows(lines: readonly (readonly string[])[]): HTMLTableRowElement[] {
   return lines.map((cells) => html('tr', {}, ...cells.map((cell) => html('td', { class: 'number' }, cell))));
 }
 
-/** Counts how many numbers each code stands for. */
+/** Counts the occurrences of each code from qmin to qmax. */
 export function countCodes({ codes, levels }: Pick<Slice, 'codes' | 'levels'>): Uint32Array {
   const counts = new Uint32Array(levels.qmax - levels.qmin + 1);
   for (let i = 0; i < codes.length; i++) {
@@ -22,7 +22,7 @@ export function countCodes({ codes, levels }: Pick<Slice, 'codes' | 'levels'>): 
   return counts;
 }
 
-/** Writes the histogram as two tables: levels with the numbers they stand for, and bins. */
+/** Writes the histogram as two tables, one of levels and one of bins. */
 export function showTwin(slice: Slice | undefined, bins: Bins | undefined): void {
   const levelRows: string[][] = [];
   if (slice !== undefined) {

@@ -1,13 +1,13 @@
 // The benchmark that needs nothing but the library: its operations against the memory limit and plain JavaScript, in turns.
 
 import { checkKeys, choice } from './arrays/options.js';
-import { load, type Scalepoint } from './arrays/scalepoint.js';
 import { type Limits, makeLimits } from './bench/limits.js';
 import * as plain from './bench/plain.js';
 import { type Contestant, race } from './bench/race.js';
 import { blockTypeInfo, blockTypes } from './core/blocks.js';
+import type { LoadOptions } from './core/memory.js';
 import { show } from './core/show.js';
-import type { LoadOptions } from './core/wasm.js';
+import { load, type Scalepoint } from './scalepoint.js';
 
 export { type Limits, makeLimits } from './bench/limits.js';
 export { type Contestant, type RaceOptions, race } from './bench/race.js';

@@ -1,4 +1,3 @@
-export type { FloatInput, HalfFormat } from './arrays/array.js';
 export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './arrays/cast.js';
 export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './arrays/codebook.js';
 export type { Observer, ObserverOptions } from './arrays/observer.js';
@@ -17,7 +16,7 @@ export type {
   SweepOptions,
   SweepVariant,
 } from './arrays/options.js';
-export { load, type Scalepoint, type WasmArrayOf } from './arrays/scalepoint.js';
+export type { FloatInput, HalfFormat } from './arrays/source.js';
 export {
   type BlockTensor,
   type CodeArray,
@@ -36,6 +35,7 @@ export {
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
 export { type ErrorCode, ScalepointError } from './core/errors.js';
 export type { ErrorMeasures, ErrorSum } from './core/measure.js';
-export type { LoadOptions, Tier, WasmSource } from './core/wasm.js';
+export type { LoadOptions, Tier, WasmSource } from './core/memory.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './layers/vector-index.js';
+export { load, type Scalepoint, type WasmArrayOf } from './scalepoint.js';

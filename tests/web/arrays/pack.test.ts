@@ -114,6 +114,43 @@ describeBuilds('pack and unpack', (sp) => {
     expectSame(bytes, packed([0, 7, 1, 7, 0, 4, 3, 4], 3));
   });
 
+  it.each(dtypes)('do not mind where codes of %s and bytes begin and end', (dtype) => {
+    const { bits } = rangeOf(dtype);
+    const random = new Random(73 + bits);
+    const storage = bits > 8 ? 'uint16' : 'uint8';
+    for (let round = 0; round < 60; round++) {
+      const n = random.below(round < 40 ? 200 : 3000);
+      const [before, after] = [random.below(40), random.below(40)];
+      // Codes with any upper bits; pack leaves them out.
+      const around = codesOf(dtype, before + n + after);
+      for (let i = 0; i < around.length; i++) around[i] = random.bits();
+      const codes = around.subarray(before, before + n) as Codes;
+      const want = packed(codes, bits);
+      const q = tensor(dtype, codes);
+      expectSame(sp.pack(q), want, `${n} at ${before}, packed`);
+
+      const inWasm = sp.allocate(storage, around.length);
+      inWasm.view.set(around);
+      const Codes = around.constructor as new (buffer: ArrayBufferLike, start: number, length: number) => Codes;
+      const start = inWasm.view.byteOffset + before * around.BYTES_PER_ELEMENT;
+      const part = new Codes(inWasm.view.buffer, start, n);
+      expectSame(sp.pack(tensor(dtype, part)), want, `${n} at ${before} in wasm memory, packed`);
+      inWasm.dispose();
+
+      const bytes = new Uint8Array(before + want.length + after).fill(0xa5);
+      bytes.set(want, before);
+      const again = sp.unpack(bytes.subarray(before, before + want.length), q);
+      const wasmBytes = sp.allocate('uint8', bytes.length);
+      wasmBytes.view.set(bytes);
+      expectSame(sp.unpack(wasmBytes.view.subarray(before, before + want.length), q), again, `${n} in wasm memory`);
+      wasmBytes.dispose();
+      expectSame(sp.pack(tensor(dtype, again as Codes)), want, `${n} at ${before}, there and back`);
+      const { qmin, qmax } = rangeOf(dtype);
+      const kept = Array.from(codes, (code, i) => (code - (again[i] as number)) % 2 ** bits === 0);
+      expect(kept.every((same, i) => same && again[i]! >= qmin && again[i]! <= qmax)).toBe(true);
+    }
+  });
+
   it('work on parts of arrays, on wasm memory, and on arrays of any shape', () => {
     const codes = randomCodes('int5', 600, 71) as Int8Array;
     const want = packed(codes, 5);

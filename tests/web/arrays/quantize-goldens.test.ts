@@ -2,9 +2,9 @@
 // Codes that other programs made: tests/golden/README.md says which.
 import type { DType, Granularity } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import notebooksText from '../golden/notebooks.json?raw';
-import pytorchText from '../golden/pytorch.json?raw';
-import linesText from '../golden/quantize_linear.jsonl?raw';
+import notebooksText from '../../golden/notebooks.json?raw';
+import pytorchText from '../../golden/pytorch.json?raw';
+import linesText from '../../golden/quantize_linear.jsonl?raw';
 import {
   codesOf,
   describeBuilds,

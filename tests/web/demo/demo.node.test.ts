@@ -1,4 +1,4 @@
-// The demo page as it is built, in a real browser; and the parts of it that need no page.
+// The built demo page in a browser, and the modules of the page that can be tested without one.
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -25,7 +25,7 @@ beforeAll(async () => {
   sp = await load();
 });
 
-/** Numbers with no pattern in them, the same in every run. */
+/** Pseudorandom numbers, the same in every run. */
 function noise(length: number, seed = 7): Float32Array {
   let state = seed;
   return Float32Array.from({ length }, () => {
@@ -40,7 +40,7 @@ let server: Awaited<ReturnType<typeof serve>>;
 let browser: Browser;
 let context: BrowserContext;
 let page: Page;
-/** What must not happen on any page: errors, warnings, requests to elsewhere. Each test ends with none, or takes out what it provoked. */
+/** Console messages, uncaught errors, and requests to other servers. It must be empty after each test; a test removes those that it expects. */
 let complaints: string[] = [];
 
 beforeAll(async () => {
@@ -67,6 +67,7 @@ afterEach(async () => {
   expect(seen).toEqual([]);
 });
 
+/** Options of `open`. */
 interface OpenOptions {
   readonly width?: number;
   readonly height?: number;
@@ -76,7 +77,7 @@ interface OpenOptions {
   readonly prepare?: () => Promise<void>;
 }
 
-/** Opens the page afresh, with those settings in the address. */
+/** Opens the page in a new context, with these settings in the address. */
 async function open(hash = '', options: OpenOptions = {}): Promise<void> {
   const { width = 1280, height = 900, colorScheme = 'light', url = server.url, prepare } = options;
   context = await browser.newContext({ viewport: { width, height }, colorScheme, reducedMotion: 'reduce' });
@@ -99,12 +100,13 @@ async function open(hash = '', options: OpenOptions = {}): Promise<void> {
   if (prepare === undefined) await drawn();
 }
 
-/** Waits until the page has drawn and come to rest: the result says itself that it is no longer busy. */
+/** Waits until the page has drawn for the first time and its controls rest. */
 async function drawn(): Promise<void> {
   await page.waitForSelector('#histogram .bars', { state: 'attached' });
   await rested();
 }
 
+/** Waits until the page has finished all work, which it marks with aria-busy. */
 async function rested(): Promise<void> {
   await page.waitForSelector('#result[aria-busy="false"]', { state: 'attached' });
 }
@@ -114,14 +116,14 @@ async function figure(id: string): Promise<number> {
   return Number(await page.getAttribute(`#${id}`, 'value'));
 }
 
-/** The cells of the table's rows. */
+/** The cells of the table of numbers. */
 function cells(): Promise<string[][]> {
   return page.$$eval('#rows tr', (rows) =>
     rows.map((row) => [...row.children].map((cell) => cell.textContent)),
   ) as Promise<string[][]>;
 }
 
-/** Chooses where the numbers come from. */
+/** Chooses the source of the numbers. */
 async function source(value: 'generate' | 'text' | 'file'): Promise<void> {
   await page.check(`input[name="source"][value="${value}"]`);
 }
@@ -132,7 +134,7 @@ async function paste(text: string): Promise<void> {
   await rested();
 }
 
-/** Drops a file onto the page's header, far from any drop zone. */
+/** Drops a file onto the header of the page. */
 async function drop(name: string, bytes: Uint8Array): Promise<void> {
   const overlay = await page.evaluate(
     ([name, base64]) => {
@@ -148,7 +150,7 @@ async function drop(name: string, bytes: Uint8Array): Promise<void> {
     },
     [name, Buffer.from(bytes).toString('base64')] as const,
   );
-  // Shown while the file hovers, gone when it is dropped; and the browser does not open it instead.
+  // The overlay is shown during the drag and hidden after the drop. Both events are canceled, so the browser does not open the file.
   expect(overlay).toEqual([true, true, true, false]);
   await page.waitForFunction((name) => {
     const places = ['summary', 'problems', 'tensors-file'].map((id) => document.getElementById(id)?.textContent);
@@ -157,7 +159,7 @@ async function drop(name: string, bytes: Uint8Array): Promise<void> {
   await rested();
 }
 
-/** Writes down every text that an element is given from now on. */
+/** Records all text that an element gets from now on. The result reads the record. */
 async function listen(id: string): Promise<() => Promise<string[]>> {
   const key = `heard-${id}`;
   await page.evaluate(
@@ -173,7 +175,7 @@ async function listen(id: string): Promise<() => Promise<string[]>> {
   return () => page.evaluate((key) => (globalThis as unknown as Record<string, string[]>)[key]!, key);
 }
 
-/** A version 1 .npy file. */
+/** A .npy file of version 1. */
 function npy(values: Float32Array, shape: readonly number[]): Uint8Array {
   const dimensions = shape.length === 1 ? `${shape[0]},` : shape.join(', ');
   const header = `{'descr': '<f4', 'fortran_order': False, 'shape': (${dimensions}), }`;
@@ -203,7 +205,7 @@ function safetensors(tensors: Record<string, { dtype: string; shape: number[]; d
   return Buffer.concat([length, text, ...bodies]);
 }
 
-/** Compares what the page says with what the package says. */
+/** Fails unless the page shows the figures, bytes and codes that the package computes. */
 async function expectSame(values: Float32Array, options: QuantizeOptions): Promise<void> {
   const q = sp.quantize(values, options);
   const measures = sp.compare(values, q);
@@ -228,9 +230,9 @@ async function expectSame(values: Float32Array, options: QuantizeOptions): Promi
   }
 }
 
-// A busy machine takes its time to start a page.
+// The timeout is long because a busy machine may start a page slowly.
 describe('the demo page', { timeout: 60_000 }, () => {
-  it('opens with a bell of numbers quantized to int4, asking only for its own files', async () => {
+  it('opens with normally distributed numbers in int4, and requests only its own files', async () => {
     const asked: string[] = [];
     await open('', {
       prepare: async () => {
@@ -243,12 +245,12 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.locator('#histogram .levels text').count()).toBe(16);
     const values = generate({ distribution: 'normal', size: 4096, seed: 1, rowsDiffer: false });
     const sqnr = sp.compare(values, sp.quantize(values, { dtype: 'int4' })).sqnrDb;
-    // The browser's logarithm may differ in the last place from the one here.
+    // The numbers come from Math.log and Math.cos, which may differ in the last bit between the browser and Node.
     expect(await figure('figure-sqnrDb')).toBeCloseTo(sqnr, 3);
     expect(asked.filter((name) => !/^\/(assets\/[\w.-]+\.(js|css|wasm|svg))?$/.test(name))).toEqual([]);
   });
 
-  it('carries the policy that keeps the numbers on the device, and says so', async () => {
+  it('has a Content-Security-Policy that keeps the numbers on the device, and tells the visitor', async () => {
     await open();
     const policy = await page.getAttribute('meta[http-equiv="Content-Security-Policy"]', 'content');
     for (const rule of [
@@ -309,7 +311,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       await page.evaluate((value) => {
         const slider = document.getElementById('bits') as HTMLInputElement;
         slider.value = String(value);
-        // Moving, not yet let go: no change event.
+        // An input event without a change event: the slider is still moving.
         slider.dispatchEvent(new Event('input', { bubbles: true }));
       }, stop);
       await page.waitForFunction(
@@ -322,7 +324,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(seen.size).toBe(4);
   });
 
-  it('shows what each way to choose a range gains, and where it clips', async () => {
+  it('shows the SQNR of each range method, and what the chosen one clips', async () => {
     await open('distribution=heavy-tailed&range=mse');
     const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
     const methods = ['min-max', { percentile: 99.9 }, 'mse', 'entropy'] as const;
@@ -342,7 +344,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.$$eval('#clipping circle', (marks) => marks.length)).toBe(4);
     expect(await page.textContent('#clipping-caption')).toContain('Least error gains 6.62 dB over min-max');
     expect(await figure('figure-sqnrDb')).toBe(sp.compare(values, made[2] as never).sqnrDb);
-    // Far from the ends in the picture, too: that is what is clipped.
+    // The histogram marks the clipped regions.
     expect(await page.textContent('#histogram')).toContain('clipped');
 
     await page.selectOption('#range-method', 'min-max');
@@ -351,7 +353,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.textContent('#histogram')).not.toContain('clipped');
   });
 
-  it('compares even levels with NF4, FP4 and learned codes at every width', async () => {
+  it('compares linear codes with NF4, FP4 and learned codebooks at every bit width', async () => {
     await open('distribution=heavy-tailed&granularity=per-group&groupSize=32');
     const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
     const told = (await page.textContent('#codes desc')) as string;
@@ -381,7 +383,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('draws a band where levels are too many to tell apart', async () => {
+  it('draws a band instead of lines if the levels are too close', async () => {
     await open('bits=8');
     expect(await page.locator('#histogram .band').count()).toBe(1);
     expect(await page.locator('#histogram .levels text').allTextContents()).toEqual(['−128', '127', '0']);
@@ -399,18 +401,18 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(/scale (\S+)/.exec(first!)![1]).not.toBe(/scale (\S+)/.exec(second!)![1]);
   });
 
-  it('counts what is clipped when the levels cover less than the range', async () => {
+  it('counts the clipped numbers when the levels cover less than the range', async () => {
     await open();
     await paste('-10 -1 0 1 2 3 4 5 6 10');
     expect(await figure('figure-clipped')).toBe(0);
     await page.fill('#cover', '50');
     await rested();
-    // Levels reach from -5.7 to 5 in steps of 0.71: 6 and the two tens lie beyond them by more than half a step.
+    // The levels go from -5.7 to 5 in steps of 0.71. Three numbers (-10, 6 and 10) are more than half a step beyond them.
     expect(await figure('figure-clipped')).toBeCloseTo(0.3, 10);
     expect(await page.locator('#histogram .beyond rect').count()).toBe(2);
   });
 
-  it('reads pasted numbers whatever separates them', async () => {
+  it('reads pasted numbers with any separators', async () => {
     await open();
     await paste('x = [1.5, -2e-1; .25]\t"7"|−3');
     expect(await page.textContent('h1')).toContain('5 numbers');
@@ -443,7 +445,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     );
     expect(await page.locator('#tensor option').count()).toBe(5);
     expect(await page.locator('#tensor option:disabled').allTextContents()).toEqual(['steps · I64 1 (no floats)']);
-    // The first matrix is shown without being asked for.
+    // The page chooses the first matrix by itself.
     expect(await page.textContent('#summary')).toContain('weight in tiny.safetensors');
     await expectSame(weights, { shape: [4, 6], dtype: 'int4' });
     for (const [label, from, data, widened] of [
@@ -462,7 +464,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('loads the sample model that lies beside it', async () => {
+  it('loads the sample model from its own server', async () => {
     await open();
     await source('file');
     await page.click('#sample');
@@ -471,7 +473,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.textContent('#problems')).toBe('');
   });
 
-  it('says so when the sample model is not there', async () => {
+  it('reports that the sample model is not on the server', async () => {
     await open();
     await page.route('**/digits.safetensors', (route) => route.fulfill({ status: 404 }));
     await source('file');
@@ -481,7 +483,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(complaints.splice(0)).toEqual([expect.stringContaining('404')]);
   });
 
-  it('reads any other file of whole floats as raw float32, and says so', async () => {
+  it('reads an unknown file as raw float32 if its size is a multiple of 4, and says so', async () => {
     await open();
     const values = noise(50);
     await drop('weights.bin', new Uint8Array(values.buffer));
@@ -489,7 +491,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     await expectSame(values, { dtype: 'int4' });
   });
 
-  it('works on a sample while a control moves over many numbers, and exactly when it rests', async () => {
+  it('quantizes a sample of large data while a control moves, and all of it at rest', async () => {
     await open();
     const values = noise(1_200_000);
     const said = await listen('basis');
@@ -502,7 +504,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect((await cells())[0]![1]).toBe(formatReal(values[1_199_999]!, 6));
   });
 
-  it('explains a file that it cannot read, keeps what it showed, and goes on', async () => {
+  it('explains why it cannot read a file, and keeps the numbers that it had', async () => {
     await open();
     await drop('good.npy', npy(noise(8), [8]));
     const broken = safetensors({ w: { dtype: 'F32', shape: [2], data: new Float32Array(2) } }).subarray(0, -3);
@@ -529,7 +531,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     await expectSame(values, { dtype: 'int4' });
   });
 
-  it('explains NaN, shows the numbers nevertheless, and offers to saturate', async () => {
+  it('explains that NaN is refused, still shows the numbers, and offers to saturate', async () => {
     await open();
     await paste('1 2 nan 4 -inf 3');
     expect(await page.textContent('.problem')).toContain('2 numbers are NaN or infinite');
@@ -546,7 +548,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.evaluate(() => document.activeElement?.id)).toBe('result');
   });
 
-  it('stays whole with nothing but the hardest numbers', async () => {
+  it('draws valid charts for zeros, constants, NaN, and the largest and smallest floats', async () => {
     await open('nonFinite=saturate');
     for (const text of ['0', '0 0 0', '5 5 5', 'nan nan', '3e38 -3e38', '1e-45 -1e-45', '-7']) {
       await paste(text);
@@ -559,7 +561,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('keeps settings in the address, data never, and goes back and forward', async () => {
+  it('stores the settings but no data in the address, and goes back and forward', async () => {
     await open();
     await paste('0.123456 0.654321');
     await page.check('input[name="scheme"][value="asymmetric"]');
@@ -579,30 +581,30 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.textContent('h1')).toContain('2 numbers');
   });
 
-  it('makes one step back of one drag, not one of every stop', async () => {
+  it('adds one history entry for one drag of a slider', async () => {
     await open();
     const before = await page.evaluate(() => history.length);
     await page.focus('#bits');
     for (let i = 0; i < 4; i++) await page.keyboard.press('ArrowRight');
-    // The address is written when the browser finds time for it.
+    // The address is updated asynchronously.
     await expect.poll(() => new URL(page.url()).hash).toBe('#bits=8');
     expect(await page.evaluate(() => history.length)).toBe(before + 1);
   });
 
-  it('opens a link with settings, and passes over what makes no sense in it', async () => {
+  it('opens a link with settings, and ignores invalid ones', async () => {
     await open('bits=6&distribution=uniform&scheme=diagonal&groupSize=7&seed=1e9&__proto__=x&part=-4');
     expect(await page.textContent('h1')).toContain('What 6 bits');
     expect(await page.textContent('#summary')).toContain('Uniform, seed 1');
     expect(await page.isChecked('input[name="scheme"][value="symmetric"]')).toBe(true);
   });
 
-  it('explains a link that was made for numbers that are elsewhere', async () => {
+  it('explains that a link does not include the numbers it was made for', async () => {
     await open('data=own&bits=3');
     expect(await page.textContent('.problem')).toContain('A link carries settings, never data');
     expect(await page.textContent('h1')).toBe('What 3 bits do to 4,096 numbers');
   });
 
-  it('can be used by keyboard alone, with the focus always in sight', async () => {
+  it('can be used by keyboard alone, with the focus always visible', async () => {
     await open();
     const stops: string[] = [];
     for (let i = 0; i < 80; i++) {
@@ -610,7 +612,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       const stop = await page.evaluate(() => {
         const node = document.activeElement as HTMLElement | null;
         if (node === null || node === document.body) return undefined;
-        // A radio button is drawn by the label beside it.
+        // The span beside a radio button shows its focus.
         const drawn = node.matches('.segments input') ? (node.nextElementSibling as HTMLElement) : node;
         const { outlineStyle, outlineWidth } = getComputedStyle(drawn);
         const box = drawn.getBoundingClientRect();
@@ -674,10 +676,10 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await page.evaluate(() => document.activeElement?.id)).toBe('result');
   });
 
-  it('has no accessibility violations, in light and in dark, whatever it shows', async () => {
+  it('has no accessibility violations in the light and the dark theme', async () => {
     const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
     const check = async (what: string) => {
-      // Evaluated by the debugger, which the page's policy does not bind.
+      // Code that the debugger evaluates is not subject to the page's policy.
       await page.evaluate(axe);
       const violations = await page.evaluate(async () => {
         const run = (
@@ -711,7 +713,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('never scrolls sideways, down to 320 pixels', async () => {
+  it('does not scroll horizontally at widths from 320 pixels', async () => {
     for (const width of [320, 360, 768, 1024, 1920]) {
       await open('granularity=per-group&bits=16&scheme=asymmetric', { width, height: 740 });
       await page.click('#more summary');
@@ -725,7 +727,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       const { scroll, client, wide } = await page.evaluate(() => ({
         scroll: document.documentElement.scrollWidth,
         client: document.documentElement.clientWidth,
-        // Boxes that scroll themselves may hold wider things.
+        // Scrolling boxes may hold wider elements.
         wide: [...document.querySelectorAll('body *')]
           .filter(
             (node) =>
@@ -738,7 +740,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('keeps the picture in sight of the controls on a phone', async () => {
+  it('keeps the histogram visible above the controls on a phone', async () => {
     await open('', { width: 360, height: 740 });
     await page.locator('#rounding').scrollIntoViewIfNeeded();
     const [picture, control] = await Promise.all([
@@ -763,7 +765,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(await background()).toBe(dark);
   });
 
-  it('speaks one sentence when the controls have come to rest', async () => {
+  it('announces one sentence when the controls rest', async () => {
     await open();
     await expect.poll(() => page.textContent('#live'), { timeout: 10_000 }).toContain('int4');
     const said = await listen('live');
@@ -776,7 +778,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     ]);
   });
 
-  it('says in tables what the histogram shows', async () => {
+  it('lists the levels and bins of the histogram in tables', async () => {
     await open('bits=3&logCounts=yes');
     await page.click('#twin summary');
     await rested();
@@ -784,7 +786,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       page.$$eval(`#${id} tr`, (rows) =>
         rows.map((row) => Number(row.lastElementChild!.textContent!.replace(/,/g, ''))),
       );
-    // Opening the tables fills them with the next frame.
+    // The tables are filled in the frame after they are opened.
     await expect.poll(() => last('twin-levels')).toHaveLength(8);
     const levels = await last('twin-levels');
     expect(levels.reduce((a, b) => a + b)).toBe(4096);
@@ -794,7 +796,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     );
   });
 
-  it('moves to another width from the table of widths, and keeps the focus there', async () => {
+  it('changes the bit width from the table of bit widths, and keeps the focus there', async () => {
     await open();
     expect(await page.getAttribute('[data-bits="4"]', 'aria-pressed')).toBe('true');
     await page.focus('[data-bits="6"]');
@@ -815,7 +817,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     await expect.poll(copied).toBe(`${server.url}#bits=5`);
   });
 
-  it('saves the codes as pack lays them out', async () => {
+  it('saves the packed codes', async () => {
     await open('bits=3');
     const values = noise(21);
     await drop('weights.npy', npy(values, [3, 7]));
@@ -834,7 +836,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     expect(new URL(page.url()).hash).toBe('#data=own');
   });
 
-  it('works from a folder of another server, without special headers', async () => {
+  it('works in any folder of a server that sends no special headers', async () => {
     const elsewhere = await serve({ folder: path('build'), port: 0, policy: '' });
     try {
       await open('', { url: `${elsewhere.url}demo/` });
@@ -846,7 +848,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('says why when the core does not load, instead of staying blank', async () => {
+  it('explains why the core does not load', async () => {
     await open('', {
       prepare: async () => {
         await page.route('**/*.wasm', (route) => route.fulfill({ status: 404, body: '' }));
@@ -860,7 +862,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
 
 // ------------------------------------------------------------------------------------------------------- parts without a page
 
-/** Data as the page holds them. */
+/** A data set of the page. */
 const dataOf = (values: Float32Array, shape: readonly number[]): DataSet => ({
   title: 'test',
   values,
@@ -870,8 +872,8 @@ const dataOf = (values: Float32Array, shape: readonly number[]): DataSet => ({
   stem: 'test',
 });
 
-describe('the parts of the demo page', () => {
-  it('finds numbers in texts of many kinds', () => {
+describe('the modules of the demo page', () => {
+  it('find numbers in texts of many kinds', () => {
     const cases: [text: string, numbers: number[], shape: number[]][] = [
       ['1,2;3 4\t5', [1, 2, 3, 4, 5], [5]],
       ['1 2\n3 4\n\n5 6\n', [1, 2, 3, 4, 5, 6], [3, 2]],
@@ -889,7 +891,7 @@ describe('the parts of the demo page', () => {
     expect(parseNumbers('a b c d 1')).toMatchObject({ ignored: ['a', 'b', 'c'], ignoredCount: 4 });
   });
 
-  it('writes every setting into the address and reads it back', () => {
+  it('write every setting into the address and read it back', () => {
     const settings: Settings = {
       data: 'own',
       distribution: 'outliers',
@@ -919,7 +921,7 @@ describe('the parts of the demo page', () => {
     }
   });
 
-  it('makes the same numbers from the same seed, and others from another', () => {
+  it('generate the same numbers from the same seed, and others from another seed', () => {
     for (const { name } of distributions) {
       const make = (seed: number) => generate({ distribution: name, size: 4096, seed, rowsDiffer: false });
       expect(make(5)).toEqual(make(5));
@@ -929,11 +931,11 @@ describe('the parts of the demo page', () => {
       expect(max).toBeGreaterThan(min);
     }
     const { mean } = statisticsOf(generate({ distribution: 'normal', size: 65536, seed: 1, rowsDiffer: false }));
-    // The mean of n standard normal numbers is within 5 / sqrt(n) of 0 but for one seed in two million.
+    // The mean of n standard normal numbers has standard deviation 1 / sqrt(n). Beyond 5 of these lies one seed in two million.
     expect(Math.abs(mean)).toBeLessThan(5 / 256);
   });
 
-  it('agrees with the core on which elements share a scale', () => {
+  it('agree with the core on which elements share a scale', () => {
     const shapes = [[24], [4, 6], [2, 3, 5], [1, 7], [3, 1, 4]];
     for (const shape of shapes) {
       const values = noise(shape.reduce((a, b) => a * b));
@@ -965,7 +967,7 @@ describe('the parts of the demo page', () => {
     }
   });
 
-  it('samples whole channels and groups, and knows where each number came from', () => {
+  it('take a sample of at most the limit, and map its elements to those of the data', () => {
     for (const [shape, granularity] of [
       [[10_000], { kind: 'per-tensor' }],
       [[100, 90], { kind: 'per-channel', axis: 0 }],
@@ -991,7 +993,7 @@ describe('the parts of the demo page', () => {
     expect(whole.values).toEqual(noise(10));
   });
 
-  it('counts bytes as pack and the arrays of parameters have them', () => {
+  it('count the bytes of packed codes, scales and zero points', () => {
     const values = noise(7 * 33);
     const data = dataOf(values, [7, 33]);
     for (const change of [
@@ -1014,7 +1016,7 @@ describe('the parts of the demo page', () => {
     }
   });
 
-  it('cuts out a part with the codes that the whole has', () => {
+  it('extract one part of an evaluation with its own codes', () => {
     const values = noise(6 * 10);
     const settings: Settings = { ...defaultSettings, granularity: 'per-channel', channelAxis: 1 };
     const evaluation = evaluate(sp, dataOf(values, [6, 10]), settings, values.length);
@@ -1025,7 +1027,7 @@ describe('the parts of the demo page', () => {
     expect(sliceOf(evaluation, 99).part).toBe(9);
   });
 
-  it('writes code that does what the page does', async () => {
+  it('write code that gives the same results as the page', async () => {
     const values = noise(4 * 16);
     const data = dataOf(values, [4, 16]);
     for (const change of [
@@ -1056,12 +1058,12 @@ describe('the parts of the demo page', () => {
     }
   });
 
-  it('quotes the names of tensors in code', () => {
+  it('quote the names of tensors in code', () => {
     const data: DataSet = { ...dataOf(noise(4), [4]), origin: { kind: 'file', tensor: "it's \\ odd\nname" } };
     expect(snippet(data, defaultSettings)).toContain("readTensor(file, 'it\\'s \\\\ odd\\nname')");
   });
 
-  it('writes numbers for people', () => {
+  it('format numbers for people', () => {
     expect([0, 1.23456789, -0.00001234, 1e7, Number.NaN, Number.NEGATIVE_INFINITY].map((x) => formatReal(x))).toEqual([
       '0',
       '1.235',

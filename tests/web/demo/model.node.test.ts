@@ -1,4 +1,4 @@
-// The model half of the demo page as it is built, in a real browser.
+// The panel for model files of the built demo page, in a browser.
 import {
   closeSync,
   ftruncateSync,
@@ -20,7 +20,7 @@ import { planModel, quantizeModel } from '../../../web/src/model.js';
 import { safetensors, weights } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
-const path = (name: string) => fileURLToPath(new URL(`../../${name}`, import.meta.url));
+const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
 const sample = path('web/demo/public/samples/digits.safetensors');
 
 let server: Awaited<ReturnType<typeof serve>>;
@@ -28,7 +28,7 @@ let browser: Browser;
 let context: BrowserContext;
 let page: Page;
 let folder: string;
-/** What must not happen: errors, warnings, requests to elsewhere. */
+/** Errors, warnings, and requests to other servers. It must be empty after each test. */
 let complaints: string[] = [];
 
 beforeAll(async () => {
@@ -65,7 +65,7 @@ async function openPage(options: Parameters<Browser['newContext']>[0] = {}): Pro
     const url = request.url();
     if (!/^(blob:|data:)/.test(url) && !url.startsWith(server.url)) complaints.push(`request to ${url}`);
   });
-  // The dialog to save cannot be answered by a test; without it the page takes a file of its own.
+  // A test cannot answer the save dialog. Without one the page writes to the origin private file system.
   await page.addInitScript(() => {
     delete (globalThis as { showSaveFilePicker?: unknown }).showSaveFilePicker;
   });
@@ -75,7 +75,7 @@ async function openPage(options: Parameters<Browser['newContext']>[0] = {}): Pro
 
 const bytesAfter = () => page.$eval('#model-figure-after', (data) => Number((data as HTMLDataElement).value));
 const status = () => page.textContent('#model-status');
-/** Waits until the page shows a size other than the one before. */
+/** Waits until the page shows a size that differs from `before`. */
 const planned = (before = 0) =>
   page.waitForFunction((old) => {
     const size = Number((document.querySelector('#model-figure-after') as HTMLDataElement).value);
@@ -84,13 +84,13 @@ const planned = (before = 0) =>
 const column = (index: number) =>
   page.$$eval('#model-rows tr', (rows, i) => rows.map((row) => row.children[i as number]?.textContent ?? ''), index);
 
-/** Presses the button and gives the file that is saved. */
+/** Runs the quantization and returns the downloaded file. */
 async function save(): Promise<{ name: string; bytes: Buffer }> {
   const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
 
-it('saves what the package makes, in the size that was foretold, for every target', async () => {
+it('saves the same bytes as the package, in the planned size, for several targets', async () => {
   await page.setInputFiles('#file', sample);
   await planned();
   let before = 0;
@@ -107,7 +107,7 @@ it('saves what the package makes, in the size that was foretold, for every targe
   }
 });
 
-it('searches for the ranges of integers', async () => {
+it('searches for the ranges of int4', async () => {
   await page.setInputFiles('#file', sample);
   await planned();
   await page.selectOption('#model-target', 'int4');
@@ -119,7 +119,7 @@ it('searches for the ranges of integers', async () => {
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
 });
 
-it('saves GGUF files, and reads their numbers', async () => {
+it('saves a GGUF file and shows the numbers of its blocks', async () => {
   const model = tinyLlama({ layers: 2 });
   await page.setInputFiles('#file', [{ name: 'tiny.gguf', mimeType: '', buffer: Buffer.from(model) }]);
   await planned();
@@ -129,17 +129,17 @@ it('saves GGUF files, and reads their numbers', async () => {
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
   expect(await page.textContent('#summary')).toContain('in tiny.gguf');
 
-  // What came out can be looked at: blocks give the numbers that they stand for.
+  // The result can be opened. Its blocks are dequantized.
   await page.setInputFiles('#file', [{ name: 'tiny.Q4_K_M.gguf', mimeType: '', buffer: bytes }]);
   await expect.poll(() => page.textContent('#summary')).toContain('in tiny.Q4_K_M.gguf');
   expect(await page.textContent('#summary')).toContain('Q4_K');
-  // Quantizing again has to be asked for.
+  // Quantizing quantized tensors again is an option that is off by default.
   await page.selectOption('#model-target', 'Q8_0');
   await expect.poll(() => page.textContent('#model-problem')).toMatch(/quantized already|requantize/);
   expect(await page.isDisabled('#model-run')).toBe(true);
 });
 
-it('lists a model of 3 GiB from its header, plans it, and cancels', async () => {
+it('lists and plans a model of 3 GiB from its header, and cancels quantizing it', async () => {
   const rows = 3 * 2 ** 15;
   const json = JSON.stringify({
     'big.weight': { dtype: 'F32', shape: [rows, 8192], data_offsets: [0, rows * 8192 * 4] },
@@ -175,13 +175,13 @@ it('lists a model of 3 GiB from its header, plans it, and cancels', async () => 
     });
     expect(left).toEqual([]);
   }
-  // The next good call works.
+  // The page still works afterwards.
   await page.setInputFiles('#file', sample);
   await planned(totals.bytesAfter);
   expect((await save()).name).toBe('digits.int8.safetensors');
 }, 120_000);
 
-it('takes an index with its shards', async () => {
+it('opens an index with its shards', async () => {
   const shards = [
     { name: 'a-1.safetensors', tensors: { 'x.weight': weights('F32', [16, 64]) } },
     { name: 'a-2.safetensors', tensors: { 'y.weight': weights('F32', [16, 64], 2) } },
@@ -199,7 +199,7 @@ it('takes an index with its shards', async () => {
   expect(bytes.length).toBe(await bytesAfter());
 });
 
-it('sorts by error, finds by name, keeps with one click', async () => {
+it('sorts tensors by error, filters them by name, and keeps one with a click', async () => {
   await page.setInputFiles('#file', sample);
   await planned();
   await save();
@@ -249,7 +249,7 @@ it('saves the configuration and the report', async () => {
   expect(csv.text).toContain('"fc1.weight","128x256",F32,I8,131072,33280,');
 });
 
-it('says which tensor stands in the way, and leaves it out with one click', async () => {
+it('names a tensor with NaN, and keeps it with one click', async () => {
   const bad = weights('F32', [16, 64]);
   (bad.data as Float32Array)[70] = Number.NaN;
   const file = safetensors({ 'bad.weight': bad, 'good.weight': weights('F32', [16, 64], 2) });
@@ -262,7 +262,7 @@ it('says which tensor stands in the way, and leaves it out with one click', asyn
   expect((await save()).name).toBe('bad.int8.safetensors');
 });
 
-it('does the work on the page where workers cannot be had', async () => {
+it('quantizes on the main thread if workers cannot be started', async () => {
   await page.route(/worker.*\.js$/, (route) => route.fulfill({ status: 404, body: 'not here' }));
   const rows = 2 ** 10;
   const file = join(folder, 'middle.safetensors');
@@ -276,7 +276,7 @@ it('does the work on the page where workers cannot be had', async () => {
   complaints = complaints.filter((text) => !text.includes('404'));
 });
 
-it('shows the numbers of a tensor whose name is pressed', async () => {
+it('shows the numbers of a tensor whose name is clicked', async () => {
   await page.setInputFiles('#file', sample);
   await planned();
   await page.click('#model-rows button:has-text("fc3.weight")');
@@ -287,7 +287,7 @@ it.each([
   ['wide', 1280, 'light'],
   ['narrow', 360, 'light'],
   ['dark', 1280, 'dark'],
-] as const)('is accessible and fits: %s', async (_what, width, colorScheme) => {
+] as const)('is accessible and does not scroll horizontally: %s', async (_what, width, colorScheme) => {
   await openPage({ viewport: { width, height: 800 }, colorScheme });
   await page.setInputFiles('#file', sample);
   await planned();
@@ -295,7 +295,7 @@ it.each([
   await page.waitForSelector('#model-after:visible');
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
   await page.click('#model .more > summary');
-  // Injected by the protocol, which the page's policy does not see.
+  // Code that the debugger evaluates is not subject to the page's policy.
   await page.evaluate(readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'));
   const violations = await page.evaluate(async () => {
     const { axe } = globalThis as unknown as {

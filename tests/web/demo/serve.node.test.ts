@@ -31,7 +31,7 @@ afterAll(async () => {
 
 const get = (path: string, method = 'GET') => fetch(new URL(path, server.url), { method });
 
-/** Sends a request line as it is; fetch would tidy the path first. */
+/** Sends a request with an unchanged path and returns the status code. (fetch would normalize the path.) */
 function status(target: string): Promise<string> {
   return new Promise((done, fail) => {
     const socket = connect(Number(new URL(server.url).port), '127.0.0.1', () =>
@@ -47,7 +47,7 @@ function status(target: string): Promise<string> {
 }
 
 describe('the static server', () => {
-  it('gives every file its type, and index.html for a folder', async () => {
+  it('sends the content type of each file, and index.html for a folder', async () => {
     expect((await get('assets/a.wasm')).headers.get('content-type')).toBe('application/wasm');
     expect((await get('assets/a.js?v=1')).headers.get('content-type')).toMatch(/^text\/javascript/);
     const page = await get('');
@@ -55,7 +55,7 @@ describe('the static server', () => {
     expect(await page.text()).toContain('hello');
   });
 
-  it("sends the page's own policy with everything, and lets nothing be cached", async () => {
+  it("sends the page's own policy with every answer, and forbids caching", async () => {
     for (const path of ['', 'assets/a.js', 'nothing']) {
       const { headers } = await get(path);
       expect(headers.get('content-security-policy')).toBe(`${policy}; frame-ancestors 'none'`);
@@ -64,13 +64,13 @@ describe('the static server', () => {
     }
   });
 
-  it('answers HEAD like GET, without the bytes, and refuses other methods', async () => {
+  it('answers HEAD like GET but without a body, and refuses other methods', async () => {
     const answer = await get('assets/a.wasm', 'HEAD');
     expect([answer.status, answer.headers.get('content-length'), await answer.text()]).toEqual([200, '3', '']);
     expect((await get('', 'POST')).status).toBe(405);
   });
 
-  it('stays inside its folder', async () => {
+  it('serves no file outside of its folder', async () => {
     expect(await status('/assets/a.js')).toBe('200');
     const targets = [
       '/../secret.txt',
@@ -88,14 +88,14 @@ describe('the static server', () => {
     for (const target of targets) expect(await status(target), target).toBe('404');
   });
 
-  it('takes the next free port when the wanted one is in use', async () => {
+  it('takes the next free port if the first one is in use', async () => {
     const port = Number(new URL(server.url).port);
     const second = await serve({ folder: join(folder, 'page'), port });
     expect(Number(new URL(second.url).port)).toBeGreaterThan(port);
     await second.close();
   });
 
-  it('refuses a port that is no port', () => {
+  it('refuses text that is not a port number', () => {
     expect(parsePort('9000')).toBe(9000);
     for (const text of ['', '-1', '65536', '80 ', '1e3', 'abc']) expect(() => parsePort(text)).toThrow(RangeError);
   });

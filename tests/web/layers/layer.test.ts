@@ -3,7 +3,7 @@
 import type { Granularity, LinearOptions, LinearQuantizedTensor, Scalepoint } from 'scalepoint';
 import { load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import pytorchText from '../golden/pytorch.json?raw';
+import pytorchText from '../../golden/pytorch.json?raw';
 import {
   cores,
   describeBuilds,

@@ -1,4 +1,4 @@
-// The benchmark: the module, the command, the page. Times are not judged; that they are there and that they are compared is.
+// The benchmark as a module, as a command and as a page. The tests check that there are times and ratios, not how large they are.
 import { execFile, spawn } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -22,7 +22,7 @@ function expectRows(rows: readonly BenchRow[]): void {
 }
 
 describe('runBench', () => {
-  it('gives rows as they come, and all at the end', async () => {
+  it('reports each row when it is measured, and returns all rows', async () => {
     const seen: BenchRow[] = [];
     const { rows, tier, version } = await runBench({ ...small, onRow: (row) => seen.push(row) });
     expectRows(rows);
@@ -31,19 +31,19 @@ describe('runBench', () => {
     expect(version).toMatch(/^\d+\.\d+\.\d+/);
   }, 60_000);
 
-  it('measures a part alone, and the scalar build', async () => {
+  it('measures a single part, with the scalar build', async () => {
     const { rows, tier } = await runBench({ ...small, only: 'layers', load: { simd: 'off' } });
     expect(rows).toHaveLength(10);
     expect(tier).toBe('scalar');
   }, 60_000);
 
-  it('stops when asked', async () => {
+  it('stops when the signal aborts', async () => {
     const controller = new AbortController();
     const run = runBench({ ...small, signal: controller.signal, onRow: () => controller.abort(new Error('enough')) });
     await expect(run).rejects.toThrow('enough');
   }, 60_000);
 
-  it('refuses wrong options by name', async () => {
+  it('names the wrong option in its error', async () => {
     for (const [options, name] of [
       [{ size: 100 }, 'size'],
       [{ size: 2 ** 40 }, 'size'],
@@ -59,7 +59,7 @@ describe('runBench', () => {
 });
 
 describe('race', () => {
-  it('tells the slow from the quick, and awaits promises', async () => {
+  it('awaits promises and measures their time', async () => {
     const wait = (ms: number) => () => new Promise((resolve) => setTimeout(resolve, ms));
     const ms = await race({ slow: wait(30), quick: wait(2) }, { rounds: 3 });
     // A timer never fires early by more than a millisecond.
@@ -75,7 +75,7 @@ describe('race', () => {
       spent += performance.now() - start;
     };
     await race({ run }, { rounds: 1, warmupMs: 400 });
-    // The warm-up counts what is around the calls as well.
+    // The warm-up time of 400 ms includes overhead around the calls, so the calls themselves take less.
     expect(spent).toBeGreaterThan(300);
   });
 });
@@ -102,7 +102,7 @@ describe('scalepoint bench', () => {
     for (const line of rows) expect(line.length).toBeLessThanOrEqual(80);
   }, 60_000);
 
-  it('prints JSON and nothing else', async () => {
+  it('prints only JSON with --json', async () => {
     const { code, stdout, stderr } = await run(...tiny, '--json', '--only', 'blocks');
     expect([code, stderr]).toEqual([0, '']);
     const { rows, tier, engine } = JSON.parse(stdout) as { rows: BenchRow[]; tier: string; engine: string };
@@ -176,7 +176,7 @@ describe('the page of the benchmark', () => {
       await page.click('#run');
       await page.waitForSelector('.bench-table tbody tr td');
       expect(await page.isDisabled('#run')).toBe(true);
-      // Something to read while it runs: the page is not held up.
+      // The page shows progress during the run, so its main thread is not blocked.
       expect(await page.textContent('#status')).toMatch(/measured/);
       await page.click('#stop');
       expect(await page.textContent('#status')).toMatch(/^Stopped after \d+/);
@@ -203,7 +203,7 @@ describe('the page of the benchmark', () => {
       await page.click('#copy-markdown');
       expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\| operation \| on \|/);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
-      // Nor does the table hide anything at its right side.
+      // The table fits too, so that no column is hidden.
       expect(await page.$eval('.scroll', (box) => box.scrollWidth - box.clientWidth)).toBeLessThanOrEqual(0);
       await page.waitForSelector('#toast', { state: 'hidden' });
       await page.evaluate(readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'));

@@ -1,4 +1,4 @@
-// The package as a user gets it: packed, installed into an empty folder, and used there in every way it promises.
+// The package as a user gets it. It is packed, installed into an empty folder, and used there in every supported way.
 import { execFile } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -20,7 +20,7 @@ const installed = join(consumer, 'node_modules/scalepoint');
 let tarball = '';
 
 const execute = promisify(execFile);
-/** Runs a program and returns what it printed; fails, showing that, if the program does. */
+/** Runs a program and returns its output. If it fails, the error includes the output. */
 async function run(program: string, args: string[], cwd = consumer): Promise<string> {
   const options = { cwd, env: { ...process.env, NO_COLOR: '1', FORCE_COLOR: '0' } };
   try {
@@ -31,6 +31,7 @@ async function run(program: string, args: string[], cwd = consumer): Promise<str
   }
 }
 
+/** Writes a file of the consumer and returns its path. */
 function write(path: string, text: string): string {
   const full = join(consumer, path);
   mkdirSync(dirname(full), { recursive: true });
@@ -38,10 +39,10 @@ function write(path: string, text: string): string {
   return full;
 }
 
-/** Six numbers, far from ties: absmax 1.27 gives the scale 0.01, so the codes are the numbers times 100, rounded. */
+/** Six numbers and their codes. absmax = 1.27 gives scale = 0.01, so the codes are the rounded numbers times 100. There are no ties. */
 const numbers = [-1.27, -0.5, 0, 0.014, 0.3, 1.27];
 const codes = [-127, -50, 0, 1, 30, 127];
-/** A program's lines that quantize the numbers, given load. */
+/** Code that quantizes the numbers. It needs `load`. */
 const quantizeThem = `load().then((sp) => Array.from(sp.quantize(new Float32Array(${JSON.stringify(numbers)})).data))`;
 
 interface Manifest {
@@ -62,7 +63,7 @@ beforeAll(async () => {
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  it('holds the built files and what a reader needs, nothing else', async () => {
+  it('holds the built files, README, license and changelog, and nothing else', async () => {
     const names = (await run('tar', ['-tzf', tarball])).trim().split('\n');
     expect(
       names.filter((name) => !/^package\/(dist\/|package\.json$|README\.md$|LICENSE$|CHANGELOG\.md$)/.test(name)),
@@ -72,7 +73,7 @@ describe('the packed package', () => {
     expect(names).toContain('package/README.md');
   });
 
-  it('points only at files that it holds, types first', () => {
+  it('exports only files that it holds, with types first', () => {
     const { exports, bin: programs } = manifestOf(installed);
     expect(Object.keys(exports)).toEqual(
       expect.arrayContaining(['.', './model', './core-simd.wasm', './core-scalar.wasm']),
@@ -87,7 +88,7 @@ describe('the packed package', () => {
       expect(readFileSync(join(installed, path), 'utf8')).toMatch(/^#!\/usr\/bin\/env node\n/);
   });
 
-  it('brings no other package and runs nothing when it is installed', () => {
+  it('has no dependencies and no install scripts', () => {
     const manifest = manifestOf(installed) as object as Record<string, Record<string, string> | undefined>;
     for (const field of ['dependencies', 'optionalDependencies', 'peerDependencies', 'bundleDependencies']) {
       expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
@@ -104,14 +105,14 @@ describe('the packed package', () => {
     expect(messages).toEqual([]);
   });
 
-  it('has types that resolve wherever ES modules do', { timeout: 60_000 }, async () => {
-    // Prints the problems and fails if there are any.
+  it('has types that resolve for ES modules', { timeout: 60_000 }, async () => {
+    // attw exits with an error if there are problems.
     await run(bin('attw'), [tarball, '--profile', 'esm-only', '--no-definitely-typed', '--format', 'ascii']);
   });
 });
 
 describe('in Node, the installed package', () => {
-  it('is imported as an ES module', async () => {
+  it('can be imported as an ES module', async () => {
     write(
       'a.mjs',
       `import { load } from 'scalepoint';\n${quantizeThem}.then((codes) => console.log(JSON.stringify(codes)));`,
@@ -119,7 +120,7 @@ describe('in Node, the installed package', () => {
     expect(JSON.parse(await run('node', ['a.mjs']))).toEqual(codes);
   });
 
-  it('is required from CommonJS', async () => {
+  it('can be required from CommonJS', async () => {
     write(
       'a.cjs',
       `const { load } = require('scalepoint');\n${quantizeThem}.then((codes) => console.log(JSON.stringify(codes)));`,
@@ -127,7 +128,7 @@ describe('in Node, the installed package', () => {
     expect(JSON.parse(await run('node', ['--no-warnings', 'a.cjs']))).toEqual(codes);
   });
 
-  it('gives the same in both builds of the core', async () => {
+  it('gives the same codes in both builds of the core', async () => {
     const both = ['on', 'off'].map((simd) => quantizeThem.replace('load()', `load({ simd: '${simd}' })`));
     write(
       'b.mjs',
@@ -136,7 +137,7 @@ describe('in Node, the installed package', () => {
     expect(JSON.parse(await run('node', ['b.mjs']))).toEqual([codes, codes]);
   });
 
-  it('does nothing when it is imported', async () => {
+  it('has no side effects when it is imported', async () => {
     const entries = Object.keys(manifestOf(installed).exports).filter((entry) => !/\.(wasm|json)$|worker$/.test(entry));
     write(
       'c.mjs',
@@ -153,7 +154,7 @@ describe('in Node, the installed package', () => {
     await run('npx', ['--offline', 'scalepoint', 'quantize', samplePath, '--to', 'int8', '-o', 'digits.safetensors']);
     const before = readFileSync(samplePath).length;
     const after = readFileSync(join(consumer, 'digits.safetensors')).length;
-    // One byte a weight instead of four; scales, biases and the norm keep their size.
+    // Weights take one byte instead of four. Scales, biases and the norm add to that.
     expect(after / before).toBeLessThan(0.3);
   });
 });
@@ -202,7 +203,7 @@ describe('in a page, the installed package', () => {
     "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; connect-src 'self'";
   let browser: Browser;
 
-  /** Files of a page that quantizes on its main thread and in a worker, and looks at a file that is no model. */
+  /** Writes a page that quantizes on its main thread and in a worker, and that inspects a file that is not a model. */
   function writePage(folder: string, entry: string, modelEntry: string): void {
     write(`${folder}/index.html`, '<!doctype html><title>page</title><script type="module" src="./main.js"></script>');
     write(
@@ -235,7 +236,7 @@ describe('in a page, the installed package', () => {
 
   afterAll(() => browser?.close());
 
-  /** What the page computed, whether it is cross-origin isolated, and everything that went wrong meanwhile. */
+  /** Opens a page. Returns what it computed, whether it is cross-origin isolated, and all errors and warnings. */
   async function open(url: string) {
     const tab = await browser.newPage();
     const problems: string[] = [];
@@ -260,7 +261,7 @@ describe('in a page, the installed package', () => {
     }
   }
 
-  it('works when bundled by Vite, under a strict Content-Security-Policy and without isolation', {
+  it('works when bundled by Vite, under a strict Content-Security-Policy and without cross-origin isolation', {
     timeout: 60_000,
   }, async () => {
     expect(await openFolder(join(page, 'built'), strictPolicy)).toEqual({

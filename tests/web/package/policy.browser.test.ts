@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 
 const entry = new URL('../../../web/src/index.ts', import.meta.url).href;
 
-/** What load says in a page with this policy for scripts. */
+/** The result of `load` in a page with this policy for scripts: a code, or the error. */
 async function loadUnder(policy: string): Promise<string> {
   const frame = document.createElement('iframe');
   const answer = new Promise<string>((resolve) => {
@@ -34,7 +34,7 @@ describe('a page with a Content-Security-Policy', () => {
     expect(await loadUnder("'wasm-unsafe-eval'")).toBe('code 64');
   });
 
-  it('is told what is missing when it does not', async () => {
+  it("gets an error that names 'wasm-unsafe-eval' when it does not", async () => {
     const message = await loadUnder('');
     expect(message).toMatch(/^CSP: /);
     expect(message).toContain("'wasm-unsafe-eval'");

@@ -8,7 +8,7 @@ const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf
 const sample = fileURLToPath(new URL('../../../web/demo/public/samples/digits.safetensors', import.meta.url));
 const blocks = [...readme.matchAll(/```ts\n(.*?)```/gs)].map(([, code = '']) => code);
 
-/** Runs a block of the README with `load` and `sp` there, and gives the variables that it names. */
+/** Runs an example of the README with `load`, `sp`, `file` and the functions for models in scope. Returns the named variables. */
 async function run(code: string, names: string[]): Promise<Record<string, unknown>> {
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
   const body = code.replace(/^import .*$/m, '');
@@ -19,11 +19,11 @@ async function run(code: string, names: string[]): Promise<Record<string, unknow
 }
 
 describe('the examples of the README', () => {
-  it('are four', () => {
+  it('are four, and each is tested below', () => {
     expect(blocks).toHaveLength(4);
   });
 
-  it('quantize, restore, measure and pack as the comments say', async () => {
+  it('quantize, dequantize, measure and pack an array as their comments say', async () => {
     const { q, restored, weights, sqnrDb, bytes } = (await run(blocks[0]!, [
       'q',
       'restored',
@@ -43,14 +43,14 @@ describe('the examples of the README', () => {
     expect(Math.max(...q.data)).toBeLessThanOrEqual(7);
     expect(q.scale).toHaveLength(4);
     for (const [i, x] of weights.entries()) {
-      // Half a step; the division, the product and the difference are each off by at most 2^-24 of a value below 1.
-      expect(Math.abs(x - restored[i]!)).toBeLessThanOrEqual(q.scale[Math.floor(i / 8)]! / 2 + 3 * 2 ** -24);
+      // Half a step, plus the rounding of the quotient and of the product. Each is off by at most 2^-24 of a value below 1, in the unit of x.
+      expect(Math.abs(x - restored[i]!)).toBeLessThanOrEqual(q.scale[Math.floor(i / 8)]! / 2 + 2 * 2 ** -24);
     }
     expect(bytes).toHaveLength(16);
     expect(blocks[0]).toContain(`// ${sqnrDb.toFixed(1)} dB`);
   });
 
-  it('look into a model, plan, quantize and compare', async () => {
+  it('inspect, plan, quantize and compare a model', async () => {
     const names = ['format', 'tensors', 'plan', 'report', 'config', 'small', 'total'];
     const { format, tensors, plan, report, config, small, total } = (await run(blocks[1]!, names)) as {
       format: string;
@@ -69,7 +69,7 @@ describe('the examples of the README', () => {
     expect(total.sqnrDb).toBeGreaterThan(15);
   });
 
-  it('run a layer and a search', async () => {
+  it('run a layer and a vector search', async () => {
     const { y, indices, weights } = (await run(blocks[2]!, ['y', 'indices', 'weights'])) as {
       y: Float32Array;
       indices: Uint32Array;
@@ -79,7 +79,7 @@ describe('the examples of the README', () => {
     for (let o = 0; o < 16; o++) {
       const row = weights.subarray(o * 64, (o + 1) * 64);
       const exact = row.reduce((sum, w) => sum + 0.5 * w, 0);
-      // 0.5 is a whole number of its scale. Each weight is off by at most half a step of 4 bits, a 14th of the largest.
+      // Inputs of 0.5 quantize without error. Each weight is off by at most half a step of int4, which is 1 / 14 of the largest weight.
       expect(Math.abs(y[o]! - exact)).toBeLessThanOrEqual((64 * 0.5) / 14 + 2 ** -20);
       expect([y[16 + o], y[32 + o]]).toEqual([y[o], y[o]]);
     }
@@ -88,7 +88,7 @@ describe('the examples of the README', () => {
 
   it('work on arrays in wasm memory', async () => {
     const { x } = (await run(blocks[3]!, ['x'])) as { x: { view: unknown } };
-    // The last line disposed of it.
+    // The last line of the example disposes of x.
     expect(() => x.view).toThrow(/dispose/);
   });
 });

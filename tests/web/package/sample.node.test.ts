@@ -1,4 +1,4 @@
-// The bundled sample model: that the file is sound, that its script makes it, and what quantization costs it.
+// The bundled sample model: the file, the script that makes it, and its accuracy after quantization.
 import { readFileSync } from 'node:fs';
 import { type DType, load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
@@ -10,7 +10,7 @@ interface Entry {
   data_offsets: [number, number];
 }
 
-/** Reads the file by the letter of the format, apart from the code under test. */
+/** Parses a safetensors file without the code under test. */
 function parse(bytes: Uint8Array<ArrayBuffer>) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const start = 8 + Number(view.getBigUint64(0, true));
@@ -53,16 +53,16 @@ describe('the sample model', () => {
     for (const { data } of Object.values(tensors)) expect(data.every(Number.isFinite)).toBe(true);
   });
 
-  it('says what it is, under which licence and what made it', () => {
+  it('has a description, a license and its origin in the metadata', () => {
     expect(metadata).toMatchObject({ license: 'MIT', made_by: 'scripts/make_sample.mjs' });
     expect(metadata.description).toContain('digits');
   });
 
-  it('is what its script makes, to the last byte', { timeout: 120_000 }, () => {
+  it('has the same bytes as the output of its script', { timeout: 120_000 }, () => {
     expect(Buffer.from(makeSample().bytes).equals(bytes)).toBe(true);
   });
 
-  it('reads as many unseen digits as its metadata says, and well over nine in ten', () => {
+  it('has the accuracy that its metadata says, above 95 % on digits that it was not trained on', () => {
     const right = countRight(tensors, digits);
     expect(metadata.test_accuracy).toBe(`${right} of ${digits.count} digits`);
     expect(right / digits.count).toBeGreaterThan(0.95);
@@ -72,7 +72,7 @@ describe('the sample model', () => {
 describe('the sample model, quantized', async () => {
   const sp = await load();
 
-  /** Weights become integers with one scale a row and are turned back; biases and the norm stay as they are. */
+  /** The model with weights quantized with one scale for each row and dequantized. Biases and the norm are unchanged. */
   function quantized(dtype: DType): Tensors {
     return Object.fromEntries(
       Object.entries(tensors).map(([name, { shape, data }]) => {
@@ -89,7 +89,7 @@ describe('the sample model, quantized', async () => {
       const [rows = 1, columns = data.length] = shape.length < 2 ? [1, data.length] : shape;
       const q = sp.quantize(data, { shape: [rows, columns], granularity: { kind: 'per-channel', axis: 0 } });
       const back = sp.dequantize(q);
-      // The quotient, at most 127, and the product are each rounded by half a unit in the last place: 127.5 * 2^-24 steps each.
+      // The quotient and the product are at most 127.5 steps, and rounding each to float32 adds at most 127.5 * 2^-24 steps.
       const half = 0.5 + 2 * 127.5 * 2 ** -24;
       const worst = data.reduce(
         (most, x, i) => Math.max(most, Math.abs(x - back[i]!) / q.scale[Math.floor(i / columns)]!),
@@ -99,16 +99,16 @@ describe('the sample model, quantized', async () => {
     }
   });
 
-  // The arithmetic is exact to the bit, so these are facts about this file, not estimates.
+  // The arithmetic gives the same bits on every machine, so these counts cannot vary.
   it('loses no digit in int8', () => {
     expect(lost('int8')).toBe(0);
   });
 
-  it('loses at most one digit of a thousand in int4', () => {
+  it('loses at most one of a thousand digits in int4', () => {
     expect(lost('int4')).toBeLessThanOrEqual(1);
   });
 
-  it('loses many digits in int2, so that the measure is no formality', () => {
+  it('loses many digits in int2, which shows that the count is sensitive', () => {
     expect(lost('int2')).toBeGreaterThan(100);
   });
 });

@@ -1,9 +1,9 @@
-// Numbers for the tests of ggml's blocks: what models hold, and what rounding, signs and limits of the float formats trip over.
-// Only exact operations are used, so that every engine makes the same ones.
+// Numbers for the tests of ggml's blocks. Some are like the weights of models; others are hard cases for rounding, signs and the limits of
+// float formats. Only exact operations are used, so that every engine makes the same numbers.
 import type { BlockType } from 'scalepoint';
 import { Random } from './support.js';
 
-/** A number of blocks, and what is special about them. */
+/** Blocks of one kind. */
 export interface BlockSet {
   name: string;
   x: Float32Array;
@@ -13,12 +13,12 @@ type MakeBlock = (random: Random, elements: number) => ArrayLike<number>;
 
 const signs = [-1, 1] as const;
 
-/** 2^k for a k in [low, high]. */
+/** 2^k for a random whole k in [low, high]. */
 function power(random: Random, low: number, high: number): number {
   return 2 ** (low + random.below(high - low + 1));
 }
 
-/** The next float32 up or down. */
+/** The float32 next to v. A step of 1 goes up, -1 goes down. */
 export function nextFloat(v: number, step: -1 | 1): number {
   const float = new Float32Array([v]);
   const bits = new Int32Array(float.buffer);
@@ -27,7 +27,10 @@ export function nextFloat(v: number, step: -1 | 1): number {
   return float[0]!;
 }
 
-/** Multiples of half a step, or their neighbours, with the farthest element at a whole number of steps that a type divides by. */
+/**
+ * Multiples of half a step and float32 numbers next to them. `whole` lists the numbers of steps from zero (or from the minimum, if
+ * `affine`) to the extreme element. These are the divisors by which the types compute their scales, so that the step becomes the scale.
+ */
 function ties(random: Random, elements: number, whole: readonly number[], affine: boolean): Float32Array {
   const step = power(random, -12, 8);
   const top = random.pick(whole);
@@ -37,7 +40,7 @@ function ties(random: Random, elements: number, whole: readonly number[], affine
     const v = (base + halves / 2) * step;
     return random.below(4) === 0 ? nextFloat(v, random.pick(signs)) : v;
   });
-  // Within the range in any case: a neighbour may have left it.
+  // A neighbor of an end may lie outside of the range.
   for (let i = 0; i < elements; i++) {
     const [low, high] = affine ? [base, base + top] : [-top, top];
     x[i] = Math.min(Math.max(x[i]!, low * step), high * step);
@@ -67,7 +70,7 @@ const makers: Record<string, MakeBlock> = {
   positive: (random, n) => random.uniform(n, 0.001, 1),
   constant: (random, n) => {
     const [v] = random.anyFinite(1);
-    // Of a size that no scale of a block is too small or too large for.
+    // Only magnitudes that are in range for the float16 scale of every type.
     const kept = Math.abs(v!) < 1e4 && Math.abs(v!) > 1e-20 ? v! : random.pick(signs) * 0.1;
     return new Float32Array(n).fill(kept);
   },
@@ -121,7 +124,7 @@ const makers: Record<string, MakeBlock> = {
   'any finite float': (random, n) => random.anyFinite(n),
 };
 
-/** So many blocks of each kind. Those of the last two kinds may be too large for a type. */
+/** Blocks of every kind, `blocks` of each. Those of the last two kinds may be too large for some types. */
 export function blockSets(elements: number, blocks: number, seed: number): BlockSet[] {
   return Object.entries(makers).map(([name, make], i) => {
     const random = new Random(seed + i);
@@ -131,7 +134,7 @@ export function blockSets(elements: number, blocks: number, seed: number): Block
   });
 }
 
-/** Weights, ties and odd blocks, none of them too large for any type. */
+/** 19 blocks of every kind except the last two, so that none is too large for any type. */
 export function sample(elements: number): Float32Array {
   const sets = blockSets(elements, 19, 77).slice(0, -2);
   const x = new Float32Array(sets.length * 19 * elements);
@@ -141,7 +144,7 @@ export function sample(elements: number): Float32Array {
   return x;
 }
 
-/** A number for the bytes of an array (FNV-1a). */
+/** A 32-bit hash of the bytes of an array (FNV-1a). */
 export function digest(array: ArrayBufferView): number {
   let hash = 0x811c9dc5;
   for (const byte of new Uint8Array(array.buffer, array.byteOffset, array.byteLength)) {
@@ -150,7 +153,7 @@ export function digest(array: ArrayBufferView): number {
   return hash >>> 0;
 }
 
-/** Of the blocks that ggml makes of `sample`, and of the floats that it makes of those: a test holds ggml to these. */
+/** Digests of the blocks that ggml makes from `sample`, and of the floats that it restores from them. A test checks ggml against these. */
 export const digests: Record<BlockType, { blocks: number; floats: number }> = {
   Q4_0: { blocks: 9472492, floats: 1465736463 },
   Q4_1: { blocks: 1208954802, floats: 77712887 },

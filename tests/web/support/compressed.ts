@@ -1,46 +1,46 @@
-// A consumer of compressed checkpoints as the tests see them: it parses the file, looks a weight's arguments up in the quantization_config
-// as loaders do, unpacks and multiplies, one number at a time. Beside it the quantizer of compressed-tensors in scalar JavaScript.
-// Written from the description of the layout; it shares no code with web/src.
+// A reader of compressed checkpoints for the tests. It parses the file, looks up a weight's arguments in the quantization_config as loaders
+// do, unpacks and multiplies, one number at a time. This file also holds the quantizer of compressed-tensors in scalar JavaScript. It is
+// written from the description of the layout and shares no code with web/src.
 
-/** A tensor as it stands in a file. */
+/** A tensor of a file. */
 export interface StoredTensor {
   dtype: string;
   shape: number[];
   bytes: Uint8Array;
 }
 
-/** A weight with codes. */
+/** A weight that is stored as codes with scales. */
 export interface CompressedWeight {
-  /** Integers, or float8e4m3fn. */
+  /** `int`, or `float` for float8e4m3fn. */
   type: string;
-  /** Of the file: packed words, or codes of a byte as they are. */
+  /** Whether the file holds the codes packed into int32 words, or else one byte for each code. */
   packed: boolean;
   bits: number;
   symmetric: boolean;
-  /** Columns that share a scale; undefined: all of a row. */
+  /** Columns that share a scale. Undefined if each row has a single scale. */
   groupSize: number | undefined;
   shape: number[];
-  /** One a weight; of floats their bits. */
+  /** One for each element. For float8e4m3fn, its bits. */
   codes: Int8Array;
   scaleDtype: string;
   scaleShape: number[];
-  /** One a group. */
+  /** One for each group. */
   scale: Float64Array;
-  /** One a group; 0 where the layout has none. */
+  /** One for each group. 0 if the file has none. */
   zeroPoint: Int32Array;
-  /** (code - zero point) * scale, or the float's value * scale, exactly. */
+  /** (code - zero point) * scale, or the value of the float8 * scale. In double, so the products are exact. */
   weights: Float64Array;
 }
 
 export interface CompressedFile {
   metadata: Record<string, string>;
-  /** Weights with codes by the name that they had: `X.weight`. */
+  /** Weights that are stored as codes, by their original names (`X.weight`). */
   weights: Map<string, CompressedWeight>;
-  /** Everything else. */
+  /** All other tensors of the file. */
   others: Map<string, StoredTensor>;
 }
 
-/** The part of a quantization_config that a loader looks at. */
+/** The arguments of weights in a quantization_config that a loader uses. */
 interface WeightArguments {
   num_bits: number;
   type: string;
@@ -63,7 +63,7 @@ function check(condition: boolean, message: string): asserts condition {
 
 const product = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
 
-/** The tensors of a safetensors file. */
+/** Parses a safetensors file. Checks that the tensors are aligned, have the bytes of their shapes and fill the file. */
 export function parseSafetensors(file: Uint8Array): {
   tensors: Map<string, StoredTensor>;
   metadata: Record<string, string>;
@@ -95,6 +95,7 @@ export function parseSafetensors(file: Uint8Array): {
   return { tensors, metadata };
 }
 
+/** The value of a float16. */
 function half(bits: number): number {
   const sign = bits >> 15 ? -1 : 1;
   const exponent = (bits >> 10) & 31;
@@ -103,7 +104,7 @@ function half(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
 }
 
-/** The value of a float8e4m3fn: 4 bits of exponent with bias 7, 3 of fraction, NaN where all are ones. */
+/** The value of a float8e4m3fn. It has 4 exponent bits with bias 7 and 3 fraction bits; all ones is NaN. */
 function float8(bits: number): number {
   const sign = bits >> 7 ? -1 : 1;
   const exponent = (bits >> 3) & 15;
@@ -112,7 +113,7 @@ function float8(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -9 : sign * (8 + fraction) * 2 ** (exponent - 10);
 }
 
-/** The numbers of a tensor of floats or integers. */
+/** The values of a tensor of floats or integers. */
 export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
   const readers: Record<string, [size: number, read: (at: number) => number]> = {
@@ -138,12 +139,12 @@ export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
   return Float64Array.from({ length: bytes.length / size }, (_, i) => read(i * size));
 }
 
-/** The string of bits of int32 words, least significant bit of the first word first. */
+/** Reads single bits of int32 words. Bit 0 is the least significant bit of the first word. */
 function bitsOfWords(words: Uint8Array): (bit: number) => number {
   return (bit) => (words[bit >> 3]! >> (bit & 7)) & 1;
 }
 
-/** `count` values of so many bits from such a string, and a check that what is left of it is 0. */
+/** Unpacks `count` codes, stored as code + 2^(bits - 1), from int32 words. Checks that all bits after them are 0. */
 function unpackBits(words: Uint8Array, count: number, bits: number, what: string): Int8Array {
   const bit = bitsOfWords(words);
   const values = new Int8Array(count);
@@ -163,7 +164,7 @@ function sameShape(got: readonly number[], want: readonly number[], what: string
   );
 }
 
-/** The arguments that a loader finds for a module: a group that names it goes before one for all linear layers. */
+/** The arguments that a loader finds for a module. A group that names the module goes before a group for all linear layers. */
 function argumentsFor(config: Config, module: string): WeightArguments {
   const groups = Object.values(config.config_groups);
   const group =
@@ -173,6 +174,7 @@ function argumentsFor(config: Config, module: string): WeightArguments {
   return group.weights;
 }
 
+/** Reads the weight `name` and returns the names of the tensors that it consists of. */
 function readWeight(
   name: string,
   tensors: Map<string, StoredTensor>,
@@ -277,8 +279,9 @@ function readWeight(
 }
 
 /**
- * Reads a compressed checkpoint. `names`: the tensors that the original had.
- * @throws Error if anything is not as the layout says, or if a linear layer would be looked for where it is not
+ * Reads a compressed checkpoint.
+ * @param names the names of the tensors of the original
+ * @throws Error if the file violates the layout, or if the config calls for a compressed weight that the file does not have
  */
 export function readCompressed(file: Uint8Array, quantizationConfig: unknown, names: Iterable<string>): CompressedFile {
   const config = quantizationConfig as Config;
@@ -305,20 +308,21 @@ export function readCompressed(file: Uint8Array, quantizationConfig: unknown, na
 
 // ------------------------------------------------------------------------------------------------------------------- quantizer
 
+/** Rounds to the nearest integer, ties to even. */
 function roundHalfToEven(v: number): number {
   const floor = Math.floor(v);
   const rest = v - floor;
   return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
 }
 
-/** Precision, smallest exponent and largest number of the float types. */
+/** Fraction bits, smallest exponent and largest number of the float types. */
 const formats: Record<string, [fractionBits: number, lowest: number, largest: number]> = {
   F32: [23, -126, (2 - 2 ** -23) * 2 ** 127],
   F16: [10, -14, 65504],
   BF16: [7, -126, (2 - 2 ** -7) * 2 ** 127],
 };
 
-/** The number of a float type nearest to a number, half to even; infinite beyond the largest. */
+/** Rounds a number to a float type, ties to even. The result is infinite beyond the largest number of the type. */
 export function nearestOf(dtype: string, v: number): number {
   const [fractionBits, lowest, largest] = formats[dtype]!;
   const bits = new DataView(new ArrayBuffer(8));
@@ -331,7 +335,7 @@ export function nearestOf(dtype: string, v: number): number {
 
 const float8Values = Float64Array.from({ length: 127 }, (_, code) => float8(code));
 
-/** The bits of the float8e4m3fn nearest to a number: the values on either side by bisection; ties to even bits, beyond 448 that. */
+/** The bits of the float8e4m3fn nearest to a number, found by bisection. Ties go to even bits. Beyond 448 the result is 448. */
 function nearestFloat8(v: number): number {
   const size = Math.abs(v);
   let low = 0;
@@ -347,9 +351,10 @@ function nearestFloat8(v: number): number {
 }
 
 /**
- * Codes, scales and zero points of a weight as compressed-tensors calculates them, in float32, with the scale rounded to the type that
- * it is stored in first. A scale of 0 becomes epsilon of its type. Here that is for groups of zeros alone: a scale that only rounds to 0
- * becomes the smallest number of the type, which restores such a group within half a step, where epsilon would make it all 0.
+ * Codes, scales and zero points of a weight as compressed-tensors computes them in float32. The scale is rounded to its stored type before
+ * the codes are computed. For a group of zeros the scale is the epsilon of that type. There is one difference to compressed-tensors, which
+ * uses epsilon also for a scale that rounds to 0, so that the whole group becomes 0. Here such a scale is the smallest positive number of
+ * the type, which restores the group within half a step.
  */
 export function referenceQuantize(
   values: ArrayLike<number>,
@@ -371,7 +376,7 @@ export function referenceQuantize(
     const x = Array.from({ length: size }, (_, i) => f(values[group * size + i]!));
     const min = x.reduce((a, b) => Math.min(a, b), 0);
     const max = x.reduce((a, b) => Math.max(a, b), 0);
-    // A float32 quotient: that of two float32 numbers in double, rounded, as 53 >= 2 * 24 + 2.
+    // The quotient of two float32 numbers in double, rounded to float32, is the float32 quotient, because 53 >= 2 * 24 + 2.
     const exact = symmetric ? f(Math.max(-min, max) / ((qmax - qmin) / 2)) : f(f(max - min) / (qmax - qmin));
     let s = nearestOf(scaleDtype, exact);
     if (s === 0) s = min === 0 && max === 0 ? 2 ** -fractionBits : 2 ** (lowest - fractionBits);

@@ -1,4 +1,4 @@
-// Digests of results, held against those that were recorded in tests/golden.
+// Digests of results, and their comparison with the digests recorded in tests/golden.
 import { expect } from 'vitest';
 
 /** Digests by the names of their cases. */
@@ -6,7 +6,7 @@ export type Digests = Record<string, string>;
 
 const utf8 = new TextEncoder();
 
-/** A value in bytes, with what kind it is of and how long, so that different values have different bytes. */
+/** Writes values as bytes. Types and lengths are written too, so that different values have different bytes. */
 class Writer {
   #bytes = new Uint8Array(1 << 12);
   #length = 0;
@@ -36,7 +36,7 @@ class Writer {
   #array(array: ArrayBufferView): void {
     this.#text(Object.prototype.toString.call(array).slice(8, -1));
     let view = array;
-    // The bits of a NaN may depend on the processor.
+    // The bits of a NaN may depend on the processor, so every NaN becomes the same one.
     if (array instanceof Float32Array || array instanceof Float64Array) {
       if (array.some(Number.isNaN)) view = array.map((v) => (Number.isNaN(v) ? Number.NaN : v));
     }
@@ -57,7 +57,7 @@ class Writer {
       this.#text(`{${entries.length}`);
       for (const [key, item] of entries) {
         this.#text(key);
-        // A logarithm, whose last digits may differ between engines.
+        // The last digits of a logarithm may differ between engines.
         this.add(key === 'sqnrDb' ? (item as number).toPrecision(10) : item);
       }
     } else {
@@ -71,7 +71,7 @@ class Writer {
   }
 }
 
-/** The first 64 bits of a SHA-256 over plain data: numbers, strings, typed arrays, and lists and objects of them. */
+/** The first 64 bits of a SHA-256 of plain data (numbers, strings, typed arrays, and arrays and objects of these), in hexadecimal. */
 export async function digestOf(...values: unknown[]): Promise<string> {
   const writer = new Writer();
   writer.add(values);
@@ -79,17 +79,17 @@ export async function digestOf(...values: unknown[]): Promise<string> {
   return [...hash.subarray(0, 8)].map((byte) => byte.toString(16).padStart(2, '0')).join('');
 }
 
-/** An error with all that it says, in words. */
+/** An error as text: its name, message and places. `option` is left out, since the message begins with it. */
 export function wordsOf(error: unknown): string {
   if (!(error instanceof Error)) return `thrown: ${String(error)}`;
   const { name, message, ...rest } = error as Error & Record<string, unknown>;
-  const places = ['code', 'option', 'tensor', 'byteOffset'].flatMap((key) =>
+  const places = ['code', 'tensor', 'byteOffset'].flatMap((key) =>
     rest[key] === undefined ? [] : [`${key} ${String(rest[key])}`],
   );
   return `${name}${places.length === 0 ? '' : ` (${places.join(', ')})`}: ${message}`;
 }
 
-/** What a call gives, or the error that it ends with. */
+/** The value that a call returns, or the text of the error that it throws. */
 export async function outcomeOf<T>(f: () => T | Promise<T>): Promise<{ value: T } | { error: string }> {
   try {
     return { value: await f() };
@@ -98,7 +98,7 @@ export async function outcomeOf<T>(f: () => T | Promise<T>): Promise<{ value: T 
   }
 }
 
-/** With this in the environment (of Node) digests are recorded and not compared. */
+/** Whether digests are recorded instead of compared. The variable is in the environment of Node. */
 const isRecording = typeof process !== 'undefined' && process.env?.SCALEPOINT_RECORD !== undefined;
 
 /** A file of recorded digests. */
@@ -107,18 +107,18 @@ export class Golden {
   readonly #recorded: Digests;
   readonly #found: Digests = {};
 
-  /** @param recorded what the file holds */
+  /** @param recorded the content of the file */
   constructor(name: string, recorded: Digests) {
     this.#name = name;
     this.#recorded = recorded;
   }
 
-  /** Holds the digests of a group to the recorded ones: the same cases with the same digests. */
+  /** Fails unless a group has the same cases with the same digests as in the file. While recording, it stores them instead. */
   check(group: string, digests: Digests): void {
     const named = Object.fromEntries(Object.entries(digests).map(([name, digest]) => [`${group}: ${name}`, digest]));
     if (isRecording) {
       for (const [name, digest] of Object.entries(named)) {
-        // Two builds give the same.
+        // Both builds must give the same digest.
         expect(this.#found[name] ?? digest, name).toBe(digest);
         this.#found[name] = digest;
       }
@@ -128,7 +128,7 @@ export class Golden {
     expect(named).toEqual(Object.fromEntries(recorded));
   }
 
-  /** Writes what was found, if it is to be recorded. Groups that did not run keep what they had. */
+  /** Writes the file while recording. Groups that did not run keep their digests. */
   async save(): Promise<void> {
     if (!isRecording) return;
     const { writeFile } = await import('node:fs/promises');

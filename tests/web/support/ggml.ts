@@ -1,4 +1,4 @@
-// ggml's own quantizers, by way of the shared library in @node-llama-cpp/linux-x64 (Node only).
+// ggml's own quantizers, from the shared library in @node-llama-cpp/linux-x64 (Node only).
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import koffi from 'koffi';
@@ -11,7 +11,7 @@ const quantizeChunk = ggml.func(
   'size_t ggml_quantize_chunk(int type, void *from, void *to, int64_t start, int64_t rows, int64_t row, void *importance)',
 ) as (type: number, from: Float32Array, to: Uint8Array, start: number, rows: number, row: number, _: null) => number;
 
-/** The blocks that ggml makes without an importance matrix. */
+/** Quantizes with ggml, without an importance matrix. */
 export function ggmlQuantize(type: BlockType, x: Float32Array): Uint8Array<ArrayBuffer> {
   const { id, elements, bytes } = blockTypeInfo(type);
   if (x.length % elements !== 0) throw new RangeError(`x: ${x.length} elements are no whole number of blocks`);
@@ -23,13 +23,13 @@ export function ggmlQuantize(type: BlockType, x: Float32Array): Uint8Array<Array
 
 const dequantizers = new Map<BlockType, (blocks: Uint8Array, x: Float32Array, n: number) => void>();
 
-/** The floats that ggml makes of blocks. */
+/** Dequantizes with ggml. */
 export function ggmlDequantize(type: BlockType, blocks: Uint8Array): Float32Array<ArrayBuffer> {
   const { elements, bytes } = blockTypeInfo(type);
   if (blocks.length % bytes !== 0) throw new RangeError(`blocks: ${blocks.length} bytes are no whole number of them`);
   let dequantize = dequantizers.get(type);
   if (dequantize === undefined) {
-    // The names are in small letters but for the K.
+    // The names are in lower case, except for the K.
     const name = `dequantize_row_${type.toLowerCase().replace(/k$/, 'K')}`;
     dequantize = ggml.func(`void ${name}(void *blocks, void *x, int64_t n)`);
     dequantizers.set(type, dequantize);

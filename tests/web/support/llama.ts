@@ -1,5 +1,4 @@
-// llama.cpp itself, by way of the shared libraries in @node-llama-cpp/linux-x64 (Node only): llama_model_quantize, and what ggml says of
-// its types.
+// llama.cpp's own llama_model_quantize and ggml's table of types, from the shared libraries in @node-llama-cpp/linux-x64 (Node only).
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -41,13 +40,13 @@ const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *
 const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']);
 setLog(
   koffi.register((level: number, text: string) => {
-    // Errors have level 4, and 5 goes on with a message.
+    // Level 4 is an error, and level 5 continues the message before it.
     if (level >= 4) log += text;
   }, Log),
   null,
 );
 
-/** Numbers of the file types (llama_ftype in llama.h). */
+/** The file types with their numbers (llama_ftype in llama.h). */
 export const fileTypes: Readonly<Record<string, number>> = {
   F32: 0,
   F16: 1,
@@ -72,11 +71,11 @@ export const fileTypes: Readonly<Record<string, number>> = {
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
-  /** Patterns of std::regex and numbers of types, as --tensor-type has them. */
+  /** Patterns (std::regex) with the number of a type each, as in --tensor-type. */
   overrides?: readonly (readonly [pattern: string, type: number])[];
 }
 
-/** The file that llama-quantize makes of a file, for a number of llama_ftype; its error message if it refuses. */
+/** Quantizes a file with llama.cpp. `fileType` is a number of llama_ftype. Returns the new file, or the error message. */
 export function llamaQuantize(
   file: Uint8Array,
   fileType: number,
@@ -89,7 +88,7 @@ export function llamaQuantize(
     log = '';
     const parameters = {
       ...defaults(),
-      // The log is called from the thread that it was set on.
+      // koffi calls the log callback on this thread only, so there must be no other threads.
       nthread: 1,
       ftype: fileType,
       pure,
@@ -109,7 +108,7 @@ const typeName = ggml.func('ggml_type_name', 'str', ['int']) as (type: number) =
 const blockSize = ggml.func('ggml_blck_size', 'int64', ['int']) as (type: number) => number | bigint;
 const typeSize = ggml.func('ggml_type_size', 'size_t', ['int']) as (type: number) => number | bigint;
 
-/** What ggml says of the types with the numbers below 43, which is GGML_TYPE_COUNT; removed ones have no elements. */
+/** ggml's types with the numbers 0 to 42 (GGML_TYPE_COUNT - 1). Removed types have 0 elements. */
 export function ggmlTypes(): { id: number; name: string; elements: number; bytes: number }[] {
   return Array.from({ length: 43 }, (_, id) => ({
     id,

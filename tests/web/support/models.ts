@@ -1,5 +1,5 @@
-// What the tests of the model engine share, in Node and in Chromium: safetensors files made in memory, and the measures of a result
-// worked out one number at a time. Shares no code with web/src.
+// Shared by the tests of the pipeline, in Node and in Chromium: safetensors files in memory, and checks of a result that compute one number
+// at a time. It shares no code with web/src.
 import type { ErrorMeasures, ModelReport, QuantizeModelOptions } from 'scalepoint/model';
 import { expect } from 'vitest';
 import {
@@ -12,7 +12,7 @@ import {
 } from './compressed.js';
 import { Random } from './support.js';
 
-/** A tensor to be put into a file. */
+/** A tensor to write to a file. */
 export interface TestTensor {
   readonly dtype: string;
   readonly shape: readonly number[];
@@ -24,7 +24,7 @@ export const product = (shape: readonly number[]) => shape.reduce((a, b) => a * 
 export const bytesOf = (array: ArrayBufferView) =>
   new Uint8Array(array.buffer as ArrayBuffer, array.byteOffset, array.byteLength);
 
-/** A header followed by so many bytes of data. */
+/** A safetensors file with this header. `data` are its bytes, or their number if they are zeros. */
 export function fileWith(json: string, data: Uint8Array | number = 0): Uint8Array<ArrayBuffer> {
   const header = new TextEncoder().encode(json);
   const file = new Uint8Array(8 + header.length + (typeof data === 'number' ? data : data.length));
@@ -34,7 +34,7 @@ export function fileWith(json: string, data: Uint8Array | number = 0): Uint8Arra
   return file;
 }
 
-/** A safetensors file with these tensors in this order, whatever their alignment. */
+/** A safetensors file with these tensors in this order. They are not aligned. */
 export function safetensors(
   tensors: Readonly<Record<string, TestTensor>>,
   metadata?: Readonly<Record<string, string>>,
@@ -55,7 +55,7 @@ export function safetensors(
   return fileWith(`{${entries.join(',')}}`, all);
 }
 
-/** The tensors of such a file. Those of results are looked at more closely by compressed.ts. */
+/** Parses such a file without any checks. Results are parsed by compressed.ts, which does check. */
 function tensorsOf(file: Uint8Array): Map<string, StoredTensor> {
   const start = 8 + Number(new DataView(file.buffer, file.byteOffset).getBigUint64(0, true));
   const header = JSON.parse(new TextDecoder().decode(file.subarray(8, start)));
@@ -77,7 +77,7 @@ function tensorsOf(file: Uint8Array): Map<string, StoredTensor> {
   );
 }
 
-/** Weights of a float type around 0. */
+/** Random weights around 0. The same seed gives the same weights. */
 export function weights(dtype: 'F32' | 'F16' | 'BF16' | 'F64', shape: readonly number[], seed = 1): TestTensor {
   const random = new Random(seed);
   const n = product(shape);
@@ -86,29 +86,29 @@ export function weights(dtype: 'F32' | 'F16' | 'BF16' | 'F64', shape: readonly n
   if (dtype === 'F32') return { dtype, shape, data: values };
   if (dtype === 'F64') return { dtype, shape, data: Float64Array.from(values, (v) => v / 3) };
   const bits = new Uint32Array(values.buffer);
-  // Any bits of a sensible size will do: those of a float16 get an exponent between 2^-10 and 1.
+  // The low bits of a float32 serve as a float16, with an exponent from 2^-10 to 2^0.
   const narrow = (word: number) => (word & 0x83ff) | ((5 + ((word >>> 16) % 11)) << 10);
   return { dtype, shape, data: Uint16Array.from(bits, (word) => (dtype === 'BF16' ? word >>> 16 : narrow(word))) };
 }
 
-/** Integers that are kept. */
+/** A tensor of random I64, which every target keeps. */
 export function integers(shape: readonly number[], seed = 1): TestTensor {
   const random = new Random(seed);
   return { dtype: 'I64', shape, data: BigInt64Array.from({ length: product(shape) }, () => BigInt(random.bits())) };
 }
 
-/** Elements of a tile, as tile.ts has it: what is longer is cut. */
+/** Largest number of elements in a tile. Longer tensors are cut into several tiles. */
 const tile = 2 ** 20;
 
 /**
- * Everything that is cut in a way of its own: rows longer than a tile, rows of which a tile holds some but not the eight whose zero
- * points share a word, more rows than fit a tile, rows that end within a word; and what is kept.
+ * A model with a tensor for each way of cutting into tiles. There are rows longer than a tile; rows of which a tile holds fewer than eight,
+ * the number whose 4-bit zero points share a word; more rows than fit in a tile; and rows that end inside of a word. Some tensors are kept.
  */
 export function mixedModel(): Uint8Array<ArrayBuffer> {
   return mixture({ long: [2, tile + 128], wide: [9, 131_200], many: [4200, 256], ids: [tile / 2 + 3] });
 }
 
-/** The same in small. */
+/** The same tensors with smaller shapes, each of which fits in a tile. */
 export function smallModel(): Uint8Array<ArrayBuffer> {
   return mixture({ long: [2, 1280], wide: [9, 640], many: [70, 256], ids: [5] });
 }
@@ -134,7 +134,7 @@ function mixture(shapes: Readonly<Record<'long' | 'wide' | 'many' | 'ids', reado
   );
 }
 
-/** One of each way through the engine. */
+/** Options for each way through the pipeline. */
 export const ways: readonly Pick<
   QuantizeModelOptions,
   'to' | 'scheme' | 'granularity' | 'packed' | 'activations' | 'rules'
@@ -160,7 +160,7 @@ export function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
   return true;
 }
 
-/** Fails where two arrays differ first. */
+/** Fails if two arrays differ, and names the first byte that does. */
 export function expectBytes(got: Uint8Array, want: Uint8Array, what = ''): void {
   if (sameBytes(got, want)) return;
   const at = got.findIndex((byte, i) => byte !== want[i]);
@@ -168,12 +168,13 @@ export function expectBytes(got: Uint8Array, want: Uint8Array, what = ''): void 
 }
 
 /**
- * Holds measures against the values that they are about.
+ * Checks error measures against the original and the restored values.
  *
- * Every difference is one float32 subtraction, and so exact here as well. Sums are of blocks in float32, off by at most 70 * 2^-24 of
- * themselves, as accumulate_error in cpp/scalepoint.h says; a ratio of two by twice that, which is 10 log10(1 + 140 * 2^-24) =
- * 3.6e-5 dB; the cosine, of three sums of which two stand under a square root, by at most twice that as well, if the products are all of
- * one sign; those that are not add the sum of their sizes.
+ * A difference is one float32 subtraction, which this function repeats exactly. Let r = 70 * 2^-24, the bound on the relative error of a
+ * sum (accumulate_error in cpp/metrics.h).
+ *   The SQNR is a ratio of two sums. It is off by at most 10 log10(1 + 2 r) = 3.6e-5 dB.
+ *   The cosine is c / sqrt(s t) with c = sum x y. Its sum is off by at most r sum |x y|, and the square root by at most r of itself. So the
+ *   cosine is off by at most r (sum |x y| + |c|) / sqrt(s t).
  */
 export function expectMeasures(
   got: ErrorMeasures | undefined,
@@ -212,8 +213,8 @@ export function expectMeasures(
 }
 
 /**
- * Holds a safetensors result to its original: codes, scales and zero points as compressed-tensors calculates them, casts to the nearest,
- * kept tensors bit by bit; and the report to both.
+ * Checks a safetensors result and its report against the original. Codes, scales and zero points must be those of compressed-tensors, casts
+ * must be to the nearest, and kept tensors must have the same bytes.
  */
 export function expectResult(
   before: Uint8Array,
@@ -271,7 +272,7 @@ export function expectResult(
   });
 }
 
-/** What a promise is rejected with. */
+/** The reason with which a promise is rejected. Fails if it is fulfilled. */
 export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
   return promise.then(
     () => expect.fail('the promise was fulfilled'),
@@ -281,23 +282,26 @@ export async function rejectionOf(promise: Promise<unknown>): Promise<unknown> {
 
 // --------------------------------------------------------------------------------------------------------------------- gigabytes
 
-/** A model file that is mostly zeros, and so takes hardly any room on a disk that knows holes. */
+/** A model file that is mostly zeros, so that it takes little space on a file system with sparse files. */
 export interface SparseModel {
   readonly header: Uint8Array<ArrayBuffer>;
   readonly size: number;
-  /** The values that are not 0, alone in their rows. */
+  /** The values other than 0, at most one in each row. */
   readonly values: readonly {
     readonly tensor: string;
-    /** Of the element in its tensor, and elements of a row. */
+    /** Index of the element in its tensor. */
     readonly index: number;
+    /** Elements in a row of the tensor. */
     readonly columns: number;
     readonly value: number;
+    /** Position of the element in the file. */
     readonly position: number;
+    /** The value as it is stored. */
     readonly bytes: Uint8Array<ArrayBuffer>;
   }[];
 }
 
-/** 3 GiB of float32: three matrices, and a single row of 768 MiB. */
+/** A safetensors model with 3 GiB of float32 in three matrices and a single row of 768 MiB. */
 export function bigSafetensors(): SparseModel {
   const shapes = {
     'a.weight': [12_288, 16_384],
@@ -326,7 +330,7 @@ export function bigSafetensors(): SparseModel {
   return { header, size: header.length + size, values };
 }
 
-/** 2.6 GiB of float16 in a model of the llama architecture. */
+/** A GGUF model of the llama architecture with 2.6 GiB of float16. */
 export function bigGguf(): SparseModel {
   const pieces: Uint8Array<ArrayBuffer>[] = [];
   const u32 = (value: number) => void pieces.push(new Uint8Array(Uint32Array.of(value).buffer));

@@ -1,15 +1,15 @@
-// What several test files share: both builds of the core, repeatable numbers, and the oracle, which works out every code, scale and
-// restored value one at a time from the words of the documentation. It shares no code with web/src or cpp.
+// Shared by several test files: both builds of the core, repeatable random numbers, and the oracle. The oracle computes codes, scales and
+// restored values one at a time, as the documentation defines them. It shares no code with web/src or cpp.
 import { type DType, type Granularity, load, type Scalepoint, ScalepointError } from 'scalepoint';
 import { describe, expect } from 'vitest';
 
-/** Both builds of the core. Everything that computes is tested with each. */
+/** Both builds of the core. All computations are tested with each. */
 export const cores: readonly { build: string; sp: Scalepoint }[] = [
   { build: 'SIMD', sp: await load({ simd: 'on' }) },
   { build: 'scalar', sp: await load({ simd: 'off' }) },
 ];
 
-/** Tests for an instance, run with each build. */
+/** Runs tests of an instance with each build. */
 export function describeBuilds(what: string, tests: (sp: Scalepoint) => void): void {
   for (const { build, sp } of cores) describe(`${what} with the ${build} build`, () => tests(sp));
 }
@@ -40,7 +40,7 @@ export type Codes = Int8Array | Uint8Array | Int16Array | Uint16Array;
 
 export const largestFloat = 2 ** 128 - 2 ** 104;
 export const smallestFloat = 2 ** -149;
-/** Half the distance from 1 to the next float32: the largest relative error of one rounding. */
+/** Largest relative error of one rounding to float32. It is half the distance from 1 to the next float32. */
 export const epsilon = 2 ** -24;
 
 export function rangeOf(dtype: DType): { bits: number; signed: boolean; qmin: number; qmax: number } {
@@ -59,7 +59,7 @@ export function codesOf(dtype: DType, codes: ArrayLike<number> | number): Codes 
 
 // ------------------------------------------------------------------------------------------------------------------- numbers
 
-/** Repeatable random numbers: the same in every engine, as only integer operations and exact float ones are used. */
+/** A generator of random numbers. It uses only integer operations and exact float operations, so every engine gives the same numbers. */
 export class Random {
   #state: number;
 
@@ -76,7 +76,7 @@ export class Random {
     return (z ^ (z >>> 15)) >>> 0;
   }
 
-  /** A whole number below n. */
+  /** A whole number in [0, n). */
   below(n: number): number {
     return Math.floor((this.bits() / 2 ** 32) * n);
   }
@@ -90,7 +90,7 @@ export class Random {
     return Float32Array.from({ length: n }, () => low + (this.bits() / 2 ** 32) * (high - low));
   }
 
-  /** n float32 numbers around 0, like weights: sums of four uniform ones. */
+  /** n float32 numbers distributed around 0 like weights. Each is the sum of four uniform numbers. */
   bell(n: number): Float32Array {
     return Float32Array.from({ length: n }, () => {
       let sum = 0;
@@ -99,7 +99,7 @@ export class Random {
     });
   }
 
-  /** n finite float32 numbers of every size, from random bits. */
+  /** n finite float32 numbers of any magnitude, made from random bits. */
   anyFinite(n: number): Float32Array {
     const bits = Uint32Array.from({ length: n }, () => {
       const word = this.bits();
@@ -109,7 +109,7 @@ export class Random {
   }
 }
 
-/** float16 bits to the number they stand for, as the IEEE standard words it. */
+/** The value of a float16, by the definition of IEEE 754. */
 export function float16Value(bits: number): number {
   const sign = bits & 0x8000 ? -1 : 1;
   const exponent = (bits >> 10) & 31;
@@ -118,7 +118,7 @@ export function float16Value(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** bfloat16 bits to the number they stand for. */
+/** The value of a bfloat16. */
 export function bfloat16Value(bits: number): number {
   return new Float32Array(new Uint32Array([bits << 16]).buffer)[0]!;
 }
@@ -133,7 +133,7 @@ export function roundHalfEven(v: number): number {
   return below % 2 === 0 ? below : below + 1;
 }
 
-/** For each element the number of its scale, through coordinates: unravel in the array's shape, ravel in that of the scales. */
+/** For each element, the index of its scale. It is computed from the element's coordinates in the array and in the array of scales. */
 export function parametersOf(shape: readonly number[], granularity?: Granularity): { of: Uint32Array; count: number } {
   const size = shape.reduce((a, b) => a * b, 1);
   const of = new Uint32Array(size);
@@ -158,7 +158,7 @@ export function parametersOf(shape: readonly number[], granularity?: Granularity
   return { of, count: scales.reduce((a, b) => a * b, 1) };
 }
 
-/** The options that the oracle knows. */
+/** Options of `quantize` that the oracle supports. */
 export interface Rule {
   dtype?: DType;
   scheme?: Scheme;
@@ -170,7 +170,7 @@ export interface Rule {
   nonFinite?: 'error' | 'saturate';
 }
 
-/** The next float32 below a positive one. */
+/** The next float32 below a positive float32. */
 function floatBelow(v: number): number {
   const bits = new Uint32Array(new Float32Array([v]).buffer);
   bits[0]!--;
@@ -178,14 +178,14 @@ function floatBelow(v: number): number {
 }
 
 /**
- * Scale and zero point of a range of float32 numbers. Without zero in the range it holds as long as no zero point has to be kept
- * small, that is up to a distance from zero of some million steps.
+ * Scale and zero point of a range of float32 numbers. It does not implement the limit of 2^22 on zero points of ranges without zero, so such
+ * a range must be less than some million steps away from zero.
  */
 export function parametersFor(low: number, high: number, rule: Rule): { scale: number; zeroPoint: number } {
   const { dtype = 'int8', scheme = 'symmetric', includeZero = true, symmetricRange = 'restricted' } = rule;
   const { bits, signed, qmin, qmax } = rangeOf(dtype);
   const smallest = 2 ** -127;
-  // As float32, and lowered if so many steps of it, the farthest that a code restores to, would be infinite.
+  // Rounds a scale to float32, and lowers it if scale * steps would overflow. That product is the farthest value that a code restores to.
   const finite = (scale: number, steps: number) => {
     const staysFinite = (s: number) => Number.isFinite(Math.fround(s * steps));
     let rounded = Math.fround(scale);
@@ -204,14 +204,14 @@ export function parametersFor(low: number, high: number, rule: Rule): { scale: n
   let [min, max] = [low, high];
   if (includeZero) [min, max] = [Math.min(min, 0), Math.max(max, 0)];
   if (min === max && min === 0) return { scale: 1, zeroPoint: 0 };
-  // A constant is one step from its zero point, or rounds to one of the two if that step would be too small.
+  // A constant is one step away from its zero point. If that step would be below the smallest scale, it rounds to 0 or 1 steps.
   if (min === max) return { scale: Math.max(Math.abs(min), smallest), zeroPoint: min < 0 && !signed ? 1 : 0 };
   const scale = Math.max((max - min) / (qmax - qmin), smallest);
   const zeroPoint = roundHalfEven(qmin - min / scale) + 0;
   return { scale: finite(scale, Math.max(zeroPoint - qmin, qmax - zeroPoint)), zeroPoint };
 }
 
-/** The code of one float32 number. A quotient in double, rounded to float32, is the float32 quotient, as 53 >= 2 * 24 + 2. */
+/** The code of a float32 number. A quotient in double, rounded to float32, is the float32 quotient, because 53 >= 2 * 24 + 2. */
 export function codeFor(
   x: number,
   scale: number,
@@ -227,17 +227,18 @@ export function codeFor(
   return Math.min(Math.max(code, qmin), qmax) + 0;
 }
 
+/** What the oracle computes for an array. */
 export interface Expected {
   data: Codes;
   scale: Float32Array;
   zeroPoint: Int32Array;
-  /** What the codes stand for. */
+  /** The dequantized codes. */
   restored: Float32Array;
-  /** For each element the number of its scale. */
+  /** For each element, the index of its scale. */
   of: Uint32Array;
 }
 
-/** What `quantize` has to give, and `dequantize` after it. With `given` for these scales and zero points. */
+/** The results that `quantize` and `dequantize` must have. `given` holds scales and zero points to use instead of those of the range. */
 export function expected(
   x: ArrayLike<number>,
   rule: Rule,
@@ -275,7 +276,7 @@ export function expected(
   for (let i = 0; i < x.length; i++) {
     const p = of[i]!;
     data[i] = codeFor(x[i]!, scale[p]!, zeroPoint[p]!, range, rounding);
-    // The difference is exact, the product has at most 48 bits: one rounding.
+    // The difference is exact, and the product has at most 48 bits, so there is one rounding.
     restored[i] = Math.fround(scale[p]! * (data[i]! - zeroPoint[p]!));
   }
   return { data, scale, zeroPoint, restored, of };
@@ -290,7 +291,7 @@ function haveSameBytes(a: unknown, b: unknown): boolean {
   return true;
 }
 
-/** Where two arrays differ first, told as a sentence; undefined if they are of one kind and hold the same, -0 apart from 0. */
+/** The first difference between two arrays, as text; undefined if they have the same type and numbers. -0 differs from 0. */
 export function difference(got: unknown, want: ArrayLike<number>): string | undefined {
   const kind = Object.prototype.toString.call(want);
   if (Object.prototype.toString.call(got) !== kind)
@@ -304,13 +305,13 @@ export function difference(got: unknown, want: ArrayLike<number>): string | unde
   return undefined;
 }
 
-/** Fails unless both arrays are of one kind and hold the same numbers. Much faster than toEqual for long arrays. */
+/** Fails unless both arrays have the same type and numbers. It is much faster than toEqual for long arrays. */
 export function expectSame(got: unknown, want: ArrayLike<number>, what = ''): void {
   const found = difference(got, want);
   if (found !== undefined) expect.fail(`${what}${what && ': '}${found}`);
 }
 
-/** Holds quantize, chooseQuantizationParameters and dequantize to the oracle. */
+/** Fails unless quantize, chooseQuantizationParameters and dequantize give the same as the oracle. */
 export function expectAsOracle(
   sp: Scalepoint,
   x: Float32Array,
@@ -329,13 +330,14 @@ export function expectAsOracle(
 }
 
 /**
- * Fails unless every y is within half a step of its x, up to float rounding, for codes with the range of x itself. In float32, with
- * one rounding off by epsilon of its result at most, and m the largest size in x:
- *   x / scale (or x times the reciprocal, itself rounded) is off by up to 2 epsilon |x| when counted in the unit of x;
- *   adding the zero point first rounds a number of at most 2^bits steps (and half of one): epsilon (2^bits + 1) scale;
- *   the nearest code is half a step away at most, and the product that restores it rounds once: epsilon |y|;
- *   the scale was rounded, by up to 2 epsilon of itself where it is denormal, which at the ends of the range leaves up to 2 epsilon m
- *   beyond the last code.
+ * Fails unless |x[i] - y[i]| is at most half a step, up to float32 rounding. The range of the codes must be that of x. One rounding is off by
+ * at most epsilon times its result. Let m be the largest |x[i]|. The bound on |x - y| is the sum of these terms:
+ *   scale / 2                   the distance to the nearest code
+ *   2 epsilon |x|               x / scale, or x times the rounded reciprocal, times scale
+ *   epsilon (2^bits + 1) scale  adding the zero point before rounding, where the sum is less than 2^bits + 1
+ *   epsilon |y|                 the product that restores the value
+ *   2 epsilon m                 the rounded scale: its error is at most 2 epsilon of itself (if it is subnormal), and it moves the outermost
+ *                               codes by so much
  */
 export function expectWithinHalfStep(x: ArrayLike<number>, scale: number, y: ArrayLike<number>, bits: number): void {
   let m = 0;
@@ -348,7 +350,7 @@ export function expectWithinHalfStep(x: ArrayLike<number>, scale: number, y: Arr
   }
 }
 
-/** An array buffer that can grow to twice its size. */
+/** An ArrayBuffer that can be resized to twice its size. */
 export function resizableBuffer(bytes: number): ArrayBuffer & { resize(bytes: number): void } {
   const make = ArrayBuffer as unknown as new (
     bytes: number,
@@ -357,13 +359,13 @@ export function resizableBuffer(bytes: number): ArrayBuffer & { resize(bytes: nu
   return new make(bytes, { maxByteLength: bytes * 2 });
 }
 
-/** A buffer that other threads may see. Its constructor hides where pages are not isolated; wasm memory has one all the same. */
+/** A SharedArrayBuffer. Pages that are not isolated lack its constructor, so it comes from a wasm memory. */
 export function sharedBuffer(bytes: number): ArrayBuffer {
   const pages = Math.max(1, Math.ceil(bytes / 65536));
   return new WebAssembly.Memory({ initial: pages, maximum: pages, shared: true }).buffer;
 }
 
-/** What f throws. */
+/** The error that f throws. Fails if it throws none. */
 export function thrownBy(f: () => unknown): unknown {
   let result: unknown;
   try {
@@ -374,7 +376,7 @@ export function thrownBy(f: () => unknown): unknown {
   return expect.fail(`nothing was thrown, but ${String(result)} returned`);
 }
 
-/** Fails unless f throws exactly such an error, whose message begins with the name of what is wrong. */
+/** Fails unless f throws an error of exactly this type, with a message that begins with the name of the wrong argument. */
 export function expectRefusal(f: () => unknown, type: typeof TypeError | typeof RangeError, name: string): void {
   const error = thrownBy(f);
   const told = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
@@ -384,7 +386,7 @@ export function expectRefusal(f: () => unknown, type: typeof TypeError | typeof 
   }
 }
 
-/** Fails unless f throws a ScalepointError with that code; gives the error. */
+/** Fails unless f throws a ScalepointError with this code. Returns the error. */
 export function expectCode(f: () => unknown, code: string): ScalepointError {
   const error = thrownBy(f);
   expect(error).toBeInstanceOf(ScalepointError);
@@ -392,14 +394,14 @@ export function expectCode(f: () => unknown, code: string): ScalepointError {
   return error as ScalepointError;
 }
 
-/** Fails unless the instance still computes. */
+/** Fails unless the instance still computes correctly. */
 export function expectGood(sp: Scalepoint): void {
   const q = sp.quantize(new Float32Array([-1.27, 0.004, 0.5, 1.27]));
   expectSame(q.data, new Int8Array([-127, 0, 50, 127]), 'a good call after a bad one');
   expectSame(sp.dequantize(q), expected(new Float32Array([-1.27, 0.004, 0.5, 1.27]), {}).restored);
 }
 
-/** A file beside the tests, in Node and in the browser. */
+/** Reads a file of the project, in Node and in the browser. */
 export async function readBytes(url: URL): Promise<Uint8Array<ArrayBuffer>> {
   if (url.protocol === 'file:') {
     const { readFile } = process.getBuiltinModule('node:fs/promises');
@@ -410,13 +412,13 @@ export async function readBytes(url: URL): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** Addresses of the wasm files. */
+/** The wasm files of both tiers. */
 export const wasmFiles = {
   simd: new URL('../../../web/src/core/core-simd.wasm', import.meta.url),
   scalar: new URL('../../../web/src/core/core-scalar.wasm', import.meta.url),
 };
 
-/** Bytes of the instance's wasm memory. */
+/** Size of the instance's wasm memory in bytes. */
 export function memorySize(sp: Scalepoint): number {
   const one = sp.allocate('uint8', 1);
   const { byteLength } = one.view.buffer;

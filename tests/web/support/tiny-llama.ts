@@ -1,7 +1,7 @@
-// Small GGUF files for tests, written byte by byte from the description of the format; shares no code with web/src. `tinyLlama` makes
-// models of the llama architecture that llama.cpp's own tools load.
+// Small GGUF files for tests, written byte by byte from the description of the format. This file shares no code with web/src. `tinyLlama`
+// makes models of the llama architecture that llama.cpp's own tools can load.
 
-/** Numbers of the value types of a pair. */
+/** The types of metadata values, with their numbers. */
 export const valueTypes = {
   u8: 0,
   i8: 1,
@@ -19,12 +19,12 @@ export const valueTypes = {
 } as const;
 export type ValueType = keyof typeof valueTypes;
 export type Scalar = number | bigint | boolean | string;
-/** A key, the type of its value and the value; of an array the type of its elements comes between. */
+/** A metadata pair. For an array, the type of its elements comes before the values. */
 export type Pair =
   | readonly [key: string, type: Exclude<ValueType, 'array'>, value: Scalar]
   | readonly [key: string, type: 'array', element: ValueType, values: readonly Scalar[]];
 
-/** ggml's numbers of the types that tests store. */
+/** The types that tests store, with ggml's number, the elements of a block and its bytes. */
 const dtypes: Readonly<Record<string, { id: number; elements: number; bytes: number }>> = {
   F32: { id: 0, elements: 1, bytes: 4 },
   F16: { id: 1, elements: 1, bytes: 2 },
@@ -38,24 +38,26 @@ const dtypes: Readonly<Record<string, { id: number; elements: number; bytes: num
   IQ2_XXS: { id: 16, elements: 256, bytes: 66 },
 };
 
+/** A tensor to write to a file. */
 export interface Stored {
   name: string;
   dtype: string;
-  /** In ggml's order: the first runs fastest. */
+  /** The shape in ggml's order. The first dimension is contiguous. */
   ne: readonly number[];
-  /** Zeros if absent. */
+  /** The default is zeros. */
   data?: Uint8Array;
 }
 
+/** The contents of a file. */
 export interface File {
   version?: number;
   pairs: readonly Pair[];
   tensors: readonly Stored[];
-  /** Of the places of the tensors; nothing is written about it. */
+  /** Alignment of the tensors' data. `ggufFile` writes no pair for it. */
   alignment?: number;
 }
 
-/** Bytes behind each other. */
+/** Appends little-endian values to a file. */
 class Writer {
   private readonly pieces: Uint8Array[] = [];
   length = 0;
@@ -86,7 +88,7 @@ class Writer {
 
   scalar(type: ValueType, value: Scalar): void {
     const number = Number(value);
-    // Setters take numbers modulo their range, so that one serves signed and unsigned alike.
+    // The setters of DataView take numbers modulo their range, so the signed ones work for unsigned numbers too.
     if (type === 'string') this.text(value as string);
     else if (type === 'u64' || type === 'i64') this.number(8, (view) => view.setBigInt64(0, BigInt(value), true));
     else if (type === 'f32') this.number(4, (view) => view.setFloat32(0, number, true));
@@ -107,13 +109,13 @@ class Writer {
   }
 }
 
-/** Bytes of a tensor. */
+/** Size of a tensor in bytes. */
 export function bytesOf({ dtype, ne }: Stored): number {
   const { elements, bytes } = dtypes[dtype]!;
   return (ne.reduce((a, b) => a * b, 1) / elements) * bytes;
 }
 
-/** A file with these pairs and tensors. */
+/** Writes a GGUF file. */
 export function ggufFile({ version = 3, pairs, tensors, alignment = 32 }: File): Uint8Array<ArrayBuffer> {
   const out = new Writer();
   out.raw(new TextEncoder().encode('GGUF'));
@@ -150,7 +152,7 @@ export function ggufFile({ version = 3, pairs, tensors, alignment = 32 }: File):
 
 // ----------------------------------------------------------------------------------------------------------------------- numbers
 
-/** Bits of the float16 nearest to x, half to even. x is within its range. */
+/** The bits of the float16 nearest to x, ties to even. x must not exceed the largest float16. */
 function float16Bits(x: number): number {
   const sign = x < 0 || Object.is(x, -0) ? 0x8000 : 0;
   const size = Math.abs(x);
@@ -160,11 +162,11 @@ function float16Bits(x: number): number {
   const whole = size / unit;
   let steps = Math.floor(whole);
   if (whole - steps > 0.5 || (whole - steps === 0.5 && steps % 2 === 1)) steps++;
-  // A mantissa of 1024 steps and more carries into the exponent by itself.
+  // The exponent bits are those of the number before, and steps >= 1024 carries into them.
   return sign | (((exponent + 14) << 10) + steps);
 }
 
-/** Values that look like weights, stored in a float type. The same seed gives the same bytes. */
+/** Random numbers distributed like weights, as bytes of a float type. The same seed gives the same bytes. */
 export function weights(dtype: string, count: number, seed: number): Uint8Array {
   let state = seed | 1;
   const uniform = () => {
@@ -184,6 +186,7 @@ export function weights(dtype: string, count: number, seed: number): Uint8Array 
 
 // ------------------------------------------------------------------------------------------------------------------------- models
 
+/** Options of `tinyLlama`. */
 export interface TinyOptions {
   architecture?: string;
   layers?: number;
@@ -198,23 +201,23 @@ export interface TinyOptions {
   heads?: number;
   headsKv?: number | readonly number[];
   vocabulary?: number;
-  /** Without output.weight. */
+  /** Whether output.weight is left out, as in models with tied embeddings. */
   tied?: boolean;
   source?: 'F32' | 'F16' | 'BF16';
   alignment?: number;
-  /** attn_qkv in place of attn_q, attn_k and attn_v. */
+  /** Whether attn_qkv replaces attn_q, attn_k and attn_v. */
   qkv?: boolean;
   biases?: boolean;
-  /** Number of experts: 3-D weights and routers. */
+  /** Number of experts. If it is above 0, the feed-forward weights are 3-D and there are routers. */
   experts?: number;
   version?: number;
-  /** Pairs behind the usual ones. */
+  /** More pairs, after those of the model. */
   pairs?: readonly Pair[];
-  /** Tensors behind the usual ones. */
+  /** More tensors, after those of the model. */
   tensors?: readonly Stored[];
 }
 
-/** Pairs with every type of value, extremes and empty arrays among them. */
+/** Pairs with every type of value, including extremes and empty arrays. */
 export const everyPair: readonly Pair[] = [
   ['test.u8', 'u8', 255],
   ['test.i8', 'i8', -128],

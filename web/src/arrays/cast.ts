@@ -1,10 +1,10 @@
 // Floats to the bits of narrower floats, and back.
 
-import type { CoreModule } from '../core/core.mjs';
+import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
+import { type Core, checkStatus } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus } from '../core/wasm.js';
-import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './array.js';
 import { checkKeys } from './options.js';
+import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './source.js';
 import type { WasmArray } from './tensor.js';
 
 /** The float formats of at most eight bits, one a byte. */
@@ -34,12 +34,11 @@ export interface WidenOptions<Data extends Float32Array | WasmArray = Float32Arr
 
 interface FormatInfo {
   readonly storage: 'uint8' | 'uint16';
-  narrow(module: CoreModule, x: number, n: number, overflow: number, bits: number): number;
-  widen(module: CoreModule, bits: number, n: number, x: number): number;
+  narrow(module: CoreModule, x: number, n: number, overflow: Overflow, bits: number): Status;
+  widen(module: CoreModule, bits: number, n: number, x: number): Status;
 }
 
-/** A format by its number in cpp/scalepoint.h's Minifloat. */
-function minifloat(id: number): FormatInfo {
+function minifloat(id: MinifloatId): FormatInfo {
   return {
     storage: 'uint8',
     narrow: (module, x, n, overflow, bits) => module.narrowMinifloat(x, n, id, overflow, bits),
@@ -64,9 +63,9 @@ const formats = new Map<unknown, FormatInfo>([
       widen: (module, bits, n, x) => module.widenBfloat16(bits, n, x),
     },
   ],
-  ['float8e4m3fn', minifloat(0)],
-  ['float8e5m2', minifloat(1)],
-  ['float4e2m1', minifloat(2)],
+  ['float8e4m3fn', minifloat(MinifloatId.float8E4M3FN)],
+  ['float8e5m2', minifloat(MinifloatId.float8E5M2)],
+  ['float4e2m1', minifloat(MinifloatId.float4E2M1)],
 ]);
 
 function formatOf(format: unknown, what: string): FormatInfo {
@@ -92,12 +91,13 @@ export function castFloat(
   const { saturate = true, from, out } = options;
   if (typeof saturate !== 'boolean') throw new TypeError(`saturate: expected a boolean, got ${show(saturate)}`);
   const source = sourceOf(core, x, from, 'x');
+  const overflow = saturate ? Overflow.saturate : Overflow.escape;
   const bits = new Sink(core, format.storage, source.length, out, 'out');
   checkApart(x, out, 'out');
   const { module } = core;
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && bits.address !== undefined, (start, count) => {
-    checkStatus(format.narrow(module, source.at(start, count), count, saturate ? 0 : 1, bits.at(start, tile)));
+    checkStatus(format.narrow(module, source.at(start, count), count, overflow, bits.at(start, tile)));
     bits.put(start, count, tile);
   });
   return bits.result as Uint8Array | Uint16Array | WasmArray;

@@ -1,8 +1,10 @@
 // Non-uniform codes: blocks with a largest size each, and one codebook for all of them.
 
+import { CodebookJob, Decision, maxCodebookSize, PublishedCodebook, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { article, show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
+import { checkKeys, choice } from './options.js';
 import {
   CodeSource,
   checkApart,
@@ -17,8 +19,7 @@ import {
   typedArrayName,
   withResident,
   withWhole,
-} from './array.js';
-import { checkKeys, choice } from './options.js';
+} from './source.js';
 import { type CodebookTensor, checkShape, sizeOfShape, type WasmArray } from './tensor.js';
 
 /** Where the values of the codes come from. */
@@ -65,27 +66,18 @@ export interface PackedCodebookTensor {
 
 const keys = new Set(['codebook', 'blockSize', 'range', 'absmaxType', 'shape', 'from', 'out']);
 const smallest = 2;
-const most = 256;
 /** Of a search with a codebook that is learned: how often either follows the other, on how many values, from how many places. */
 const rounds = 4;
 const sampleSize = 2 ** 18;
 const samplePlaces = 64;
-const statusBadCode = 4;
-const statusNonFinite = 7;
-
-/** The numbers of cpp/scalepoint.h's Decision. */
-const decisions = { nearest: 0, nf4: 1, fp4: 2 };
-/** The numbers of cpp/scalepoint.h's PublishedCodebook. */
-const published = { nf4: 0, fp4: 1 };
-
 export function isCodebook(value: unknown): value is CodebookTensor {
   return typeof value === 'object' && value !== null && (value as { kind?: unknown }).kind === 'codebook';
 }
 
 function checkCount(n: unknown, what: string): number {
   if (typeof n !== 'number') throw new TypeError(`${what}: expected a whole number, got ${show(n)}`);
-  if (!Number.isInteger(n) || n < smallest || n > most) {
-    throw new RangeError(`${what}: expected ${smallest} to ${most} values, got ${n}`);
+  if (!Number.isInteger(n) || n < smallest || n > maxCodebookSize) {
+    throw new RangeError(`${what}: expected ${smallest} to ${maxCodebookSize} values, got ${n}`);
   }
   return n;
 }
@@ -114,13 +106,13 @@ function checkBlockSize(size: unknown, what: string): number {
 
 /** A checked `codebook` option. */
 type Resolved =
-  | { kind: 'values'; values: Float32Array; decision: number }
-  | { kind: 'published'; values: undefined; number: number; decision: number }
+  | { kind: 'values'; values: Float32Array; decision: Decision }
+  | { kind: 'published'; values: undefined; number: PublishedCodebook; decision: Decision }
   | { kind: 'learn'; count: number };
 
 function resolve(codebook: unknown): Resolved {
   if (codebook === 'nf4' || codebook === 'fp4') {
-    return { kind: 'published', values: undefined, number: published[codebook], decision: decisions[codebook] };
+    return { kind: 'published', values: undefined, number: PublishedCodebook[codebook], decision: Decision[codebook] };
   }
   if (typeof codebook === 'object' && codebook !== null && 'learn' in codebook) {
     return { kind: 'learn', count: checkCount(codebook.learn, 'codebook.learn') };
@@ -131,23 +123,28 @@ function resolve(codebook: unknown): Resolved {
   if (!ArrayBuffer.isView(codebook)) {
     throw new TypeError(`codebook: expected 'nf4', 'fp4', a Float32Array or { learn }, got ${show(codebook)}`);
   }
-  return { kind: 'values', values: valuesOf(codebook, 'codebook'), decision: decisions.nearest };
+  return { kind: 'values', values: valuesOf(codebook, 'codebook'), decision: Decision.nearest };
 }
 
 /** Where the parts of a codebook lie in wasm memory for the time of a call. */
 interface Places {
+  /** CodebookJob of the door. */
+  readonly job: number;
   readonly values: number;
   readonly absmax: number;
 }
 
-function withPlaces<T>(core: Core, blocks: number, f: (at: Places) => T): T {
-  return core.withMemory(most * 4 + blocks * 4, (address) => f({ values: address, absmax: address + most * 4 }));
-}
-
-/** Address of the absmax of the block that an element belongs to, and how far into the block it is. */
-function blockAt(at: Places, blockSize: number, start: number): { absmax: number; offset: number } {
-  const block = Math.floor(start / blockSize);
-  return { absmax: at.absmax + block * 4, offset: start - block * blockSize };
+/** Calls f with memory for a codebook of so many values and the absmax of so many blocks. */
+function withPlaces<T>(
+  core: Core,
+  blocks: number,
+  record: Pick<CodebookJob, 'blockSize' | 'values' | 'decision'>,
+  f: (at: Places) => T,
+): T {
+  return core.withMemory((maxCodebookSize + blocks) * 4, (codebook) => {
+    const absmax = codebook + maxCodebookSize * 4;
+    return core.withRecord(CodebookJob, { ...record, codebook, absmax }, (job) => f({ job, values: codebook, absmax }));
+  });
 }
 
 /** Neighbouring elements that begin with a block. */
@@ -188,18 +185,17 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   // Whole blocks, so that one visit to a tile can do all of its work; or blocks of several tiles.
   const step = withinTiles ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
 
-  const values = withPlaces(core, blocks, (at) => {
+  const decision = given.kind === 'learn' ? Decision.nearest : given.decision;
+  const values = withPlaces(core, blocks, { blockSize, values: count, decision }, (at) => {
     const { module } = core;
     const observe = (from: number, size: number, start: number) => {
-      const { absmax: to, offset } = blockAt(at, blockSize, start);
-      const status = module.observeAbsmax(from, size, blockSize, offset, to);
-      if (status === statusNonFinite) failNonFinite(core, from, size, start);
+      const status = module.observeAbsmax(at.job, from, size, start);
+      if (status === Status.nonFinite) failNonFinite(core, from, size, start);
       checkStatus(status);
     };
-    const encode = (from: number, size: number, start: number, decision: number) => {
-      const { absmax: by, offset } = blockAt(at, blockSize, start);
+    const encode = (from: number, size: number, start: number) => {
       const to = codes.at(start, scratch.y);
-      checkStatus(module.quantizeCodebook(from, size, blockSize, offset, by, at.values, count, decision, to));
+      checkStatus(module.quantizeCodebook(at.job, from, size, start, to));
       codes.put(start, size, scratch.y);
     };
     module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
@@ -208,23 +204,21 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     const observeAll = (kept: Source) => {
       forEachTile(n, false, (start, size) => observe(kept.at(start, size), size, start), step);
     };
-    const encodeAll = (kept: Source, decision: number) => {
-      forEachTile(n, false, (start, size) => encode(kept.at(start, size), size, start, decision), step);
+    const encodeAll = (kept: Source) => {
+      forEachTile(n, false, (start, size) => encode(kept.at(start, size), size, start), step);
     };
     if (searched) {
       withWhole(core, source, (whole) => {
         // What is not finite is found here.
         observeAll(whole);
-        searchScales(core, whole.at(0, n), n, blockSize, at, given, count, rounded);
-        encodeAll(whole, given.kind === 'learn' ? decisions.nearest : given.decision);
+        searchScales(core, whole.at(0, n), n, blockSize, at.job, given.kind === 'learn', rounded);
+        encodeAll(whole);
       });
     } else if (given.kind === 'learn') {
       withResident(core, source, (kept) => {
-        learn(core, count, at.values, (learner) => {
-          const learnFrom = (from: number, size: number, start: number) => {
-            const { absmax: by, offset } = blockAt(at, blockSize, start);
-            checkStatus(module.observeCodebook(from, size, blockSize, offset, by, learner));
-          };
+        learn(core, at.job, (learner) => {
+          const learnFrom = (from: number, size: number, start: number) =>
+            checkStatus(module.observeCodebook(at.job, from, size, start, learner));
           forEachTile(
             n,
             false,
@@ -238,7 +232,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
           if (rounded) checkStatus(module.roundAbsmax(at.absmax, blocks));
           if (!withinTiles) forEachTile(n, false, (start, size) => learnFrom(kept.at(start, size), size, start), step);
         });
-        encodeAll(kept, decisions.nearest);
+        encodeAll(kept);
       });
     } else if (withinTiles) {
       forEachTile(
@@ -247,7 +241,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
         (start, size) => {
           const from = source.at(start, size);
           observe(from, size, start);
-          encode(from, size, start, given.decision);
+          encode(from, size, start);
         },
         step,
       );
@@ -255,7 +249,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
       withResident(core, source, (kept) => {
         observeAll(kept);
         if (rounded) checkStatus(module.roundAbsmax(at.absmax, blocks));
-        encodeAll(kept, given.decision);
+        encodeAll(kept);
       });
     }
     copyOut(core, 'float32', at.absmax, blocks, absmax, 0);
@@ -280,46 +274,42 @@ function searchScales(
   x: number,
   n: number,
   blockSize: number,
-  at: Places,
-  given: Resolved,
-  count: number,
+  job: number,
+  learned: boolean,
   rounded: boolean,
 ): void {
   const { module } = core;
-  const search = ({ start, size }: Stretch, decision: number, whether: boolean) => {
-    const to = blockAt(at, blockSize, start).absmax;
-    checkStatus(module.searchAbsmax(x + start * 4, size, blockSize, at.values, count, decision, whether, to));
-  };
+  const search = ({ start, size }: Stretch, whether: boolean) =>
+    checkStatus(module.searchAbsmax(job, x + start * 4, size, start, whether));
   const all = { start: 0, size: n };
-  if (given.kind !== 'learn') {
-    search(all, given.decision, rounded);
+  if (!learned) {
+    search(all, rounded);
     return;
   }
   const learnFrom = (stretches: readonly Stretch[]) =>
-    learn(core, count, at.values, (learner) => {
+    learn(core, job, (learner) => {
       for (const { start, size } of stretches) {
-        const { absmax: by } = blockAt(at, blockSize, start);
-        checkStatus(module.observeCodebook(x + start * 4, size, blockSize, 0, by, learner));
+        checkStatus(module.observeCodebook(job, x + start * 4, size, start, learner));
       }
     });
   const sample = sampleOf(n, blockSize);
   learnFrom([all]);
   for (let round = 0; round < rounds; round++) {
-    for (const stretch of sample) search(stretch, decisions.nearest, false);
+    for (const stretch of sample) search(stretch, false);
     learnFrom(sample);
   }
-  search(all, decisions.nearest, rounded);
+  search(all, rounded);
   learnFrom([all]);
 }
 
-/** Leaves a learned codebook at that address: `observe` shows all of the data to the learner. */
-function learn(core: Core, count: number, values: number, observe: (learner: number) => void): void {
+/** Leaves a learned codebook where the job has its own: `observe` shows all of the data to the learner. */
+function learn(core: Core, job: number, observe: (learner: number) => void): void {
   core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
     const learner = address + 8 - (address % 8);
     const { module } = core;
     checkStatus(module.clearCodebookLearner(learner));
     observe(learner);
-    checkStatus(module.learnCodebook(learner, values, count));
+    checkStatus(module.learnCodebook(job, learner));
   });
 }
 
@@ -368,8 +358,9 @@ function codebookOf(core: Core, q: CodebookTensor, what: string): GivenCodebook 
 }
 
 /** Brings codebook and absmax into wasm memory for f. */
-function withGiven<T>(core: Core, { values, absmax }: GivenCodebook, f: (at: Places) => T): T {
-  return withPlaces(core, absmax.length, (at) => {
+function withGiven<T>(core: Core, { values, absmax, blockSize }: GivenCodebook, f: (at: Places) => T): T {
+  const record = { blockSize, values: values.length, decision: Decision.nearest };
+  return withPlaces(core, absmax.length, record, (at) => {
     core.module.HEAPF32.set(values, at.values / 4);
     core.module.HEAPF32.set(absmax, at.absmax / 4);
     return f(at);
@@ -380,12 +371,12 @@ function withGiven<T>(core: Core, { values, absmax }: GivenCodebook, f: (at: Pla
 function checkCodes(
   core: Core,
   given: GivenCodebook,
-  status: number,
+  status: Status,
   codes: number,
   size: number,
   start: number,
 ): void {
-  if (status === statusBadCode) {
+  if (status === Status.badRange) {
     const n = given.values.length;
     const all = core.module.HEAPU8.subarray(codes, codes + size);
     const index = all.findIndex((code) => code >= n);
@@ -401,7 +392,7 @@ export function dequantizeCodebook(
   out: Float32Array | WasmArray | undefined,
 ): Float32Array | WasmArray {
   const given = codebookOf(core, q, 'q');
-  const { codes, values, blockSize } = given;
+  const { codes } = given;
   const x = new Sink(core, 'float32', codes.length, out, 'out');
   checkApart(q.data, out, 'out');
   withGiven(core, given, (at) => {
@@ -409,9 +400,7 @@ export function dequantizeCodebook(
     forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, size) => {
       const from = codes.at(start, size);
       const to = x.at(start, tile);
-      const { absmax, offset } = blockAt(at, blockSize, start);
-      const { module } = core;
-      const status = module.dequantizeCodebook(from, size, blockSize, offset, absmax, at.values, values.length, to);
+      const status = core.module.dequantizeCodebook(at.job, from, size, start, to);
       checkCodes(core, given, status, from, size, start);
       x.put(start, size, tile);
     });
@@ -427,25 +416,13 @@ export function addCodebookErrors(
   begin: (length: number) => void,
 ): void {
   const given = codebookOf(core, b, 'b');
-  const { codes, values, blockSize } = given;
+  const { codes } = given;
   begin(codes.length);
   withGiven(core, given, (at) => {
     forEachTile(source.length, source.inPlace && codes.inPlace, (start, size) => {
       const x = source.at(start, size);
       const y = codes.at(start, size);
-      const { absmax, offset } = blockAt(at, blockSize, start);
-      const { module, scratch } = core;
-      const status = module.accumulateCodebookError(
-        x,
-        size,
-        y,
-        blockSize,
-        offset,
-        absmax,
-        at.values,
-        values.length,
-        scratch.sums,
-      );
+      const status = core.module.accumulateCodebookError(at.job, x, size, start, y, core.scratch.sums);
       checkCodes(core, given, status, y, size, start);
     });
   });
@@ -469,7 +446,7 @@ export function packCodebook(core: Core, q: CodebookTensor): Uint8Array<ArrayBuf
   forEachTile(codes.length, false, (start, size) => {
     const from = codes.at(start, size);
     const all = core.module.HEAPU8.subarray(from, from + size);
-    const bad = values.length === 256 ? -1 : all.findIndex((code) => code >= values.length);
+    const bad = values.length === maxCodebookSize ? -1 : all.findIndex((code) => code >= values.length);
     if (bad >= 0) {
       throw new RangeError(`${what}.data[${start + bad}]: expected a code below ${values.length}, got ${all[bad]}`);
     }

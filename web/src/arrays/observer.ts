@@ -1,10 +1,10 @@
 // Calibration: scale and zero point for values that come in batches, in bounded memory.
 
+import type { Core } from '../core/memory.js';
 import type { SearchedRange } from '../core/range.js';
 import { show } from '../core/show.js';
-import type { Core } from '../core/wasm.js';
-import { type FloatInput, forEachTile, type HalfFormat, nonFiniteError, sourceOf } from './array.js';
 import { checkKeys, choice, type QuantizationParameters, type QuantizeOptions } from './options.js';
+import { type FloatInput, forEachTile, type HalfFormat, nonFiniteError, sourceOf } from './source.js';
 import { dtypeInfo } from './tensor.js';
 
 /** Options of `observer`: what decides scale and zero point, per tensor. */

@@ -1,11 +1,20 @@
 // The options of the array calls: their types, and the checks that turn them into numbers for the core.
 
+import {
+  Granularity as DoorGranularity,
+  maxZeroPoint,
+  NonFinite,
+  type QuantizationSpec,
+  Rounding,
+  Scheme,
+  SymmetricRange,
+} from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { ErrorSum } from '../core/measure.js';
+import { tileSize } from '../core/memory.js';
 import { type RangeSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { show } from '../core/show.js';
-import { tileSize } from '../core/wasm.js';
-import type { HalfFormat } from './array.js';
+import type { HalfFormat } from './source.js';
 import {
   type CodeArray,
   checkShape,
@@ -169,8 +178,6 @@ export interface PackedTensor {
   readonly shape: readonly number[];
 }
 
-const maxZeroPoint = 2 ** 22;
-
 export const quantizeKeys = new Set([
   'dtype',
   'scheme',
@@ -204,41 +211,60 @@ export function checkKeys(options: unknown, known: ReadonlySet<string>): void {
   }
 }
 
+function choiceError(name: string, values: readonly string[], value: unknown): RangeError {
+  return new RangeError(`${name}: expected ${values.map((v) => `'${v}'`).join(' or ')}, got ${show(value)}`);
+}
+
+/** Which of the values an option has; the first unless given. */
 export function choice(options: object, name: string, values: readonly string[]): number {
   const value = (options as Record<string, unknown>)[name];
   if (value === undefined) return 0;
   const index = values.indexOf(value as string);
-  if (index < 0) {
-    throw new RangeError(`${name}: expected ${values.map((v) => `'${v}'`).join(' or ')}, got ${show(value)}`);
-  }
+  if (index < 0) throw choiceError(name, values, value);
   return index;
 }
 
-const schemes = ['symmetric', 'asymmetric'];
-const symmetricRanges = ['restricted', 'full'];
-const roundings = ['onnx', 'fused', 'reciprocal'];
-const policies = ['error', 'saturate'];
+/** The number of an option whose values are those of an enum of the core. */
+function enumChoice<K extends string, T extends number>(
+  options: object,
+  name: string,
+  values: Readonly<Record<K, T>>,
+  fallback: T,
+): T {
+  const value = (options as Record<string, unknown>)[name];
+  if (value === undefined) return fallback;
+  if (typeof value !== 'string' || !Object.hasOwn(values, value)) throw choiceError(name, Object.keys(values), value);
+  return values[value as K];
+}
+
 /** Values of `from`; undefined counts as the first. */
 export const halfFormats = ['float16', 'bfloat16'];
 
-/** The dtype alone, as cpp/bindings.cpp packs a spec. */
-export function dtypeSpec(info: DTypeInfo): number {
-  return info.bits | (info.signed ? 1 << 5 : 0);
+/** A spec of which only the type is read. */
+export function specOfDType(info: DTypeInfo): QuantizationSpec {
+  return {
+    dtype: { bits: info.bits, isSigned: info.signed },
+    scheme: Scheme.symmetric,
+    symmetricRange: SymmetricRange.restricted,
+    includeZero: true,
+    rounding: Rounding.onnx,
+    nonFinite: NonFinite.error,
+  };
 }
 
-/** All of the options that the core reads, in one number. */
-function specOf(options: QuantizeOptions, info: DTypeInfo): number {
+/** The options that the core reads. */
+function specOf(options: QuantizeOptions, info: DTypeInfo): QuantizationSpec {
   const { includeZero = true } = options;
   if (typeof includeZero !== 'boolean')
     throw new TypeError(`includeZero: expected a boolean, got ${show(includeZero)}`);
-  return (
-    dtypeSpec(info) |
-    (choice(options, 'scheme', schemes) << 6) |
-    (choice(options, 'symmetricRange', symmetricRanges) << 7) |
-    (includeZero ? 1 << 8 : 0) |
-    (choice(options, 'rounding', roundings) << 9) |
-    (choice(options, 'nonFinite', policies) << 11)
-  );
+  return {
+    dtype: { bits: info.bits, isSigned: info.signed },
+    scheme: enumChoice(options, 'scheme', Scheme, Scheme.symmetric),
+    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRange, SymmetricRange.restricted),
+    includeZero,
+    rounding: enumChoice(options, 'rounding', Rounding, Rounding.onnx),
+    nonFinite: enumChoice(options, 'nonFinite', NonFinite, NonFinite.error),
+  };
 }
 
 /** A number or an array of them as one value a parameter. Taken over at once: an array may change, or lie in memory that grows. */
@@ -346,7 +372,7 @@ export interface Job {
   shape: number[];
   granularity: Granularity;
   layout: Layout;
-  spec: number;
+  spec: QuantizationSpec;
   range: ResolvedRange;
 }
 
@@ -369,11 +395,11 @@ export function jobOf(options: QuantizeOptions, size: number): Job {
  * Line and run length if every parameter's elements are contiguous and fit into a tile: range, parameters and codes then take one pass.
  */
 export function runsOf(layout: Layout): { line: number; run: number } | undefined {
-  const { size } = layout;
-  const [kind, axisSize, innerSize, groupSize] = layout.numbers;
+  const { size, granularity, axisSize, innerSize, groupSize } = layout;
   let runs: { line: number; run: number } | undefined;
-  if (kind === 0) runs = { line: size, run: size };
-  else if (kind === 1 && innerSize > 1 && size === axisSize * innerSize) runs = { line: innerSize, run: innerSize };
-  else if (kind === 2 && innerSize === 1) runs = { line: axisSize, run: groupSize };
+  if (granularity === DoorGranularity.perTensor) runs = { line: size, run: size };
+  else if (granularity === DoorGranularity.perChannel) {
+    if (innerSize > 1 && size === axisSize * innerSize) runs = { line: innerSize, run: innerSize };
+  } else if (innerSize === 1) runs = { line: axisSize, run: groupSize };
   return runs !== undefined && runs.run <= tileSize ? runs : undefined;
 }

@@ -1,13 +1,12 @@
 // Errors of an array in parts, and of many settings at once.
 
+import { ErrorSums, Granularity, Layout as LayoutRecord, LinearJob, Status } from '../core/door.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
-import { forEachTile, type Source } from './array.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import type { Job } from './options.js';
+import { forEachTile, type Source } from './source.js';
 import type { Layout } from './tensor.js';
 
-/** Bytes of the sums of one parameter. */
-const sumBytes = sumCount * 8;
 const half = tileSize / 2;
 
 /** Leaves the floats [start, start + count) that x is held against somewhere and gives their address; count <= tileSize / 2. */
@@ -21,8 +20,9 @@ export function restoreInto(core: Core): number {
 /** The measures of each parameter of a layout, from sums that each tile adds to. */
 export function measureEach(core: Core, source: Source, layout: Layout, restored: Restore): ErrorMeasures[] {
   const { parameters } = layout;
-  return core.withMemory(parameters * sumBytes, (sums) => {
-    core.module.HEAPU8.fill(0, sums, sums + parameters * sumBytes);
+  const bytes = parameters * ErrorSums.bytes;
+  const measure = (sums: number, record: number) => {
+    core.module.HEAPU8.fill(0, sums, sums + bytes);
     // Tiles of one size whatever the source is: their ends show in the last bits of float32 sums.
     forEachTile(
       source.length,
@@ -30,28 +30,31 @@ export function measureEach(core: Core, source: Source, layout: Layout, restored
       (start, count) => {
         const y = restored(start, count);
         const x = source.at(start, count);
-        const status = core.module.accumulateErrorEach(x, y, count, ...layout.numbers, start, sums, parameters);
-        checkStatus(status);
+        checkStatus(core.module.accumulateErrorEach(record, x, y, count, start, sums, parameters));
       },
       half,
     );
-    const all = core.module.HEAPF64.slice(sums / 8, (sums + parameters * sumBytes) / 8);
+    const all = core.module.HEAPF64.slice(sums / 8, (sums + bytes) / 8);
     return Array.from({ length: parameters }, (_, p) =>
       measuresOf(all.subarray(p * sumCount, (p + 1) * sumCount), sizeOf(layout, p)),
     );
-  });
+  };
+  return core.withRecord(LayoutRecord, layout, (record) => core.withMemory(bytes, (sums) => measure(sums, record)));
 }
 
 /** Number of elements of a parameter. */
-function sizeOf({ size, numbers }: Layout, parameter: number): number {
-  const [kind, axisSize, innerSize, groupSize] = numbers;
-  if (kind !== 2) return kind === 0 ? size : size / axisSize;
+function sizeOf({ size, granularity, axisSize, innerSize, groupSize }: Layout, parameter: number): number {
+  if (granularity === Granularity.perTensor) return size;
+  if (granularity === Granularity.perChannel) return size / axisSize;
   const group = Math.floor(parameter / innerSize) % Math.ceil(axisSize / groupSize);
   return Math.min(groupSize, axisSize - group * groupSize);
 }
 
 /** Finds the parameters of a job at these addresses. */
-type FindParameters = (job: Job, at: { min: number; max: number; scale: number; zeroPoint: number }) => void;
+type FindParameters = (
+  job: Job,
+  at: { job: number; min: number; max: number; scale: number; zeroPoint: number },
+) => void;
 
 /** The measures of every job's codes: all parameters first, then each tile is read once for all of them. */
 export function measureJobs(
@@ -59,37 +62,28 @@ export function measureJobs(
   source: Source,
   jobs: readonly Job[],
   find: FindParameters,
-  fail: (status: number, x: number, count: number, start: number) => never,
+  fail: (status: Status, x: number, count: number, start: number) => never,
 ): ErrorMeasures[] {
   const addresses: number[] = [];
   try {
     const places = jobs.map((job) => {
       const n = job.layout.parameters;
-      const sums = core.allocate(64 + n * 8);
+      // The sums, the record, the scales and the zero points.
+      const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + n * 8);
       addresses.push(sums);
-      core.module.HEAPU8.fill(0, sums, sums + 64);
-      const scale = sums + 64;
+      core.module.HEAPU8.fill(0, sums, sums + ErrorSums.bytes);
+      const record = sums + ErrorSums.bytes;
+      const scale = record + LinearJob.bytes;
       const zeroPoint = scale + n * 4;
-      core.withMemory(n * 8, (min) => find(job, { min, max: min + n * 4, scale, zeroPoint }));
-      return { sums, scale, zeroPoint };
+      LinearJob.write(core.module, record, { ...job, scale, zeroPoint, parameters: n });
+      core.withMemory(n * 8, (min) => find(job, { job: record, min, max: min + n * 4, scale, zeroPoint }));
+      return { sums, record };
     });
     forEachTile(source.length, false, (start, count) => {
       const x = source.at(start, count);
-      for (const [i, { layout, spec }] of jobs.entries()) {
-        const { sums, scale, zeroPoint } = places[i] as (typeof places)[number];
-        const status = core.module.quantizeLinearMeasured(
-          x,
-          count,
-          ...layout.numbers,
-          start,
-          scale,
-          zeroPoint,
-          layout.parameters,
-          spec,
-          core.scratch.y,
-          sums,
-        );
-        if (status !== 0) fail(status, x, count, start);
+      for (const { sums, record } of places) {
+        const status = core.module.quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
+        if (status !== Status.ok) fail(status, x, count, start);
       }
     });
     return places.map(({ sums }) =>

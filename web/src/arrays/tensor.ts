@@ -1,5 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 import type { BlockType } from '../core/blocks.js';
+import { Granularity as DoorGranularity, type Layout as DoorLayout } from '../core/door.js';
 import { show } from '../core/show.js';
 
 /** An integer type that codes can have. */
@@ -100,10 +101,8 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   return info;
 }
 
-/** The layout of parameters over an array: what cpp/scalepoint.h calls Layout. */
-export interface Layout {
-  /** Granularity, axis size, inner size and group size, as the core's functions take them. */
-  readonly numbers: readonly [kind: 0 | 1 | 2, axisSize: number, innerSize: number, groupSize: number];
+/** The layout of parameters over an array. */
+export interface Layout extends DoorLayout {
   /** Number of elements. */
   readonly size: number;
   /** Number of scales and zero points. */
@@ -177,19 +176,43 @@ export function resolveGranularity(granularity: unknown, shape: readonly number[
 
 /** The layout of a resolved granularity. */
 export function layoutOf(granularity: Granularity, shape: readonly number[], size: number): Layout {
-  if (granularity.kind === 'per-tensor') return { numbers: [0, 1, 1, 1], size, parameters: 1 };
+  if (granularity.kind === 'per-tensor') {
+    return {
+      granularity: DoorGranularity.perTensor,
+      axisSize: 1,
+      innerSize: 1,
+      groupSize: 1,
+      size,
+      parameters: 1,
+    };
+  }
   const axis = granularity.axis ?? shape.length - 1;
   const axisSize = shape[axis] ?? 1;
   let innerSize = 1;
   for (let i = axis + 1; i < shape.length; i++) innerSize *= shape[i] ?? 1;
   if (granularity.kind === 'per-channel') {
-    return { numbers: [1, axisSize, innerSize, 1], size, parameters: axisSize };
+    return {
+      granularity: DoorGranularity.perChannel,
+      axisSize,
+      innerSize,
+      groupSize: 1,
+      size,
+      parameters: axisSize,
+    };
   }
   const groupSize = Math.max(1, Math.min(granularity.groupSize, axisSize));
   const outerSize = size === 0 ? 0 : size / (axisSize * innerSize);
   const parameters = outerSize * Math.ceil(axisSize / groupSize) * innerSize;
-  return { numbers: [2, axisSize, innerSize, groupSize], size, parameters };
+  return { granularity: DoorGranularity.perGroup, axisSize, innerSize, groupSize, size, parameters };
 }
+
+/** One scale and zero point for all elements. */
+export const perTensor: DoorLayout = {
+  granularity: DoorGranularity.perTensor,
+  axisSize: 1,
+  innerSize: 1,
+  groupSize: 1,
+};
 
 /**
  * Memory inside the wasm instance, made by `sp.allocate`. Reading and writing it costs no copy.

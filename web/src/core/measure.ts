@@ -1,7 +1,9 @@
 // Error measures and the sums that they come from.
-import type { FloatInput } from '../arrays/array.js';
+
 import type { CompareOptions } from '../arrays/options.js';
+import type { FloatInput } from '../arrays/source.js';
 import type { QuantizedTensor } from '../arrays/tensor.js';
+import { ErrorSums } from './door.js';
 
 /** How far y is from x; e = x - y. */
 export interface ErrorMeasures {
@@ -21,7 +23,7 @@ export interface ErrorMeasures {
   readonly nonFinite: number;
 }
 
-/** Adds the pairs of a and b to the sums, in the order of ErrorSums in cpp/scalepoint.h. Returns their number. */
+/** Adds the pairs of a and b to the sums, in the order of the door's ErrorSums. Returns their number. */
 type AddErrors = (
   a: FloatInput,
   b: QuantizedTensor | FloatInput,
@@ -30,8 +32,8 @@ type AddErrors = (
 ) => number;
 
 /** Number of sums, and which of them is a maximum. */
-export const sumCount = 7;
-const maxAbsolute = 2;
+export const sumCount = ErrorSums.bytes / 8;
+const maxAbsolute = ErrorSums.offsets.maxAbsoluteError / 8;
 
 /** Error measures over pieces; made by `sp.errorSum()`. */
 export class ErrorSum {
@@ -65,7 +67,7 @@ export class ErrorSum {
   }
 }
 
-/** Adds sums of further pairs, both in the order of cpp/scalepoint.h's ErrorSums. */
+/** Adds sums of further pairs, both in the order of the door's ErrorSums. */
 export function addSums(sums: Float64Array, more: Float64Array): void {
   for (const [i, value] of more.entries()) {
     const sum = sums[i] as number;
@@ -73,17 +75,12 @@ export function addSums(sums: Float64Array, more: Float64Array): void {
   }
 }
 
-/** The measures that follow from the sums of cpp/scalepoint.h's ErrorSums, in its order. */
+/** The measures that follow from the sums of the door's ErrorSums, in its order. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const [
-    squaredError = 0,
-    absoluteError = 0,
-    maxAbsoluteError = 0,
-    squaredX = 0,
-    squaredY = 0,
-    product = 0,
-    nonFinite = 0,
-  ] = sums;
+  const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite } = ErrorSums.read(
+    { HEAPF64: sums },
+    0,
+  );
   const n = length - nonFinite;
   const mse = n === 0 ? 0 : squaredError / n;
   const noError = squaredError === 0;

@@ -1,17 +1,18 @@
 // Ranges that are searched for: what arrays and model files have in common.
+import { RangeMethod } from './door.js';
 import { show } from './show.js';
 
 /** A range that takes more than the smallest and the largest value; see Range of the array calls. */
 export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };
 
-/** What the core is told: the number of cpp/scalepoint.h's RangeMethod, and the percentile that it may need. */
+/** What the core is told: the method, and the percentile that it may need. */
 export interface RangeSearch {
-  readonly method: 0 | 1 | 2;
+  readonly method: RangeMethod;
   readonly percentile: number;
 }
 
-export const mseSearch: RangeSearch = { method: 0, percentile: 100 };
-const entropySearch: RangeSearch = { method: 2, percentile: 100 };
+export const mseSearch: RangeSearch = { method: RangeMethod.mse, percentile: 100 };
+const entropySearch: RangeSearch = { method: RangeMethod.entropy, percentile: 100 };
 
 /**
  * How the core finds such a range; undefined for any other.
@@ -28,5 +29,5 @@ export function searchOf(range: unknown): RangeSearch | undefined {
   if (!(percentile > 50 && percentile <= 100)) {
     throw new RangeError(`range.percentile: expected a number above 50, at most 100, got ${percentile}`);
   }
-  return { method: 1, percentile };
+  return { method: RangeMethod.percentile, percentile };
 }

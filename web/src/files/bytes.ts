@@ -1,10 +1,10 @@
 /**
- * Bytes at rest: where model files are read from and written to. Everything is asked for by position, so that a file of any size is
- * handled piece by piece. Node's file system is reached through `process.getBuiltinModule`, never through an import, so that this
- * file loads in a browser as it is.
+ * Files to read: bytes in memory, Blobs, URLs, and in Node paths and open files. Everything is read by position, so that a file of any
+ * size is handled piece by piece. Node's file system is reached through `process.getBuiltinModule` and never imported, so that this file
+ * loads in a browser as it is.
  */
 
-import { ScalepointError } from '../core/errors.js';
+import { ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 
@@ -19,7 +19,7 @@ export interface ByteSource {
    * @throws ScalepointError `BAD_FILE` if the range leaves the source, `IO` if reading fails
    */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** As read, into memory that is there already, from `begin` on. Undefined where `read` is as good. */
+  /** Like `read`, but from `begin` on into memory that is there already. Undefined if `read` is as good. */
   readonly readInto?: ((begin: number, target: Uint8Array) => Promise<void>) | undefined;
   /**
    * Fails if the bytes are no longer those that were opened.
@@ -28,7 +28,7 @@ export interface ByteSource {
   verify(): Promise<void>;
   /** Gives back what `openSource` opened itself. */
   close(): Promise<void>;
-  /** How a worker reads the same bytes by itself; undefined where it cannot. */
+  /** How a worker reads the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;
 }
 
@@ -48,7 +48,7 @@ export interface NodeFileHandle {
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
 
-/** A name for an error message: whole, unless it is absurdly long. */
+/** A name for an error message, cut if it is absurdly long. */
 export function quoted(name: string): string {
   return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
 }
@@ -62,12 +62,13 @@ export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   }
 }
 
-/** The system's words for an error, without its code, its call and its path: `no such file or directory`. */
+/** The system's text for an error without code, call and path, such as `no such file or directory`. */
 export function systemMessage(cause: unknown): string {
   const text = cause instanceof Error ? cause.message : String(cause);
   return /^[A-Z0-9]+: ([^,]+)/.exec(text)?.[1] ?? text;
 }
 
+/** The error for a failure of the system. */
 export function ioError(what: string, cause: unknown): ScalepointError {
   return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause });
 }
@@ -81,13 +82,13 @@ function checkRange(begin: number, end: number, size: number): void {
 
 function memorySource(bytes: Uint8Array): ByteSource {
   try {
-    // A detached buffer looks like an empty one, but nothing can be made over it.
+    // A detached buffer looks like an empty one, but no view of it can be made.
     if (bytes.byteLength === 0) new Uint8Array(bytes.buffer);
   } catch (cause) {
-    throw new TypeError('file: the array is detached, its memory was transferred elsewhere', { cause });
+    throw Object.assign(typeError('file', 'the array is detached, its memory was transferred elsewhere'), { cause });
   }
   const size = bytes.byteLength;
-  // Text decoders and files refuse shared memory, so that is read by copying.
+  // Text decoders and files refuse shared memory, so that it is copied.
   const { buffer } = bytes;
   const own = buffer instanceof ArrayBuffer ? new Uint8Array(buffer, bytes.byteOffset, size) : undefined;
   return {
@@ -105,7 +106,7 @@ function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   return {
     size: blob.size,
-    // Node ends when a worker reads a Blob of a file: there, this thread reads them.
+    // Node crashes if a worker reads a Blob of a file. There this thread reads them.
     reference: nodeModule('node:fs') === undefined ? { kind: 'blob', blob } : undefined,
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
@@ -121,7 +122,7 @@ function blobSource(blob: Blob): ByteSource {
         byteOffset: begin + bytes.length,
       });
     },
-    // Reading a File fails by itself once it has changed.
+    // Reading a File that has changed fails by itself.
     async verify() {},
     async close() {},
   };
@@ -176,7 +177,7 @@ async function handleSource(handle: NodeFileHandle, label: string, close: () => 
 async function pathSource(path: string | URL): Promise<ByteSource> {
   const fs = nodeModule('node:fs/promises');
   if (fs === undefined) {
-    throw new TypeError(`file: paths are for Node; pass a File, bytes or a URL instead of ${quoted(String(path))}`);
+    throw typeError('file', `paths are for Node; pass a File, bytes or a URL instead of ${quoted(String(path))}`);
   }
   const label = quoted(String(path));
   let handle: WritableFileHandle;
@@ -195,58 +196,64 @@ async function pathSource(path: string | URL): Promise<ByteSource> {
   }
 }
 
+/** Asks a server. @throws ScalepointError `IO` */
+async function request(url: URL, headers: Record<string, string>): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url, { credentials: 'same-origin', headers });
+  } catch (cause) {
+    throw ioError(`cannot fetch ${url.href}`, cause);
+  }
+  // 416: the file is empty, and has no range.
+  if (!response.ok && response.status !== 416) {
+    throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
+  }
+  return response;
+}
+
+/** The body of an answer. @throws ScalepointError `IO` */
+async function received<T>(url: URL, body: Promise<T>): Promise<T> {
+  try {
+    return await body;
+  } catch (cause) {
+    throw ioError(`cannot fetch ${url.href}`, cause);
+  }
+}
+
+/** What tells versions of a file apart. */
+function versionOf({ headers }: Response): string | null {
+  return headers.get('etag') ?? headers.get('last-modified');
+}
+
 /**
- * A file on a server, read by ranges where the server offers that, and fetched as a whole where it does not. A file that changes
- * meanwhile is noticed by its ETag or date.
+ * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is
+ * noticed by its ETag or date.
  */
 async function urlSource(url: URL): Promise<ByteSource> {
   if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
-  const request = async (headers: Record<string, string>) => {
-    let response: Response;
-    try {
-      response = await fetch(url, { credentials: 'same-origin', headers });
-    } catch (cause) {
-      throw ioError(`cannot fetch ${url.href}`, cause);
-    }
-    // 416: the file is empty, and has no range.
-    if (!response.ok && response.status !== 416) {
-      throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
-    }
-    return response;
-  };
-  const received = async <T>(body: Promise<T>) => {
-    try {
-      return await body;
-    } catch (cause) {
-      throw ioError(`cannot fetch ${url.href}`, cause);
-    }
-  };
   const named = url.pathname.split('/').pop() ?? '';
   const name = named === '' ? {} : { name: named };
-  const first = await request({ Range: 'bytes=0-0' });
+  const first = await request(url, { Range: 'bytes=0-0' });
   const size = Number(/^bytes 0-0\/(\d+)$/.exec(first.headers.get('content-range') ?? '')?.[1] ?? Number.NaN);
   if (first.status !== 206 || !Number.isSafeInteger(size)) {
-    // A server without ranges answers with the whole file; one that hides its size is asked again.
-    const whole = first.status === 200 ? first : await request({});
-    return { ...blobSource(await received(whole.blob())), ...name };
+    // A server without ranges answers with the whole file. One that hides the size is asked again.
+    const whole = first.status === 200 ? first : await request(url, {});
+    return { ...blobSource(await received(url, whole.blob())), ...name };
   }
   await first.body?.cancel();
-  const version = first.headers.get('etag') ?? first.headers.get('last-modified');
+  const version = versionOf(first);
   return {
     size,
     ...name,
     async read(begin, end) {
       checkRange(begin, end, size);
       if (begin === end) return new Uint8Array(0);
-      const response = await request({ Range: `bytes=${begin}-${end - 1}` });
-      const now = response.headers.get('etag') ?? response.headers.get('last-modified');
-      const bytes = new Uint8Array(
-        response.status === 206 ? await received(response.arrayBuffer()) : new ArrayBuffer(0),
-      );
-      if (bytes.length !== end - begin || now !== version) {
+      const response = await request(url, { Range: `bytes=${begin}-${end - 1}` });
+      const body = response.status === 206 ? await received(url, response.arrayBuffer()) : new ArrayBuffer(0);
+      if (body.byteLength !== end - begin || versionOf(response) !== version) {
         throw new ScalepointError('CHANGED', `${url.href} was changed while it was read`, { byteOffset: begin });
       }
-      return bytes;
+      return new Uint8Array(body);
     },
     async verify() {},
     async close() {},
@@ -266,5 +273,5 @@ export async function openSource(file: FileInput): Promise<ByteSource> {
   if (typeof file === 'object' && file !== null && typeof file.read === 'function' && typeof file.stat === 'function') {
     return handleSource(file, 'the open file', async () => {});
   }
-  throw new TypeError(`file: expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
+  throw typeError('file', `expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
 }

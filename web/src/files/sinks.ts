@@ -1,18 +1,18 @@
 /**
- * Where results go: memory, a path or an open file (Node), a file of the origin's private or the user's file system, a stream. What
- * has a name appears under it whole or not at all.
+ * Where results go: memory, a path or an open file (Node), a file handle of the browser, a stream. A file appears under its name whole or
+ * not at all.
  */
 
-import { ScalepointError } from '../core/errors.js';
+import { ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { allocate, ioError, quoted } from './bytes.js';
 
 /** Bytes that can be written, and that count only once they are all there. */
 export interface ByteSink {
-  /** Whether bytes can be put anywhere; otherwise every position has to be the end of what was written before. */
+  /** Whether bytes can be written at any position. Otherwise each position has to be the end of what was written before. */
   readonly positional: boolean;
-  /** Whether the receiver may keep what it is given. Otherwise bytes may be changed once they are written. */
+  /** Whether the receiver may keep what it is given. Otherwise the memory can be used again once the bytes are written. */
   readonly keeps: boolean;
   /** Puts bytes at a position. The promise waits for the receiver. */
   write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
@@ -54,7 +54,7 @@ export type ModelOutput =
   | FileSystemFileHandle
   | WritableStream<Uint8Array<ArrayBuffer>>;
 
-/** Results up to this size are put together in one array; larger ones are handed to Blobs piece by piece, which may go to disk. */
+/** Results up to this size are put together in one array. Larger ones become a Blob of pieces, which the engine may keep on disk. */
 const arrayLimit = 64 * 2 ** 20;
 /** Bytes of such a piece. */
 const blobPiece = 8 * 2 ** 20;
@@ -131,36 +131,48 @@ async function writeAll(
   }
 }
 
+/** What is used of Node to write files. @throws TypeError if there is none */
+function nodeFiles() {
+  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
+  if (fs === undefined || paths === undefined || urls === undefined) {
+    throw typeError('output', 'paths are for Node; leave it out and take result.blob()');
+  }
+  return { fs, paths, urls };
+}
+
+/** Fails unless a file can be put under a name. @throws ScalepointError `EXISTS` or `IO` */
+async function checkTarget(target: string, overwrite: boolean): Promise<void> {
+  // A missing target is the good case. Whatever else stands in the way shows when the temporary file is opened.
+  const status = await nodeFiles()
+    .fs.stat(target)
+    .catch(() => undefined);
+  if (status === undefined) return;
+  const label = quoted(target);
+  // Renaming over a folder fails late, and renaming over a device would replace the device.
+  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
+  if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
+}
+
 /**
- * A sink in a file (Node). The bytes go to a temporary name in the same folder, which is renamed when whole: at no time is there half
- * a file under the name `path`.
+ * A sink in a file (Node). The bytes go to a temporary name in the same folder, which is renamed when the file is whole: at no time is
+ * there half a file under the name `path`.
  * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO` if it cannot be written
  */
 export async function pathSink(path: string | URL, overwrite: boolean): Promise<ByteSink> {
-  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
-  if (fs === undefined || paths === undefined || urls === undefined) {
-    throw new TypeError('output: paths are for Node; leave it out and take result.blob()');
-  }
+  const { fs, paths, urls } = nodeFiles();
   const target = path instanceof URL ? urls.fileURLToPath(path) : path;
   const label = quoted(target);
-
-  const checkTarget = async () => {
-    // A missing target is the good case; whatever else stands in the way shows when the temporary file is opened.
-    const status = await fs.stat(target).catch(() => undefined);
-    if (status === undefined) return;
-    // Renaming over a folder fails late; renaming over a device would replace the device.
-    if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
-    if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
+  /** Waits for a call to the system. */
+  const done = async <T>(call: Promise<T> | undefined): Promise<T | undefined> => {
+    try {
+      return await call;
+    } catch (cause) {
+      throw ioError(`cannot write ${label}`, cause);
+    }
   };
-  await checkTarget();
-
+  await checkTarget(target, overwrite);
   const temporary = paths.join(paths.dirname(target), `.scalepoint-${crypto.randomUUID().slice(0, 8)}.partial`);
-  let handle: WritableFileHandle | undefined;
-  try {
-    handle = await fs.open(temporary, 'wx');
-  } catch (cause) {
-    throw ioError(`cannot write ${label}`, cause);
-  }
+  let handle: WritableFileHandle | undefined = await done(fs.open(temporary, 'wx'));
   const close = async () => {
     const open = handle;
     handle = undefined;
@@ -175,19 +187,11 @@ export async function pathSink(path: string | URL, overwrite: boolean): Promise<
       await writeAll(handle, position, bytes, label);
     },
     async finish() {
-      try {
-        // Without this a power cut after the rename could leave the name with nothing behind it.
-        await handle?.datasync();
-        await close();
-      } catch (cause) {
-        throw ioError(`cannot write ${label}`, cause);
-      }
-      await checkTarget();
-      try {
-        await fs.rename(temporary, target);
-      } catch (cause) {
-        throw ioError(`cannot write ${label}`, cause);
-      }
+      // Without this, a power cut after the rename could leave the name with nothing behind it.
+      await done(handle?.datasync());
+      await done(close());
+      await checkTarget(target, overwrite);
+      await done(fs.rename(temporary, target));
       finished = true;
     },
     async discard() {
@@ -200,7 +204,7 @@ export async function pathSink(path: string | URL, overwrite: boolean): Promise<
 
 /** A sink in a file that the caller opened (Node) and closes. */
 async function handleSink(handle: NodeWritableHandle): Promise<ByteSink> {
-  // What was longer than the result would stick out of it. Devices have no length; whatever else fails, fails in writing too.
+  // The end of a longer file would remain. Devices have no length; whatever else fails here fails in writing, too.
   await handle.truncate(0).catch(() => {});
   let finished = false;
   return {
@@ -216,20 +220,20 @@ async function handleSink(handle: NodeWritableHandle): Promise<ByteSink> {
   };
 }
 
-/** A stream that also takes positions: what `createWritable` of a browser's file handle gives. */
+/** Whether a stream also takes positions, as `createWritable` of a browser's file handle gives it. */
 function isFileStream(stream: WritableStream): stream is FileSystemWritableFileStream {
   return typeof (stream as { seek?: unknown }).seek === 'function';
 }
 
-/** How long a stream may take to abort before it is left alone. */
+/** How long to wait for a stream that is being aborted. */
 const abortMilliseconds = 50;
 
-/** A sink in a stream, which is closed at the end. Files of the browser take positions; their bytes show once they are closed. */
+/** A sink in a stream, which is closed at the end. Files of the browser take positions, and show their bytes once they are closed. */
 function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream): ByteSink {
-  if (stream.locked) throw new TypeError('output: the stream is locked, something else writes to it');
+  if (stream.locked) throw typeError('output', 'the stream is locked, something else writes to it');
   const positional = isFileStream(stream);
   const writer = (stream as WritableStream<unknown>).getWriter();
-  // The error shows where it is awaited; unawaited promises of a stream that broke must not end the process.
+  // A broken stream also rejects this promise. The error shows in `write`, and must not end the process here.
   writer.closed.catch(() => {});
   let finished = false;
   let emptied = !positional;
@@ -246,7 +250,7 @@ function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystem
     write: (position, bytes) =>
       guarded(async () => {
         await writer.ready;
-        // Without this, what was longer than the result would stick out of it.
+        // Without this, the end of a longer file would remain.
         if (!emptied) await writer.write({ type: 'truncate', size: 0 });
         emptied = true;
         await writer.write(positional ? { type: 'write', position, data: bytes } : bytes);
@@ -292,5 +296,5 @@ export async function openSink(output: ModelOutput, overwrite: boolean): Promise
       return handleSink(output);
     }
   }
-  throw new TypeError(`output: expected a path, a WritableStream or a file handle, got ${show(output)}`);
+  throw typeError('output', `expected a path, a WritableStream or a file handle, got ${show(output)}`);
 }

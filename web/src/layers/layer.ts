@@ -1,5 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Layers on quantized weights: packed once into wasm memory, where they stay until disposed.
+
+import { checkKeys, choice, specOfDType } from '../arrays/options.js';
 import {
   type CodeSource,
   checkApart,
@@ -8,14 +10,13 @@ import {
   Sink,
   type Source,
   sourceOf,
-} from '../arrays/array.js';
-import { checkKeys, choice, dtypeSpec } from '../arrays/options.js';
-import type { DTypeInfo, Granularity, WasmArray } from '../arrays/tensor.js';
+} from '../arrays/source.js';
+import { type DTypeInfo, type Granularity, perTensor, type WasmArray } from '../arrays/tensor.js';
 import type { BlockType, BlockTypeInfo } from '../core/blocks.js';
-import type { LayerForm } from '../core/core.mjs';
+import { ActivationType, LayerSpec, LinearJob, PackedLayer } from '../core/door.js';
 import { disposedError, ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
 
 /** Options of `linear`. */
 export interface LinearOptions {
@@ -111,27 +112,26 @@ export class LayerMemory {
   readonly outputs: number;
   readonly inputs: number;
   readonly bytes: number;
-  readonly address: number;
+  /** PackedLayer of the door, with the weights behind it. */
+  readonly layer: number;
   readonly #core: Core;
   #alive = true;
 
   /** @throws ScalepointError `OUT_OF_MEMORY` */
-  constructor(
-    core: Core,
-    readonly form: LayerForm,
-    zeroPoint: number,
-  ) {
+  constructor(core: Core, spec: LayerSpec, zeroPoint: number) {
     this.#core = core;
-    [this.outputs, this.inputs] = form;
+    ({ rows: this.outputs, columns: this.inputs } = spec);
     if (this.outputs > 2 ** 31 || this.inputs > 2 ** 31) {
       throw new ScalepointError(
         'OUT_OF_MEMORY',
         `wasm memory has no room for ${this.outputs} x ${this.inputs} weights`,
       );
     }
-    this.bytes = core.module.layerBytes(...form);
-    this.address = core.allocate(this.bytes);
-    checkStatus(core.module.makeLayer(...form, zeroPoint, this.address, this.bytes));
+    this.bytes = core.withRecord(LayerSpec, spec, (at) => core.module.layerBytes(at));
+    this.layer = core.allocate(PackedLayer.bytes + this.bytes);
+    const weights = this.layer + PackedLayer.bytes;
+    PackedLayer.write(core.module, this.layer, { spec, weights, bytes: this.bytes });
+    checkStatus(core.module.makeLayer(this.layer, zeroPoint));
   }
 
   /** Calls f for as many rows at a time as a tile holds, at least one. `own`: bytes of memory that f gets for itself. */
@@ -146,7 +146,7 @@ export class LayerMemory {
     const core = this.#core;
     core.withMemory(this.outputs * 4, (own) => {
       const at = addressOf(core, bias, 0, this.outputs, 4, own);
-      checkStatus(core.module.setLayerBias(this.address, this.bytes, at, this.outputs));
+      checkStatus(core.module.setLayerBias(this.layer, at, this.outputs));
     });
   }
 
@@ -156,7 +156,7 @@ export class LayerMemory {
   }
 
   dispose(): void {
-    if (this.#alive) this.#core.release(this.address);
+    if (this.#alive) this.#core.release(this.layer);
     this.#alive = false;
   }
 }
@@ -201,13 +201,13 @@ export class Layer {
     const y = new Sink(core, 'float32', batch * outputs, options.out, 'out');
     checkApart(x, options.out, 'out');
     if (batch === 0) return y.result as Float32Array | WasmArray;
-    const { form, address, bytes } = this.#memory;
+    const { layer } = this.#memory;
 
     // The scratch tiles take what fits; more gets memory of its own.
     const rows = Math.min(batch, rowsAtOnce);
     const ownX = !source.inPlace && rows * inputs > tileSize ? rows * inputs * 4 : 0;
     const ownY = y.address === undefined && rows * outputs > tileSize ? rows * outputs * 4 : 0;
-    const work = core.module.layerWorkspaceBytes(...form, rows);
+    const work = core.module.layerWorkspaceBytes(layer, rows);
     core.withMemory(work + ownX + ownY, (at) => {
       const toX = at + work;
       const toY = ownY > 0 ? toX + ownX : core.scratch.y;
@@ -215,7 +215,7 @@ export class Layer {
         const n = Math.min(rows, batch - row);
         const from = addressOf(core, source, row * inputs, n * inputs, 4, toX);
         const to = y.at(row * outputs, toY);
-        checkStatus(core.module._layer_forward_export(address, bytes, from, inputs, n, to, outputs, at, work));
+        checkStatus(core.module._layerForward(layer, from, n, to, at, work));
         y.put(row * outputs, n * outputs, toY);
       }
     });
@@ -268,14 +268,14 @@ function layerOf(core: Core, memory: LayerMemory, bias: Source | undefined, fill
   return new Layer(core, memory);
 }
 
-/** Activations as cpp/scalepoint.h numbers them. */
-function activationsOf(options: LinearOptions): 0 | 1 | 2 {
+function activationsOf(options: LinearOptions): ActivationType {
   const int8 = choice(options, 'activations', ['float32', 'int8']);
   const asymmetric = choice(options, 'activationScheme', ['symmetric', 'asymmetric']);
   if (int8 === 0 && options.activationScheme !== undefined) {
     throw new RangeError("activationScheme: only int8 activations have one; say activations: 'int8'");
   }
-  return int8 === 0 ? 0 : asymmetric === 0 ? 1 : 2;
+  if (int8 === 0) return ActivationType.float32;
+  return asymmetric === 0 ? ActivationType.int8Symmetric : ActivationType.int8Asymmetric;
 }
 
 /** Columns that share a scale. */
@@ -299,8 +299,15 @@ export function linearOfCodes(core: Core, q: CheckedCodes, options: LinearOption
   const common = zeroPoint.every((zero) => zero === zeroPoint[0]);
   const bits = info.bits <= 4 ? 4 : 8;
   const bias = biasOf(core, options.bias, outputs);
-  const form: LayerForm = [outputs, inputs, groupSize, bits, !common, activationsOf(options)];
-  const memory = new LayerMemory(core, form, common ? (zeroPoint[0] ?? 0) : 0);
+  const spec = {
+    rows: outputs,
+    columns: inputs,
+    groupSize,
+    bits,
+    zeroPoints: !common,
+    activations: activationsOf(options),
+  };
+  const memory = new LayerMemory(core, spec, common ? (zeroPoint[0] ?? 0) : 0);
   return layerOf(core, memory, bias, () => {
     // For every row its scales, then its zero points.
     memory.forRows(
@@ -316,9 +323,15 @@ export function linearOfCodes(core: Core, q: CheckedCodes, options: LinearOption
           HEAP32.set(zeroPoint.subarray(row * groups, row * groups + n), own / 4 + n);
         }
         const from = addressOf(core, codes, row * inputs, rows * inputs, 1, own + 8 * n);
-        const { address, bytes } = memory;
-        checkStatus(
-          core.module.setLayerCodes(address, bytes, row, from, rows * inputs, dtypeSpec(info), own, own + 4 * n, n),
+        const record = {
+          layout: perTensor,
+          spec: specOfDType(info),
+          scale: own,
+          zeroPoint: own + 4 * n,
+          parameters: n,
+        };
+        core.withRecord(LinearJob, record, (job) =>
+          checkStatus(core.module.setLayerCodes(memory.layer, row, from, rows * inputs, job)),
         );
       },
     );
@@ -337,17 +350,25 @@ export function linearOfBlocks(core: Core, q: CheckedBlocks, options: LinearOpti
   }
   const bias = biasOf(core, options.bias, outputs);
   const bits = info.name === 'Q8_0' ? 8 : 4;
-  const memory = new LayerMemory(core, [outputs, inputs, 32, bits, false, activationsOf(options)], 0);
+  const activations = activationsOf(options);
+  const spec = { rows: outputs, columns: inputs, groupSize: info.elements, bits, zeroPoints: false, activations };
+  const memory = new LayerMemory(core, spec, 0);
   const rowBytes = (inputs / info.elements) * info.bytes;
   return layerOf(core, memory, bias, () => {
     memory.forRows(
       (rows) => rows * rowBytes,
       (row, rows, own) => {
         const from = addressOf(core, codes, row * rowBytes, rows * rowBytes, 1, own);
-        checkStatus(core.module.setLayerBlocks(memory.address, memory.bytes, row, from, rows * rowBytes, info.id));
+        checkStatus(core.module.setLayerBlocks(memory.layer, row, from, rows * rowBytes, info.id));
       },
     );
   });
+}
+
+/** The form of a layer of float weights. */
+export function floatLayer(rows: number, columns: number): LayerSpec {
+  const activations = ActivationType.float32;
+  return { rows, columns, groupSize: columns, bits: 32, zeroPoints: false, activations };
 }
 
 /** A layer on float weights. */
@@ -362,7 +383,7 @@ export function linearOfFloats(core: Core, w: FloatInput, options: FloatLinearOp
     throw new RangeError(`shape: ${show(options.shape)} does not hold the ${source.length} elements of w`);
   }
   const bias = biasOf(core, options.bias, outputs);
-  const memory = new LayerMemory(core, [outputs, inputs, inputs, 32, false, 0], 0);
+  const memory = new LayerMemory(core, floatLayer(outputs, inputs), 0);
   return layerOf(core, memory, bias, () => setFloats(core, memory, source));
 }
 
@@ -373,7 +394,7 @@ export function setFloats(core: Core, memory: LayerMemory, source: Source): void
     (rows) => rows * inputs * 4,
     (row, rows, own) => {
       const from = addressOf(core, source, row * inputs, rows * inputs, 4, own);
-      checkStatus(core.module.setLayerFloats(memory.address, memory.bytes, row, from, rows * inputs));
+      checkStatus(core.module.setLayerFloats(memory.layer, row, from, rows * inputs));
     },
   );
 }

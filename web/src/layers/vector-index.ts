@@ -1,12 +1,14 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Similarity search: vectors in int8, and the dot products of layers over them.
-import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/array.js';
-import { checkKeys, choice, dtypeSpec } from '../arrays/options.js';
-import { checkShape, dtypeInfo } from '../arrays/tensor.js';
+
+import { checkKeys, choice, specOfDType } from '../arrays/options.js';
+import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
+import { checkShape, dtypeInfo, perTensor } from '../arrays/tensor.js';
+import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { type Core, checkStatus, tileSize } from '../core/wasm.js';
-import { addressOf, LayerMemory } from './layer.js';
+import { addressOf, floatLayer, LayerMemory } from './layer.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
@@ -48,7 +50,8 @@ const recallKeys = new Set(['k', 'from']);
 const scoresAtOnce = 1 << 16;
 /** Float vectors that a recall compares at a time. */
 const vectorsAtOnce = 1 << 10;
-const statusNonFinite = 7;
+/** How vectors and queries become codes. */
+const int8 = specOfDType(dtypeInfo('int8'));
 
 /** The best k of what it is offered: a heap with the worst on top. */
 class Best {
@@ -185,7 +188,9 @@ export class VectorIndex {
     this.dimension = dimension;
     this.#core = core;
     this.#factors = new Float64Array(count);
-    this.#memory = new LayerMemory(core, [count, dimension, dimension, 8, false, this.#int8 ? 1 : 0], 0);
+    const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
+    const form = { rows: count, columns: dimension, groupSize: dimension, bits: 8, zeroPoints: false, activations };
+    this.#memory = new LayerMemory(core, form, 0);
     this.bytes = this.#memory.bytes;
     try {
       this.#fill(source);
@@ -198,19 +203,22 @@ export class VectorIndex {
   #fill(source: Source): void {
     const core = this.#core;
     const { dimension } = this;
-    const spec = dtypeSpec(dtypeInfo('int8')) | (1 << 8);
-    // Beside the floats: for every row a scale and a zero point, then the codes.
+    // Beside the floats: the record, for every row a scale and a zero point, then the codes.
     this.#memory.forRows(
-      (rows) => rows * (dimension * 5 + 8) + 16,
+      (rows) => rows * (dimension * 5 + 8) + LinearJob.bytes + 24,
       (row, rows, own) => {
         const { module } = core;
-        const scale = own + rows * dimension * 4;
+        const job = Math.ceil((own + rows * dimension * 4) / 8) * 8;
+        const scale = job + LinearJob.bytes;
         const zeroPoint = scale + rows * 4;
         const codes = zeroPoint + rows * 4;
         const n = rows * dimension;
         const from = addressOf(core, source, row * dimension, n, 4, own);
-        const status = module._quantize_runs_export(from, n, dimension, dimension, spec, scale, zeroPoint, rows, codes);
-        if (status === statusNonFinite) {
+        LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
+        const status = core.withRecord(QuantizationSpec, int8, (spec) =>
+          module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, codes),
+        );
+        if (status === Status.nonFinite) {
           const index = row * dimension + module.firstNonFinite(from, n);
           const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
           throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
@@ -223,8 +231,7 @@ export class VectorIndex {
             this.metric === 'dot' ? (module.HEAPF32[scale / 4 + i] as number) : length === 0 ? 0 : 1 / length;
         }
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
-        const { address, bytes } = this.#memory;
-        checkStatus(module.setLayerCodes(address, bytes, row, codes, n, spec & 63, scale, zeroPoint, rows));
+        checkStatus(module.setLayerCodes(this.#memory.layer, row, codes, n, job));
       },
     );
   }
@@ -243,8 +250,8 @@ export class VectorIndex {
     if (source.length !== dimension) {
       throw new RangeError(`query: expected ${dimension} elements, got ${source.length}`);
     }
-    const { form, address, bytes } = this.#memory;
-    const work = core.module.layerWorkspaceBytes(...form, 1);
+    const { layer } = this.#memory;
+    const work = core.module.layerWorkspaceBytes(layer, 1);
     const step = Math.min(count, scoresAtOnce);
     const best = new Best(wanted);
     let queryFactor = 1;
@@ -255,7 +262,7 @@ export class VectorIndex {
       queryFactor = this.#queryFactor(from, own + dimension * 4);
       for (let row = 0; row < count; row += step) {
         const n = Math.min(step, count - row);
-        checkStatus(core.module.layerScores(address, bytes, from, dimension, row, scores, n, at, work));
+        checkStatus(core.module.layerScores(layer, from, row, scores, n, at, work));
         const sums = core.module.HEAPF64.subarray(scores / 8, scores / 8 + n);
         const factors = this.#factors;
         let { threshold } = best;
@@ -288,10 +295,11 @@ export class VectorIndex {
       const length = Math.sqrt(squares(module.HEAPF32, query / 4, dimension));
       return length === 0 ? 0 : 1 / length;
     }
-    const spec = dtypeSpec(dtypeInfo('int8')) | (1 << 8);
     const scale = room + 8;
     const codes = scale + 8;
-    checkStatus(module._quantize_runs_export(query, dimension, dimension, dimension, spec, scale, scale + 4, 1, codes));
+    this.#core.withRecord(QuantizationSpec, int8, (spec) =>
+      checkStatus(module._quantizeRuns(spec, query, dimension, dimension, dimension, scale, scale + 4, codes)),
+    );
     if (this.metric === 'dot') return module.HEAPF32[scale / 4] as number;
     const length = Math.sqrt(squares(module.HEAP8, codes, dimension));
     return length === 0 ? 0 : 1 / length;
@@ -347,9 +355,9 @@ export class VectorIndex {
     const { count, dimension, metric } = this;
     const best = queries.map(() => new Best(k));
     const step = Math.min(count, vectorsAtOnce, Math.max(1, Math.floor((tileSize * 8) / dimension)));
-    const memory = new LayerMemory(core, [step, dimension, dimension, 32, false, 0], 0);
+    const memory = new LayerMemory(core, floatLayer(step, dimension), 0);
     try {
-      const work = core.module.layerWorkspaceBytes(...memory.form, 1);
+      const work = core.module.layerWorkspaceBytes(memory.layer, 1);
       core.withMemory(work + (step + dimension + step * dimension) * 4, (at) => {
         const query = at + work;
         const scores = query + dimension * 4;
@@ -357,26 +365,14 @@ export class VectorIndex {
         for (let row = 0; row < count; row += step) {
           const n = Math.min(step, count - row);
           const from = addressOf(core, source, row * dimension, n * dimension, 4, own);
-          checkStatus(core.module.setLayerFloats(memory.address, memory.bytes, 0, from, n * dimension));
+          checkStatus(core.module.setLayerFloats(memory.layer, 0, from, n * dimension));
           const { HEAPF32 } = core.module;
           const lengths = Float64Array.from({ length: metric === 'cosine' ? n : 0 }, (_, i) =>
             Math.sqrt(squares(HEAPF32, from / 4 + i * dimension, dimension)),
           );
           for (const [q, values] of queries.entries()) {
             HEAPF32.set(values, query / 4);
-            checkStatus(
-              core.module._layer_forward_export(
-                memory.address,
-                memory.bytes,
-                query,
-                dimension,
-                1,
-                scores,
-                step,
-                at,
-                work,
-              ),
-            );
+            checkStatus(core.module._layerForward(memory.layer, query, 1, scores, at, work));
             for (let i = 0; i < n; i++) {
               const dot = HEAPF32[scores / 4 + i] as number;
               const length = lengths[i] ?? 1;

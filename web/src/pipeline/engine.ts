@@ -1,14 +1,18 @@
 /**
- * Carries out a plan: tiles go to the runner, results to the sink in the order of the steps, with no more of them under way than the
- * runner can use.
+ * Carries out a plan: batches of tiles go to the runner, results to the sinks in the order of the steps, with no more of them under way
+ * than the runner can use.
  */
+import type { Problem, Range, Rectangle } from '../codecs/codec.js';
+import { elementsOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
-import type { FilePlan, PlannedTensor, Role } from './plan.js';
-import { elementsOf, type Step, sourceBytesOf, stepsOf, type TileStep } from './steps.js';
-import { bytesOf, isDecodable, type TileProblem, type TileResult, type TileTask } from './tile.js';
+import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { type BatchStep, batchesOf, type Write } from './batches.js';
+import { type Batch, type BatchResult, type RangeTask, TaskError } from './tasks.js';
+import { elementAt, mainPart, stepsOf, storedBytes, type TileStep } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
 /** How far a conversion is. */
@@ -25,6 +29,8 @@ export interface Progress {
   readonly bytesTotal: number;
 }
 
+// ------------------------------------------------------------------------------------------------------------------------- errors
+
 /** The index of an element, as in `[3, 0, 7]`. */
 export function indexOf(element: number, shape: readonly number[]): string {
   const index: number[] = [];
@@ -36,42 +42,46 @@ export function indexOf(element: number, shape: readonly number[]): string {
   return `[${index.join(', ')}]`;
 }
 
+/** Where an element begins in its file; undefined if it has no bytes of its own. */
+function offsetOf(source: LogicalTensor, element: number): number | undefined {
+  const codec = codecOf(source.form);
+  const { byteOffset, rearranged } = mainPart(source);
+  if (codec.elementType === undefined || rearranged) return undefined;
+  const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(source.shape) };
+  const { offset, bytes } = codec.place(source.shape, source.form, 'data', rectangle);
+  return Number.isInteger(bytes) ? byteOffset + offset : undefined;
+}
+
 /** What a problem of a tile means to whoever gave the file. */
-function problemError(tensor: PlannedTensor, { kind, value }: TileProblem, element: number): ScalepointError {
-  const { name, dtype, shape, byteOffset, rearranged } = tensor.source;
-  const { conversion } = tensor;
-  const place = `tensor ${quoted(name)} holds ${value} at ${indexOf(element, shape)}`;
+function problemError({ source, form }: PlannedTensor, { kind, value }: Problem, element: number): ScalepointError {
+  const { name, shape } = source;
   const reason = {
     'non-finite': '',
     'beyond float32': ', too large for float32',
-    overflow:
-      conversion.kind === 'blocks'
-        ? `, whose block of ${conversion.to} would need a scale beyond float16`
-        : `, too large for ${conversion.kind === 'cast' ? conversion.to : 'the scale'}`,
+    overflow: codecOf(form).overflow?.(form) ?? ', too large',
   }[kind];
-  const size = bytesOf(dtype, 32) / 32;
-  return new ScalepointError(kind === 'overflow' ? 'OVERFLOW' : 'NON_FINITE', `${place}${reason}; a rule can keep it`, {
-    tensor: name,
-    byteOffset: Number.isInteger(size) && !rearranged ? byteOffset + element * size : undefined,
-  });
+  const message = `tensor ${quoted(name)} holds ${value} at ${indexOf(element, shape)}${reason}; a rule can keep it`;
+  const code = kind === 'overflow' ? 'OVERFLOW' : 'NON_FINITE';
+  return new ScalepointError(code, message, { tensor: name, byteOffset: offsetOf(source, element) });
 }
 
 /** An error that says which tensor of which file it is about. */
-function located(error: unknown, tensor: PlannedTensor, files: readonly ByteSource[]): unknown {
+function located(error: unknown, { source }: PlannedTensor, files: readonly ByteSource[]): unknown {
   if (!(error instanceof ScalepointError) || error.tensor !== undefined) return error;
-  const { name, file } = tensor.source;
-  const label = files[file]?.name;
-  const place = `tensor ${quoted(name)}${label === undefined ? '' : ` of ${quoted(label)}`}`;
+  const label = files[mainPart(source).file]?.name;
+  const place = `tensor ${quoted(source.name)}${label === undefined ? '' : ` of ${quoted(label)}`}`;
   return new ScalepointError(error.code, `${place}: ${error.message}`, {
-    tensor: name,
+    tensor: source.name,
     byteOffset: error.byteOffset,
     cause: error.cause ?? error,
   });
 }
 
+// ------------------------------------------------------------------------------------------------------------------------ waiting
+
 /**
- * Lets promises be waited for no longer than until the signal comes. No race with one long-lived promise: that would keep every
- * result, megabytes each, until the end.
+ * Rejects all pending waits as soon as the signal aborts. A race against one long-lived promise would do the same, but that promise would
+ * hold on to every result, megabytes each, until the end.
  */
 export function interruptible(signal: AbortSignal | undefined) {
   const waiting = new Set<(reason: unknown) => void>();
@@ -80,21 +90,23 @@ export function interruptible(signal: AbortSignal | undefined) {
   };
   signal?.addEventListener('abort', interrupt, { once: true });
   return {
+    /** The promise, or a rejection with the signal's reason. */
     soon: <T>(promise: Promise<T>): Promise<T> =>
       new Promise((resolve, reject) => {
         if (signal?.aborted) reject(signal.reason);
         waiting.add(reject);
         promise.then(resolve, reject).finally(() => waiting.delete(reject));
       }),
+    /** Stops listening. */
     end: () => signal?.removeEventListener('abort', interrupt),
   };
 }
 
-/** Calls onProgress: at the end of every tensor, otherwise only when 50 ms have passed. Tells whether it was the end. */
-function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => void) {
-  const bytesTotal = sourceBytesOf(plan);
-  const indices = new Map(plan.tensors.map((tensor, index) => [tensor, index]));
-  const rest = new Map(plan.tensors.map((tensor) => [tensor, tensor.source.bytes]));
+/** Calls onProgress at the end of every tensor, and in between when 50 ms have passed. Tells whether it was the end. */
+function progressReporter({ tensors }: FilePlan, onProgress?: (progress: Progress) => void) {
+  const indices = new Map(tensors.map((tensor, index) => [tensor, index]));
+  const rest = new Map(tensors.map((tensor) => [tensor, storedBytes(tensor.source)]));
+  const bytesTotal = [...rest.values()].reduce((sum, bytes) => sum + bytes, 0);
   let bytesDone = 0;
   let last = performance.now();
   return (tensor: PlannedTensor, bytes: number) => {
@@ -105,10 +117,10 @@ function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => v
     if (left > 0 && now - last < 50) return false;
     last = now;
     onProgress?.({
-      phase: tensor.conversion.kind === 'copy' ? 'copy' : 'quantize',
+      phase: tensor.kept === undefined ? 'quantize' : 'copy',
       tensor: tensor.source.name,
       index: indices.get(tensor) ?? 0,
-      count: plan.tensors.length,
+      count: tensors.length,
       bytesDone,
       bytesTotal,
     });
@@ -116,14 +128,149 @@ function progressReporter(plan: FilePlan, onProgress?: (progress: Progress) => v
   };
 }
 
+// ----------------------------------------------------------------------------------------------------------------------- the work
+
 /** What to carry out, and with what. */
 export interface Work {
   readonly plan: FilePlan;
   readonly files: readonly ByteSource[];
-  readonly sink: ByteSink;
+  /** One for each file of the plan. */
+  readonly sinks: readonly ByteSink[];
   readonly runner: TileRunner;
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
+
+/** A batch whose result is on its way. */
+interface Waiting {
+  readonly step: BatchStep;
+  readonly result: Promise<BatchResult>;
+}
+
+/** A tile that a batch is about, for errors. */
+type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
+
+/** Carries out one plan. */
+class Execution {
+  readonly #work: Work;
+  readonly #soon: <T>(promise: Promise<T>) => Promise<T>;
+  readonly #report: (tensor: PlannedTensor, bytes: number) => boolean;
+  readonly #sums = new Map<PlannedTensor, Float64Array>();
+  /** Where each file that takes no positions ends so far. */
+  readonly #ends = new Map<ByteSink, number>();
+
+  constructor(work: Work, soon: <T>(promise: Promise<T>) => Promise<T>) {
+    this.#work = work;
+    this.#soon = soon;
+    this.#report = progressReporter(work.plan, work.onProgress);
+  }
+
+  /** Writes everything. */
+  async run(): Promise<void> {
+    const { plan, files, sinks, runner, signal } = this.#work;
+    const sequential = sinks.some(({ positional }) => !positional);
+    const waiting: Waiting[] = [];
+    const ask = async (tensor: PlannedTensor, task: RangeTask, rectangle: Rectangle) => {
+      const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
+      return tiles[0]?.range as Range;
+    };
+    for await (const step of batchesOf(stepsOf(plan, sequential, ask))) {
+      waiting.push({ step, result: this.#start(step) });
+      if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
+      signal?.throwIfAborted();
+    }
+    for (const step of waiting) await this.#finish(step);
+    for (const tensor of plan.tensors) if (storedBytes(tensor.source) === 0) this.#report(tensor, 0);
+    for (const file of files) await file.verify();
+    signal?.throwIfAborted();
+  }
+
+  /** The measures of every tensor that was read as floats, in the order of the plan. */
+  measures(): (ErrorMeasures | undefined)[] {
+    return this.#work.plan.tensors.map((tensor) => {
+      const elements = elementsOf(tensor.source.shape);
+      const none = elements === 0 && tensor.kept === undefined ? new Float64Array(sumCount) : undefined;
+      const sum = this.#sums.get(tensor) ?? none;
+      return sum && measuresOf(sum, elements);
+    });
+  }
+
+  /** Starts a batch. If it fails, that shows when its turn comes. */
+  #start({ batch, tiles, known }: BatchStep): Promise<BatchResult> {
+    if (tiles.length > 0) {
+      const result = this.#carryOut(batch, tiles);
+      result.catch(() => {});
+      return result;
+    }
+    return Promise.resolve({ output: new ArrayBuffer(known.length === 1 ? 0 : batch.outputBytes), tiles: [] });
+  }
+
+  async #carryOut(batch: Batch, subjects: readonly Subject[]): Promise<BatchResult> {
+    let result: BatchResult;
+    try {
+      result = await this.#soon(this.#work.runner.run(batch));
+    } catch (error) {
+      if (!(error instanceof TaskError)) throw error;
+      throw located(error.cause, (subjects[error.task] as Subject).tensor, this.#work.files);
+    }
+    const last = result.tiles.length - 1;
+    const problem = result.tiles[last]?.problem;
+    if (problem === undefined) return result;
+    const { tensor, rectangle } = subjects[last] as Subject;
+    throw problemError(tensor, problem, elementAt(rectangle, problem.index));
+  }
+
+  /** Writes what came of a batch, and reports its tiles. */
+  async #finish({ step, result }: Waiting): Promise<void> {
+    const { output, tiles } = await result;
+    const [first] = step.known;
+    // Known bytes by themselves are written from where they are.
+    const isAlone = step.tiles.length === 0 && step.known.length === 1;
+    const bytes = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
+    if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
+    for (const write of step.writes) await this.#write(write, bytes);
+    for (const [i, { tensor }] of step.tiles.entries()) {
+      const sums = tiles[i]?.sums;
+      if (sums !== undefined) this.#add(tensor, sums);
+    }
+    const { sinks, runner } = this.#work;
+    if (step.tiles.length > 0 && !sinks.some(({ keeps }) => keeps)) runner.recycle(output);
+    await this.#done(step);
+  }
+
+  async #write({ file, position, offset, bytes, tile }: Write, output: Uint8Array<ArrayBuffer>): Promise<void> {
+    const sink = this.#work.sinks[file] as ByteSink;
+    const end = this.#ends.get(sink) ?? 0;
+    if (!sink.positional && position !== end) throw new Error(`bytes for ${position} came when ${end} was the end`);
+    this.#ends.set(sink, position + bytes);
+    try {
+      await this.#soon(sink.write(position, output.subarray(offset, offset + bytes)));
+    } catch (error) {
+      throw tile === undefined ? error : located(error, tile.tensor, []);
+    }
+  }
+
+  #add(tensor: PlannedTensor, more: Float64Array): void {
+    const sums = this.#sums.get(tensor) ?? new Float64Array(sumCount);
+    addSums(sums, more);
+    this.#sums.set(tensor, sums);
+  }
+
+  /** Reports the tiles of a batch. If it ends a tensor, the tensor's file still has to be the one that was opened. */
+  async #done({ tiles }: BatchStep): Promise<void> {
+    const ended = new Map<number, PlannedTensor>();
+    for (const { tensor, sourceBytes } of tiles) {
+      if (sourceBytes > 0 && this.#report(tensor, sourceBytes)) ended.set(mainPart(tensor.source).file, tensor);
+    }
+    const { files } = this.#work;
+    for (const [file, tensor] of ended) {
+      try {
+        await files[file]?.verify();
+      } catch (error) {
+        throw located(error, tensor, files);
+      }
+    }
+  }
 }
 
 /**
@@ -132,98 +279,18 @@ export interface Work {
  * @throws ScalepointError, the signal's reason, or what onProgress throws
  */
 export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[]> {
-  const { plan, files, sink, runner, signal, onProgress } = work;
-  signal?.throwIfAborted();
-  const { soon, end } = interruptible(signal);
-
-  const run = async (
-    tensor: PlannedTensor,
-    task: TileTask,
-    elementAt: (index: number) => number,
-  ): Promise<TileResult> => {
-    let result: TileResult;
-    try {
-      result = await soon(runner.run(task));
-    } catch (error) {
-      throw located(error, tensor, files);
-    }
-    const { problem } = result;
-    if (problem !== undefined) throw problemError(tensor, problem, elementAt(problem.index));
-    return result;
-  };
-
-  const sums = new Map<PlannedTensor, Float64Array>();
-  const report = progressReporter(plan, onProgress);
-  const waiting: { readonly step: Step; readonly result: Promise<TileResult | undefined> }[] = [];
-  const write = async (position: number, bytes: Uint8Array<ArrayBuffer>, tensor?: PlannedTensor) => {
-    try {
-      await soon(sink.write(position, bytes));
-    } catch (error) {
-      throw tensor === undefined ? error : located(error, tensor, []);
-    }
-  };
-  const writeOldest = async () => {
-    const { step, result } = waiting.shift() as (typeof waiting)[number];
-    if (step.kind === 'bytes') {
-      await write(step.position, step.bytes);
-      return;
-    }
-    const tile = (await result) as TileResult;
-    for (const [role, position] of Object.entries(step.positions)) {
-      const bytes = tile.parts[role as Role];
-      if (bytes !== undefined) await write(position, new Uint8Array(bytes), step.tensor);
-    }
-    if (tile.sums !== undefined) {
-      const sum = sums.get(step.tensor) ?? new Float64Array(sumCount);
-      addSums(sum, tile.sums);
-      sums.set(step.tensor, sum);
-    }
-    if (!sink.keeps) runner.recycle(tile);
-    if (step.sourceBytes === 0 || !report(step.tensor, step.sourceBytes)) return;
-    try {
-      await files[step.tensor.source.file]?.verify();
-    } catch (error) {
-      throw located(error, step.tensor, files);
-    }
-  };
-
+  work.signal?.throwIfAborted();
+  const { soon, end } = interruptible(work.signal);
+  const execution = new Execution(work, soon);
   try {
-    for await (const step of stepsOf(plan, !sink.positional, run)) {
-      const result = step.kind === 'tile' ? startTile(step, run) : Promise.resolve(undefined);
-      waiting.push({ step, result });
-      if (waiting.length > runner.concurrency) await writeOldest();
-      signal?.throwIfAborted();
-    }
-    while (waiting.length > 0) await writeOldest();
-    for (const tensor of plan.tensors) if (tensor.source.bytes === 0) report(tensor, 0);
-    for (const file of files) await file.verify();
-    signal?.throwIfAborted();
+    await execution.run();
   } finally {
     end();
   }
-  return plan.tensors.map((tensor) => {
-    const elements = elementsOf(tensor.source.shape);
-    const nothing = elements === 0 && tensor.conversion.kind !== 'copy' ? new Float64Array(sumCount) : undefined;
-    const sum = sums.get(tensor) ?? nothing;
-    return sum && measuresOf(sum, elements);
-  });
-}
-
-/** Starts a tile; its failure shows when its turn comes. */
-function startTile(
-  step: TileStep,
-  run: (tensor: PlannedTensor, task: TileTask, elementAt: (index: number) => number) => Promise<TileResult>,
-): Promise<TileResult> {
-  const result = run(step.tensor, step.task, step.elementAt);
-  result.catch(() => {});
-  return result;
+  return execution.measures();
 }
 
 /** Floats that a plan converts: what tells whether workers pay. */
-export function convertedElements(plan: FilePlan): number {
-  let elements = 0;
-  for (const { conversion, source } of plan.tensors) {
-    if (conversion.kind !== 'copy' && isDecodable(source.dtype)) elements += elementsOf(source.shape);
-  }
-  return elements;
+export function convertedElements({ tensors }: FilePlan): number {
+  return tensors.reduce((sum, { kept, source }) => sum + (kept === undefined ? elementsOf(source.shape) : 0), 0);
 }

@@ -1,6 +1,6 @@
 // Whole files beside those that llama_model_quantize writes, byte by byte.
 import { describe, expect, it } from 'vitest';
-import { ggmlType } from '../../../../web/src/formats/gguf/header.js';
+import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { type GgufTarget, ggufTargets, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';

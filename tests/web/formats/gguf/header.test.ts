@@ -1,8 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../../../web/src/core/errors.js';
 import { type ByteSource, openSource } from '../../../../web/src/files/bytes.js';
-import { type GgufHeader, ggmlTypes, layoutGguf, readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { ggufTargets, isGgufTarget, planGguf } from '../../../../web/src/formats/gguf/plan.js';
+import { gguf } from '../../../../web/src/formats/gguf/gguf.js';
+import { type GgufHeader, readGguf } from '../../../../web/src/formats/gguf/header.js';
+import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';
+import { ggufTargets } from '../../../../web/src/formats/gguf/options.js';
+import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
+import type { PlanChoices } from '../../../../web/src/formats/options.js';
+import { checkChoices } from '../../../../web/src/pipeline/options.js';
+import { planGguf } from '../../support/plans.js';
 import { expectRefusal, expectSame } from '../../support/support.js';
 import {
   bytesOf,
@@ -367,33 +373,29 @@ describe('planning a GGUF result', () => {
     const source = await header(file);
     const plan = planGguf(source, 'Q4_0', { requantize: true });
     expect(plan.tensors.map((tensor) => tensor.source)).toEqual(source.tensors.map((t) => ({ ...t, file: 0 })));
-    const seen = plan.tensors.map(({ source: { name }, conversion, kept, parts: [part, ...more] }) => {
+    const seen = plan.tensors.map(({ source: { name }, form, kept, parts: [part, ...more] }) => {
       expect(more).toEqual([]);
       expect(part!.role).toBe('data');
       expect(part!.name).toBe(name);
-      return [
-        name,
-        kept ?? ('to' in conversion ? `${conversion.kind} ${conversion.to}` : conversion.kind),
-        part!.dtype,
-      ];
+      return [name, kept ?? `${form.codec} ${(form as { to?: string }).to}`, part!.dtype];
     });
     expect(seen).toEqual([
-      ['token_embd.weight', 'blocks Q4_0', 'Q4_0'],
+      ['token_embd.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.attn_norm.weight', '1-D', 'F32'],
-      ['blk.0.attn_q.weight', 'blocks Q4_0', 'Q4_0'],
+      ['blk.0.attn_q.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.attn_q.bias', '1-D', 'F32'],
-      ['blk.0.attn_k.weight', 'blocks Q4_0', 'Q4_0'],
+      ['blk.0.attn_k.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.attn_k.bias', '1-D', 'F32'],
-      ['blk.0.attn_v.weight', 'blocks Q4_0', 'Q4_0'],
+      ['blk.0.attn_v.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.attn_v.bias', '1-D', 'F32'],
-      ['blk.0.attn_output.weight', 'blocks Q4_0', 'Q4_0'],
+      ['blk.0.attn_output.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.ffn_norm.weight', '1-D', 'F32'],
       ['blk.0.ffn_gate_inp.weight', 'router', 'F32'],
-      ['blk.0.ffn_gate_exps.weight', 'blocks Q4_0', 'Q4_0'],
-      ['blk.0.ffn_up_exps.weight', 'blocks Q4_0', 'Q4_0'],
-      ['blk.0.ffn_down_exps.weight', 'blocks Q4_0', 'Q4_0'],
+      ['blk.0.ffn_gate_exps.weight', 'ggml Q4_0', 'Q4_0'],
+      ['blk.0.ffn_up_exps.weight', 'ggml Q4_0', 'Q4_0'],
+      ['blk.0.ffn_down_exps.weight', 'ggml Q4_0', 'Q4_0'],
       ['output_norm.weight', '1-D', 'F32'],
-      ['output.weight', 'blocks Q6_K', 'Q6_K'],
+      ['output.weight', 'ggml Q6_K', 'Q6_K'],
       ['odd.weight', 'cast F16', 'F16'],
       ['same.weight', 'same type', 'Q4_0'],
       ['v.position_embd.weight', 'position embedding', 'F16'],
@@ -427,14 +429,14 @@ describe('planning a GGUF result', () => {
       });
       const kept = plan.tensors.find((tensor) => tensor.source.name === 'blk.0.attn_k.weight')!;
       expect(kept.kept).toBe('rule');
-      expect(kept.conversion).toEqual({ kind: 'copy' });
+      expect(kept.form).toEqual({ codec: 'copy', dtype: 'F16', bytes: kept.source.bytes });
     }
   });
 
   it('takes Q3_K, Q4_K and Q5_K for their M forms', async () => {
     const source = await header(tinyLlama({ layers: 9, rows: 2 }));
     for (const name of ['Q3_K', 'Q4_K', 'Q5_K'] as const) {
-      expect(isGgufTarget(name)).toBe(true);
+      checkChoices(gguf, { to: name });
       expect(planGguf(source, name)).toEqual(planGguf(source, `${name}_M`));
     }
   });
@@ -443,7 +445,7 @@ describe('planning a GGUF result', () => {
     for (const alignment of [8, 64, 128]) {
       expect(planGguf(await header(tinyLlama({ alignment })), 'Q4_K_M').notes).toHaveLength(1);
       const plan = planGguf(await header(tinyLlama({ alignment })), 'Q4_K_M', { fixAlignment: true });
-      expect(plan.notes).toBeUndefined();
+      expect(plan.notes).toEqual([]);
       const file = new Uint8Array(plan.size);
       file.set(plan.header);
       const result = await read(file);
@@ -495,15 +497,12 @@ describe('planning a GGUF result', () => {
     expect(() => planGguf(part, 'Q8_0')).toThrow(expect.objectContaining({ code: 'UNKNOWN_FORMAT' }));
   });
 
-  it('names the options that are wrong', async () => {
-    const source = await header(tinyLlama());
-    const plan = (to: unknown, options: unknown = {}) =>
-      planGguf(source, to as Parameters<typeof planGguf>[1], options as Parameters<typeof planGguf>[2]);
+  it('names the options that are wrong', () => {
+    const plan = (to: unknown, options: object = {}) => checkChoices(gguf, { ...options, to } as PlanChoices);
     for (const to of ['MXFP4', 'Q4_K_L', 'int8', 'q4_0', 'constructor', undefined, 7]) {
-      expect(isGgufTarget(to)).toBe(false);
       expectRefusal(() => plan(to), RangeError, 'to');
     }
-    for (const to of ggufTargets) expect(isGgufTarget(to)).toBe(true);
+    for (const to of ggufTargets) plan(to);
     expect(() => plan('MXFP4')).toThrow(ggufTargets.join(', '));
     expectRefusal(() => plan('Q8_0', { pure: 1 }), TypeError, 'pure');
     expectRefusal(() => plan('Q8_0', { requantize: 'yes' }), TypeError, 'requantize');
@@ -513,7 +512,7 @@ describe('planning a GGUF result', () => {
     expectRefusal(() => rule({ match: 'a', keep: true }), TypeError, 'rules[1].match');
     expectRefusal(() => rule({ match: /a/ }), RangeError, 'rules[1]');
     expectRefusal(() => rule({ match: /a/, keep: true, to: 'F16' }), RangeError, 'rules[1]');
-    expectRefusal(() => rule({ match: /a/, keep: 1 }), TypeError, 'rules[1].keep');
+    expectRefusal(() => rule({ match: /a/, keep: 1, to: 'F16' }), TypeError, 'rules[1].keep');
     expectRefusal(() => rule({ match: /a/, to: 'Q4_K_M' }), RangeError, 'rules[1].to');
     expectRefusal(() => rule({ match: /a/, to: 'IQ2_XXS' }), RangeError, 'rules[1].to');
     const granularity = { kind: 'per-channel' };

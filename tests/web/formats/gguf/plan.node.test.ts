@@ -6,10 +6,11 @@ import { runInNewContext } from 'node:vm';
 import { gguf } from '@huggingface/gguf';
 import { describe, expect, it } from 'vitest';
 import { type ByteSource, openSource } from '../../../../web/src/files/bytes.js';
-import { ggmlType, ggmlTypes, readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufOptions, type GgufTarget, ggufTargets, planGguf } from '../../../../web/src/formats/gguf/plan.js';
-import type { FilePlan } from '../../../../web/src/pipeline/plan.js';
+import { readGguf } from '../../../../web/src/formats/gguf/header.js';
+import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/options.js';
+import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import { fileTypes, llamaQuantize, type NativeOptions, ggmlTypes as nativeTypes } from '../../support/llama.js';
+import { type FlatPlan, type GgufOptions, planGguf } from '../../support/plans.js';
 import { everyPair, ggufFile, type Pair, type Stored, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 const quantized = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
@@ -23,7 +24,7 @@ function native(file: Uint8Array, to: string, options?: NativeOptions): Uint8Arr
 }
 
 /** Where a plan and a file differ, told by tensors. */
-async function differences(plan: FilePlan, file: Uint8Array): Promise<string[]> {
+async function differences(plan: FlatPlan, file: Uint8Array): Promise<string[]> {
   const { tensors } = await read(file);
   const planned = new Map(plan.tensors.flatMap(({ parts }) => parts.map((part) => [part.name, part])));
   const told = tensors.flatMap(({ name, dtype, bytes, byteOffset }) => {

@@ -4,74 +4,12 @@
  * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
  */
 
-import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
-import { elementCount } from '../safetensors/header.js';
-
-// ------------------------------------------------------------------------------------------------------------------- tensor types
-
-/** A type of tensors. */
-export interface GgmlType {
-  /** In ggml's spelling, in capitals. */
-  readonly name: string;
-  /** ggml's number of it (ggml_type). */
-  readonly id: number;
-  /** Elements of a block: the last dimension of a tensor is a multiple of it. */
-  readonly elements: number;
-  /** Bytes of a block. */
-  readonly bytes: number;
-}
-
-/** The types beside those of blocks.ts: plain numbers, and blocks that are only listed and copied. */
-const otherTypes: readonly GgmlType[] = [
-  { name: 'F32', id: 0, elements: 1, bytes: 4 },
-  { name: 'F16', id: 1, elements: 1, bytes: 2 },
-  { name: 'Q8_1', id: 9, elements: 32, bytes: 36 },
-  { name: 'Q8_K', id: 15, elements: 256, bytes: 292 },
-  { name: 'IQ2_XXS', id: 16, elements: 256, bytes: 66 },
-  { name: 'IQ2_XS', id: 17, elements: 256, bytes: 74 },
-  { name: 'IQ3_XXS', id: 18, elements: 256, bytes: 98 },
-  { name: 'IQ1_S', id: 19, elements: 256, bytes: 50 },
-  { name: 'IQ3_S', id: 21, elements: 256, bytes: 110 },
-  { name: 'IQ2_S', id: 22, elements: 256, bytes: 82 },
-  { name: 'IQ4_XS', id: 23, elements: 256, bytes: 136 },
-  { name: 'I8', id: 24, elements: 1, bytes: 1 },
-  { name: 'I16', id: 25, elements: 1, bytes: 2 },
-  { name: 'I32', id: 26, elements: 1, bytes: 4 },
-  { name: 'I64', id: 27, elements: 1, bytes: 8 },
-  { name: 'F64', id: 28, elements: 1, bytes: 8 },
-  { name: 'IQ1_M', id: 29, elements: 256, bytes: 56 },
-  { name: 'BF16', id: 30, elements: 1, bytes: 2 },
-  { name: 'TQ1_0', id: 34, elements: 256, bytes: 54 },
-  { name: 'TQ2_0', id: 35, elements: 256, bytes: 66 },
-  { name: 'NVFP4', id: 40, elements: 64, bytes: 36 },
-  { name: 'Q1_0', id: 41, elements: 128, bytes: 18 },
-  { name: 'Q2_0', id: 42, elements: 64, bytes: 18 },
-];
-
-/** Every type of tensors, in the order of ggml's numbers. */
-export const ggmlTypes: readonly GgmlType[] = Object.freeze(
-  [...otherTypes, ...blockTypes.map((type: BlockType) => blockTypeInfo(type))].sort((a, b) => a.id - b.id),
-);
-
-const typesById = new Map(ggmlTypes.map((type) => [type.id, type]));
-const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
-
-/** The type of that name. @throws RangeError if there is none */
-export function ggmlType(name: string): GgmlType {
-  const type = typesByName.get(name);
-  if (type === undefined)
-    throw new RangeError(`type: expected one of ${[...typesByName.keys()].join(', ')}, got ${show(name)}`);
-  return type;
-}
-
-/** Bytes of a tensor, or undefined if its rows are no whole blocks or it is too large. */
-export function ggmlBytes({ elements, bytes }: GgmlType, shape: readonly number[]): number | undefined {
-  const size = ((elementCount(shape) ?? Number.NaN) / elements) * bytes;
-  return Number.isSafeInteger(size) && (shape.at(-1) ?? 1) % elements === 0 ? size : undefined;
-}
+import type { MetadataScalar, MetadataValue } from '../format.js';
+import { elementCount } from '../tensors.js';
+import { ggmlBytes, typesById } from './types.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 
@@ -93,27 +31,11 @@ const valueTypes = [
 ] as const;
 type ValueType = (typeof valueTypes)[number];
 
-const u32Type = 4;
-
 /** A number where it holds the value exactly. */
 function whole(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
 }
-
-/** One value of the metadata. */
-export type MetadataScalar = string | number | bigint | boolean;
-
-/** A long array of the metadata: how long it is, and how it begins. */
-export interface MetadataArray {
-  /** Such as `string`, `i32`, `f32`. */
-  readonly elementType: string;
-  readonly length: number;
-  readonly first: readonly MetadataScalar[];
-}
-
-/** A value of the metadata. 64-bit integers are bigints where a number would round them. */
-export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | MetadataArray;
 
 /** Arrays of at most so many elements are shown whole, of longer ones the first few. */
 const wholeArray = 64;
@@ -124,18 +46,6 @@ export interface GgufPair {
   readonly key: string;
   /** Key, type and value: what stands in the file. */
   readonly bytes: Uint8Array<ArrayBuffer>;
-}
-
-/** A key with an unsigned 32-bit value. */
-export function u32Pair(key: string, value: number): GgufPair {
-  const text = new TextEncoder().encode(key);
-  const bytes = new Uint8Array(8 + text.length + 8);
-  const view = new DataView(bytes.buffer);
-  view.setBigUint64(0, BigInt(text.length), true);
-  bytes.set(text, 8);
-  view.setUint32(8 + text.length, u32Type, true);
-  view.setUint32(12 + text.length, value, true);
-  return { key, bytes };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- header
@@ -169,8 +79,8 @@ export interface GgufHeader {
   readonly dataOffset: number;
 }
 
-const alignmentKey = 'general.alignment';
-const defaultAlignment = 32;
+export const alignmentKey = 'general.alignment';
+export const defaultAlignment = 32;
 /** The format has no limit. Vocabularies, the largest part, take 20 MB; this is safetensors' limit. */
 const maxHeaderBytes = 100_000_000;
 /** ggml keeps names in 64 bytes with a 0 at the end. */
@@ -178,13 +88,13 @@ const maxNameBytes = 63;
 const maxDimensions = 4;
 /** The shortest pair has a key of one byte and one byte of value; the shortest tensor no name and no dimensions. */
 const minPairBytes = 8 + 1 + 4 + 1;
-const minTensorBytes = 8 + 4 + 4 + 8;
+export const minTensorBytes = 8 + 4 + 4 + 8;
 /** Real files have dozens of pairs, and at most some ten thousand tensors. The objects for so many stay below 64 MiB. */
 const maxEntries = 100_000;
 /** How much is read at first; and then half of what there is already, which keeps the buffer below twice the header. */
 const firstRead = 1 << 16;
 
-const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
+export const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
 
 /** Reads the header of a file from its start, piece by piece, keeping the position. Fails with `BAD_FILE` and the offset. */
 class HeaderReader {
@@ -493,84 +403,4 @@ export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   });
   const pairs = places.map(([key, begin, end]) => ({ key, bytes: reader.part(begin, end) }));
   return { version, alignment, tensors, metadata, pairs, dataOffset };
-}
-
-// ------------------------------------------------------------------------------------------------------------------------- layout
-
-/** A GGUF file to be written: its header, and where each tensor's bytes go. */
-export interface GgufLayout {
-  /** The first bytes of the file, up to the last entry. Padding follows. */
-  readonly header: Uint8Array<ArrayBuffer>;
-  /** In the order of their bytes. */
-  readonly tensors: readonly GgufTensor[];
-  /** Bytes of the whole file, the padding behind the last tensor too. */
-  readonly size: number;
-  /** An alignment that the pairs state and that does not hold, so that readers look in the wrong places. */
-  readonly wrongAlignment?: number;
-}
-
-/**
- * Lays out a file of version 3 as ggml's writer does: everything begins at multiples of 32, and dimensions of 1 behind the others
- * are left out. An alignment among the pairs that does not hold in the result is replaced by 32 if `fixAlignment`.
- * @throws RangeError if a shape does not make whole blocks
- */
-export function layoutGguf(
-  pairs: readonly GgufPair[],
-  tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  fixAlignment = false,
-): GgufLayout {
-  const encoder = new TextEncoder();
-  let offset = 0;
-  const entries = tensors.map(({ name, dtype, shape }) => {
-    const type = ggmlType(dtype);
-    const bytes = ggmlBytes(type, shape);
-    if (bytes === undefined)
-      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
-    const entry = { name, dtype, shape, bytes, byteOffset: offset };
-    offset = padded(offset + bytes, defaultAlignment);
-    const ne = [...shape].reverse();
-    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
-    return { entry, id: type.id, text: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
-  });
-  const entryBytes = entries.reduce((sum, { text, ne }) => sum + minTensorBytes + text.length + 8 * ne.length, 0);
-  const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
-  const dataOffset = padded(length, defaultAlignment);
-
-  const header = allocate(length, ' of the header');
-  const view = new DataView(header.buffer);
-  view.setUint32(0, 0x46554747, true);
-  view.setUint32(4, 3, true);
-  view.setBigUint64(8, BigInt(tensors.length), true);
-  view.setBigUint64(16, BigInt(pairs.length), true);
-  let at = 24;
-  let wrongAlignment: number | undefined;
-  for (const { key, bytes } of pairs) {
-    header.set(bytes, at);
-    at += bytes.length;
-    if (key !== alignmentKey) continue;
-    const stated = view.getUint32(at - 4, true);
-    const holds =
-      dataOffset === padded(length, stated) &&
-      entries.every(({ entry: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, stated));
-    if (holds) continue;
-    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
-    else wrongAlignment = stated;
-  }
-  for (const { entry, id, text, ne } of entries) {
-    view.setBigUint64(at, BigInt(text.length), true);
-    header.set(text, at + 8);
-    at += 8 + text.length;
-    view.setUint32(at, ne.length, true);
-    at += 4;
-    for (const n of ne) {
-      view.setBigUint64(at, BigInt(n), true);
-      at += 8;
-    }
-    view.setUint32(at, id, true);
-    view.setBigUint64(at + 4, BigInt(entry.byteOffset), true);
-    at += 12;
-  }
-  const placed = entries.map(({ entry }) => ({ ...entry, byteOffset: dataOffset + entry.byteOffset }));
-  const size = dataOffset + offset;
-  return { header, tensors: placed, size, ...(wrongAlignment === undefined ? {} : { wrongAlignment }) };
 }

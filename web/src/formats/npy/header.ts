@@ -6,7 +6,8 @@
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { ByteSource } from '../../files/bytes.js';
-import { elementCount, type TensorDType, type TensorInfo } from '../safetensors/header.js';
+import type { TensorDType, TensorInfo } from '../safetensors/header.js';
+import { elementCount } from '../tensors.js';
 
 /** An array in a .npy file. */
 export interface NpyFile {

@@ -3,10 +3,11 @@
  * index is as untrusted as the files are: it names files, so that only plain names are taken, and everything that it says is held
  * against the headers of the files.
  */
-import { ScalepointError } from '../../core/errors.js';
+import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
 import { type ByteSource, type FileInput, openSource, quoted } from '../../files/bytes.js';
-import { JsonReader, readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
+import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
+import { JsonReader } from './json.js';
 
 /** What an index says. */
 export interface ShardIndex {
@@ -16,7 +17,7 @@ export interface ShardIndex {
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
-/** An index holds the names that the headers hold, once more: the limit of headers is enough for it. */
+/** An index repeats the names of the headers, so that the limit of headers is enough for it. */
 const maxIndexBytes = 100_000_000;
 
 /** Fails unless a name from an index is that of a safetensors file in the same folder, on any system. */
@@ -27,6 +28,26 @@ function checkFileName(name: string, json: JsonReader, position: number): void {
   if (!/\.safetensors$/i.test(name)) {
     json.fail(`the file ${quoted(name)} is not called .safetensors; other formats cannot be read`, position);
   }
+}
+
+function readWeightMap(json: JsonReader): Map<string, string> {
+  const map = new Map<string, string>();
+  // There are few names of files, and as many entries as tensors: equal names share one string.
+  const files = new Map<string, string>();
+  json.object('weight_map', (tensor) => {
+    json.tensor = tensor;
+    json.peek();
+    const { position } = json;
+    const name = json.string('the name of its file');
+    const known = files.get(name);
+    if (known === undefined) {
+      checkFileName(name, json, position);
+      files.set(name, name);
+    }
+    map.set(tensor, known ?? name);
+    json.tensor = undefined;
+  });
+  return map;
 }
 
 /**
@@ -45,9 +66,6 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
   const json: JsonReader = new JsonReader(bytes, 0, 'index');
   const metadata = Object.create(null) as Record<string, unknown>;
   const found: { weightMap?: Map<string, string> } = {};
-  // There are few names of files, and as many entries as tensors: equal names share one string.
-  const files = new Map<string, string>();
-
   json.object('the index', (key) => {
     if (key === 'metadata') {
       json.object('metadata', (name) => {
@@ -56,23 +74,8 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
         json.skip(3);
         metadata[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(start, json.position)));
       });
-    } else if (key === 'weight_map') {
-      const map = new Map<string, string>();
-      json.object('weight_map', (tensor) => {
-        json.tensor = tensor;
-        json.peek();
-        const { position } = json;
-        const name = json.string('the name of its file');
-        const known = files.get(name);
-        if (known === undefined) {
-          checkFileName(name, json, position);
-          files.set(name, name);
-        }
-        map.set(tensor, known ?? name);
-        json.tensor = undefined;
-      });
-      found.weightMap = map;
-    } else json.skip(2);
+    } else if (key === 'weight_map') found.weightMap = readWeightMap(json);
+    else json.skip(2);
   });
   if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
   const { weightMap } = found;
@@ -113,7 +116,7 @@ function besideIndex(input: FileInput): OpenShard {
   if (typeof input === 'string' && paths !== undefined) {
     return (name) => openSource(paths.join(paths.dirname(input), name));
   }
-  throw new TypeError('file: an index alone is not enough; pass a list of the index and all of its files');
+  throw typeError('file', 'an index alone is not enough; pass a list of the index and all of its files');
 }
 
 /** How files are found by name among those given. */
@@ -126,7 +129,7 @@ function amongGiven(given: readonly ByteSource[]): OpenShard {
         `the index names the file ${quoted(name)}, which is not among those given`,
       );
     }
-    if (other !== undefined) throw new TypeError(`file: two of the files are called ${quoted(name)}`);
+    if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(name)}`);
     return source;
   };
 }

@@ -1,29 +1,57 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // The array calls: quantize, dequantize, compare and the rest.
 
-import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from '../core/blocks.js';
-import { version } from '../core/core.mjs';
-import { ScalepointError } from '../core/errors.js';
-import { type ErrorMeasures, ErrorSum } from '../core/measure.js';
-import { article, show } from '../core/show.js';
 import {
-  type Core,
-  checkStatus,
-  type LoadOptions,
-  loadCore,
-  OwnedWasmArray,
-  tileParameters,
-  tileSize,
-} from '../core/wasm.js';
+  type CastOptions,
+  castFloat,
+  castToFloat32,
+  type FloatFormat,
+  type Minifloat,
+  type WidenOptions,
+} from './arrays/cast.js';
 import {
-  type FloatLinearOptions,
-  type Layer,
-  type LinearOptions,
-  linearOfBlocks,
-  linearOfCodes,
-  linearOfFloats,
-} from '../layers/layer.js';
-import { type IndexOptions, VectorIndex, type VectorInput } from '../layers/vector-index.js';
+  addCodebookErrors,
+  type CodebookOptions,
+  dequantizeCodebook,
+  isCodebook,
+  type PackedCodebookTensor,
+  packCodebook,
+  quantizeCodebook,
+  unpackCodebook,
+} from './arrays/codebook.js';
+import { Observer, type ObserverOptions } from './arrays/observer.js';
+import {
+  type BlockOptions,
+  blockKeys,
+  type CompareEachOptions,
+  type CompareOptions,
+  checkBound,
+  checkEach,
+  checkKeys,
+  checkScale,
+  checkZeroPoint,
+  choice,
+  compareEachKeys,
+  compareKeys,
+  dequantizeKeys,
+  type Histogram,
+  type HistogramOptions,
+  halfFormats,
+  histogramKeys,
+  type Job,
+  jobOf,
+  type PackedTensor,
+  type QuantizationParameters,
+  type QuantizeOptions,
+  type QuantizeOutput,
+  quantizeKeys,
+  runsOf,
+  type SweepOptions,
+  type SweepVariant,
+  specOfDType,
+  sweepKeys,
+  variantKeys,
+} from './arrays/options.js';
 import {
   CodeSource,
   checkApart,
@@ -39,59 +67,8 @@ import {
   typedArrayName,
   withResident,
   withWhole,
-} from './array.js';
-import {
-  type CastOptions,
-  castFloat,
-  castToFloat32,
-  type FloatFormat,
-  type Minifloat,
-  type WidenOptions,
-} from './cast.js';
-import {
-  addCodebookErrors,
-  type CodebookOptions,
-  dequantizeCodebook,
-  isCodebook,
-  type PackedCodebookTensor,
-  packCodebook,
-  quantizeCodebook,
-  unpackCodebook,
-} from './codebook.js';
-import { Observer, type ObserverOptions } from './observer.js';
-import {
-  type BlockOptions,
-  blockKeys,
-  type CompareEachOptions,
-  type CompareOptions,
-  checkBound,
-  checkEach,
-  checkKeys,
-  checkScale,
-  checkZeroPoint,
-  choice,
-  compareEachKeys,
-  compareKeys,
-  dequantizeKeys,
-  dtypeSpec,
-  type Histogram,
-  type HistogramOptions,
-  halfFormats,
-  histogramKeys,
-  type Job,
-  jobOf,
-  type PackedTensor,
-  type QuantizationParameters,
-  type QuantizeOptions,
-  type QuantizeOutput,
-  quantizeKeys,
-  runsOf,
-  type SweepOptions,
-  type SweepVariant,
-  sweepKeys,
-  variantKeys,
-} from './options.js';
-import { measureEach, measureJobs, restoreInto } from './sweep.js';
+} from './arrays/source.js';
+import { measureEach, measureJobs, restoreInto } from './arrays/sweep.js';
 import {
   type BlockTensor,
   type CodeArray,
@@ -103,18 +80,49 @@ import {
   type Layout,
   type LinearQuantizedTensor,
   layoutOf,
+  perTensor,
   type QuantizedTensor,
   resolveGranularity,
   sizeOfShape,
   type WasmArray,
   type WasmDType,
-} from './tensor.js';
-
-const statusNonFinite = 7;
-const statusOverflow = 8;
+} from './arrays/tensor.js';
+import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from './core/blocks.js';
+import { version } from './core/core.mjs';
+import {
+  DType as DTypeRecord,
+  Layout as LayoutRecord,
+  LinearJob,
+  NonFinite,
+  QuantizationSpec as SpecRecord,
+  Status,
+} from './core/door.js';
+import { ScalepointError } from './core/errors.js';
+import { type ErrorMeasures, ErrorSum } from './core/measure.js';
+import {
+  type Core,
+  checkStatus,
+  type LoadOptions,
+  loadCore,
+  OwnedWasmArray,
+  tileParameters,
+  tileSize,
+} from './core/memory.js';
+import { article, show } from './core/show.js';
+import {
+  type FloatLinearOptions,
+  type Layer,
+  type LinearOptions,
+  linearOfBlocks,
+  linearOfCodes,
+  linearOfFloats,
+} from './layers/layer.js';
+import { type IndexOptions, VectorIndex, type VectorInput } from './layers/vector-index.js';
 
 /** Addresses of the parameters of a call in wasm memory. */
 interface Parameters {
+  /** LinearJob of the door. */
+  job: number;
   min: number;
   max: number;
   scale: number;
@@ -159,7 +167,7 @@ interface GivenTensor {
   readonly shape: readonly number[];
   readonly granularity: Granularity;
   readonly layout: Layout;
-  readonly spec: number;
+  readonly spec: SpecRecord;
   readonly scale: Float32Array;
   readonly zeroPoint: Int32Array;
 }
@@ -265,7 +273,7 @@ export class Scalepoint {
       const from = source.at(start, count);
       const to = blocks.at(at, tile);
       const status = core.module.quantizeBlocks(from, count, info.id, to);
-      if (status !== 0) this.#failBlocks(status, info, from, count, start);
+      if (status !== Status.ok) this.#failBlocks(status, info, from, count, start);
       blocks.put(at, (count / elements) * bytes, tile);
     });
     return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
@@ -303,7 +311,7 @@ export class Scalepoint {
     const scale = new Sink(core, 'float32', job.layout.parameters, undefined, 'scale');
     const zeroPoint = new Sink(core, 'int32', job.layout.parameters, undefined, 'zeroPoint');
     this.#withSource(source, job, (ready) =>
-      this.#withParameters(job.layout.parameters, (at) => {
+      this.#withParameters(job.layout, job.spec, (at) => {
         this.#findParameters(ready, job, at);
         this.#copyParameters(at, scale, zeroPoint);
       }),
@@ -327,7 +335,7 @@ export class Scalepoint {
     if (isBlocks(q)) return this.#dequantizeBlocks(q, options.out);
     if (isCodebook(q)) return dequantizeCodebook(core, q, options.out);
     const given = this.#codesOf(q, 'q', "'linear', 'codebook' or 'blocks'");
-    const { codes, layout, spec } = given;
+    const { codes } = given;
     const x = new Sink(core, 'float32', codes.length, options.out, 'out');
     checkApart(q.data, options.out, 'out');
     this.#withGivenParameters(given, (at) => {
@@ -335,19 +343,7 @@ export class Scalepoint {
       forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {
         const from = codes.at(start, count);
         const to = x.at(start, tile);
-        checkStatus(
-          core.module.dequantizeLinear(
-            from,
-            count,
-            ...layout.numbers,
-            start,
-            at.scale,
-            at.zeroPoint,
-            layout.parameters,
-            spec,
-            to,
-          ),
-        );
+        checkStatus(core.module.dequantizeLinear(at.job, from, count, start, to));
         x.put(start, count, tile);
       });
     });
@@ -407,14 +403,11 @@ export class Scalepoint {
     if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
       checkSameLength(source.length, given.codes.length);
-      return this.#withGivenParameters(given, ({ scale, zeroPoint }) =>
+      return this.#withGivenParameters(given, ({ job }) =>
         measureEach(core, source, layout, (start, count) => {
           const codes = given.codes.at(start, count);
-          const { numbers, parameters } = given.layout;
           const to = restoreInto(core);
-          checkStatus(
-            core.module.dequantizeLinear(codes, count, ...numbers, start, scale, zeroPoint, parameters, given.spec, to),
-          );
+          checkStatus(core.module.dequantizeLinear(job, codes, count, start, to));
           return to;
         }),
       );
@@ -461,7 +454,7 @@ export class Scalepoint {
     return new ErrorSum((a, b, options, sums) => this.#addErrors(a, b, options, sums));
   }
 
-  /** Adds the pairs of a and b to the sums, in the order of ErrorSums in cpp/scalepoint.h. Returns their number. */
+  /** Adds the pairs of a and b to the sums, in the order of the door's ErrorSums. Returns their number. */
   #addErrors(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions, sums: Float64Array): number {
     checkKeys(options, compareKeys);
     const core = this.#core;
@@ -494,27 +487,14 @@ export class Scalepoint {
       });
     } else if (isQuantized(b)) {
       const given = this.#codesOf(b, 'b');
-      const { codes, layout, spec } = given;
+      const { codes } = given;
       checkSameLength(source.length, codes.length);
       core.module.HEAPF64.set(sums, at / 8);
-      this.#withGivenParameters(given, ({ scale, zeroPoint }) => {
+      this.#withGivenParameters(given, ({ job }) => {
         forEachTile(source.length, source.inPlace && codes.inPlace, (start, count) => {
           const x = source.at(start, count);
           const y = codes.at(start, count);
-          checkStatus(
-            core.module.accumulateCodeError(
-              x,
-              count,
-              y,
-              ...layout.numbers,
-              start,
-              scale,
-              zeroPoint,
-              layout.parameters,
-              spec,
-              at,
-            ),
-          );
+          checkStatus(core.module.accumulateCodeError(job, x, count, start, y, at));
         });
       });
     } else {
@@ -583,10 +563,12 @@ export class Scalepoint {
     const { codes, info, spec } = this.#codesOf(q, 'q');
     const packed = new Sink(core, 'uint8', packedSize(codes.length, info.bits), undefined, 'out');
     const tile = core.scratch.x;
-    forEachTile(codes.length, false, (start, count) => {
-      const from = codes.at(start, count);
-      checkStatus(core.module.pack(from, count, spec, tile));
-      packed.put((start * info.bits) / 8, packedSize(count, info.bits), tile);
+    core.withRecord(DTypeRecord, spec.dtype, (dtype) => {
+      forEachTile(codes.length, false, (start, count) => {
+        const from = codes.at(start, count);
+        checkStatus(core.module.pack(from, count, dtype, tile));
+        packed.put((start * info.bits) / 8, packedSize(count, info.bits), tile);
+      });
     });
     return packed.result as Uint8Array<ArrayBuffer>;
   }
@@ -612,10 +594,12 @@ export class Scalepoint {
     }
     const codes = new Sink(core, info.storage, n, undefined, 'out');
     const tile = core.scratch.x;
-    forEachTile(n, false, (start, count) => {
-      const from = packed.at((start * info.bits) / 8, packedSize(count, info.bits));
-      checkStatus(core.module.unpack(from, count, dtypeSpec(info), tile));
-      codes.put(start, count, tile);
+    core.withRecord(DTypeRecord, specOfDType(info).dtype, (dtype) => {
+      forEachTile(n, false, (start, count) => {
+        const from = packed.at((start * info.bits) / 8, packedSize(count, info.bits));
+        checkStatus(core.module.unpack(from, count, dtype, tile));
+        codes.put(start, count, tile);
+      });
     });
     return codes.result as CodeArray;
   }
@@ -749,29 +733,30 @@ export class Scalepoint {
     const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
     const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
     let parameter = 0;
-    for (let start = 0; start < n; ) {
-      const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
-      const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
-      const from = source.at(start, count);
-      const to = codes.at(start, scratch.y);
-      const status = core.module._quantize_runs_export(
-        from,
-        count,
-        whole ? line : count,
-        run,
-        job.spec,
-        scratch.scale,
-        scratch.zeroPoint,
-        used,
-        to,
-      );
-      if (status !== 0) this.#fail(status, from, count, start);
-      codes.put(start, count, scratch.y);
-      copyOut(core, 'float32', scratch.scale, used, scale, parameter);
-      copyOut(core, 'int32', scratch.zeroPoint, used, zeroPoint, parameter);
-      start += count;
-      parameter += used;
-    }
+    core.withRecord(SpecRecord, job.spec, (spec) => {
+      for (let start = 0; start < n; ) {
+        const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
+        const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
+        const from = source.at(start, count);
+        const to = codes.at(start, scratch.y);
+        const status = core.module._quantizeRuns(
+          spec,
+          from,
+          count,
+          whole ? line : count,
+          run,
+          scratch.scale,
+          scratch.zeroPoint,
+          to,
+        );
+        if (status !== Status.ok) this.#fail(status, from, count, start);
+        codes.put(start, count, scratch.y);
+        copyOut(core, 'float32', scratch.scale, used, scale, parameter);
+        copyOut(core, 'int32', scratch.zeroPoint, used, zeroPoint, parameter);
+        start += count;
+        parameter += used;
+      }
+    });
   }
 
   /** Any layout and range: the parameters first, then the codes, whose errors are added to the sums in the scratch memory if measured. */
@@ -779,28 +764,17 @@ export class Scalepoint {
     const core = this.#core;
     const { layout, spec } = job;
     const passes = (source: Source) =>
-      this.#withParameters(layout.parameters, (at) => {
+      this.#withParameters(layout, spec, (at) => {
         this.#findParameters(source, job, at);
         this.#copyParameters(at, scale, zeroPoint);
-        const tile = core.scratch.y;
+        const { y: tile, sums } = core.scratch;
         forEachTile(source.length, source.inPlace && codes.address !== undefined, (start, count) => {
           const from = source.at(start, count);
           const to = codes.at(start, tile);
-          const where = [
-            from,
-            count,
-            ...layout.numbers,
-            start,
-            at.scale,
-            at.zeroPoint,
-            layout.parameters,
-            spec,
-            to,
-          ] as const;
           const status = measured
-            ? core.module.quantizeLinearMeasured(...where, core.scratch.sums)
-            : core.module.quantizeLinear(...where);
-          if (status !== 0) this.#fail(status, from, count, start);
+            ? core.module.quantizeLinearMeasured(at.job, from, count, start, to, sums)
+            : core.module.quantizeLinear(at.job, from, count, start, to);
+          if (status !== Status.ok) this.#fail(status, from, count, start);
           codes.put(start, count, tile);
         });
       });
@@ -820,31 +794,21 @@ export class Scalepoint {
   /** Leaves the parameters that the job asks for in wasm memory. */
   #findParameters(source: Source, job: Job, at: Parameters): void {
     const core = this.#core;
-    const { layout, spec, range } = job;
-    const n = layout.parameters;
+    const { layout, range } = job;
     if (range.kind === 'given') {
       core.module.HEAPF32.set(range.scale, at.scale / 4);
       core.module.HEAP32.set(range.zeroPoint, at.zeroPoint / 4);
       return;
     }
     if (range.kind === 'search') {
-      const bytes = core.module.searchScratchBytes(source.length, ...layout.numbers);
+      const bytes = core.withRecord(LayoutRecord, layout, (where) =>
+        core.module.searchScratchBytes(where, source.length),
+      );
       core.withMemory(bytes, (scratch) => {
         const x = source.at(0, source.length);
-        const status = core.module.searchQparams(
-          x,
-          source.length,
-          ...layout.numbers,
-          spec,
-          range.method,
-          range.percentile,
-          scratch,
-          bytes,
-          at.scale,
-          at.zeroPoint,
-          n,
-        );
-        if (status !== 0) this.#fail(status, x, source.length, 0);
+        const { method, percentile } = range;
+        const status = core.module.searchQparams(at.job, x, source.length, method, percentile, scratch, bytes);
+        if (status !== Status.ok) this.#fail(status, x, source.length, 0);
       });
       return;
     }
@@ -852,24 +816,26 @@ export class Scalepoint {
       core.module.HEAPF32.set(range.min, at.min / 4);
       core.module.HEAPF32.set(range.max, at.max / 4);
     } else {
-      core.module.clearRange(at.min, at.max, n);
+      core.module.clearRange(at.min, at.max, layout.parameters);
       forEachTile(source.length, source.inPlace, (start, count) => {
         const from = source.at(start, count);
-        const status = core.module.observe(from, count, ...layout.numbers, start, spec, at.min, at.max, n);
-        if (status !== 0) this.#fail(status, from, count, start);
+        const status = core.module.observe(at.job, from, count, start, at.min, at.max);
+        if (status !== Status.ok) this.#fail(status, from, count, start);
       });
     }
-    checkStatus(core.module.chooseQparams(at.min, at.max, n, spec, at.scale, at.zeroPoint));
+    checkStatus(core.module.chooseQparams(at.job, at.min, at.max));
   }
 
   /** The range of the finite values; [0, 0] if there are none. */
   #finiteRange(source: Source): { min: number; max: number } {
     const core = this.#core;
-    return this.#withParameters(1, ({ min, max }) => {
+    const layout = { ...perTensor, size: source.length, parameters: 1 };
+    const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFinite.saturate };
+    return this.#withParameters(layout, spec, ({ job, min, max }) => {
       core.module.clearRange(min, max, 1);
       forEachTile(source.length, source.inPlace, (start, count) => {
         const from = source.at(start, count);
-        checkStatus(core.module.observe(from, count, 0, 1, 1, 1, start, 1 << 11, min, max, 1));
+        checkStatus(core.module.observe(job, from, count, start, min, max));
       });
       const { HEAPF32 } = core.module;
       const low = HEAPF32[min / 4] as number;
@@ -884,23 +850,24 @@ export class Scalepoint {
     return this.#core.module.HEAPF64.subarray(at, at + n);
   }
 
-  #withParameters<T>(n: number, f: (at: Parameters) => T): T {
-    const { scratch } = this.#core;
-    if (n * 2 <= tileParameters) {
-      const half = tileParameters * 2;
-      return f({
-        scale: scratch.scale,
-        zeroPoint: scratch.zeroPoint,
-        min: scratch.scale + half,
-        max: scratch.zeroPoint + half,
-      });
-    }
-    return this.#core.withMemory(n * 16, (a) => f({ scale: a, zeroPoint: a + n * 4, min: a + n * 8, max: a + n * 12 }));
+  /** Calls f with memory for the parameters of a layout, and for as many bounds of ranges. */
+  #withParameters<T>(layout: Layout, spec: SpecRecord, f: (at: Parameters) => T): T {
+    const core = this.#core;
+    const n = layout.parameters;
+    // Written out: engines take some microseconds to spread an object.
+    const use = (scale: number, zeroPoint: number, min: number, max: number) =>
+      core.withRecord(LinearJob, { layout, spec, scale, zeroPoint, parameters: n }, (job) =>
+        f({ job, scale, zeroPoint, min, max }),
+      );
+    const { scale, zeroPoint } = core.scratch;
+    const half = tileParameters * 2;
+    if (n * 2 <= tileParameters) return use(scale, zeroPoint, scale + half, zeroPoint + half);
+    return core.withMemory(n * 16, (a) => use(a, a + n * 4, a + n * 8, a + n * 12));
   }
 
   /** Brings a quantized tensor's parameters into wasm memory for f. */
   #withGivenParameters<T>(q: GivenTensor, f: (at: Parameters) => T): T {
-    return this.#withParameters(q.scale.length, (at) => {
+    return this.#withParameters(q.layout, q.spec, (at) => {
       this.#core.module.HEAPF32.set(q.scale, at.scale / 4);
       this.#core.module.HEAP32.set(q.zeroPoint, at.zeroPoint / 4);
       return f(at);
@@ -925,7 +892,7 @@ export class Scalepoint {
     const zeroPoint = parametersOf(this.#core, q.zeroPoint, Int32Array, layout.parameters, `${what}.zeroPoint`);
     checkEach(scale, checkScale, `${what}.scale`);
     checkEach(zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
-    return { codes, info, shape, granularity, layout, spec: dtypeSpec(info), scale, zeroPoint };
+    return { codes, info, shape, granularity, layout, spec: specOfDType(info), scale, zeroPoint };
   }
 
   /** Checks a tensor of blocks that the caller gave. */
@@ -963,18 +930,18 @@ export class Scalepoint {
     return x.result as Float32Array | WasmArray;
   }
 
-  #failBlocks(status: number, info: BlockTypeInfo, x: number, count: number, start: number): never {
+  #failBlocks(status: Status, info: BlockTypeInfo, x: number, count: number, start: number): never {
     const { module, scratch } = this.#core;
-    if (status === statusNonFinite) {
+    if (status === Status.nonFinite) {
       const index = module.firstNonFinite(x, count);
       const value = module.HEAPF32[x / 4 + index];
       throw new ScalepointError('NON_FINITE', `x[${start + index}] is ${value}; ggml's blocks hold finite values only`);
     }
-    if (status === statusOverflow) {
+    if (status === Status.overflow) {
       // One block after the other shows which it was.
       const { elements, id, name } = info;
       let at = 0;
-      while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === 0) at += elements;
+      while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
       const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
       throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
     }
@@ -982,8 +949,8 @@ export class Scalepoint {
     throw new Error('scalepoint: unreachable');
   }
 
-  #fail(status: number, x: number, count: number, start: number): never {
-    if (status === statusNonFinite) throw nonFiniteError(this.#core, x, count, start);
+  #fail(status: Status, x: number, count: number, start: number): never {
+    if (status === Status.nonFinite) throw nonFiniteError(this.#core, x, count, start);
     checkStatus(status);
     throw new Error('scalepoint: unreachable');
   }

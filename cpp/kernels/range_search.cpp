@@ -1,4 +1,4 @@
-#include "search.h"
+#include "range_search.h"
 
 #include <algorithm>
 
@@ -13,8 +13,8 @@ struct Sums {
   F32x4 error, slope, weight;
 };
 
-/// A product with the reciprocal is off from the quotient by at most an ulp, so that only values next to the middle of two levels may
-/// go to the other one; either is as far from them.
+/// The product with the reciprocal is within an ulp or two of the quotient. So only values next to the middle of two levels may
+/// go to the other level, which is as far from them.
 template <bool kFit>
 inline void add_fit(Sums& sums, F32x4 x, F32x4 reciprocal, F32x4 scale, F32x4 low, F32x4 high) {
   const F32x4 q = pmin(pmax(nearest(mul(x, reciprocal)), low), high);
@@ -41,10 +41,10 @@ Sums sums_of_four(const FourRuns& runs, F32x4 scale, F32x4 zero) {
   return sums;
 }
 
-/// Zero points that there are.
+/// The nearest zero point that may be chosen.
 F32x4 within(const FourRuns& runs, F32x4 zero) { return pmin(pmax(zero, splat(runs.lowest_zero)), splat(runs.highest_zero)); }
 
-/// Of lanes that are at least 0, and at most 100.
+/// The largest lane, clamped to [0, 100].
 float largest_lane(F32x4 a) {
   float lanes[4];
   store(lanes, pmin(pmax(splat(0.0f), a), splat(100.0f)));
@@ -74,7 +74,7 @@ void add_run(const float* x, size_t n, float factor, float scale, float low, flo
       add_fit<kFit>(odd, mul(load(p + 4), times), reciprocal, s, bottom, top);
     }
     if (whole < size) {
-      // A level stands in for what is missing: it has no error.
+      // What is missing is filled with a level, which has no error.
       float rest[8];
       const float filler = scale * (low > 0 ? low : high < 0 ? high : 0.0f);
       for (size_t i = 0; i < 8; i++) rest[i] = whole + i < size ? p[i] * factor : filler;
@@ -105,7 +105,8 @@ void search_four(const FourRuns& runs, float* error, float* scale, float* zero) 
       const float part = shares == 1 ? 0.0f : static_cast<float>(share) / static_cast<float>(shares - 1);
       const F32x4 z = nearest(add(all_low, mul(spare, splat(part))));
       const Sums sums = sums_of_four(runs, tried, z);
-      // The codes of a scale are best served by the scale + slope / weight. Without any code but 0 both are NaN, which never is less.
+      // With the codes of this scale fixed, scale + slope / weight has the least error. Where all codes are 0 that is NaN,
+      // which is never less.
       const F32x4 move = div(sums.slope, sums.weight), improved = sub(sums.error, mul(sums.slope, move));
       const I32x4 better = greater(best_error, improved);
       best_error = select(better, improved, best_error);
@@ -132,7 +133,7 @@ double error_of_run(const float* x, size_t n, float factor, float scale, float l
   return out[0];
 }
 
-void count_sizes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins) {
+void count_magnitudes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins) {
   for (const float* const end = x + n; x != end; x = opaque(x + 1)) {
     const auto bin = static_cast<size_t>((*x < 0 ? -*x : *x) * per_unit);
     counts[bin < bins ? bin : bins - 1]++;

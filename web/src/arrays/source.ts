@@ -1,8 +1,8 @@
 // What goes into and comes out of the core: reads any kind of input as float32 in wasm memory, tile by tile, and writes results to
 // wherever they belong. Arrays that lie in wasm memory already are used in place.
 import { ScalepointError } from '../core/errors.js';
+import { type Core, OwnedWasmArray, tileSize } from '../core/memory.js';
 import { article, show } from '../core/show.js';
-import { type Core, OwnedWasmArray, tileSize } from '../core/wasm.js';
 import type { CodeArray, WasmArray, WasmDType, WasmView } from './tensor.js';
 
 /** A Float16Array, which engines have only lately. */

@@ -79,7 +79,7 @@ Chosen by_min_max(const std::vector<float>& x, const Partition& partition, const
   return chosen;
 }
 
-TEST(SearchQparams, least_error_is_never_worse_than_min_max) {
+TEST(RangeSearch, least_error_is_never_worse_than_min_max) {
   Random random(501);
   SCOPED_TRACE("seed 501");
   const Partition partitions[] = {{.shape = {700}},
@@ -150,7 +150,7 @@ void expect_near_exhaustive(Random& random, Scheme scheme, size_t n, size_t grou
   }
 }
 
-TEST(SearchQparams, least_error_is_near_that_of_an_exhaustive_search) {
+TEST(RangeSearch, least_error_is_near_that_of_an_exhaustive_search) {
   Random random(502);
   SCOPED_TRACE("seed 502");
   expect_near_exhaustive(random, Scheme::kSymmetric, 32, 12, 1000, 0.005);
@@ -159,14 +159,14 @@ TEST(SearchQparams, least_error_is_near_that_of_an_exhaustive_search) {
   expect_near_exhaustive(random, Scheme::kSymmetric, 1500, 1, 1000, 0.001);
 }
 
-TEST(SearchQparams, least_error_finds_zero_points_too) {
+TEST(RangeSearch, least_error_finds_zero_points_too) {
   Random random(503);
   SCOPED_TRACE("seed 503");
   expect_near_exhaustive(random, Scheme::kAsymmetric, 32, 12, 50, 0.005);
   expect_near_exhaustive(random, Scheme::kAsymmetric, 700, 1, 50, 0.001);
 }
 
-TEST(SearchQparams, percentiles_are_those_of_sorted_values) {
+TEST(RangeSearch, percentiles_are_those_of_sorted_values) {
   Random random(504);
   SCOPED_TRACE("seed 504");
   for (const Partition& partition : all_partitions()) {
@@ -232,7 +232,7 @@ double entropy_threshold(const std::vector<float>& x, size_t levels) {
   return best;
 }
 
-TEST(SearchQparams, entropy_is_that_of_tensorrt) {
+TEST(RangeSearch, entropy_is_that_of_tensorrt) {
   Random random(505);
   SCOPED_TRACE("seed 505");
   for (const Shape shape : kShapes) {
@@ -247,7 +247,7 @@ TEST(SearchQparams, entropy_is_that_of_tensorrt) {
   }
 }
 
-TEST(SearchQparams, degenerate_data_have_the_parameters_of_min_max) {
+TEST(RangeSearch, degenerate_data_have_the_parameters_of_min_max) {
   for (const QuantizationSpec& spec : all_specs()) {
     for (const RangeMethod method : {RangeMethod::kMse, RangeMethod::kPercentile, RangeMethod::kEntropy}) {
       for (const float value : {0.0f, -0.0f, 3.5f, -1e30f, kDenormal, kLargest}) {
@@ -272,7 +272,7 @@ TEST(SearchQparams, degenerate_data_have_the_parameters_of_min_max) {
   }
 }
 
-TEST(SearchQparams, takes_values_of_any_size) {
+TEST(RangeSearch, takes_values_of_any_size) {
   Random random(506);
   SCOPED_TRACE("seed 506");
   for (const int exponent : {-148, -130, -60, 60, 126}) {
@@ -289,7 +289,7 @@ TEST(SearchQparams, takes_values_of_any_size) {
   }
 }
 
-TEST(SearchQparams, refuses_or_leaves_out_what_is_not_finite) {
+TEST(RangeSearch, refuses_or_leaves_out_what_is_not_finite) {
   Random random(507);
   for (const size_t n : {50u, 3000u}) {
     std::vector<float> x = random.uniform_values(n, -1, 1);

@@ -1,0 +1,70 @@
+#include "cast.h"
+
+#include <cstring>
+
+#include "../kernels/minifloat.h"
+#include "../round.h"
+
+namespace scalepoint::codecs {
+namespace {
+
+/// Writes n floats in the type. Returns what that stands for: x itself for float32, else in `room`.
+const float* write(const float* x, size_t n, ElementType to, std::byte* out, float* room) {
+  auto* const bits = reinterpret_cast<uint16_t*>(out);
+  switch (to) {
+    case ElementType::kF16:
+      kernels::float32_to_float16(x, n, bits);
+      kernels::float16_to_float32(bits, n, room);
+      return room;
+    case ElementType::kBF16:
+      kernels::float32_to_bfloat16(x, n, bits);
+      kernels::bfloat16_to_float32(bits, n, room);
+      return room;
+    default:
+      std::memcpy(out, x, n * sizeof(float));
+      return x;
+  }
+}
+
+/// The first of n finite elements that is finite no longer. y is what became of x, the elements from `first` on.
+Problem find_lost(const Floats& floats, uint64_t first, const float* x, const float* y, size_t n) {
+  for (size_t i = 0; i < n; i++) {
+    if (is_finite(y[i])) continue;
+    if (is_finite(x[i])) return {ProblemKind::kOverflow, first + i, x[i]};
+    const Problem problem = floats.problem_at(first + i, x[i]);
+    if (problem.kind == ProblemKind::kBeyondFloat32) return problem;
+  }
+  return {};
+}
+
+}  // namespace
+
+Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  const ElementType to = cast.to;
+  if (to != ElementType::kF32 && to != ElementType::kF16 && to != ElementType::kBF16) return Status::kBadDType;
+  const uint64_t size = tile.size(), bytes = to == ElementType::kF32 ? 4 : 2;
+  Floats floats(tile, kStepSize, arena);
+  auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
+  auto* const data = arena.take<std::byte>(size * bytes);
+  result = {};
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  result.data = {data, static_cast<size_t>(size * bytes)};
+
+  ErrorSums sums;
+  for (uint64_t at = 0; at < size; at += kStepSize) {
+    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+    const float *const x = floats.read(at, n), *const y = write(x, n, to, data + at * bytes, room);
+    // The sums are needed in any case: they count what is not finite.
+    const double before = sums.non_finite;
+    kernels::accumulate_error(x, y, n, sums);
+    if (sums.non_finite == before) continue;
+    result.problem = find_lost(floats, at, x, y, n);
+    if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  }
+  if (tile.measure) result.sums = sums;
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs

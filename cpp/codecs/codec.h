@@ -1,0 +1,122 @@
+// What all codecs share. A codec stores a tensor of floats in the form of a file: as one part, or as several, such as codes with
+// scales. It works on tiles: a tile is so much of a tensor that it fits into memory, and its result depends on nothing else.
+//
+// A codec is one pair of files, X.h and X.cpp:
+//   struct X                                                          what a user chooses once for a tensor
+//   Status encode(const Tile&, const X&, Arena&, Encoded&)            floats to the bytes of the parts
+//   Status decode(const Stored&, const X&, Arena&, const float*& x)   and back, where a reader knows the form
+// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only counts,
+// the function returns here: so the size that a caller asks for is always the size that is used. Then the function goes through
+// the tile in steps that stay in the cache.
+//
+// Steps begin at multiples of kernels::kErrorBlock elements. That way the error sums are the same for every size of step.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "../error_sums.h"
+#include "../kernels/kernels.h"
+#include "../status.h"
+
+namespace scalepoint::codecs {
+
+/// Elements of a step, unless whole rows or runs need more: 64 KiB as floats.
+inline constexpr uint64_t kStepSize = 1 << 14;
+
+/// Elements of a step of whole lines: rows, or runs that share a scale.
+[[nodiscard]] constexpr uint64_t step_over(uint64_t line, uint64_t size) {
+  const uint64_t twos = line & (~line + 1);  // the largest power of two that divides it
+  const uint64_t unit = twos < kernels::kErrorBlock ? line * (kernels::kErrorBlock / twos) : line;
+  return std::min(size, unit * std::max<uint64_t>(1, kStepSize / unit));
+}
+
+/// Hands out pieces of one stretch of memory. An arena without memory only counts.
+class Arena {
+ public:
+  Arena() = default;
+  /// The address is a multiple of 16.
+  Arena(std::byte* base, size_t bytes) : base_(base), room_(bytes) {}
+
+  /// The next n elements, at a multiple of 16; null if there is no room.
+  template <class T>
+  [[nodiscard]] T* take(uint64_t n) {
+    return reinterpret_cast<T*>(take_bytes(n * sizeof(T)));
+  }
+
+  [[nodiscard]] bool only_counts() const { return base_ == nullptr; }
+  /// Bytes that all pieces take, whether there is room for them or not.
+  [[nodiscard]] uint64_t size() const { return used_; }
+  /// kSizeMismatch if a piece had no room or the address is no multiple of 16.
+  [[nodiscard]] Status status() const;
+
+ private:
+  std::byte* take_bytes(uint64_t bytes);
+
+  std::byte* base_ = nullptr;
+  uint64_t room_ = 0;
+  uint64_t used_ = 0;
+};
+
+/// The parts of a stored tensor. Not every codec has all of them.
+enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2 };
+
+struct Bytes {
+  const std::byte* data = nullptr;
+  size_t size = 0;
+};
+
+/// The smallest and the largest of some values.
+struct ValueRange {
+  float min = 0;
+  float max = 0;
+};
+
+/// A rectangle of a tensor, as it is stored in the source: rows * columns elements, row by row without gaps.
+struct Tile {
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  int32_t type = 0;                    ///< an ElementType or a BlockType, see elements.h
+  uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
+  bool measure = false;                ///< whether to add up the errors of the data
+  Bytes source;                        ///< at an address that suits the elements
+  const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
+
+  [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
+  [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
+};
+
+enum class ProblemKind : int32_t {
+  kNone = 0,
+  kNonFinite = 1,      ///< NaN or an infinity, for which the codec has no code
+  kBeyondFloat32 = 2,  ///< a finite float64 that float32 does not reach
+  kOverflow = 3,       ///< a finite value that the type of its code or of its scale does not reach
+};
+
+/// An element that cannot be stored.
+struct Problem {
+  ProblemKind kind = ProblemKind::kNone;
+  uint64_t index = 0;  ///< in the tile, counted row by row
+  double value = 0;
+};
+
+/// What comes of a tile. If there is a problem, everything else means nothing.
+struct Encoded {
+  Bytes data;  ///< the parts: in the arena; empty unless wanted
+  Bytes scale;
+  Bytes zero_point;
+  ErrorSums sums;  ///< if the tile was measured
+  Problem problem;
+};
+
+/// A rectangle of a tensor in the form of a codec.
+struct Stored {
+  uint32_t rows = 0;
+  uint32_t columns = 0;
+  Bytes data;
+  Bytes scale;
+  Bytes zero_point;
+};
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,111 @@
+#include "elements.h"
+
+#include <cassert>
+
+#include "../blocks.h"
+#include "../kernels/minifloat.h"
+#include "../range.h"
+
+namespace scalepoint::codecs {
+namespace {
+
+double double_at(const Tile& tile, uint64_t i) { return reinterpret_cast<const double*>(tile.source.data)[i]; }
+
+}  // namespace
+
+ElementSize element_size(int32_t type) noexcept {
+  switch (static_cast<ElementType>(type)) {
+    case ElementType::kF32:
+      return {1, 4};
+    case ElementType::kF16:
+    case ElementType::kBF16:
+      return {1, 2};
+    case ElementType::kF64:
+      return {1, 8};
+  }
+  const BlockSize size = block_size(static_cast<BlockType>(type));
+  return {size.elements, size.bytes};
+}
+
+Status check(const Tile& tile) noexcept {
+  const auto [elements, bytes] = element_size(tile.type);
+  if (elements == 0) return Status::kBadDType;
+  const uint64_t n = tile.size();
+  // Counted in blocks, so that no product overflows.
+  const bool fits = n % elements == 0 && tile.source.size % bytes == 0 && n / elements == tile.source.size / bytes;
+  return fits ? Status::kOk : Status::kSizeMismatch;
+}
+
+Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), most_(std::min(most, tile.size())) {
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(most_);
+}
+
+const float* Floats::read(uint64_t first, size_t n) {
+  const auto [elements, bytes] = element_size(tile_.type);
+  assert(n <= most_ && first % elements == 0);
+  const std::byte* from = tile_.source.data + first / elements * bytes;
+  switch (static_cast<ElementType>(tile_.type)) {
+    case ElementType::kF32:
+      return reinterpret_cast<const float*>(from);
+    case ElementType::kF16:
+      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
+      break;
+    case ElementType::kBF16:
+      kernels::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
+      break;
+    case ElementType::kF64:
+      for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(double_at(tile_, first + i));
+      break;
+    default:
+      // The type and the sizes were checked.
+      static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
+  }
+  return room_;
+}
+
+Problem Floats::first_problem(uint64_t first) {
+  for (const uint64_t end = tile_.size(); first < end; first += most_) {
+    const auto n = static_cast<size_t>(std::min(most_, end - first));
+    const float* const x = read(first, n);
+    const size_t i = first_non_finite({x, n});
+    if (i < n) return problem_at(first + i, x[i]);
+  }
+  return {};
+}
+
+Problem Floats::problem_at(uint64_t index, float value) const {
+  const double stored = static_cast<ElementType>(tile_.type) == ElementType::kF64 ? double_at(tile_, index) : value;
+  // The difference is NaN for NaN and for infinities.
+  const bool finite = stored - stored == 0;
+  return {finite ? ProblemKind::kBeyondFloat32 : ProblemKind::kNonFinite, index, stored};
+}
+
+Status decode(const Tile& tile, Arena& arena, const float*& x) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  Floats floats(tile, tile.size(), arena);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  x = floats.read(0, static_cast<size_t>(tile.size()));
+  return Status::kOk;
+}
+
+Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept {
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  const uint64_t size = tile.size();
+  if (size == 0) return Status::kBadLayout;
+  Floats floats(tile, kStepSize, arena);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  problem = {};
+  clear_range({&range.min, 1}, {&range.max, 1});
+  for (uint64_t at = 0; at < size; at += kStepSize) {
+    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+    const Status status =
+        scalepoint::observe({floats.read(at, n), n}, Layout{}, 0, NonFinite::kError, {&range.min, 1}, {&range.max, 1});
+    if (status == Status::kNonFinite) problem = floats.first_problem(at);
+    if (status != Status::kOk) return status == Status::kNonFinite ? Status::kOk : status;
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs

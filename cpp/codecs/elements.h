@@ -1,0 +1,51 @@
+// The elements of a file as floats.
+#pragma once
+
+#include "codec.h"
+
+namespace scalepoint::codecs {
+
+/// Float types of single elements, with ggml's numbers (ggml_type). The numbers of BlockType stand for its blocks.
+enum class ElementType : int32_t { kF32 = 0, kF16 = 1, kF64 = 28, kBF16 = 30 };
+
+/// What is read at once: one element, or a block of them. Zeros if there is no such type.
+struct ElementSize {
+  uint32_t elements;
+  uint32_t bytes;
+};
+[[nodiscard]] ElementSize element_size(int32_t type) noexcept;
+
+/// kBadDType if there is no such type; kSizeMismatch unless the source has as many bytes as the tile has elements.
+[[nodiscard]] Status check(const Tile& tile) noexcept;
+
+/// Gives the elements of a tile as floats, one piece at a time. Exact, but for float64, which is rounded half to even.
+class Floats {
+ public:
+  /// For pieces of at most so many elements.
+  Floats(const Tile& tile, uint64_t most, Arena& arena);
+
+  /// The elements [first, first + n), good until the next call. Pieces begin at whole blocks.
+  [[nodiscard]] const float* read(uint64_t first, size_t n);
+
+  /// What is wrong with the first element, from `first` on, that float32 holds no finite number for.
+  [[nodiscard]] Problem first_problem(uint64_t first);
+
+  /// The problem of element `index`, whose float is NaN or infinite.
+  [[nodiscard]] Problem problem_at(uint64_t index, float value) const;
+
+ private:
+  const Tile& tile_;
+  uint64_t most_;
+  float* room_ = nullptr;
+};
+
+/// All elements of a tile as floats: where they are if they are float32, else in the arena.
+/// Status: those of check and Arena.
+[[nodiscard]] Status decode(const Tile& tile, Arena& arena, const float*& x) noexcept;
+
+/// The smallest and the largest value of a tile.
+/// Special: NaN, infinities and what is beyond float32 are problems. -0 counts as 0.
+/// Status:  those of check and Arena; kBadLayout if the tile is empty.
+[[nodiscard]] Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept;
+
+}  // namespace scalepoint::codecs

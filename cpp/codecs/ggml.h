@@ -1,0 +1,19 @@
+// Blocks of ggml, as GGUF files hold them.
+#pragma once
+
+#include "../blocks.h"
+#include "codec.h"
+
+namespace scalepoint::codecs {
+
+struct Ggml {
+  BlockType to = BlockType::kQ8_0;
+};
+
+/// Blocks of neighbours, byte for byte as ggml makes them. Part: data.
+/// Special: NaN and infinities are problems. So is a block that needs a scale beyond float16: kOverflow, at the first of its
+///          elements that are farthest from 0. NaN and infinities come first, wherever they are.
+/// Status:  those of check and Arena; kBadDType if there is no such type; kBadLayout unless the tile holds whole blocks.
+[[nodiscard]] Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result) noexcept;
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,110 @@
+// Records of the door: what stays the same over many calls, passed by address.
+//
+// bindings.cpp and the headers that this file includes describe the door between C++ and TypeScript, and nothing else does:
+// scripts/make_door.mjs reads them when building and writes the TypeScript side, web/src/core/door.ts. It takes over
+//   enums      every `enum class`, with its numbers
+//   constants  every `inline constexpr` number, and tables of records
+//   records    the structs that calls take by reference, and what they consist of
+//   calls      every function of bindings.cpp, with the names of its parameters and its comment
+// A build fails where the generator does not understand a declaration, and where the compiler places a field elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "codecs/cast.h"
+#include "codecs/compressed_tensors.h"
+#include "codecs/copy.h"
+#include "codecs/elements.h"
+#include "codecs/ggml.h"
+#include "scalepoint.h"
+
+/// Marks a call that becomes a plain wasm export, with an underscore before its name. Embind adds about 0.25 us to a call, which
+/// shows where small arrays are quantized: 1024 floats take 1.1 us in all (Node 20).
+#define SCALEPOINT_PLAIN_EXPORT
+
+namespace scalepoint::door {
+
+/// The memory of n packed codes. B: std::byte or const std::byte.
+template <class B>
+std::span<B> packed_span(B* packed, size_t n, int32_t bits) {
+  return {packed, static_cast<size_t>(packed_bytes(n, bits))};
+}
+
+/// An array with scales and zero points: which of them belong to which element, where they lie, and how codes are made.
+struct LinearJob {
+  Layout layout;
+  QuantizationSpec spec;
+  float* scale;
+  int32_t* zero_point;
+  uint32_t parameters;  ///< number of scales, and of zero points
+
+  [[nodiscard]] std::span<float> scales() const { return {scale, parameters}; }
+  [[nodiscard]] std::span<int32_t> zero_points() const { return {zero_point, parameters}; }
+  [[nodiscard]] std::span<std::byte> codes(std::byte* at, size_t n) const { return {at, n * spec.dtype.storage_bytes()}; }
+  [[nodiscard]] std::span<const std::byte> codes(const std::byte* at, size_t n) const {
+    return {at, n * spec.dtype.storage_bytes()};
+  }
+};
+
+/// An array with a codebook and a scale for every block, called absmax.
+struct CodebookJob {
+  uint64_t block_size;  ///< elements of a block
+  float* absmax;        ///< of the array's first block, then of all others
+  float* codebook;
+  uint32_t values;  ///< number of values in the codebook
+  Decision decision;
+
+  [[nodiscard]] std::span<float> book() const { return {codebook, values}; }
+  /// The blocks that n elements from `start` on touch.
+  [[nodiscard]] Blocks blocks(uint64_t start) const { return {block_size, start % block_size}; }
+  [[nodiscard]] std::span<float> scales(size_t n, uint64_t start) const {
+    return {absmax + start / block_size, static_cast<size_t>(blocks(start).count(n))};
+  }
+};
+
+/// A layer whose weights lie in memory.
+struct PackedLayer {
+  LayerSpec spec;
+  std::byte* weights;
+  uint32_t bytes;  ///< of the weights: layer_bytes(spec)
+
+  [[nodiscard]] std::span<std::byte> memory() const { return {weights, bytes}; }
+};
+
+/// What comes of a tile, and how much memory that takes.
+struct EncodedTile {
+  codecs::Encoded encoded;
+  uint64_t memory;  ///< bytes
+};
+
+/// The floats of a tile.
+struct DecodedTile {
+  const float* x;
+  uint64_t memory;  ///< bytes
+};
+
+/// The range of a tile, unless there is a problem.
+struct ObservedTile {
+  codecs::ValueRange range;
+  codecs::Problem problem;
+  uint64_t memory;  ///< bytes
+};
+
+/// Calls f with an arena over the memory of a call. Without memory, the arena only counts.
+template <class F>
+Status in_arena(std::byte* memory, size_t bytes, uint64_t& taken, F f) {
+  codecs::Arena arena(memory, bytes);
+  const Status status = f(arena);
+  taken = arena.size();
+  return status;
+}
+
+/// Encodes a tile with any codec.
+template <class C>
+Status encode_tile(const codecs::Tile& tile, const C& codec, std::byte* memory, size_t bytes, EncodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return encode(tile, codec, arena, result.encoded); });
+}
+
+}  // namespace scalepoint::door

@@ -1,0 +1,248 @@
+// Writes both sides of the door: door.ts for TypeScript, door_exports.h for C++.
+import { spell, unqualified } from './model.mjs';
+
+/** @typedef {import('./model.mjs').Door} Door */
+/** @typedef {import('./model.mjs').Record} Record */
+/** @typedef {import('./model.mjs').Field} Field */
+/** @typedef {import('./read.mjs').Call} Call */
+
+/** A comment of C++ as one of TypeScript. @param {string} doc @param {string} [indent] */
+function comment(doc, indent = '') {
+  if (doc === '') return '';
+  const lines = doc.replaceAll('*/', '* /').split('\n');
+  if (lines.length === 1) return `${indent}/** ${lines[0]} */\n`;
+  return `${indent}/**\n${lines.map((line) => `${indent} * ${line}`.trimEnd()).join('\n')}\n${indent} */\n`;
+}
+
+/** A type of C++ without const, and without what makes it an address. @param {string} type */
+function targetOf(type) {
+  return type.replace(/^const /, '').replace(/[*&]$/, '');
+}
+
+/** @param {Door} door @param {string} type */
+function typeScriptType(door, type) {
+  const target = targetOf(type);
+  const known = door.isEnum(target) || door.record(target) !== undefined;
+  if (/[*&]$/.test(type)) return `Address<${known ? unqualified(target) : `'${target}'`}>`;
+  if (type === 'void' || known) return unqualified(type);
+  return type === 'bool' ? 'boolean' : 'number';
+}
+
+/**
+ * Where a value lies: the heap view and the index in it. Integers, addresses and enums are words of 32 bits whatever their sign, since
+ * storing takes a number modulo 2^32.
+ * @param {Field} field @param {number} [more] bytes
+ */
+function element({ kind, offset }, more = 0) {
+  const at = offset + more;
+  const index = (/** @type {number} */ shift) => (at === 0 ? `at >>> ${shift}` : `(at >>> ${shift}) + ${at >>> shift}`);
+  if (kind === 'bool') return `HEAPU8[at + ${at}]`;
+  if (kind === 'f64') return `HEAPF64[${index(3)}]`;
+  return `${kind === 'f32' ? 'HEAPF32' : 'HEAPU32'}[${index(2)}]`;
+}
+
+/** The heap views that a record needs. @param {Record} record @returns {string[]} */
+function heapsOf(record) {
+  const names = record.fields.flatMap((field) =>
+    field.record === undefined ? [element(field).replace(/\[.*/, '')] : heapsOf(field.record),
+  );
+  return [...new Set(names)].sort();
+}
+
+/** The parameter that stands for wasm memory. @param {Record} record */
+function heapsParameter(record) {
+  return `heaps: Pick<Heaps, ${heapsOf(record)
+    .map((name) => `'${name}'`)
+    .join(' | ')}>`;
+}
+
+/** The views that are used without a nested record. @param {Record} record */
+function ownHeaps(record) {
+  const fields = record.fields.filter((field) => field.record === undefined);
+  const names = [...new Set(fields.map((field) => element(field).replace(/\[.*/, '')))].sort();
+  return names.length === 0 ? '' : `    const { ${names.join(', ')} } = heaps;\n`;
+}
+
+/** The address of a nested record. @param {Field} field */
+function nested({ offset }) {
+  return offset === 0 ? 'at' : `at + ${offset}`;
+}
+
+/** @param {Field} field */
+function writeField(field) {
+  const value = `value.${spell(field.name)}`;
+  if (field.record !== undefined) return [`${field.record.name}.write(heaps, ${nested(field)}, ${value});`];
+  if (field.kind === 'bool') return [`${element(field)} = ${value} ? 1 : 0;`];
+  if (field.kind === 'u64') return [`${element(field)} = ${value};`, `${element(field, 4)} = ${value} / 2 ** 32;`];
+  return [`${element(field)} = ${value};`];
+}
+
+/** @param {Door} door @param {Field} field */
+function readField(door, field) {
+  if (field.record !== undefined) return `${field.record.name}.read(heaps, ${nested(field)})`;
+  if (field.kind === 'bool') return `${element(field)} !== 0`;
+  if (field.kind === 'u64') return `(${element(field)} as number) + (${element(field, 4)} as number) * 2 ** 32`;
+  if (field.kind !== 'i32') return `${element(field)} as number`;
+  return `((${element(field)} as number) | 0) as ${typeScriptType(door, field.type)}`;
+}
+
+/** @param {Door} door @param {Record} record @param {{ written: boolean, read: boolean }} use */
+function recordText(door, record, { written, read }) {
+  const { name, doc, bytes } = record;
+  const fields = record.fields.map(
+    (field) => `${comment(field.doc, '  ')}  readonly ${spell(field.name)}: ${typeScriptType(door, field.type)};\n`,
+  );
+  const parts = [`  bytes: ${bytes},\n`];
+  if (written) {
+    const lines = record.fields.flatMap(writeField).map((line) => `    ${line}\n`);
+    parts.push(
+      `  /** Fills the record at an address. */\n  write(${heapsParameter(record)}, at: Address<${name}>, value: ${name}): void {\n${ownHeaps(record)}${lines.join('')}  },\n`,
+    );
+  }
+  if (read) {
+    const offsets = record.fields.map((field) => `${spell(field.name)}: ${field.offset}`);
+    const lines = record.fields.map((field) => `      ${spell(field.name)}: ${readField(door, field)},\n`);
+    parts.push(
+      `  /** Where the fields lie, in bytes. */\n  offsets: { ${offsets.join(', ')} },\n`,
+      `  /** The record at an address. */\n  read(${heapsParameter(record)}, at: Address<${name}>): ${name} {\n${ownHeaps(record)}    return {\n${lines.join('')}    };\n  },\n`,
+    );
+  }
+  return `${comment(doc)}export interface ${name} {\n${fields.join('')}}\n\n/** How the record lies in wasm memory. */\nexport const ${name} = {\n${parts.join('')}} as const;\n`;
+}
+
+/** The records that calls read, or write, with those that they consist of. @param {Door} door */
+function uses(door) {
+  /** @type {Map<Record, { written: boolean, read: boolean }>} */
+  const all = new Map(door.records.map((record) => [record, { written: false, read: false }]));
+  const mark = (/** @type {Record} */ record, /** @type {'written' | 'read'} */ how) => {
+    const use = all.get(record);
+    if (use !== undefined) use[how] = true;
+    for (const field of record.fields) if (field.record !== undefined) mark(field.record, how);
+  };
+  for (const { parameters } of door.calls) {
+    for (const { type } of parameters) {
+      const record = door.record(targetOf(type));
+      if (record !== undefined) mark(record, type.startsWith('const ') ? 'written' : 'read');
+    }
+  }
+  return all;
+}
+
+/** The name of a call in the module. @param {Call} call */
+function moduleName({ name, plain }) {
+  return `${plain ? '_' : ''}${spell(name)}`;
+}
+
+/** web/src/core/door.ts. @param {Door} door */
+export function typeScriptOf(door) {
+  const enums = door.enums.map(({ name, doc, values }) => {
+    const lines = values.map((value) => `${comment(value.doc, '  ')}  ${spell(value.name)}: ${value.value},\n`);
+    return `${comment(doc)}export const ${name} = {\n${lines.join('')}} as const;\nexport type ${name} = (typeof ${name})[keyof typeof ${name}];\n`;
+  });
+  const constants = door.constants.map(
+    ({ name, doc, value }) => `${comment(doc)}export const ${spell(name)} = ${value};\n`,
+  );
+  const tables = door.tables.map(
+    ({ name, doc, rows }) =>
+      `${comment(doc)}export const ${spell(name)} = [\n${rows.map((row) => `  ${JSON.stringify(row)},\n`).join('')}] as const;\n`,
+  );
+  const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));
+  const calls = door.calls.map((call) => {
+    const parameters = call.parameters.map(({ name, type }) => `${spell(name)}: ${typeScriptType(door, type)}`);
+    return `${comment(call.doc, '  ')}  ${moduleName(call)}(${parameters.join(', ')}): ${typeScriptType(door, call.returns)};\n`;
+  });
+  return `// The door to the wasm core. Made by scripts/make_door.mjs from cpp/bindings.cpp, cpp/door.h and the headers of the core; see there.
+
+/** An address in wasm memory, in bytes, of such a value or of an array of them. */
+export type Address<_Of> = number;
+
+/** Wasm memory. The views are made anew when it grows: never keep one over an allocation. */
+export interface Heaps {
+  readonly HEAP8: Int8Array;
+  readonly HEAPU8: Uint8Array;
+  readonly HEAP16: Int16Array;
+  readonly HEAPU16: Uint16Array;
+  readonly HEAP32: Int32Array;
+  readonly HEAPU32: Uint32Array;
+  readonly HEAPF32: Float32Array;
+  readonly HEAPF64: Float64Array;
+}
+
+/** A record that calls take: bytes that it needs, at an address that is a multiple of 8, and what fills it. */
+export interface RecordType<T> {
+  readonly bytes: number;
+  write(heaps: Heaps, at: Address<T>, value: T): void;
+}
+
+${[...enums, ...constants, ...tables, ...records].join('\n')}
+/** The functions of the core. */
+export interface CoreModule extends Heaps {
+${calls.join('')}}
+`;
+}
+
+/** An argument of C++ from the number that came. @param {string} name @param {string} type @param {boolean} isEnum */
+function fromNumber(name, type, isEnum) {
+  if (type.endsWith('&')) return `*reinterpret_cast<${type.slice(0, -1)}*>(${name})`;
+  if (type.endsWith('*')) return `reinterpret_cast<${type}>(${name})`;
+  return isEnum || type === 'uint64_t' ? `static_cast<${type}>(${name})` : name;
+}
+
+/**
+ * How a type travels. Embind takes code for every combination of types, so there are few of them.
+ * @param {string} type @param {boolean} isEnum
+ */
+function wireType(type, isEnum) {
+  if (/[*&]$/.test(type) || isEnum || type === 'size_t') return 'uint32_t';
+  return type === 'uint64_t' ? 'double' : type;
+}
+
+/** The entry that JavaScript calls. @param {Door} door @param {Call} call */
+function entryOf(door, { name, returns, parameters, plain }) {
+  const taken = parameters.map((p) => `${wireType(p.type, door.isEnum(p.type))} ${p.name}`).join(', ');
+  const given = parameters.map((p) => fromNumber(p.name, p.type, door.isEnum(p.type))).join(', ');
+  const call = `scalepoint::door::${name}(${given})`;
+  const wire = wireType(returns, returns === 'Status');
+  const result = returns.endsWith('*')
+    ? `return reinterpret_cast<uint32_t>(${call})`
+    : returns === 'void'
+      ? call
+      : wire === returns
+        ? `return ${call}`
+        : `return static_cast<${wire}>(${call})`;
+  if (plain) return `extern "C" EMSCRIPTEN_KEEPALIVE ${wire} ${spell(name)}(${taken}) { ${result}; }\n`;
+  return `static ${wire} ${name}_entry(${taken}) { ${result}; }\n`;
+}
+
+/** What the compiler has to confirm: the numbers of enums, the values of constants, the places of fields. @param {Door} door */
+function assertionsOf(door) {
+  const lines = [];
+  for (const { scope, name, values } of door.enums) {
+    lines.push(`sizeof(${scope}::${name}) == 4`);
+    for (const v of values) lines.push(`static_cast<int32_t>(${scope}::${name}::${v.name}) == ${v.value}`);
+  }
+  for (const { scope, name, value } of door.constants) lines.push(`${scope}::${name} == ${value}`);
+  for (const { scope, name, bytes, fields } of door.records) {
+    lines.push(`sizeof(${scope}::${name}) == ${bytes}`);
+    for (const field of fields) lines.push(`offsetof(${scope}::${name}, ${field.name}) == ${field.offset}`);
+  }
+  return lines.map((line) => `static_assert(${line});\n`).join('');
+}
+
+/** build/wasm/door_exports.h. @param {Door} door */
+export function exportsOf(door) {
+  const registered = door.calls.filter(({ plain }) => !plain);
+  return `// Made by scripts/make_door.mjs for cpp/bindings.cpp.
+#include <cstddef>
+
+${assertionsOf(door)}
+namespace {
+using namespace scalepoint;
+using namespace scalepoint::door;
+}  // namespace
+
+${door.calls.map((call) => entryOf(door, call)).join('')}
+EMSCRIPTEN_BINDINGS(scalepoint) {
+${registered.map(({ name }) => `  emscripten::function("${spell(name)}", &${name}_entry);\n`).join('')}}
+`;
+}

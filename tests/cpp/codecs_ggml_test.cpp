@@ -1,0 +1,118 @@
+// Tiles of floats to ggml's blocks. The bytes of blocks have tests of their own: here they are what quantize_blocks makes of all
+// floats at once.
+#include "codecs/ggml.h"
+#include "codecs_helpers.h"
+
+namespace scalepoint::tests {
+namespace {
+
+using codecs::Ggml;
+
+constexpr BlockType kTypes[] = {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,   BlockType::kQ5_1,
+                                BlockType::kQ8_0, BlockType::kQ2_K, BlockType::kQ3_K,   BlockType::kQ4_K,
+                                BlockType::kQ5_K, BlockType::kQ6_K, BlockType::kIQ4_NL, BlockType::kMXFP4};
+
+struct Result {
+  Encoded encoded;
+  std::vector<uint8_t> data;
+};
+
+Result to_blocks(const Tile& tile, BlockType type) {
+  Result result;
+  const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result.encoded); });
+  EXPECT_TRUE(memory.holds(result.encoded.data));
+  result.data = byte_values(result.encoded.data);
+  return result;
+}
+
+TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
+  Random random(1);
+  for (const BlockType type : kTypes) {
+    const auto [elements, bytes] = block_size(type);
+    for (const ElementType from : kElementTypes) {
+      for (const size_t blocks :
+           {size_t{0}, size_t{1}, size_t{2}, size_t{5}, size_t{16384 / elements}, size_t{16384 / elements + 3}}) {
+        const size_t n = blocks * elements;
+        const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, blocks, elements, 8, 6e4), from);
+        const std::vector<float> x = floats_of(source, from);
+        std::vector<std::byte> expected(blocks * bytes);
+        std::vector<float> y(n);
+        ASSERT_EQ(quantize_blocks(x, type, expected), Status::kOk);
+        ASSERT_EQ(dequantize_blocks(expected, type, y), Status::kOk);
+        Tile tile = tile_of(source, blocks, elements, from);
+        Result result = to_blocks(tile, type);
+        EXPECT_TRUE(same(byte_values(expected), result.data)) << static_cast<int>(type) << " " << blocks;
+        EXPECT_TRUE(same_sums(sums_of(x, y), result.encoded.sums));
+        EXPECT_TRUE(same_problem({}, result.encoded.problem));
+        tile.measure = false;
+        result = to_blocks(tile, type);
+        EXPECT_TRUE(same(byte_values(expected), result.data));
+        EXPECT_TRUE(same_sums({}, result.encoded.sums));
+      }
+    }
+  }
+}
+
+TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
+  for (const BlockType type : kTypes) {
+    for (const ElementType from : kElementTypes) {
+      for (const size_t index : {0, 255, 16384, 16900}) {
+        for (const double value : {std::nan(""), -HUGE_VAL, 1e300}) {
+          if (value == 1e300 && from != ElementType::kF64) continue;
+          std::vector<double> x(67 * 256, 0.5);
+          x[67 * 256 - 1] = HUGE_VAL;
+          x[index] = value;
+          // Values too large for a block come second, in front of it too.
+          if (from != ElementType::kF16) x[300] = 1e38;
+          const std::vector<uint8_t> source = reference::store_elements(x, from);
+          const ProblemKind kind = value == 1e300 ? ProblemKind::kBeyondFloat32 : ProblemKind::kNonFinite;
+          EXPECT_TRUE(same_problem({kind, index, value}, to_blocks(tile_of(source, 67, 256, from), type).encoded.problem));
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeGgml, names_the_value_that_a_blocks_scale_cannot_hold) {
+  for (const BlockType type : kTypes) {
+    if (type == BlockType::kMXFP4) continue;  // its scales reach as far as float32
+    for (const size_t index : {0, 31, 700, 16384, 16500}) {
+      std::vector<double> x(67 * 256);
+      for (size_t i = 0; i < x.size(); i++) x[i] = static_cast<double>(i % 7) - 3;
+      // Of two that are as far from 0 the first counts, of several blocks the first.
+      x[index] = -5e8f;
+      x[(index / 32 * 32) + 31] = index % 32 == 31 ? -5e8f : 5e8f;
+      x[67 * 256 - 1] = 6e8f;
+      const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+      EXPECT_TRUE(same_problem({ProblemKind::kOverflow, index, -5e8f},
+                               to_blocks(tile_of(source, 67, 256, ElementType::kF32), type).encoded.problem))
+          << static_cast<int>(type);
+    }
+  }
+}
+
+TEST(EncodeGgml, makes_blocks_from_blocks) {
+  Random random(3);
+  const std::vector<float> x = random.uniform_values(17 * 1024, -1, 1);
+  std::vector<std::byte> blocks(x.size() / 256 * 144);
+  ASSERT_EQ(quantize_blocks(x, BlockType::kQ4_K, blocks), Status::kOk);
+  std::vector<float> restored(x.size());
+  ASSERT_EQ(dequantize_blocks(blocks, BlockType::kQ4_K, restored), Status::kOk);
+  std::vector<std::byte> expected(x.size() / 32 * 34);
+  ASSERT_EQ(quantize_blocks(restored, BlockType::kQ8_0, expected), Status::kOk);
+  const std::vector<uint8_t> source = byte_values(blocks);
+  const Tile tile = tile_of(source, 17, 1024, static_cast<int32_t>(BlockType::kQ4_K));
+  EXPECT_TRUE(same(byte_values(expected), to_blocks(tile, BlockType::kQ8_0).data));
+}
+
+TEST(EncodeGgml, refuses_what_is_no_block) {
+  const std::vector<uint8_t> source(33 * 4);
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile_of(source, 1, 33, ElementType::kF32), Ggml{}, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode(tile_of(source, 1, 33, ElementType::kF32), Ggml{static_cast<BlockType>(4)}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile_of(source, 1, 32, ElementType::kF32), Ggml{}, arena, result), Status::kSizeMismatch);
+}
+
+}  // namespace
+}  // namespace scalepoint::tests

@@ -1,0 +1,145 @@
+// What the tests of the codecs share: memory that ends where it should, and values that are hard to store.
+#pragma once
+
+#include "codecs/elements.h"
+#include "codecs_reference.h"
+#include "helpers.h"
+#include "metrics.h"
+
+namespace scalepoint::tests {
+
+using codecs::Arena;
+using codecs::ElementType;
+using codecs::Encoded;
+using codecs::Problem;
+using codecs::ProblemKind;
+using codecs::Role;
+using codecs::Tile;
+
+inline constexpr ElementType kElementTypes[] = {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kF64};
+inline constexpr uint32_t kAllRoles = 7;
+
+using codecs::Bytes;
+
+inline std::vector<uint8_t> byte_values(std::span<const std::byte> bytes) {
+  std::vector<uint8_t> result;
+  for (const std::byte byte : bytes) result.push_back(std::to_integer<uint8_t>(byte));
+  return result;
+}
+
+inline std::vector<uint8_t> byte_values(Bytes part) { return byte_values(std::span(part.data, part.size)); }
+
+inline std::span<const std::byte> bytes_of(const std::vector<uint8_t>& bytes) { return std::as_bytes(std::span(bytes)); }
+inline Bytes part_of(const std::vector<uint8_t>& bytes) { return {bytes_of(bytes).data(), bytes.size()}; }
+
+/// Memory for an arena. It ends with the last byte, so that a sanitizer sees every access behind it.
+class Memory {
+ public:
+  explicit Memory(uint64_t bytes) : bytes_(bytes), block_(new std::byte[bytes + 1]) {
+    std::fill_n(block_.get(), bytes_, std::byte{0xA5});
+  }
+  Arena arena() { return Arena(block_.get(), static_cast<size_t>(bytes_)); }
+  [[nodiscard]] bool holds(Bytes part) const {
+    return part.size == 0 || (part.data >= block_.get() && part.data + part.size <= block_.get() + bytes_);
+  }
+
+ private:
+  uint64_t bytes_;
+  std::unique_ptr<std::byte[]> block_;
+};
+
+/// The bytes that a call needs: call(arena) with an arena that only counts.
+template <class Call>
+uint64_t bytes_needed(Call call) {
+  Arena counting;
+  EXPECT_EQ(call(counting), Status::kOk);
+  return counting.size();
+}
+
+/// Runs a call in just the memory that it asks for, and holds it to that: with less there is a status, and no access behind the
+/// end. Returns the memory with the results.
+template <class Call>
+Memory run_in_memory(Call call) {
+  const uint64_t bytes = bytes_needed(call);
+  for (const uint64_t less : {bytes / 2, bytes - std::min<uint64_t>(bytes, 16), bytes - 1}) {
+    if (less == 0 || less >= bytes) continue;
+    Memory small(less);
+    Arena arena = small.arena();
+    EXPECT_EQ(call(arena), Status::kSizeMismatch) << less << " of " << bytes << " bytes";
+  }
+  Memory memory(bytes);
+  Arena arena = memory.arena();
+  EXPECT_EQ(call(arena), Status::kOk);
+  EXPECT_EQ(arena.size(), bytes);
+  return memory;
+}
+
+inline Tile tile_of(const std::vector<uint8_t>& source, size_t rows, size_t columns, int32_t type) {
+  Tile tile;
+  tile.rows = static_cast<uint32_t>(rows);
+  tile.columns = static_cast<uint32_t>(columns);
+  tile.type = type;
+  tile.source = part_of(source);
+  tile.measure = true;
+  return tile;
+}
+
+inline Tile tile_of(const std::vector<uint8_t>& source, size_t rows, size_t columns, ElementType type) {
+  return tile_of(source, rows, columns, static_cast<int32_t>(type));
+}
+
+/// The sums over a whole tile at once. The metrics' own tests hold them to the oracle.
+inline ErrorSums sums_of(const std::vector<float>& x, const std::vector<float>& y) {
+  ErrorSums sums;
+  EXPECT_EQ(accumulate_error(x, y, sums), Status::kOk);
+  return sums;
+}
+
+inline testing::AssertionResult same_sums(const ErrorSums& expected, const ErrorSums& actual) {
+  if (std::memcmp(&expected, &actual, sizeof(ErrorSums)) == 0) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "sums differ: squared error " << expected.squared_error << " and " << actual.squared_error
+                                     << ", not finite " << expected.non_finite << " and " << actual.non_finite;
+}
+
+inline testing::AssertionResult same_problem(const Problem& expected, const Problem& actual) {
+  const bool same_value = expected.value == actual.value || (std::isnan(expected.value) && std::isnan(actual.value));
+  if (expected.kind == actual.kind && expected.index == actual.index && same_value) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << "expected problem " << static_cast<int>(expected.kind) << " at " << expected.index << ": "
+                                     << expected.value << ", got " << static_cast<int>(actual.kind) << " at " << actual.index
+                                     << ": " << actual.value;
+}
+
+/// Values as a type holds them, as floats.
+inline std::vector<float> floats_of(const std::vector<uint8_t>& source, ElementType type) {
+  const std::vector<double> values = reference::load_elements(source, type);
+  return {values.begin(), values.end()};
+}
+
+/// Rows of all kinds, one after the other: weights, ties of `bits` bits, zeros, one sign alone, constants, subnormal numbers, and
+/// values of all sizes up to `largest`.
+inline std::vector<double> hard_rows(Random& random, size_t rows, size_t columns, int bits, double largest) {
+  std::vector<double> x(rows * columns);
+  const double levels = (1 << bits) - 1;
+  for (size_t row = 0; row < rows; row++) {
+    const size_t kind = row % 10;
+    // A scale of few bits: half steps then lie on ties in every type.
+    const double scale = std::ldexp(1.0, random.integer(-9, -3));
+    for (size_t column = 0; column < columns; column++) {
+      double& value = x[row * columns + column];
+      const double weight = random.uniform(-1, 1) * random.uniform(0, 1);
+      if (kind == 0) value = weight;
+      if (kind == 1) value = scale * (column == 0 ? levels / 2 : random.integer(-(1 << (bits - 1)), (1 << (bits - 1)) - 1) + 0.5);
+      if (kind == 2) value = scale * (column == 0 ? -levels / 4 : column == 1 ? levels * 3 / 4 : random.integer(-3, 3) + 0.5);
+      if (kind == 3) value = column % 3 == 0 ? -0.0 : 0.0;
+      if (kind == 4) value = std::fabs(weight) + 0.25;
+      if (kind == 5) value = -std::fabs(weight);
+      if (kind == 6) value = 0.75;
+      if (kind == 7) value = std::ldexp(random.integer(-3, 3), -149);
+      if (kind == 8) value = std::ldexp(weight, -130);
+      if (kind == 9) value = column % 7 == 0 ? largest * (weight < 0 ? -1 : 1) : weight * largest * 0x1p-20;
+    }
+  }
+  return x;
+}
+
+}  // namespace scalepoint::tests

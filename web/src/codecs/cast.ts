@@ -1,0 +1,44 @@
+/** Floats of another type. The arithmetic is that of cpp/codecs/cast.cpp. */
+import { Cast as CastRecord, ElementType } from '../core/door.js';
+import { encodeTile, floats } from './calls.js';
+import type { Codec, Form } from './codec.js';
+import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
+
+/** Float types that tensors are cast to. */
+export type CastType = 'F32' | 'F16' | 'BF16';
+
+/** F64 is only read. */
+export interface CastForm extends Form {
+  readonly codec: 'cast';
+  readonly to: CastType | 'F64';
+}
+
+export const cast: Codec<CastForm> = {
+  id: 'cast',
+
+  label: ({ to }) => to,
+
+  parts(shape, { to }) {
+    return [{ role: 'data', suffix: '', dtype: to, shape, bytes: bytesOf(to, elementsOf(shape)) }];
+  },
+
+  grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
+
+  place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
+
+  cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
+
+  elementType: ({ to }) => to,
+
+  overflow: ({ to }) => `, too large for ${to}`,
+
+  encode(core, tile, { to }, arena) {
+    return core.withRecord(CastRecord, { to: ElementType[to] }, (cast) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCast(at, cast, ...room)),
+    );
+  },
+
+  decode(core, { rows, columns, parts }, { to }, arena) {
+    return floats(core, arena, to, rows, columns, parts.data as number);
+  },
+};

@@ -1,0 +1,163 @@
+/**
+ * What all codecs share. A codec stores a tensor of floats in the form of a file: as one part, such as float16, or as several, such as
+ * codes with scales. It decides what the parts are and how a tensor is cut into tiles; the core makes every number.
+ *
+ * The arithmetic of codec X is in cpp/codecs/X.cpp.
+ */
+import type { Core } from '../core/wasm.js';
+import type { Arena } from './arena.js';
+
+/**
+ * How a tensor is stored: the id of a codec, and whatever else the codec has to know, as plain data. Workers are sent forms and find the
+ * codec by its id.
+ */
+export interface Form {
+  readonly codec: string;
+}
+
+/** What a part of a stored tensor holds, such as `data`, `scale` or `zeroPoint`. */
+export type Role = string;
+
+/** One of the arrays that a tensor is stored in. */
+export interface Part {
+  readonly role: Role;
+  /** What its name has in addition to the tensor's. */
+  readonly suffix: string;
+  /** Element type, in the spelling of safetensors and GGUF. */
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** The bytes themselves, where they follow from the shape alone. */
+  readonly constant?: Uint8Array<ArrayBuffer>;
+}
+
+/**
+ * A rectangle of a tensor that is seen as a matrix of `width` columns: rows [row, row + rows), columns [column, column + columns).
+ * Elements keep their order, so that a tensor of n elements is also a matrix of one row and n columns.
+ */
+export interface Rectangle {
+  readonly row: number;
+  readonly rows: number;
+  readonly column: number;
+  readonly columns: number;
+  readonly width: number;
+}
+
+/** Where a tensor can be cut so that every part falls into whole bytes. */
+export interface Grid {
+  /** Rows of the matrix; undefined if the elements have to be in no particular rows. */
+  readonly rows: number | undefined;
+  /** Rectangles begin at multiples of so many rows and columns. */
+  readonly rowUnit: number;
+  readonly columnUnit: number;
+}
+
+/** Bytes of a part: `count` runs of `bytes` bytes, each `stride` bytes after the start of the one before. */
+export interface Runs {
+  /** Where the first run begins in the part. */
+  readonly offset: number;
+  readonly bytes: number;
+  readonly count: number;
+  readonly stride: number;
+}
+
+/** The smallest and the largest value. */
+export type Range = readonly [min: number, max: number];
+
+/** A tile: a rectangle, and the parts to make of it. */
+export interface TileCut {
+  readonly kind: 'tile';
+  readonly rectangle: Rectangle;
+  readonly roles: readonly Role[];
+  /** Ranges of the rows, where they are known. */
+  readonly ranges?: readonly Range[];
+  /** False if the ranges tell all that there is to know. @defaultValue true */
+  readonly reads?: boolean;
+}
+
+/** Asks for the range of everything in some rectangles. */
+export interface RangeCut {
+  readonly kind: 'range';
+  readonly rectangles: readonly Rectangle[];
+}
+
+/** How a tensor is cut, in order. A RangeCut is answered with the range, everything else with undefined. */
+export type Cuts = Generator<TileCut | RangeCut, void, Range | undefined>;
+
+/** A tile in wasm memory. Addresses are in bytes. */
+export interface Tile {
+  readonly rows: number;
+  readonly columns: number;
+  /** Type of its elements: F32, F16, BF16, F64 or a block type. */
+  readonly type: string;
+  readonly source: number;
+  /** The parts to make. */
+  readonly roles: readonly Role[];
+  /** Whether to add up the errors. */
+  readonly measures: boolean;
+  readonly ranges: readonly Range[] | undefined;
+}
+
+/** Bytes in wasm memory. */
+export interface Bytes {
+  readonly address: number;
+  readonly bytes: number;
+}
+
+/** An element that cannot be stored. */
+export interface Problem {
+  /** NaN or infinite; beyond float32; beyond the type that it or its block's scale is stored in. */
+  readonly kind: 'non-finite' | 'beyond float32' | 'overflow';
+  /** Which element of the tile, counted row by row. */
+  readonly index: number;
+  readonly value: number;
+}
+
+/** What comes of a tile. */
+export interface Encoded {
+  /** The parts, by role, good until the core is called again. */
+  readonly parts: Readonly<Record<Role, Bytes>>;
+  /** Error sums, in the core's order, if the tile was measured. */
+  readonly sums?: Float64Array<ArrayBuffer>;
+  /** If there is one, everything else means nothing. */
+  readonly problem?: Problem;
+}
+
+/** A rectangle in the form of a codec, in wasm memory. */
+export interface Stored {
+  readonly rows: number;
+  readonly columns: number;
+  /** Addresses of its parts, by role. */
+  readonly parts: Readonly<Record<Role, number>>;
+}
+
+/**
+ * A codec. `encode` and `decode` begin by taking all memory that they need from the arena. If the arena only counts, they return at once.
+ * So the size that is asked for is always the size that is used.
+ */
+export interface Codec<F extends Form = Form> {
+  readonly id: F['codec'];
+  /** Type of a tensor in this form, for reports. */
+  label(form: F): string;
+  /** The parts of a tensor. The first one holds its elements. */
+  parts(shape: readonly number[], form: F): readonly Part[];
+  grid(shape: readonly number[], form: F): Grid;
+  /** Where a rectangle of the grid lies in a part. */
+  place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
+  /** Cuts a tensor into tiles that make the parts of some roles. How it is cut depends on nothing else, so that sums are always the same. */
+  cuts(shape: readonly number[], form: F, roles: readonly Role[]): Cuts;
+  /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
+  encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
+  /** And back. Returns the address of the floats. Undefined if the elements are no floats. */
+  decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
+  /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
+  elementType?(form: F): string | undefined;
+  /** What an overflow means, behind `tensor X holds V at I`. */
+  overflow?(form: F): string;
+  /** What a user should know about tensors that become this form, in sentences without a full stop. */
+  notes?(tensors: readonly { readonly shape: readonly number[]; readonly form: F }[]): readonly string[];
+}
+
+/** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */
+export const tileElements = 1 << 20;

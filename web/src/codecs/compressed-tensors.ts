@@ -1,0 +1,249 @@
+/**
+ * Codes with scales, as compressed-tensors stores them: integers of 4 or 8 bits, or float8e4m3fn.
+ *
+ * A tensor is a matrix: its rows are the indices of axis 0. `X` is stored as
+ *   X, or X_packed     the codes, or int32 words of codes whose rows are padded to whole words
+ *   X_scale            one scale for each row, or for each group of neighbors in a row
+ *   X_zero_point       likewise, if not symmetric. Beside packed codes they are packed as well, down the columns
+ *   X_shape            of packed codes: the shape, as int64
+ * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
+ */
+import { CompressedTensors, ElementType, Stored } from '../core/door.js';
+import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { decodeTile, encodeTile } from './calls.js';
+import type { CastType } from './cast.js';
+import {
+  type Codec,
+  type Cuts,
+  type Form,
+  type Part,
+  type Range,
+  type Rectangle,
+  type Role,
+  tileElements,
+} from './codec.js';
+import { elementsOf, runsOf } from './elements.js';
+
+export interface CompressedForm extends Form {
+  readonly codec: 'compressed-tensors';
+  /** Integers, or float8e4m3fn: 8 bits, symmetric, with one scale a row and not packed. */
+  readonly type: 'int' | 'float';
+  readonly bits: 4 | 8;
+  readonly symmetric: boolean;
+  /** Elements of a row that share a scale, a divisor of its length. Undefined: the whole row shares one. */
+  readonly groupSize: number | undefined;
+  readonly packed: boolean;
+  /** Type of the scales. */
+  readonly scale: CastType;
+  /** Of integers: how the ranges of rows that fit into a tile are found. Undefined: from the smallest and the largest value. */
+  readonly range?: SearchedRange | undefined;
+}
+
+/** Int32 words that hold n codes. */
+function wordsOf(n: number, bits: number): number {
+  return Math.ceil((n * bits) / 32);
+}
+
+/** Bytes of n neighboring codes. */
+function codeBytes(n: number, { packed, bits }: CompressedForm): number {
+  return packed ? wordsOf(n, bits) * 4 : n;
+}
+
+function scaleBytes({ scale }: CompressedForm): number {
+  return scale === 'F32' ? 4 : 2;
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- parts
+
+/** Rows whose zero points share a word. */
+function rowsPerWord({ packed, symmetric, bits }: CompressedForm): number {
+  return packed && !symmetric ? 32 / bits : 1;
+}
+
+/** The shape as int64, little-endian. */
+function shapeBytes(shape: readonly number[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(8 * shape.length);
+  const view = new DataView(bytes.buffer);
+  shape.forEach((dimension, i) => {
+    view.setBigInt64(8 * i, BigInt(dimension), true);
+  });
+  return bytes;
+}
+
+function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
+  const { type, bits, symmetric, groupSize, packed, scale } = form;
+  const [rows = 0, ...inner] = shape;
+  const columns = inner.at(-1) ?? 1;
+  const scales = groupSize === undefined ? [rows, ...inner.map(() => 1)] : [rows, columns / groupSize];
+  const part = (role: Role, suffix: string, dtype: string, shape: readonly number[], size: number): Part => {
+    return { role, suffix, dtype, shape, bytes: elementsOf(shape) * size };
+  };
+  const parts = [
+    packed
+      ? part('data', '_packed', 'I32', [rows, wordsOf(columns, bits)], 4)
+      : part('data', '', type === 'float' ? 'F8_E4M3' : 'I8', shape, 1),
+    part('scale', '_scale', scale, scales, scaleBytes(form)),
+  ];
+  if (!symmetric) {
+    const words = [wordsOf(rows, bits), ...scales.slice(1)];
+    parts.push(
+      packed ? part('zeroPoint', '_zero_point', 'I32', words, 4) : part('zeroPoint', '_zero_point', 'I8', scales, 1),
+    );
+  }
+  if (packed) parts.push({ ...part('shape', '_shape', 'I64', [shape.length], 8), constant: shapeBytes(shape) });
+  return parts;
+}
+
+function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
+  if (role === 'data') {
+    const size = (n: number) => codeBytes(n, form);
+    return runsOf(row * size(width) + size(column), size(columns), rows, size(width));
+  }
+  const { groupSize } = form;
+  const perRow = groupSize === undefined ? 1 : width / groupSize;
+  const groups = groupSize === undefined ? 1 : columns / groupSize;
+  const group = groupSize === undefined ? 0 : column / groupSize;
+  if (role === 'scale') {
+    const size = scaleBytes(form);
+    return runsOf((row * perRow + group) * size, groups * size, rows, perRow * size);
+  }
+  const perWord = rowsPerWord(form);
+  const size = form.packed ? 4 : 1;
+  const first = Math.floor(row / perWord) * perRow + group;
+  return runsOf(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ cutting
+
+/** A tensor as a matrix, and how much of it fits into a tile. */
+function matrixOf(shape: readonly number[], form: CompressedForm) {
+  const rows = shape[0] as number;
+  const width = elementsOf(shape.slice(1));
+  const perWord = rowsPerWord(form);
+  const unit = form.groupSize ?? 512;
+  return {
+    rows,
+    width,
+    /** Whole rows of a tile; 0 if a tile does not hold the rows of a word. */
+    rowsPerTile: Math.floor(tileElements / width / perWord) * perWord,
+    /** Columns of a tile if not. A single group may be larger than a tile. */
+    segment: Math.max(1, Math.floor(tileElements / perWord / unit)) * unit,
+  };
+}
+
+/** Whether rows that share a scale are longer than a tile. */
+function cutsRuns(shape: readonly number[], form: CompressedForm): boolean {
+  return form.groupSize === undefined && matrixOf(shape, form).rowsPerTile === 0;
+}
+
+function* cutsOf(shape: readonly number[], form: CompressedForm, roles: readonly Role[]): Cuts {
+  const { rows, width, rowsPerTile } = matrixOf(shape, form);
+  if (rows * width === 0) return;
+  if (rowsPerTile === 0) {
+    const perWord = rowsPerWord(form);
+    for (let row = 0; row < rows; row += perWord) {
+      yield* cutLongRows(shape, form, roles, row, Math.min(perWord, rows - row));
+    }
+    return;
+  }
+  for (let row = 0; row < rows; row += rowsPerTile) {
+    const rectangle = { row, rows: Math.min(rowsPerTile, rows - row), column: 0, columns: width, width };
+    yield { kind: 'tile', rectangle, roles };
+  }
+}
+
+/** Cuts the rows of one word. Their codes come in segments of one row each. */
+function* cutLongRows(
+  shape: readonly number[],
+  form: CompressedForm,
+  roles: readonly Role[],
+  row: number,
+  rows: number,
+): Cuts {
+  const { width, segment } = matrixOf(shape, form);
+  const segments = (row: number, rows: number): Rectangle[] =>
+    Array.from({ length: Math.ceil(width / segment) }, (_, i) => {
+      const column = i * segment;
+      return { row, rows, column, columns: Math.min(segment, width - column), width };
+    });
+  const ranges: Range[] = [];
+  let others = roles;
+  if (form.groupSize === undefined) {
+    // One scale for a row that is longer than a tile: the range of the row comes first.
+    for (let r = 0; r < rows; r++) {
+      ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as Range);
+    }
+    const parameters = roles.filter((role) => role !== 'data');
+    others = roles.filter((role) => role === 'data');
+    if (parameters.length > 0) {
+      const rectangle = { row, rows, column: 0, columns: width, width };
+      yield { kind: 'tile', rectangle, roles: parameters, ranges, reads: false };
+    }
+  } else if (rowsPerWord(form) > 1 && roles.includes('zeroPoint')) {
+    // The zero points of these rows share words.
+    others = roles.filter((role) => role !== 'zeroPoint');
+    for (const rectangle of segments(row, rows)) yield { kind: 'tile', rectangle, roles: ['zeroPoint'] };
+  }
+  if (others.length === 0) return;
+  for (let r = 0; r < rows; r++) {
+    const range = ranges[r];
+    for (const rectangle of segments(row + r, 1)) {
+      yield { kind: 'tile', rectangle, roles: others, ...(range === undefined ? {} : { ranges: [range] }) };
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------- in the core
+
+/** What the core has to know of a form. */
+function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensors {
+  return {
+    float8: type === 'float',
+    bits,
+    symmetric,
+    groupSize: groupSize ?? 0,
+    packed,
+    scale: ElementType[scale],
+    search: range !== undefined,
+    ...(searchOf(range) ?? mseSearch),
+  };
+}
+
+export const compressedTensors: Codec<CompressedForm> = {
+  id: 'compressed-tensors',
+  label: ({ type, bits }) => (type === 'float' ? 'F8_E4M3' : `I${bits}`),
+  parts: partsOf,
+  grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
+  place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
+  cuts: cutsOf,
+
+  encode(core, tile, form, arena) {
+    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCompressedTensors(at, codes, ...room)),
+    );
+  },
+
+  decode(core, { rows, columns, parts }, form, arena) {
+    const rectangle = { row: 0, rows, column: 0, columns, width: columns };
+    const part = (role: Role) => {
+      const data = parts[role];
+      if (data === undefined) return { data: 0, size: 0 };
+      const { bytes, count } = placeOf(form, role, rectangle);
+      return { data, size: bytes * count };
+    };
+    const stored = { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
+      core.withRecord(Stored, stored, (at) =>
+        decodeTile(core, arena, (...room) => core.module.decodeCompressedTensors(at, codes, ...room)),
+      ),
+    );
+  },
+
+  overflow: () => ', too large for the scale',
+  notes(tensors) {
+    const long = tensors.filter(({ shape, form }) => form.range !== undefined && cutsRuns(shape, form)).length;
+    if (long === 0) return [];
+    const which = long === 1 ? 'a tensor' : `${long} tensors`;
+    return [`range: the channels of ${which} are too long to search; their range is min-max`];
+  },
+};

@@ -1,0 +1,50 @@
+/** Tensors that stay as they are, byte for byte. */
+import type { Arena } from './arena.js';
+import { encodeTile } from './calls.js';
+import { type Codec, type Form, type Tile, tileElements } from './codec.js';
+import { cutFlat, elementsOf, placeOfElements } from './elements.js';
+
+export interface CopyForm extends Form {
+  readonly codec: 'copy';
+  readonly dtype: string;
+  /** Size of the tensor in bytes. */
+  readonly bytes: number;
+}
+
+/** Of floats the core counts NaN and infinities. Everything else is cut by bytes. */
+const counted: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2 };
+
+/** Bytes of what rectangles count: an element, or a byte. */
+function unitOf({ dtype }: CopyForm): number {
+  return counted[dtype] ?? 1;
+}
+
+export const copy: Codec<CopyForm> = {
+  id: 'copy',
+
+  label: ({ dtype }) => dtype,
+
+  parts(shape, { dtype, bytes }) {
+    return [{ role: 'data', suffix: '', dtype, shape, bytes }];
+  },
+
+  grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
+
+  place(_shape, form, _role, rectangle) {
+    return placeOfElements((n) => n * unitOf(form), rectangle);
+  },
+
+  cuts(shape, form, roles) {
+    if (form.dtype in counted) return cutFlat(elementsOf(shape), roles);
+    return cutFlat(form.bytes, roles, tileElements * 4);
+  },
+
+  elementType: ({ dtype }) => dtype,
+
+  encode(core, tile: Tile, form, arena: Arena) {
+    const { rows, columns, source, measures } = tile;
+    const parts = { data: { address: source, bytes: rows * columns * unitOf(form) } };
+    if (!measures || !(form.dtype in counted)) return { parts };
+    return { ...encodeTile(core, tile, arena, (...call) => core.module.encodeCopy(...call)), parts };
+  },
+};

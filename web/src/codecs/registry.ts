@@ -1,0 +1,26 @@
+/** The codecs. Adding one is one line here. */
+import { cast } from './cast.js';
+import type { Codec, Form, Part } from './codec.js';
+import { compressedTensors } from './compressed-tensors.js';
+import { copy } from './copy.js';
+import { ggml } from './ggml.js';
+
+const codecs = new Map<string, Codec>();
+for (const codec of [copy, cast, ggml, compressedTensors]) codecs.set(codec.id, codec as unknown as Codec);
+
+/** Makes one more codec known in this thread. Workers know those of this file only. */
+export function registerCodec<F extends Form>(codec: Codec<F>): void {
+  codecs.set(codec.id, codec as unknown as Codec);
+}
+
+/** The codec of a form. */
+export function codecOf({ codec: id }: Form): Codec {
+  const codec = codecs.get(id);
+  if (codec === undefined) throw new Error(`there is no codec ${id}`);
+  return codec;
+}
+
+/** The parts of a tensor in some form. */
+export function partsOf(shape: readonly number[], form: Form): readonly Part[] {
+  return codecOf(form).parts(shape, form);
+}

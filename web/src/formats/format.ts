@@ -1,0 +1,201 @@
+/**
+ * What a file format is to the rest of the package. A format is one folder beside this file, and one line in registry.ts. Everything
+ * that others say about it comes from here: options and help of the command line, the lists of the page, error messages.
+ */
+import type { Form, Part, Role } from '../codecs/codec.js';
+import type { ByteSource, FileInput } from '../files/bytes.js';
+import type { OptionTable, PlanChoices } from './options.js';
+
+// ------------------------------------------------------------------------------------------------------------------------ reading
+
+/** One value of the metadata. */
+export type MetadataScalar = string | number | bigint | boolean;
+
+/** A long array of the metadata: how long it is, and how it begins. */
+export interface MetadataArray {
+  /** Such as `string`, `i32`, `f32`. */
+  readonly elementType: string;
+  readonly length: number;
+  readonly first: readonly MetadataScalar[];
+}
+
+/** A value of the metadata. 64-bit integers are bigints where a number would round them. */
+export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | MetadataArray;
+
+/** A tensor as a file stores it. */
+export interface SourceTensor {
+  readonly name: string;
+  /** As the format spells it: `F32`, `BF16`, `Q4_K`, `I64`. */
+  readonly dtype: string;
+  /** Row-major: the last dimension runs fastest. Empty for a scalar. */
+  readonly shape: readonly number[];
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** Where its bytes begin, from the start of its file. */
+  readonly byteOffset: number;
+  /** Which file of a model in several files, from 0. */
+  readonly file: number;
+  /** True if the file stores the elements in another order, so that they have no offsets in it. */
+  readonly rearranged?: boolean;
+}
+
+/** A file, and what it was opened by. */
+export interface OpenFile {
+  readonly input: FileInput;
+  readonly source: ByteSource;
+}
+
+/** An open model. Formats add what they need for a plan. */
+export interface OpenModel {
+  /** Size of its files in bytes. */
+  readonly bytes: number;
+  /** What the tensors' `file` counts. */
+  readonly files: readonly ByteSource[];
+  /** In the order of their bytes. */
+  readonly tensors: readonly SourceTensor[];
+  /** Without a prototype, as `__proto__` may be a key. */
+  readonly metadata: Readonly<Record<string, MetadataValue>>;
+  /** Closes files that were opened in addition to the given ones. */
+  close?(): Promise<void>;
+}
+
+/** A tensor as a whole: floats, or codes together with their scales. */
+export interface LogicalTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  /** Its type in reports, such as `F16`, `Q4_K` or, for packed codes, `I4`. */
+  readonly type: string;
+  readonly form: Form;
+  /** The stored tensors that it consists of, in the order of the codec's parts. */
+  readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- plans
+
+/** An array of a result that belongs to a tensor. */
+export interface PlannedPart extends Omit<Part, 'suffix'> {
+  readonly name: string;
+}
+
+/** What becomes of a tensor. */
+export interface PlannedTensor {
+  readonly source: LogicalTensor;
+  /** The form that it is stored in. */
+  readonly form: Form;
+  /** What the result holds of it, at least one part. The first one holds its elements. */
+  readonly parts: readonly PlannedPart[];
+  /** Why it is copied, in a few words such as `bias`, `1-D` or `rule`; undefined if it is converted. */
+  readonly kept?: string;
+}
+
+/** A stretch of a file to be written: bytes that are known, or a part of a tensor, which is named by its index in the plan. */
+export type Segment =
+  | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly at: number; readonly tensor: number; readonly role: Role };
+
+/** A file of a result. */
+export interface OutputFile {
+  /** What its name has in addition to that of the output; empty for the first file. */
+  readonly suffix: string;
+  /** Size in bytes. */
+  readonly size: number;
+  /** In any order. Whatever they leave free is filled with 0. */
+  readonly segments: readonly Segment[];
+}
+
+/** Something that belongs beside a result, such as an entry of the model's config.json. */
+export interface SidecarContent {
+  /** The option that describes it. */
+  readonly option: string;
+  readonly value: Readonly<Record<string, unknown>>;
+}
+
+/** A whole result. Everything follows from the headers of the input. */
+export interface FilePlan {
+  /** Name of the result's format. */
+  readonly format: string;
+  /** At least one. */
+  readonly files: readonly OutputFile[];
+  /** In the order of the input. */
+  readonly tensors: readonly PlannedTensor[];
+  /** What the user should know about the result, in sentences without a full stop. */
+  readonly notes: readonly string[];
+  readonly sidecars: readonly SidecarContent[];
+}
+
+/** Gives the parts of a tensor in a form. Formats are handed this, so that they depend on no codec's code. */
+export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
+
+// ------------------------------------------------------------------------------------------------------------------------ formats
+
+/** Something that models of a format can become. */
+export interface Target {
+  /** What the option `to` calls it. */
+  readonly name: string;
+  /** In a few words, for people who choose. */
+  readonly about?: string;
+  /** Options that mean something for it. */
+  readonly options: readonly string[];
+  /** If it is the one to offer to those who do not want to choose. */
+  readonly preset?: 'small' | 'balanced' | 'safe';
+}
+
+/**
+ * What users are told about a format.
+ * @typeParam TargetName what `to` may be
+ * @typeParam Result name of the format that results have
+ */
+export interface FormatInfo<
+  Name extends string = string,
+  TargetName extends string = string,
+  Result extends string = string,
+> {
+  /** What reports call it. */
+  readonly name: Name;
+  /** What texts call it. */
+  readonly label: string;
+  /** What texts call its files, in a list of what can be read. */
+  readonly files: string;
+  /** Ends of the names of files, the usual one first. The content decides, not the name. */
+  readonly extensions: readonly string[];
+  /** Name of the format that results have. */
+  readonly result: Result;
+  readonly targets: readonly Target[];
+  /** More names of targets. */
+  readonly aliases: { readonly [Alias in TargetName]?: TargetName };
+  /** What rules may ask for. */
+  readonly ruleTargets: readonly string[];
+  /** Formats with the same targets share a table. */
+  readonly options: OptionTable;
+  /** What its elements are called. */
+  readonly unit: 'element' | 'parameter';
+  /** What a summary says of a model in addition to what it says of all of them. */
+  facts?(model: Pick<OpenModel, 'tensors' | 'metadata'>): readonly string[];
+}
+
+/**
+ * A format.
+ * @typeParam Options what decides about a result
+ * @typeParam Sidecars the contents of files beside it
+ */
+export interface Format<
+  Name extends string = string,
+  TargetName extends string = string,
+  Result extends string = string,
+  Options extends object = object,
+  Sidecars extends object = object,
+  Model extends OpenModel = OpenModel,
+> extends FormatInfo<Name, TargetName, Result> {
+  /** The first bytes of every file. */
+  readonly magic?: readonly number[];
+  /** Tells a format without a magic number by its first bytes, up to 32 of them. */
+  sniff?(head: Uint8Array): boolean;
+  /** The file that names all files of a model, if there can be several. */
+  readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
+  /** Opens a model: one file; or an index and, if they were given, the files that it names. */
+  open(files: readonly OpenFile[]): Promise<Model>;
+  /** Its tensors, codes together with their scales. */
+  tensors(model: Model): Promise<readonly LogicalTensor[]>;
+  /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
+  plan(model: Model, choices: PlanChoices<Options & Sidecars, TargetName>, partsOf: PartsOf): FilePlan;
+}

@@ -1,0 +1,125 @@
+/** Headers of GGUF files to be written, as ggml's writer makes them. */
+import { show } from '../../core/show.js';
+import { allocate, quoted } from '../../files/bytes.js';
+import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
+import { ggmlBytes, ggmlType } from './types.js';
+
+/** The number of the type of values in 32 bits, unsigned. */
+const u32Type = 4;
+
+/** A key with an unsigned 32-bit value. */
+export function u32Pair(key: string, value: number): GgufPair {
+  const text = new TextEncoder().encode(key);
+  const bytes = new Uint8Array(8 + text.length + 8);
+  const view = new DataView(bytes.buffer);
+  view.setBigUint64(0, BigInt(text.length), true);
+  bytes.set(text, 8);
+  view.setUint32(8 + text.length, u32Type, true);
+  view.setUint32(12 + text.length, value, true);
+  return { key, bytes };
+}
+
+/** A GGUF file to be written: its header, and where each tensor's bytes go. */
+export interface GgufLayout {
+  /** The first bytes of the file, up to the last entry. Padding follows. */
+  readonly header: Uint8Array<ArrayBuffer>;
+  /** In the order of their bytes. */
+  readonly tensors: readonly GgufTensor[];
+  /** Bytes of the whole file, the padding behind the last tensor too. */
+  readonly size: number;
+  /** An alignment that the pairs state and that does not hold, so that readers look in the wrong places. */
+  readonly wrongAlignment?: number;
+}
+
+/** A tensor to be written, with what its entry says. */
+interface Entry {
+  readonly tensor: GgufTensor;
+  readonly type: number;
+  readonly name: Uint8Array;
+  /** Dimensions in ggml's order. */
+  readonly ne: readonly number[];
+}
+
+/** Places tensors one after the other, from 0 on. Dimensions of 1 behind the others are left out. */
+function entriesOf(
+  tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+): { entries: Entry[]; end: number } {
+  const encoder = new TextEncoder();
+  let end = 0;
+  const entries = tensors.map(({ name, dtype, shape }) => {
+    const type = ggmlType(dtype);
+    const bytes = ggmlBytes(type, shape);
+    if (bytes === undefined) {
+      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
+    }
+    const tensor = { name, dtype, shape, bytes, byteOffset: end };
+    end = padded(end + bytes, defaultAlignment);
+    const ne = [...shape].reverse();
+    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
+  });
+  return { entries, end };
+}
+
+/** Writes an entry. Returns where it ends. */
+function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor, type, name, ne }: Entry): number {
+  const view = new DataView(header.buffer);
+  let at = position;
+  view.setBigUint64(at, BigInt(name.length), true);
+  header.set(name, at + 8);
+  at += 8 + name.length;
+  view.setUint32(at, ne.length, true);
+  at += 4;
+  for (const n of ne) {
+    view.setBigUint64(at, BigInt(n), true);
+    at += 8;
+  }
+  view.setUint32(at, type, true);
+  view.setBigUint64(at + 4, BigInt(tensor.byteOffset), true);
+  return at + 12;
+}
+
+/**
+ * Lays out a file of version 3 as ggml's writer does: everything begins at multiples of 32. An alignment among the pairs that does not
+ * hold in the result is replaced by 32 if `fixAlignment`.
+ * @throws RangeError if a shape does not make whole blocks
+ */
+export function layoutGguf(
+  pairs: readonly GgufPair[],
+  tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  fixAlignment = false,
+): GgufLayout {
+  const { entries, end } = entriesOf(tensors);
+  const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
+  const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
+  const dataOffset = padded(length, defaultAlignment);
+  /** Whether readers find the tensors if they take them for aligned to this. */
+  const holds = (alignment: number) =>
+    dataOffset === padded(length, alignment) &&
+    entries.every(({ tensor: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, alignment));
+
+  const header = allocate(length, ' of the header');
+  const view = new DataView(header.buffer);
+  view.setUint32(0, 0x46554747, true);
+  view.setUint32(4, 3, true);
+  view.setBigUint64(8, BigInt(tensors.length), true);
+  view.setBigUint64(16, BigInt(pairs.length), true);
+  let at = 24;
+  let wrongAlignment: number | undefined;
+  for (const { key, bytes } of pairs) {
+    header.set(bytes, at);
+    at += bytes.length;
+    if (key !== alignmentKey) continue;
+    const stated = view.getUint32(at - 4, true);
+    if (holds(stated)) continue;
+    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    else wrongAlignment = stated;
+  }
+  for (const entry of entries) at = writeEntry(header, at, entry);
+  return {
+    header,
+    tensors: entries.map(({ tensor }) => ({ ...tensor, byteOffset: dataOffset + tensor.byteOffset })),
+    size: dataOffset + end,
+    ...(wrongAlignment === undefined ? {} : { wrongAlignment }),
+  };
+}

@@ -1,0 +1,209 @@
+/**
+ * llama-quantize's mixture: tensors that matter more get more bits.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, llama_tensor_get_type.
+ */
+import type { BlockType } from '../../core/blocks.js';
+import type { GgufHeader, GgufTensor } from './header.js';
+import { type FileType, fileTypes, type TargetType } from './options.js';
+import { ggmlType } from './types.js';
+
+/** Which part of a model a tensor is, by its name; the first that matches. */
+const categories = [
+  ['output', /^output\.weight$/],
+  ['embedding', /^(per_layer_)?token_embd\.weight$/],
+  ['value', /attn_qkv\.weight|attn_kv_b\.weight|attn_v\.weight/],
+  ['key', /attn_k\.weight/],
+  ['query', /attn_q\.weight/],
+  ['attention output', /attn_output\.weight/],
+  ['up', /ffn_up/],
+  ['gate', /ffn_gate/],
+  ['down', /ffn_down/],
+] as const;
+type Category = (typeof categories)[number][0];
+
+function categoryOf(name: string): Category | undefined {
+  return categories.find(([, pattern]) => pattern.test(name))?.[0];
+}
+
+/** What the mixture needs to know of a model. */
+interface Model {
+  readonly falcon: boolean;
+  /** Heads of queries for each head of keys and values. */
+  readonly groupedHeads: number;
+  readonly experts: number;
+  readonly layers: number;
+  /** Whether llama.cpp takes it for one of 70 B parameters with grouped heads. */
+  readonly is70B: boolean;
+  /** Tensors of the category 'value'. */
+  readonly values: number;
+  /** Whether the embeddings serve as output layer, too. */
+  readonly tied: boolean;
+}
+
+/** Told by the number of layers, differently for each architecture. */
+function is70B(architecture: unknown, layers: number, grouped: boolean): boolean {
+  switch (architecture) {
+    case 'llama':
+    case 'llama-embed':
+      return layers === 80 && grouped;
+    case 'qwen2':
+    case 'deci':
+    case 'olmo':
+      return layers === 80;
+    case 'jais2':
+      return layers === 68;
+    default:
+      return false;
+  }
+}
+
+function modelOf({ metadata, tensors }: GgufHeader): Model {
+  const architecture = metadata['general.architecture'];
+  const number = (key: string): number | undefined => {
+    // llama.cpp reads none of these of a vision encoder.
+    if (architecture === 'clip') return undefined;
+    const value = metadata[`${architecture}.${key}`];
+    // One number a layer: the first layer's counts.
+    const list = Array.isArray(value) ? value : ((value as { first?: unknown } | undefined)?.first ?? [value]);
+    const first: unknown = (list as readonly unknown[])[0];
+    return typeof first === 'number' ? first : undefined;
+  };
+  const heads = number('attention.head_count') ?? 0;
+  const headsKv = number('attention.head_count_kv') ?? heads;
+  const layers = number('block_count') ?? 0;
+  return {
+    falcon: architecture === 'falcon',
+    groupedHeads: headsKv === 0 ? 0 : Math.floor(heads / headsKv),
+    experts: number('expert_count') ?? 0,
+    layers,
+    is70B: is70B(architecture, layers, heads !== headsKv),
+    values: tensors.filter(({ name }) => categoryOf(name) === 'value').length,
+    tied: !tensors.some(({ name }) => name === 'output.weight'),
+  };
+}
+
+/** The layers that matter more: the first and last eighth, and every third between them. */
+function isImportant(layer: number, layers: number): boolean {
+  const eighth = Math.floor(layers / 8);
+  return layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2;
+}
+
+/** The layer that a name tells, or -1. C's scanf reads the number, so that blanks and a sign may come before it. */
+export function layerOf(name: string): number {
+  return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
+}
+
+/** Chooses the types of tensors. Counts them, so that it has to see them in the order of the result. */
+export class Mixture {
+  private readonly model: Model;
+  private readonly fileType: FileType;
+  private readonly base: TargetType;
+  private valuesSeen = 0;
+  private downsSeen = 0;
+
+  constructor(header: GgufHeader, fileType: FileType) {
+    this.model = modelOf(header);
+    this.fileType = fileType;
+    this.base = fileTypes[fileType].base;
+  }
+
+  typeOf({ name, shape }: GgufTensor): TargetType {
+    const category = categoryOf(name);
+    switch (category) {
+      case 'output':
+        return this.output(shape);
+      case 'embedding':
+        return this.model.tied ? this.output(shape) : this.base;
+      case 'value':
+        return this.value(this.valuesSeen++);
+      case 'key':
+        return this.model.experts === 8 ? 'Q8_0' : this.base;
+      case 'down': {
+        const seen = this.downsSeen++;
+        return this.down(this.model.experts > 1 ? layerOf(name) : seen);
+      }
+      case 'attention output':
+        return this.attentionOutput();
+      default:
+        return this.base;
+    }
+  }
+
+  private output(shape: readonly number[]): TargetType {
+    if (this.model.falcon || !fits(this.base, shape)) return 'Q8_0';
+    return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
+  }
+
+  private value(index: number): TargetType {
+    const { groupedHeads, experts, is70B, values } = this.model;
+    if (experts === 8) return 'Q8_0';
+    let type = this.base;
+    if (this.fileType === 'Q2_K') type = groupedHeads >= 4 ? 'Q4_K' : 'Q3_K';
+    else if (this.fileType === 'Q3_K_M') type = index < 2 ? 'Q5_K' : 'Q4_K';
+    else if (this.fileType === 'Q3_K_L') type = 'Q5_K';
+    else if (this.fileType === 'IQ4_NL' && groupedHeads >= 4) type = 'Q5_K';
+    else if (this.fileType === 'Q4_K_S' && index < 4) type = 'Q5_K';
+    else if ((this.fileType === 'Q4_K_M' || this.fileType === 'Q5_K_M') && isImportant(index, values)) type = 'Q6_K';
+    // Eight heads share these weights there: more bits cost little.
+    return is70B && (type === 'Q3_K' || type === 'Q4_K') ? 'Q5_K' : type;
+  }
+
+  private down(layer: number): TargetType {
+    const { falcon, layers } = this.model;
+    const inFirst = (part: number) => layer < Math.floor(layers / part);
+    switch (this.fileType) {
+      case 'Q2_K':
+        return 'Q3_K';
+      case 'Q3_K_M':
+        if (inFirst(16)) return 'Q5_K';
+        return !falcon || isImportant(layer, layers) ? 'Q4_K' : 'Q3_K';
+      case 'Q3_K_L':
+        return falcon ? 'Q4_K' : 'Q5_K';
+      case 'Q4_K_S':
+        return !falcon && inFirst(8) ? 'Q5_K' : 'Q4_K';
+      case 'Q4_K_M':
+        if (!falcon) return isImportant(layer, layers) ? 'Q6_K' : 'Q4_K';
+        if (inFirst(16)) return 'Q6_K';
+        return isImportant(layer, layers) ? 'Q5_K' : 'Q4_K';
+      case 'Q5_K_M':
+        return isImportant(layer, layers) ? 'Q6_K' : 'Q5_K';
+      case 'IQ4_NL':
+        return inFirst(8) ? 'Q5_K' : 'IQ4_NL';
+      default:
+        return this.base;
+    }
+  }
+
+  private attentionOutput(): TargetType {
+    const { falcon, experts } = this.model;
+    if (falcon) return this.fileType === 'Q3_K_L' ? 'Q4_K' : this.base;
+    if (experts === 8) {
+      const raised: readonly FileType[] = ['Q2_K', 'Q3_K_S', 'Q3_K_M', 'IQ4_NL', 'Q4_K_S', 'Q4_K_M'];
+      return raised.includes(this.fileType) ? 'Q5_K' : this.base;
+    }
+    if (this.fileType === 'Q2_K') return 'Q3_K';
+    if (this.fileType === 'Q3_K_M') return 'Q4_K';
+    return this.fileType === 'Q3_K_L' ? 'Q5_K' : this.base;
+  }
+}
+
+/** Types that take the place of those with blocks of 256 where rows are no multiple of that. */
+const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
+  Q2_K: 'Q4_0',
+  Q3_K: 'Q4_0',
+  Q4_K: 'Q5_0',
+  Q5_K: 'Q5_1',
+  Q6_K: 'Q8_0',
+};
+
+/** Whether rows are whole blocks. */
+function fits(type: TargetType, shape: readonly number[]): boolean {
+  return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
+}
+
+/** The type itself, or one whose blocks make whole rows. */
+export function fallback(type: TargetType, shape: readonly number[]): TargetType {
+  if (fits(type, shape)) return type;
+  const smaller = fallbacks[type];
+  return smaller !== undefined && fits(smaller, shape) ? smaller : 'F16';
+}

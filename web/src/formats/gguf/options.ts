@@ -1,0 +1,135 @@
+/** What GGUF files can become, and the options that decide about it. */
+import type { CastType } from '../../codecs/cast.js';
+import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
+import { rangeError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
+import type { Target } from '../format.js';
+import { checkRules, optionTable, toggle } from '../options.js';
+
+// ------------------------------------------------------------------------------------------------------------------------ targets
+
+/** A type that tensors are converted to. */
+export type TargetType = CastType | BlockType;
+
+/** File types of llama-quantize: its number of each (llama_ftype), and the type that most tensors get. */
+export const fileTypes = {
+  Q8_0: { id: 7, base: 'Q8_0' },
+  Q4_0: { id: 2, base: 'Q4_0' },
+  Q4_1: { id: 3, base: 'Q4_1' },
+  Q5_0: { id: 8, base: 'Q5_0' },
+  Q5_1: { id: 9, base: 'Q5_1' },
+  Q2_K: { id: 10, base: 'Q2_K' },
+  Q3_K_S: { id: 11, base: 'Q3_K' },
+  Q3_K_M: { id: 12, base: 'Q3_K' },
+  Q3_K_L: { id: 13, base: 'Q3_K' },
+  Q4_K_S: { id: 14, base: 'Q4_K' },
+  Q4_K_M: { id: 15, base: 'Q4_K' },
+  Q5_K_S: { id: 16, base: 'Q5_K' },
+  Q5_K_M: { id: 17, base: 'Q5_K' },
+  Q6_K: { id: 18, base: 'Q6_K' },
+  IQ4_NL: { id: 25, base: 'IQ4_NL' },
+  F16: { id: 1, base: 'F16' },
+  BF16: { id: 32, base: 'BF16' },
+  F32: { id: 0, base: 'F32' },
+} as const satisfies Readonly<Record<string, { id: number; base: TargetType }>>;
+export type FileType = keyof typeof fileTypes;
+
+/** Short names, which mean the same on llama-quantize's command line. */
+export const aliases = { Q3_K: 'Q3_K_M', Q4_K: 'Q4_K_M', Q5_K: 'Q5_K_M' } as const satisfies Readonly<
+  Record<string, FileType>
+>;
+
+/** What a GGUF file can become. */
+export const ggufTargets: readonly FileType[] = Object.freeze(Object.keys(fileTypes) as FileType[]);
+
+/** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form. */
+export type GgufTarget = FileType | keyof typeof aliases;
+
+const abouts: Readonly<Partial<Record<FileType, string>>> = {
+  Q8_0: '8.5 bits, hardly any loss',
+  Q6_K: '6.6 bits, very small loss',
+  Q5_K_M: '5.7 bits, small loss',
+  Q4_K_M: '4.8 bits, the usual choice',
+  Q3_K_M: '3.9 bits, visible loss',
+  Q2_K: '2.6 to 3 bits, large loss',
+  IQ4_NL: '4.5 bits, uneven levels',
+  F16: 'half precision',
+  BF16: 'half the bytes, all of the range',
+  F32: 'back to full precision',
+};
+
+const presets: Readonly<Partial<Record<FileType, NonNullable<Target['preset']>>>> = {
+  Q3_K_M: 'small',
+  Q4_K_M: 'balanced',
+  Q8_0: 'safe',
+};
+
+/** The same for people. */
+export const targets: readonly Target[] = ggufTargets.map((name) => {
+  const [about, preset] = [abouts[name], presets[name]];
+  return {
+    name,
+    ...(about === undefined ? {} : { about }),
+    options: ['pure', 'requantize', 'fixAlignment'],
+    ...(preset === undefined ? {} : { preset }),
+  };
+});
+
+const castTypes: readonly CastType[] = ['F32', 'F16', 'BF16'];
+
+export function isCastType(dtype: unknown): dtype is CastType {
+  return castTypes.includes(dtype as CastType);
+}
+
+/** Types that rules can ask for. */
+export const ruleTargets: readonly TargetType[] = [...castTypes, ...blockTypes];
+
+// ------------------------------------------------------------------------------------------------------------------------ options
+
+/** What decides about a GGUF result. */
+export interface GgufOptions {
+  /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
+  readonly pure?: boolean | undefined;
+  /**
+   * GGUF: whether weights that are quantized already may be quantized again, which adds to their errors.
+   * @defaultValue false
+   */
+  readonly requantize?: boolean | undefined;
+  /**
+   * GGUF: llama-quantize pads to 32 bytes and copies `general.alignment` as it is. If that says something else, programs look for the
+   * tensors in the wrong places. true states 32; false gives the same bytes as llama-quantize, and a note.
+   * @defaultValue false
+   */
+  readonly fixAlignment?: boolean | undefined;
+}
+
+/** How messages mention options. */
+export const requantizeMention = 'requantize: true';
+export const fixAlignmentMention = 'fixAlignment';
+
+/** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
+export const options = optionTable<GgufOptions>({
+  title: 'GGUF',
+  entries: {
+    pure: toggle({ name: 'pure', about: "every weight in TYPE, without llama-quantize's mixture" }),
+    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
+    fixAlignment: toggle(
+      {
+        name: 'fix-alignment',
+        about:
+          'correct general.alignment where FILE states one that the result does not have; llama-quantize leaves it wrong',
+      },
+      fixAlignmentMention,
+    ),
+  },
+  check({ rules }) {
+    checkRules(rules, ({ to, granularity }, path) => {
+      if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
+        throw rangeError(`${path}.to`, `expected one of ${ruleTargets.join(', ')} for GGUF, got ${show(to)}`);
+      }
+      if (granularity !== undefined) {
+        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+      }
+    });
+  },
+});

@@ -1,0 +1,67 @@
+/** Types of tensors in GGUF files: ggml's numbers and sizes. */
+import { type BlockType, blockTypeInfo, blockTypes } from '../../core/blocks.js';
+import { show } from '../../core/show.js';
+import { elementCount } from '../tensors.js';
+
+/** A type of tensors. */
+export interface GgmlType {
+  /** In ggml's spelling, in capitals. */
+  readonly name: string;
+  /** ggml's number of it (ggml_type). */
+  readonly id: number;
+  /** Elements of a block: the last dimension of a tensor is a multiple of it. */
+  readonly elements: number;
+  /** Bytes of a block. */
+  readonly bytes: number;
+}
+
+/** Types that are no BlockType: plain numbers, and blocks that are only listed and copied. */
+const otherTypes: readonly GgmlType[] = [
+  { name: 'F32', id: 0, elements: 1, bytes: 4 },
+  { name: 'F16', id: 1, elements: 1, bytes: 2 },
+  { name: 'Q8_1', id: 9, elements: 32, bytes: 36 },
+  { name: 'Q8_K', id: 15, elements: 256, bytes: 292 },
+  { name: 'IQ2_XXS', id: 16, elements: 256, bytes: 66 },
+  { name: 'IQ2_XS', id: 17, elements: 256, bytes: 74 },
+  { name: 'IQ3_XXS', id: 18, elements: 256, bytes: 98 },
+  { name: 'IQ1_S', id: 19, elements: 256, bytes: 50 },
+  { name: 'IQ3_S', id: 21, elements: 256, bytes: 110 },
+  { name: 'IQ2_S', id: 22, elements: 256, bytes: 82 },
+  { name: 'IQ4_XS', id: 23, elements: 256, bytes: 136 },
+  { name: 'I8', id: 24, elements: 1, bytes: 1 },
+  { name: 'I16', id: 25, elements: 1, bytes: 2 },
+  { name: 'I32', id: 26, elements: 1, bytes: 4 },
+  { name: 'I64', id: 27, elements: 1, bytes: 8 },
+  { name: 'F64', id: 28, elements: 1, bytes: 8 },
+  { name: 'IQ1_M', id: 29, elements: 256, bytes: 56 },
+  { name: 'BF16', id: 30, elements: 1, bytes: 2 },
+  { name: 'TQ1_0', id: 34, elements: 256, bytes: 54 },
+  { name: 'TQ2_0', id: 35, elements: 256, bytes: 66 },
+  { name: 'NVFP4', id: 40, elements: 64, bytes: 36 },
+  { name: 'Q1_0', id: 41, elements: 128, bytes: 18 },
+  { name: 'Q2_0', id: 42, elements: 64, bytes: 18 },
+];
+
+/** Every type of tensors, in the order of ggml's numbers. */
+export const ggmlTypes: readonly GgmlType[] = Object.freeze(
+  [...otherTypes, ...blockTypes.map((type: BlockType) => blockTypeInfo(type))].sort((a, b) => a.id - b.id),
+);
+
+/** The same by ggml's numbers. */
+export const typesById: ReadonlyMap<number, GgmlType> = new Map(ggmlTypes.map((type) => [type.id, type]));
+const typesByName = new Map(ggmlTypes.map((type) => [type.name, type]));
+
+/** The type of that name. @throws RangeError if there is none */
+export function ggmlType(name: string): GgmlType {
+  const type = typesByName.get(name);
+  if (type === undefined) {
+    throw new RangeError(`type: expected one of ${[...typesByName.keys()].join(', ')}, got ${show(name)}`);
+  }
+  return type;
+}
+
+/** Bytes of a tensor, or undefined if its rows are no whole blocks or it is too large. */
+export function ggmlBytes({ elements, bytes }: GgmlType, shape: readonly number[]): number | undefined {
+  const size = ((elementCount(shape) ?? Number.NaN) / elements) * bytes;
+  return Number.isSafeInteger(size) && (shape.at(-1) ?? 1) % elements === 0 ? size : undefined;
+}

@@ -1,0 +1,43 @@
+/** .npy files: one array each. Results are safetensors files. */
+import type { ByteSource } from '../../files/bytes.js';
+import type { Format, OpenFile } from '../format.js';
+import type { SafetensorsOptions, SafetensorsSidecars, SafetensorsTarget } from '../safetensors/options.js';
+import { planSafetensors } from '../safetensors/plan.js';
+import { safetensors } from '../safetensors/safetensors.js';
+import { plainTensor } from '../tensors.js';
+import { npyMagic, openNpy } from './header.js';
+
+const { targets, aliases, ruleTargets, options } = safetensors;
+
+export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOptions, SafetensorsSidecars> = {
+  name: 'npy',
+  label: 'npy',
+  files: '.npy',
+  extensions: ['.npy'],
+  result: 'safetensors',
+  targets,
+  aliases,
+  ruleTargets,
+  options,
+  unit: 'element',
+
+  magic: npyMagic,
+
+  async open(files) {
+    const [{ source }] = files as [OpenFile];
+    const { tensor, verbatim, read } = await openNpy(source);
+    // Elements that have to be rearranged have no places in the file. They are read as a file of nothing else.
+    const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto: undefined };
+    return {
+      bytes: source.size,
+      files: [verbatim ? source : rearranged],
+      tensors: [verbatim ? { ...tensor, file: 0 } : { ...tensor, byteOffset: 0, rearranged: true, file: 0 }],
+      metadata: Object.create(null),
+    };
+  },
+
+  tensors: async (model) => model.tensors.map(plainTensor),
+
+  // The name of the file means nothing, and an array is no model that could be configured.
+  plan: (model, choices, partsOf) => planSafetensors(model.tensors, {}, choices, partsOf, false),
+};

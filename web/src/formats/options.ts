@@ -1,0 +1,145 @@
+/**
+ * Options of formats: how each of them is checked, described, and spelled on a command line. A table has one entry for each option, so
+ * that nothing about an option is written down twice.
+ */
+import { rangeError, typeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+
+// -------------------------------------------------------------------------------------------------------------------------- rules
+
+/** Which elements share a scale: one index of axis 0, or so many neighbors of the last dimension. */
+export type ModelGranularity =
+  | { readonly kind: 'per-channel' }
+  | { readonly kind: 'per-group'; readonly groupSize: number };
+
+/** What to do with the tensors whose names match. The first rule that matches decides. */
+export type Rule =
+  | { readonly match: RegExp; readonly keep: true; readonly to?: undefined; readonly granularity?: undefined }
+  | {
+      readonly match: RegExp;
+      readonly keep?: false | undefined;
+      /** A target of the format, or a tensor type: 'int4', 'Q6_K', 'F16'. */
+      readonly to: string;
+      readonly granularity?: ModelGranularity | undefined;
+    };
+
+/** The rule that decides about a name. Expressions with a g or y flag match alike every time. */
+export function ruleFor(rules: readonly Rule[], name: string): Rule | undefined {
+  return rules.find(({ match }) => name.search(match) >= 0);
+}
+
+/** What error messages say if a rule can help. */
+export const keepMention = 'a rule with keep: true';
+
+/**
+ * Checks rules as far as all formats agree about them. `check` is called for each of them; `path` is such as `rules[2]`.
+ * @throws TypeError or RangeError naming the option
+ */
+export function checkRules(rules: unknown, check: (rule: Rule, path: string) => void): void {
+  if (rules === undefined) return;
+  if (!Array.isArray(rules)) throw typeError('rules', `expected an array, got ${show(rules)}`);
+  for (const [i, rule] of rules.entries()) {
+    const path = `rules[${i}]`;
+    const { match, keep, to } = (rule ?? {}) as Record<string, unknown>;
+    if (!(match instanceof RegExp)) throw typeError(`${path}.match`, `expected a RegExp, got ${show(match)}`);
+    if ((keep === true) === (to !== undefined)) {
+      throw rangeError(path, `expected keep: true or to, got keep: ${show(keep)}, to: ${show(to)}`);
+    }
+    if (keep !== undefined && typeof keep !== 'boolean') {
+      throw typeError(`${path}.keep`, `expected true or false, got ${show(keep)}`);
+    }
+    check(rule as Rule, path);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- tables
+
+/** What was given on a command line, by the names of flags: texts, and true for switches. */
+export type Words = Readonly<Record<string, string | boolean | undefined>>;
+
+/** How a command line spells an option. */
+export interface Flag {
+  /** Without the dashes. */
+  readonly name: string;
+  /** What stands for its value in the help. Switches have none. */
+  readonly value?: string;
+  /** For the help, in a few words. */
+  readonly about: string;
+}
+
+/** A JSON file beside a result. Its option holds what is in it already. */
+export interface Sidecar {
+  /** The member of a plan that shows what is to be added, and the entry that it becomes. */
+  readonly planned: string;
+  readonly entry: string;
+  /** The content with the value in it. @throws TypeError or ScalepointError if that is not possible */
+  merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
+  /** The name of the file for an output of some name, in the same folder. */
+  nameFor(output: string): string;
+  /** Reads a file so that `print` gives back all of it as it was. @throws ScalepointError `BAD_FILE` */
+  parse(text: string): { readonly value: Readonly<Record<string, unknown>>; print(value: unknown): string };
+  print(value: unknown): string;
+}
+
+/** All that is known about an option. */
+export interface OptionInfo {
+  /** Empty if the command line does not have it. */
+  readonly flags: readonly Flag[];
+  /** Looks at the value alone. @throws TypeError or RangeError naming the option */
+  check(value: unknown, name: string): void;
+  /** The value that the words of its flags mean. @throws RangeError whose option is the flag, such as `--range` */
+  read(words: Words): unknown;
+  /** How messages mention it, if they do. */
+  readonly mention?: string;
+  /** If the option is about a file beside the result. Then it decides about nothing in the result itself. */
+  readonly sidecar?: Sidecar;
+}
+
+/** What decides about a result: the target, the rules, and the options of a format. */
+export type PlanChoices<Options extends object = object, TargetName extends string = string> = Options & {
+  readonly to: TargetName;
+  readonly rules?: readonly Rule[] | undefined;
+};
+
+/** The options of a format. */
+export interface OptionTable {
+  /** Above them in the help. */
+  readonly title: string;
+  /** By name. */
+  readonly entries: Readonly<Record<string, OptionInfo>>;
+  /** Looks at how values that are good by themselves go together, and at the rules. @throws TypeError or RangeError naming the option */
+  check(choices: PlanChoices): void;
+}
+
+/** A table with an entry for every option of a type. */
+export function optionTable<Options extends object>(table: {
+  readonly title: string;
+  readonly entries: { readonly [Name in keyof Required<Options>]: OptionInfo };
+  check(choices: PlanChoices<Options>): void;
+}): OptionTable {
+  return table as unknown as OptionTable;
+}
+
+/** An option that has one of a few values. */
+export function choice(values: readonly string[], flag: Flag): OptionInfo {
+  return {
+    flags: [flag],
+    check(value, name) {
+      if (values.includes(value as string)) return;
+      throw rangeError(name, `expected ${values.map((known) => `'${known}'`).join(' or ')}, got ${show(value)}`);
+    },
+    read: (words) => words[flag.name],
+  };
+}
+
+/** An option that is true or false. */
+export function toggle(flag: Flag, mention?: string): OptionInfo {
+  return {
+    flags: [flag],
+    check(value, name) {
+      if (typeof value !== 'boolean') throw typeError(name, `expected true or false, got ${show(value)}`);
+    },
+    read: (words) => words[flag.name],
+    ...(mention === undefined ? {} : { mention }),
+  };
+}

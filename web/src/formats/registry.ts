@@ -1,0 +1,53 @@
+/** The formats. Adding one is one line here. */
+import type { Format } from './format.js';
+import { gguf } from './gguf/gguf.js';
+import { npy } from './npy/npy.js';
+import { safetensors } from './safetensors/safetensors.js';
+
+const builtIn = [safetensors, gguf, npy] as const;
+
+type BuiltIn = (typeof builtIn)[number];
+
+/** All of the types in a union at once. */
+type Intersection<Union> = (Union extends unknown ? (of: Union) => void : never) extends (of: infer All) => void
+  ? All
+  : never;
+
+/** A file format that can be read. */
+export type ModelFormat = BuiltIn['name'];
+
+/** The format of a result. */
+export type ResultFormat = BuiltIn['result'];
+
+type TargetOf<F> = F extends Format<infer _N, infer T, infer _R, infer _O, infer _S, infer _M> ? T : never;
+type OptionsOf<F> = F extends Format<infer _N, infer _T, infer _R, infer O, infer _S, infer _M> ? O : never;
+type SidecarsOf<F> = F extends Format<infer _N, infer _T, infer _R, infer _O, infer S, infer _M> ? S : never;
+
+/** What weights can become: integers, float8 or 16-bit floats in safetensors, a file type of llama-quantize in GGUF. */
+export type ModelTarget = TargetOf<BuiltIn>;
+
+/** The options of all formats that decide about results. */
+export type FormatOptions = Intersection<OptionsOf<BuiltIn>>;
+
+/** Their options about files beside results. */
+export type FormatSidecars = Intersection<SidecarsOf<BuiltIn>>;
+
+const all: Format[] = [...(builtIn as readonly unknown[] as readonly Format[])];
+
+/** Every format, in the order in which texts name them. */
+export function formats(): readonly Format[] {
+  return all;
+}
+
+/** The format of that name. */
+export function formatNamed(name: string): Format {
+  const format = all.find((known) => known.name === name);
+  if (format === undefined) throw new Error(`there is no format ${name}`);
+  return format;
+}
+
+/** Makes one more format known. Returns how to forget it. */
+export function registerFormat(format: Format): () => void {
+  all.push(format);
+  return () => void all.splice(all.indexOf(format), 1);
+}

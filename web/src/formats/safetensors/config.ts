@@ -1,0 +1,188 @@
+/** config.json: the `quantization_config` that tells loaders how the codes of a model are to be understood. */
+import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import { ScalepointError, typeError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
+import { quoted } from '../../files/bytes.js';
+import type { PlannedTensor } from '../format.js';
+import type { Sidecar } from '../options.js';
+import { keeperByName } from './keep.js';
+
+// ------------------------------------------------------------------------------------------------------------ quantization_config
+
+/** The module of `X.weight`: X. Other tensors have none that a configuration could name. */
+function moduleOf(name: string): string | undefined {
+  return name.endsWith('.weight') ? name.slice(0, -'.weight'.length) : undefined;
+}
+
+/**
+ * QuantizationArgs of compressed-tensors. It refuses keys that it does not know. These are the ones that all its versions since 0.11
+ * know.
+ */
+function quantizationArgs(
+  args: Readonly<Record<'num_bits' | 'type' | 'symmetric' | 'strategy' | 'group_size' | 'dynamic', unknown>>,
+  observer: 'minmax' | 'mse' | null,
+) {
+  return { ...args, actorder: null, block_structure: null, observer, observer_kwargs: {} };
+}
+
+function weightArgs({ type, bits, symmetric, groupSize, range }: CompressedForm) {
+  const strategy = groupSize === undefined ? 'channel' : 'group';
+  const args = { num_bits: bits, type, symmetric, strategy, group_size: groupSize ?? null, dynamic: false };
+  // Of llm-compressor's observers the one that comes closest.
+  return quantizationArgs(args, range === 'mse' ? 'mse' : 'minmax');
+}
+
+/** int8 for each token, when the model runs. */
+function activationArgs() {
+  const args = { num_bits: 8, type: 'int', symmetric: true, strategy: 'token', group_size: null, dynamic: true };
+  return quantizationArgs(args, null);
+}
+
+/** Names of weights with codes of one kind. */
+interface Group {
+  readonly form: CompressedForm;
+  readonly members: PlannedTensor['source'][];
+}
+
+/** The weights with codes, by bits and groups; and the modules of matrices without codes. */
+function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]; ignore: string[] } {
+  const groups = new Map<string, Group>();
+  const ignore: string[] = [];
+  for (const { source, form } of tensors) {
+    if (form.codec === 'compressed-tensors') {
+      const { bits, groupSize } = form as CompressedForm;
+      const key = `${bits} ${groupSize}`;
+      const group = groups.get(key) ?? { form: form as CompressedForm, members: [] };
+      group.members.push(source);
+      groups.set(key, group);
+    } else if (source.shape.length === 2) {
+      const module = moduleOf(source.name);
+      if (module !== undefined) ignore.push(module);
+    }
+  }
+  // An output layer that shares the embedding's weight is a module without a tensor of its own.
+  const named = (pattern: RegExp) => tensors.some(({ source }) => pattern.test(source.name));
+  if (!named(/(^|\.)lm_head\./) && named(/(^|\.)(embed_tokens|wte|word_embeddings|shared)\.weight$/)) {
+    ignore.push('lm_head');
+  }
+  return { groups: [...groups.values()], ignore };
+}
+
+/** Modules with codes that are no linear layers: convolutions, and embeddings that a rule asked for. */
+function specialModules(members: Group['members']): string[] {
+  const keptByName = keeperByName([]);
+  return members.flatMap(({ name, shape }) => {
+    const special = shape.length > 2 || keptByName(name) === 'embedding';
+    return special ? (moduleOf(name) ?? []) : [];
+  });
+}
+
+function formatOf({ packed, type }: CompressedForm, activations: string | undefined): string {
+  if (type === 'float') return 'float-quantized';
+  if (packed) return 'pack-quantized';
+  return activations === undefined ? 'naive-quantized' : 'int-quantized';
+}
+
+/** The `quantization_config` for config.json; undefined if nothing has codes. */
+export function describe(
+  tensors: readonly PlannedTensor[],
+  activations: 'int8-dynamic' | undefined,
+): Record<string, unknown> | undefined {
+  const { groups, ignore } = groupsOf(tensors);
+  const [first] = groups;
+  if (first === undefined) return undefined;
+  const configGroups: Record<string, unknown> = {};
+  for (const { form, members } of groups) {
+    const modules = () => members.flatMap(({ name }) => moduleOf(name) ?? []);
+    const targets = groups.length === 1 ? ['Linear', ...specialModules(members)] : modules();
+    if (targets.length === 0) continue;
+    configGroups[`group_${Object.keys(configGroups).length}`] = {
+      targets,
+      weights: weightArgs(form),
+      input_activations: activations === undefined ? null : activationArgs(),
+      output_activations: null,
+    };
+  }
+  return {
+    quant_method: 'compressed-tensors',
+    format: formatOf(first.form, activations),
+    quantization_status: 'compressed',
+    global_compression_ratio: null,
+    ignore,
+    kv_cache_scheme: null,
+    config_groups: configGroups,
+    sparsity_config: {},
+    transform_config: {},
+    // The first version that knows every key above.
+    version: '0.11.0',
+  };
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- the file
+
+/**
+ * A model's config.json with the `quantization_config` as its last key, in place of one that it has from compressed-tensors. The given
+ * object stays as it is.
+ * @throws TypeError if `config` is no object; ScalepointError `BAD_FILE` if it describes a model that is quantized by other means
+ */
+export function mergeConfig(
+  config: unknown,
+  quantizationConfig: Readonly<Record<string, unknown>>,
+): Record<string, unknown> {
+  if (typeof config !== 'object' || config === null || Array.isArray(config)) {
+    throw typeError('config', `expected the object of a config.json, got ${show(config)}`);
+  }
+  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+  const method = (before as { quant_method?: unknown } | null | undefined)?.quant_method;
+  if (before !== undefined && before !== null && method !== 'compressed-tensors') {
+    const told = typeof method === 'string' ? `by ${quoted(method)}` : 'by a method that it does not name';
+    throw new ScalepointError('BAD_FILE', `config: the model is quantized already, ${told}`);
+  }
+  return { ...rest, quantization_config: quantizationConfig };
+}
+
+function print(value: unknown): string {
+  return `${JSON.stringify(value, null, 2)}\n`;
+}
+
+/**
+ * Reads a config.json. Its numbers become strings and are printed as they were spelled: Python tells 1.0 from 1, and its integers can be
+ * larger than JavaScript's.
+ */
+function parse(text: string): ReturnType<Sidecar['parse']> {
+  // Begins the strings that stand for numbers, and no others: nobody can know it in advance.
+  const mark = `number ${crypto.randomUUID()} `;
+  let value: unknown;
+  try {
+    JSON.parse(text);
+    const marked = text.replace(/"(?:[^"\\]|\\.)*"|-?\d[\d.eE+-]*/g, (token) => {
+      return token.startsWith('"') ? token : `"${mark}${token}"`;
+    });
+    value = JSON.parse(marked);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : cause;
+    throw new ScalepointError('BAD_FILE', `it is no JSON: ${why}`, { cause });
+  }
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new ScalepointError('BAD_FILE', 'expected a JSON object');
+  }
+  mergeConfig(value, {});
+  const pattern = new RegExp(`"${mark}([^"]*)"`, 'g');
+  return {
+    value: value as Record<string, unknown>,
+    print: (merged) => print(merged).replace(pattern, '$1'),
+  };
+}
+
+/** config.json beside a safetensors file. */
+export const configSidecar: Sidecar = {
+  planned: 'quantizationConfig',
+  entry: 'quantization_config',
+  merge: mergeConfig,
+  // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
+  nameFor(output) {
+    return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;
+  },
+  parse,
+  print,
+};

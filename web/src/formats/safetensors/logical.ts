@@ -1,0 +1,117 @@
+/** Finds the codes among the tensors of a file, and the scales that belong to them. */
+import type { CastType } from '../../codecs/cast.js';
+import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import type { ByteSource } from '../../files/bytes.js';
+import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
+import { elementCount, plainTensor } from '../tensors.js';
+
+/** Codes and what seems to belong to them, by its name. */
+interface Candidate {
+  readonly name: string;
+  readonly data: SourceTensor;
+  readonly scale: SourceTensor;
+  readonly zeroPoint: SourceTensor | undefined;
+  readonly shape: SourceTensor | undefined;
+}
+
+const scaleTypes: readonly string[] = ['F32', 'F16', 'BF16'];
+
+/** The tensors of a model, codes together with their scales. */
+export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]> {
+  const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
+  const found: LogicalTensor[] = [];
+  const taken = new Set<string>();
+  for (const data of model.tensors) {
+    const isPlain = data.dtype === 'I8' || data.dtype === 'F8_E4M3';
+    const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
+    const scale = stored.get(`${name}_scale`);
+    if (name === undefined || scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
+    const zeroPoint = stored.get(`${name}_zero_point`);
+    const candidate = { name, data, scale, zeroPoint, shape: stored.get(`${name}_shape`) };
+    const logical = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate);
+    if (logical === undefined) continue;
+    found.push(logical);
+    for (const part of [data.name, scale.name, `${name}_zero_point`, `${name}_shape`]) taken.add(part);
+  }
+  for (const tensor of model.tensors) if (!taken.has(tensor.name)) found.push(plainTensor(tensor));
+  return found;
+}
+
+function logicalTensor(
+  { name, data, scale, zeroPoint }: Candidate,
+  shape: readonly number[],
+  type: string,
+  form: Omit<CompressedForm, 'codec' | 'symmetric' | 'scale'>,
+): LogicalTensor {
+  const whole: CompressedForm = {
+    ...form,
+    codec: 'compressed-tensors',
+    symmetric: zeroPoint === undefined,
+    scale: scale.dtype as CastType,
+  };
+  return {
+    name,
+    shape,
+    type,
+    form: whole,
+    parts: [
+      { role: 'data', tensor: data },
+      { role: 'scale', tensor: scale },
+      ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint }]),
+    ],
+  };
+}
+
+/** int8 or float8 codes with one scale for each index of axis 0; undefined if the parts do not fit together. */
+function plainCodes(candidate: Candidate): LogicalTensor | undefined {
+  const { data, scale, zeroPoint } = candidate;
+  const { shape, dtype } = data;
+  if (elementCount(scale.shape) !== shape[0]) return undefined;
+  if (zeroPoint !== undefined) {
+    if (dtype === 'F8_E4M3' || zeroPoint.dtype !== 'I8' || elementCount(zeroPoint.shape) !== shape[0]) return undefined;
+  }
+  const type = dtype === 'I8' ? 'int' : 'float';
+  return logicalTensor(candidate, shape, dtype, { type, bits: 8, groupSize: undefined, packed: false });
+}
+
+/** Whether any of the first words has a bit from `bit` on. */
+async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTensor, bit: number): Promise<boolean> {
+  const size = Math.min(bytes, 1 << 16);
+  const words = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + size);
+  const view = new DataView(words.buffer, words.byteOffset, size);
+  for (let at = 0; at < size; at += 4) if (view.getUint32(at, true) >= 2 ** bit) return true;
+  return false;
+}
+
+/** The two dimensions that `X_shape` holds; undefined if it is something else. */
+async function storedShape(model: OpenModel, tensor: SourceTensor | undefined): Promise<[number, number] | undefined> {
+  if (tensor?.dtype !== 'I64' || tensor.bytes !== 16) return undefined;
+  const { file, byteOffset } = tensor;
+  const bytes = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + 16);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, 16);
+  return [Number(view.getBigInt64(0, true)), Number(view.getBigInt64(8, true))];
+}
+
+/** Packed codes; undefined if the parts do not fit together. */
+async function packedCodes(model: OpenModel, candidate: Candidate): Promise<LogicalTensor | undefined> {
+  const { data, scale, zeroPoint } = candidate;
+  if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
+  const shape = await storedShape(model, candidate.shape);
+  if (shape === undefined) return undefined;
+  const [rows, columns] = shape;
+  const wordsOf = (n: number, bits: number) => Math.ceil((n * bits) / 32);
+  let bits = ([4, 8] as const).find((b) => wordsOf(columns, b) === data.shape[1]);
+  // Up to four codes of either width take one word. If they have 4 bits, the rest of it is 0.
+  if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
+  const groups = scale.shape[1] as number;
+  if (bits === undefined || data.shape[0] !== rows || scale.shape.length !== 2 || scale.shape[0] !== rows) {
+    return undefined;
+  }
+  if (!(groups > 0) || columns % groups !== 0) return undefined;
+  if (zeroPoint !== undefined) {
+    const expected = [wordsOf(rows, bits), groups];
+    if (zeroPoint.dtype !== 'I32' || zeroPoint.shape.join() !== expected.join()) return undefined;
+  }
+  const groupSize = groups === 1 ? undefined : columns / groups;
+  return logicalTensor(candidate, shape, `I${bits}`, { type: 'int', bits, groupSize, packed: true });
+}

@@ -1,0 +1,79 @@
+/** safetensors files, and models in several of them. */
+import type { ByteSource } from '../../files/bytes.js';
+import type { Format, OpenFile, OpenModel } from '../format.js';
+import { readSafetensors } from './header.js';
+import { logicalTensors } from './logical.js';
+import {
+  options,
+  type SafetensorsOptions,
+  type SafetensorsSidecars,
+  type SafetensorsTarget,
+  safetensorsTargets,
+  targets,
+} from './options.js';
+import { planSafetensors } from './plan.js';
+import { openShards } from './shards.js';
+
+const brace = 0x7b;
+const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
+
+/** Only the brace after the length of the header is certain. A reader can say better what is wrong with the rest. */
+function isFile(head: Uint8Array): boolean {
+  // A length that begins like JSON has zeros at its end. Text has not.
+  const isLength = head[0] !== brace || (head[6] === 0 && head[7] === 0);
+  return head[8] === brace && isLength;
+}
+
+/** JSON that is no file. */
+function isIndex(head: Uint8Array): boolean {
+  return !isFile(head) && head.find((byte) => !whiteSpace.includes(byte)) === brace;
+}
+
+async function openFile(source: ByteSource): Promise<OpenModel> {
+  const { tensors, metadata } = await readSafetensors(source);
+  return {
+    bytes: source.size,
+    files: [source],
+    tensors: tensors.map((tensor) => ({ ...tensor, file: 0 })),
+    metadata,
+  };
+}
+
+export const safetensors: Format<
+  'safetensors',
+  SafetensorsTarget,
+  'safetensors',
+  SafetensorsOptions,
+  SafetensorsSidecars
+> = {
+  name: 'safetensors',
+  label: 'safetensors',
+  files: 'safetensors',
+  extensions: ['.safetensors', '.safetensors.index.json'],
+  result: 'safetensors',
+  targets,
+  aliases: {},
+  ruleTargets: safetensorsTargets,
+  options,
+  unit: 'element',
+
+  sniff: isFile,
+  index: { name: 'index.json', sniff: isIndex },
+
+  async open(files) {
+    const [first, ...others] = files as [OpenFile, ...OpenFile[]];
+    const head = await first.source.read(0, Math.min(32, first.source.size));
+    return isIndex(head)
+      ? openShards(
+          first.input,
+          first.source,
+          others.map(({ source }) => source),
+        )
+      : openFile(first.source);
+  },
+
+  tensors: logicalTensors,
+
+  plan: (model, choices, partsOf) =>
+    planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),
+};

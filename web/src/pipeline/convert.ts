@@ -1,0 +1,159 @@
+/**
+ * Carries out tasks in the memory of one core. Runs in a worker, or in the caller's thread for small models. A task needs nothing but its
+ * own bytes, so tasks can be carried out anywhere and in any order, and the results are the same.
+ */
+import { Arena } from '../codecs/arena.js';
+import { errorsOf, observe } from '../codecs/calls.js';
+import type { Encoded, Form, Stored } from '../codecs/codec.js';
+import { codecOf } from '../codecs/registry.js';
+import type { Core } from '../core/wasm.js';
+import type { InputReader } from './inputs.js';
+import { type Batch, type BatchResult, type EncodeTask, TaskError, type TileResult, type TileTask } from './tasks.js';
+
+/** What a task gives, in wasm memory. */
+type Outcome = Encoded & TileResult;
+
+/** Memory is taken in units of this. */
+const memoryUnit = 1 << 20;
+
+const aligned = (address: number) => Math.ceil(address / 16) * 16;
+
+/** Elements that the core reads by itself: their type and address. */
+function elements(core: Core, arena: Arena, form: Form, stored: Stored): { type: string; source: number } {
+  const codec = codecOf(form);
+  const type = codec.elementType?.(form);
+  const [first = 0] = Object.values(stored.parts);
+  if (type !== undefined) return { type, source: first };
+  return { type: 'F32', source: floats(core, arena, form, stored) };
+}
+
+function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
+  const codec = codecOf(form);
+  if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
+  return codec.decode(core, stored, form, arena);
+}
+
+/** Converts tiles in the memory of one core. */
+export class TileConverter {
+  readonly #core: Core;
+  #memory: { readonly base: number; readonly size: number } | undefined;
+
+  constructor(core: Core) {
+    this.#core = core;
+  }
+
+  /**
+   * Carries out a batch, one task after the other.
+   * @param inputs has begun with the batch
+   * @param spare memory for the output, if it is of the right size: as garbage, the outputs of megabytes each would pile up
+   * @param pause is waited for before each task, once its inputs are there
+   * @throws TaskError
+   */
+  async run(
+    { tasks, outputBytes }: Batch,
+    inputs: InputReader,
+    spare: ArrayBuffer | undefined,
+    pause: () => Promise<void> = async () => {},
+  ): Promise<BatchResult> {
+    const output = spare?.byteLength === outputBytes ? spare : new ArrayBuffer(outputBytes);
+    const tiles: TileResult[] = [];
+    for (const [i, task] of tasks.entries()) {
+      try {
+        this.#reserve(this.#sizeOf(task));
+        await inputs.fill(task, this.#views(task));
+        await pause();
+        tiles.push(this.#convert(task, output));
+      } catch (cause) {
+        throw new TaskError(i, cause);
+      }
+      if (tiles.at(-1)?.problem !== undefined) break;
+    }
+    return { output, tiles };
+  }
+
+  /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
+  #placesOf({ pieces }: TileTask, start: number): { places: Stored['parts'][]; size: number } {
+    let size = 0;
+    const places = pieces.map(({ inputs }) => {
+      const parts: Record<string, number> = {};
+      for (const { role, bytes, count } of inputs) {
+        parts[role] = start + size;
+        size = aligned(size + bytes * count);
+      }
+      return parts;
+    });
+    return { places, size };
+  }
+
+  /** Bytes that a task needs. */
+  #sizeOf(task: TileTask): number {
+    const { places, size } = this.#placesOf(task, 0);
+    const counting = new Arena();
+    this.#carryOut(task, places, counting);
+    return size + counting.size;
+  }
+
+  /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
+  #reserve(size: number): void {
+    if (this.#memory !== undefined && this.#memory.size >= size) return;
+    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
+    this.#memory = undefined;
+    // Tasks of a model grow from small to large ones. Rounding up keeps the number of moves low.
+    const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
+    this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
+  }
+
+  #start(): number {
+    return aligned(this.#memory?.base ?? 0);
+  }
+
+  /** Memory for the inputs of a task. */
+  #views(task: TileTask): Uint8Array[] {
+    const { places } = this.#placesOf(task, this.#start());
+    const { buffer } = this.#core.module.HEAPU8;
+    return task.pieces.flatMap(({ inputs }, i) =>
+      inputs.map(({ role, bytes, count }) => new Uint8Array(buffer, places[i]?.[role] as number, bytes * count)),
+    );
+  }
+
+  /** Carries out a task whose inputs are in place, and copies its parts to the output. */
+  #convert(task: TileTask, output: ArrayBuffer): TileResult {
+    const start = this.#start();
+    const { places, size } = this.#placesOf(task, start);
+    const { parts, ...result } = this.#carryOut(task, places, new Arena(start + size));
+    if (task.kind !== 'encode' || result.problem !== undefined) return result;
+    for (const { role, offset, bytes } of task.outputs) {
+      const part = parts[role];
+      if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
+      new Uint8Array(output, offset, bytes).set(this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
+    }
+    return result;
+  }
+
+  /** Carries out a task, or counts what memory it takes beside its inputs. */
+  #carryOut(task: TileTask, places: readonly Stored['parts'][], arena: Arena): Outcome {
+    const { rows, columns } = task;
+    const [a, b] = places.map((parts) => ({ rows, columns, parts })) as [Stored, Stored];
+    if (task.kind === 'encode') return this.#encode(task, a, arena);
+    if (task.kind === 'range') {
+      const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
+      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
+    }
+    const [first, second] = task.pieces;
+    const x = floats(this.#core, arena, first.form, a);
+    const y = floats(this.#core, arena, second.form, b);
+    if (arena.onlyCounts) return { parts: {} };
+    return { parts: {}, sums: errorsOf(this.#core, x, y, rows * columns) };
+  }
+
+  #encode(task: EncodeTask, stored: Stored, arena: Arena): Encoded {
+    const { pieces, rows, columns, outputs, measures, ranges, to } = task;
+    const [{ form, inputs }] = pieces;
+    const codec = codecOf(to);
+    if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
+    // Without inputs the ranges tell everything.
+    const source = inputs.length === 0 ? { type: 'F32', source: 0 } : elements(this.#core, arena, form, stored);
+    const roles = outputs.map(({ role }) => role);
+    return codec.encode(this.#core, { rows, columns, ...source, roles, measures, ranges }, to, arena);
+  }
+}

@@ -1,0 +1,55 @@
+/** Carries out batches in the caller's thread. */
+import type { ByteSource } from '../files/bytes.js';
+import { TileConverter } from './convert.js';
+import { readerOf } from './inputs.js';
+import type { TileRunner } from './workers.js';
+
+/** How long this thread may be busy at a stretch. */
+const busyMilliseconds = 8;
+
+/** Runs batches in this thread, one after the other. */
+export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
+  // Here and not at the top, so that looking into a file loads no wasm.
+  const { instantiateCore } = await import('../core/wasm.js');
+  const core = await instantiateCore(module);
+  const converter = new TileConverter(core);
+  const inputs = readerOf(files);
+  let last: Promise<unknown> = Promise.resolve();
+  let spare: ArrayBuffer | undefined;
+  let rested = performance.now();
+  const state: { ended?: { readonly reason: unknown } } = {};
+  const check = () => {
+    if (state.ended !== undefined) throw state.ended.reason;
+  };
+  // Lets the page draw, and a cancel come through. Not at every task: a browser makes each of these waits a long one.
+  const pause = async () => {
+    if (performance.now() - rested > busyMilliseconds) {
+      await new Promise((resolve) => setTimeout(resolve));
+      rested = performance.now();
+    }
+    check();
+  };
+  return {
+    concurrency: 1,
+    run(batch) {
+      const run = async () => {
+        check();
+        await inputs.begin(batch);
+        // Used once: until it comes back, it is a result under way.
+        const given = spare;
+        spare = undefined;
+        return converter.run(batch, inputs, given, pause);
+      };
+      const result = last.then(run);
+      last = result.catch(() => {});
+      return result;
+    },
+    recycle(output) {
+      spare = output;
+    },
+    dispose(reason) {
+      state.ended ??= { reason };
+      core.dispose();
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/** Makes a model smaller: opens the outputs, carries out the plan, reports. */
+import { rangeError } from '../core/errors.js';
+import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import type { FilePlan, OutputFile } from '../formats/format.js';
+import type { PlanChoices } from '../formats/options.js';
+import { carryOut, convertedElements } from './engine.js';
+import type { Opened } from './open.js';
+import { planFor } from './plan.js';
+import { checkQuality, type ModelReport, reportOf } from './report.js';
+import { startRunner, type WorkOptions } from './start.js';
+import type { TileRunner } from './workers.js';
+
+/** Options of `quantizeModel`, without those of formats. */
+export interface ResultOptions extends WorkOptions {
+  /**
+   * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
+   * show nothing until the result is whole.
+   * @defaultValue memory, see `result.bytes()` and `result.blob()`
+   */
+  readonly output?: ModelOutput;
+  /**
+   * Whether `output` may replace a file.
+   * @defaultValue false
+   */
+  readonly overwrite?: boolean;
+  /**
+   * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
+   * @defaultValue none
+   */
+  readonly minSqnrDb?: number;
+}
+
+/** What came of it. */
+export interface Quantized {
+  readonly report: ModelReport;
+  /** The contents of files beside the result, by option. */
+  readonly sidecars: Readonly<Record<string, unknown>>;
+  /** The result, if it is in memory. */
+  readonly memory: MemorySink | undefined;
+}
+
+/** The contents of the files beside a result, those that were given with what is to be added. */
+function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
+  const { entries } = format.options;
+  const given = choices as unknown as Readonly<Record<string, unknown>>;
+  return Object.fromEntries(
+    plan.sidecars.map(({ option, value }) => [option, entries[option]?.sidecar?.merge(given[option] ?? {}, value)]),
+  );
+}
+
+/** Where a file of a result goes. */
+function outputOf(output: ModelOutput, { suffix }: OutputFile): ModelOutput {
+  if (suffix === '') return output;
+  if (typeof output === 'string') return output + suffix;
+  if (output instanceof URL) return new URL(output.href + suffix);
+  throw rangeError('output', 'the result has several files, which only a path has room for');
+}
+
+/** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
+async function openSinks({ files }: FilePlan, { output, overwrite = false }: ResultOptions): Promise<ByteSink[]> {
+  const sinks: ByteSink[] = [];
+  try {
+    for (const file of files) {
+      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), overwrite));
+    }
+    return sinks;
+  } catch (error) {
+    for (const sink of sinks) await sink.discard(error);
+    throw error;
+  }
+}
+
+/** Quantizes an open model. See `quantizeModel`. */
+export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
+  const { output, minSqnrDb, onProgress, signal } = options;
+  const { model } = opened;
+  const plan = planFor(opened, choices);
+  const sidecars = sidecarsOf(opened, plan, choices);
+  const sinks = await openSinks(plan, options);
+  let runner: TileRunner | undefined;
+  let failure: unknown;
+  try {
+    runner = await startRunner(convertedElements(plan), model.files, options);
+    const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
+    const report = reportOf(model, plan, measures);
+    if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
+    // The first file is the one that people look for: it appears when all others are there.
+    for (const sink of sinks.toReversed()) await sink.finish();
+    return { report, sidecars, memory: output === undefined ? (sinks[0] as MemorySink) : undefined };
+  } catch (error) {
+    failure = error;
+    throw error;
+  } finally {
+    runner?.dispose(failure);
+    for (const sink of sinks) await sink.discard(failure);
+  }
+}

@@ -1,0 +1,105 @@
+/** Looks into models: what is in them, and single tensors. */
+import { ScalepointError } from '../core/errors.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
+import type { OpenModel } from '../formats/format.js';
+import type { ModelFormat } from '../formats/registry.js';
+import type { Opened } from './open.js';
+
+/** A tensor in a model. */
+export interface ModelTensor {
+  readonly name: string;
+  /** As the format spells it: `F32`, `BF16`, `I64`, `Q4_K`. */
+  readonly dtype: string;
+  /** Row-major: the last dimension runs fastest. Empty for a scalar. */
+  readonly shape: readonly number[];
+  /** Size in bytes. */
+  readonly bytes: number;
+  /** Where its bytes begin, from the start of its file. */
+  readonly byteOffset: number;
+  /** Which file of a sharded model, from 0. */
+  readonly file: number;
+}
+
+/** What is in a model. */
+export interface ModelInfo {
+  readonly format: ModelFormat;
+  /** Size of its files in bytes. */
+  readonly bytes: number;
+  /** Names of its files, where they have one. */
+  readonly files: readonly string[];
+  /** In the order of their bytes. A .npy file has one, named after the file. */
+  readonly tensors: readonly ModelTensor[];
+  /**
+   * The strings of safetensors' `__metadata__`, or the key-value pairs of a GGUF file, whose long arrays are shown by their length and
+   * first elements. Without a prototype, as `__proto__` may be a key.
+   */
+  readonly metadata: OpenModel['metadata'];
+}
+
+export function describe({ format, model }: Opened): ModelInfo {
+  const { bytes, files, tensors, metadata } = model;
+  return {
+    format: format.name as ModelFormat,
+    bytes,
+    files: files.map(({ name }) => name ?? ''),
+    tensors: tensors.map(({ name, dtype, shape, bytes: size, byteOffset, file }) => {
+      return { name, dtype, shape, bytes: size, byteOffset, file };
+    }),
+    metadata,
+  };
+}
+
+/** The array that holds a tensor's elements as they are stored. */
+export type TensorData =
+  | Float32Array
+  | Float64Array
+  | Int8Array
+  | Uint8Array
+  | Int16Array
+  | Uint16Array
+  | Int32Array
+  | Uint32Array
+  | BigInt64Array
+  | BigUint64Array;
+
+/** A tensor with its elements. */
+export interface Tensor {
+  readonly name: string;
+  readonly dtype: string;
+  readonly shape: readonly number[];
+  /**
+   * F32 and F64 as themselves, integers as themselves, F16 and BF16 as the Uint16Array of their bits, C64 as pairs in a Float32Array,
+   * everything else as bytes: blocks as `dequantize` takes them.
+   */
+  readonly data: TensorData;
+}
+
+/** The arrays of types; all others are bytes. */
+const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> = {
+  F32: Float32Array,
+  C64: Float32Array,
+  F64: Float64Array,
+  F16: Uint16Array,
+  BF16: Uint16Array,
+  U16: Uint16Array,
+  I8: Int8Array,
+  I16: Int16Array,
+  I32: Int32Array,
+  U32: Uint32Array,
+  I64: BigInt64Array,
+  U64: BigUint64Array,
+};
+
+/** Reads one tensor into a new array. @throws ScalepointError `NOT_FOUND` */
+export async function read({ model }: Opened, name: string): Promise<Tensor> {
+  const tensor = model.tensors.find((candidate) => candidate.name === name);
+  if (tensor === undefined) {
+    throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
+  }
+  const { dtype, shape, byteOffset } = tensor;
+  const bytes = await (model.files[tensor.file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
+  // Bytes in memory are read as views of it, at any alignment; from elsewhere they come in a buffer of their own.
+  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+  const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
+  return { name, dtype, shape, data: new array(own.buffer) };
+}

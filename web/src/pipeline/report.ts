@@ -1,0 +1,62 @@
+/** What became of a model. */
+import { ScalepointError } from '../core/errors.js';
+import type { ErrorMeasures } from '../core/measure.js';
+import { quoted } from '../files/bytes.js';
+import type { FilePlan, OpenModel } from '../formats/format.js';
+import { infoOf, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
+
+/** What became of a tensor. */
+export interface TensorReport extends PlannedTensorInfo {
+  /** Of converted tensors: the original against what the result stands for. */
+  readonly error?: ErrorMeasures;
+  /** Elements of a float tensor that are NaN or infinite. */
+  readonly nonFinite?: number;
+}
+
+/** What became of a model. */
+export interface ModelReport {
+  /** In the order of the input. */
+  readonly tensors: readonly TensorReport[];
+  readonly totals: ModelTotals;
+  /** What you should know about the result; mostly nothing. */
+  readonly notes: readonly string[];
+}
+
+/** Code `QUALITY`: the result misses the required SQNR and was dropped. */
+export class QualityError extends ScalepointError {
+  /** What the result would have been. */
+  readonly report: ModelReport;
+
+  constructor(message: string, tensor: string, report: ModelReport) {
+    super('QUALITY', message, { tensor });
+    this.report = report;
+  }
+}
+
+/** @param measures of each tensor of the plan that was read as floats */
+export function reportOf(
+  model: OpenModel,
+  plan: FilePlan,
+  measures: readonly (ErrorMeasures | undefined)[],
+): ModelReport {
+  const tensors = plan.tensors.map((tensor, i): TensorReport => {
+    const error = measures[i];
+    const info = infoOf(tensor);
+    if (error === undefined) return info;
+    return { ...info, nonFinite: error.nonFinite, ...(tensor.kept === undefined ? { error } : {}) };
+  });
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: plan.notes };
+}
+
+/** @throws QualityError if a tensor's SQNR is lower than this */
+export function checkQuality(report: ModelReport, minSqnrDb: number): void {
+  const missed = report.tensors
+    .flatMap(({ name, error }) => (error !== undefined && error.sqnrDb < minSqnrDb ? [{ name, db: error.sqnrDb }] : []))
+    .sort((a, b) => a.db - b.db);
+  const [worst] = missed;
+  if (worst === undefined) return;
+  const list = missed.slice(0, 3).map(({ name, db }) => `${quoted(name)} (${db.toFixed(2)} dB)`);
+  const more = missed.length > list.length ? ` and ${missed.length - list.length} more` : '';
+  const message = `SQNR below ${minSqnrDb} dB, nothing was written: ${list.join(', ')}${more}`;
+  throw new QualityError(message, worst.name, report);
+}

@@ -1,0 +1,50 @@
+/** Starts what carries out the work: workers, or this thread. */
+import { nodeModule } from '../core/node.js';
+import type { LoadOptions } from '../core/wasm.js';
+import type { ByteSource } from '../files/bytes.js';
+import type { Progress } from './engine.js';
+import { inlineRunner } from './inline.js';
+import { type TileRunner, type WorkerLike, WorkerPool } from './workers.js';
+
+/** How the work is done. */
+export interface WorkOptions {
+  /**
+   * Workers to share the work; 0 for none. Every number gives the same bytes.
+   * @defaultValue one less than there are processors, at most 8; none for small models
+   */
+  readonly workers?: number;
+  /**
+   * Makes a worker from the file `scalepoint/worker`, for bundlers that do not find it and for pages with Trusted Types.
+   * @defaultValue the file beside this module
+   */
+  readonly worker?: () => WorkerLike;
+  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
+  readonly core?: LoadOptions;
+  /** Called when a tensor is done, and in between at most every 50 ms. */
+  readonly onProgress?: (progress: Progress) => void;
+  /** Stops the work; the promise is rejected with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** Elements from which on starting workers takes less time than they save. */
+const elementsForWorkers = 1 << 22;
+
+function defaultWorkers(elements: number): number {
+  if (elements < elementsForWorkers) return 0;
+  const processors =
+    nodeModule('node:os')?.availableParallelism() ??
+    (globalThis as { navigator?: { hardwareConcurrency?: number } }).navigator?.hardwareConcurrency ??
+    2;
+  return Math.max(1, Math.min(8, processors - 1));
+}
+
+/** Starts a runner for so many elements. The core is loaded only here, so that looking into a file fetches no wasm. */
+export async function startRunner(
+  elements: number,
+  files: readonly ByteSource[],
+  { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
+): Promise<TileRunner> {
+  const { compileCore } = await import('../core/wasm.js');
+  const module = await compileCore(core);
+  return workers === 0 ? inlineRunner(module, files) : WorkerPool.start(workers, module, files, worker, signal);
+}
