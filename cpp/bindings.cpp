@@ -54,13 +54,6 @@ Status search_qparams(const LinearJob& job, const float* x, size_t n, RangeMetho
                                     job.zero_points());
 }
 
-/// Replaces the job's scales and zero points where the others are better for their run of x.
-Status take_better(const LinearJob& job, const float* x, size_t run_size, const float* other_scale,
-                   const int32_t* other_zero_point) {
-  return scalepoint::take_better({x, job.parameters * run_size}, run_size, job.spec.dtype, job.scales(), job.zero_points(),
-                                 {other_scale, job.parameters}, {other_zero_point, job.parameters});
-}
-
 /// n codes from element `start` on.
 Status quantize_linear(const LinearJob& job, const float* x, size_t n, uint64_t start, std::byte* codes) {
   return scalepoint::quantize_linear({x, n}, job.layout, start, job.scales(), job.zero_points(), job.spec, job.codes(codes, n));
@@ -150,16 +143,6 @@ Status narrow_minifloat(const float* x, size_t n, Minifloat format, Overflow ove
 
 Status widen_minifloat(const uint8_t* bits, size_t n, Minifloat format, float* x) {
   return minifloat_to_float32({bits, n}, format, {x, n});
-}
-
-/// With the job's layout and scales.
-Status quantize_minifloat(const LinearJob& job, const float* x, size_t n, uint64_t start, Minifloat format, uint8_t* bits) {
-  return scalepoint::quantize_minifloat({x, n}, job.layout, start, job.scales(), format, {bits, n});
-}
-
-/// With the job's layout and scales.
-Status dequantize_minifloat(const LinearJob& job, const uint8_t* bits, size_t n, uint64_t start, Minifloat format, float* x) {
-  return scalepoint::dequantize_minifloat({bits, n}, job.layout, start, job.scales(), format, {x, n});
 }
 
 // ---------------------------------------------------------------------------------------------------------------- codebooks
@@ -261,6 +244,43 @@ SCALEPOINT_PLAIN_EXPORT Status layer_forward(const PackedLayer& layer, const flo
 Status layer_scores(const PackedLayer& layer, const float* x, uint32_t row, double* scores, size_t n, std::byte* workspace,
                     size_t workspace_bytes) {
   return scalepoint::layer_scores(layer.memory(), {x, layer.spec.columns}, row, {scores, n}, {workspace, workspace_bytes});
+}
+
+// -------------------------------------------------------------------------------------------------------------------- codecs
+
+// `memory` is that of the results and of all work, at a multiple of 16. Without it (null, 0) a call only tells how much it takes.
+
+Status encode_copy(const codecs::Tile& tile, std::byte* memory, size_t bytes, EncodedTile& result) {
+  return encode_tile(tile, codecs::Copy{}, memory, bytes, result);
+}
+
+Status encode_cast(const codecs::Tile& tile, const codecs::Cast& cast, std::byte* memory, size_t bytes, EncodedTile& result) {
+  return encode_tile(tile, cast, memory, bytes, result);
+}
+
+Status encode_ggml(const codecs::Tile& tile, const codecs::Ggml& ggml, std::byte* memory, size_t bytes, EncodedTile& result) {
+  return encode_tile(tile, ggml, memory, bytes, result);
+}
+
+Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::CompressedTensors& codes, std::byte* memory,
+                                 size_t bytes, EncodedTile& result) {
+  return encode_tile(tile, codes, memory, bytes, result);
+}
+
+/// Floats of codes.
+Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, std::byte* memory,
+                                 size_t bytes, DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+}
+
+/// Floats of elements.
+Status decode_elements(const codecs::Tile& tile, std::byte* memory, size_t bytes, DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(tile, arena, result.x); });
+}
+
+Status observe_tile(const codecs::Tile& tile, std::byte* memory, size_t bytes, ObservedTile& result) {
+  return in_arena(memory, bytes, result.memory,
+                  [&](codecs::Arena& arena) { return observe(tile, arena, result.range, result.problem); });
 }
 
 }  // namespace

@@ -13,6 +13,11 @@
 #include <cstdint>
 #include <span>
 
+#include "codecs/cast.h"
+#include "codecs/compressed_tensors.h"
+#include "codecs/copy.h"
+#include "codecs/elements.h"
+#include "codecs/ggml.h"
 #include "scalepoint.h"
 
 /// Marks a call that becomes a plain wasm export, with an underscore before its name. Embind adds about 0.25 us to a call, which
@@ -67,5 +72,39 @@ struct PackedLayer {
 
   [[nodiscard]] std::span<std::byte> memory() const { return {weights, bytes}; }
 };
+
+/// What comes of a tile, and how much memory that takes.
+struct EncodedTile {
+  codecs::Encoded encoded;
+  uint64_t memory;  ///< bytes
+};
+
+/// The floats of a tile.
+struct DecodedTile {
+  const float* x;
+  uint64_t memory;  ///< bytes
+};
+
+/// The range of a tile, unless there is a problem.
+struct ObservedTile {
+  codecs::ValueRange range;
+  codecs::Problem problem;
+  uint64_t memory;  ///< bytes
+};
+
+/// Calls f with an arena over the memory of a call. Without memory, the arena only counts.
+template <class F>
+Status in_arena(std::byte* memory, size_t bytes, uint64_t& taken, F f) {
+  codecs::Arena arena(memory, bytes);
+  const Status status = f(arena);
+  taken = arena.size();
+  return status;
+}
+
+/// Encodes a tile with any codec.
+template <class C>
+Status encode_tile(const codecs::Tile& tile, const C& codec, std::byte* memory, size_t bytes, EncodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return encode(tile, codec, arena, result.encoded); });
+}
 
 }  // namespace scalepoint::door

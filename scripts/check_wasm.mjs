@@ -25,7 +25,7 @@ import { fileURLToPath } from 'node:url';
  */
 const exceptions = [
   {
-    functionName: 'scalepoint::kernels::(anonymous namespace)::find_affine(',
+    functionName: 'scalepoint::kernels::find_affine(',
     loops: 1,
     reason:
       'the exact scalar search, for the few sub-blocks that the vector search must not decide; its sums are in order',
@@ -36,7 +36,7 @@ const exceptions = [
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
   {
-    functionName: 'search_qparams_entry(',
+    functionName: 'scalepoint::search_qparams(',
     loops: 1,
     reason: 'takes a sample from scattered places, once for a long run',
   },

@@ -2,10 +2,10 @@
 // scales. It works on tiles: a tile is so much of a tensor that it fits into memory, and its result depends on nothing else.
 //
 // A codec is one pair of files, X.h and X.cpp:
-//   struct X                                                               what a user chooses once for a tensor
-//   Status encode(const Tile&, const X&, Arena&, Encoded&)                 floats to the bytes of the parts
-//   Status decode(const Stored&, const X&, Arena&, std::span<float>& x)    and back, where files are read, too
-// Each of these functions first lays out all memory that it needs on the arena, its results included. If the arena only counts,
+//   struct X                                                          what a user chooses once for a tensor
+//   Status encode(const Tile&, const X&, Arena&, Encoded&)            floats to the bytes of the parts
+//   Status decode(const Stored&, const X&, Arena&, const float*& x)   and back, where a reader knows the form
+// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only counts,
 // the function returns here: so the size that a caller asks for is always the size that is used. Then the function goes through
 // the tile in steps that stay in the cache.
 //
@@ -15,7 +15,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "../error_sums.h"
 #include "../kernels/kernels.h"
@@ -37,26 +36,24 @@ inline constexpr uint64_t kStepSize = 1 << 14;
 class Arena {
  public:
   Arena() = default;
-  /// The address has to be a multiple of 16.
-  explicit Arena(std::span<std::byte> memory) : base_(memory.data()), room_(memory.size()) {}
+  /// The address is a multiple of 16.
+  Arena(std::byte* base, size_t bytes) : base_(base), room_(bytes) {}
 
-  /// The next n elements, at a multiple of 16; empty if there is no room.
+  /// The next n elements, at a multiple of 16; null if there is no room.
   template <class T>
-  std::span<T> take(uint64_t n) {
-    const uint64_t begin = (used_ + 15) / 16 * 16;
-    used_ = begin + n * sizeof(T);
-    return used_ > room_ ? std::span<T>() : std::span<T>(reinterpret_cast<T*>(base_ + begin), static_cast<size_t>(n));
+  [[nodiscard]] T* take(uint64_t n) {
+    return reinterpret_cast<T*>(take_bytes(n * sizeof(T)));
   }
 
   [[nodiscard]] bool only_counts() const { return base_ == nullptr; }
   /// Bytes that all pieces take, whether there is room for them or not.
   [[nodiscard]] uint64_t size() const { return used_; }
   /// kSizeMismatch if a piece had no room or the address is no multiple of 16.
-  [[nodiscard]] Status status() const {
-    return used_ > room_ || reinterpret_cast<uintptr_t>(base_) % 16 != 0 ? Status::kSizeMismatch : Status::kOk;
-  }
+  [[nodiscard]] Status status() const;
 
  private:
+  std::byte* take_bytes(uint64_t bytes);
+
   std::byte* base_ = nullptr;
   uint64_t room_ = 0;
   uint64_t used_ = 0;
@@ -64,7 +61,11 @@ class Arena {
 
 /// The parts of a stored tensor. Not every codec has all of them.
 enum class Role : int32_t { kData = 0, kScale = 1, kZeroPoint = 2 };
-inline constexpr size_t kRoles = 3;
+
+struct Bytes {
+  const std::byte* data = nullptr;
+  size_t size = 0;
+};
 
 /// The smallest and the largest of some values.
 struct ValueRange {
@@ -76,16 +77,11 @@ struct ValueRange {
 struct Tile {
   uint32_t rows = 0;
   uint32_t columns = 0;
-  /// An ElementType or a BlockType (see elements.h).
-  int32_t type = 0;
-  /// At an address that suits the elements.
-  std::span<const std::byte> source;
-  /// The parts to make, one bit for each: 1 << Role.
-  uint32_t wanted = 1;
-  /// Whether to add up the errors of the data.
-  bool measure = false;
-  /// The range of each row, where the rows are longer than the tile; else empty.
-  std::span<const ValueRange> ranges;
+  int32_t type = 0;                    ///< an ElementType or a BlockType, see elements.h
+  uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
+  bool measure = false;                ///< whether to add up the errors of the data
+  Bytes source;                        ///< at an address that suits the elements
+  const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
   [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
@@ -93,39 +89,34 @@ struct Tile {
 
 enum class ProblemKind : int32_t {
   kNone = 0,
-  kNonFinite = 1,      ///< NaN or an infinity, where the codec has no code for it
+  kNonFinite = 1,      ///< NaN or an infinity, for which the codec has no code
   kBeyondFloat32 = 2,  ///< a finite float64 that float32 does not reach
-  kOverflow = 3,       ///< a finite value that the type of its codes or of their scale does not reach
+  kOverflow = 3,       ///< a finite value that the type of its code or of its scale does not reach
 };
 
 /// An element that cannot be stored.
 struct Problem {
   ProblemKind kind = ProblemKind::kNone;
-  /// Which element of the tile, counted row by row.
-  uint64_t index = 0;
+  uint64_t index = 0;  ///< in the tile, counted row by row
   double value = 0;
 };
 
-/// What comes of a tile.
+/// What comes of a tile. If there is a problem, everything else means nothing.
 struct Encoded {
-  /// By role; empty unless wanted. They lie in the arena.
-  std::span<std::byte> parts[kRoles];
-  /// If the tile was measured.
-  ErrorSums sums;
-  /// If there is one, parts and sums mean nothing.
+  Bytes data;  ///< the parts: in the arena; empty unless wanted
+  Bytes scale;
+  Bytes zero_point;
+  ErrorSums sums;  ///< if the tile was measured
   Problem problem;
-
-  [[nodiscard]] std::span<std::byte>& part(Role role) { return parts[static_cast<int32_t>(role)]; }
 };
 
 /// A rectangle of a tensor in the form of a codec.
 struct Stored {
   uint32_t rows = 0;
   uint32_t columns = 0;
-  std::span<const std::byte> parts[kRoles];
-
-  [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
-  [[nodiscard]] std::span<const std::byte> part(Role role) const { return parts[static_cast<int32_t>(role)]; }
+  Bytes data;
+  Bytes scale;
+  Bytes zero_point;
 };
 
 }  // namespace scalepoint::codecs

@@ -46,11 +46,11 @@ struct CompressedTensors {
 /// Special: NaN and infinities are problems. An element whose code would stand for an infinity is kOverflow; so is the element
 ///          farthest from 0 of a run whose scale is beyond its type. NaN and infinities come first, wherever they are.
 /// Status:  those of check, Arena and search_qparams; kBadDType if no such codes or scales exist; kBadLayout if the tile is empty, no
-///          whole number of groups makes a row, or there are ranges but not one for each of the rows or groups smaller than these.
+///          whole number of groups makes a row, or there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
 
 /// The floats that stored codes stand for: scale * (code - zero point). The zero point is not read if symmetric.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadScale if a scale is not finite and positive.
-[[nodiscard]] Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena, std::span<float>& x) noexcept;
+[[nodiscard]] Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena, const float*& x) noexcept;
 
 }  // namespace scalepoint::codecs

@@ -1,8 +1,5 @@
 #include "copy.h"
 
-#include <algorithm>
-
-#include "../kernels/kernels.h"
 #include "elements.h"
 
 namespace scalepoint::codecs {
@@ -13,10 +10,11 @@ Status encode(const Tile& tile, const Copy&, Arena& arena, Encoded& result) noex
   result = {};
   if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
-  const uint64_t n = tile.measure ? tile.size() : 0;
-  for (uint64_t at = 0; at < n; at += kStepSize) {
-    const std::span<const float> x = floats.read(at, static_cast<size_t>(std::min(kStepSize, n - at)));
-    kernels::accumulate_error(x.data(), x.data(), x.size(), result.sums);
+  const uint64_t size = tile.measure ? tile.size() : 0;
+  for (uint64_t at = 0; at < size; at += kStepSize) {
+    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+    const float* const x = floats.read(at, n);
+    kernels::accumulate_error(x, x, n, result.sums);
   }
   return Status::kOk;
 }

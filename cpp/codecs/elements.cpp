@@ -1,16 +1,15 @@
 #include "elements.h"
 
-#include <algorithm>
+#include <cassert>
 
 #include "../blocks.h"
 #include "../kernels/minifloat.h"
 #include "../range.h"
-#include "../round.h"
 
 namespace scalepoint::codecs {
 namespace {
 
-const double* doubles_of(const Tile& tile) { return reinterpret_cast<const double*>(tile.source.data()); }
+double double_at(const Tile& tile, uint64_t i) { return reinterpret_cast<const double*>(tile.source.data)[i]; }
 
 }  // namespace
 
@@ -33,53 +32,55 @@ Status check(const Tile& tile) noexcept {
   if (elements == 0) return Status::kBadDType;
   const uint64_t n = tile.size();
   // Counted in blocks, so that no product overflows.
-  const bool fits = n % elements == 0 && tile.source.size() % bytes == 0 && n / elements == tile.source.size() / bytes;
+  const bool fits = n % elements == 0 && tile.source.size % bytes == 0 && n / elements == tile.source.size / bytes;
   return fits ? Status::kOk : Status::kSizeMismatch;
 }
 
-Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), size_(element_size(tile.type)) {
-  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(std::min(most, tile.size()));
+Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), most_(std::min(most, tile.size())) {
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(most_);
 }
 
-std::span<const float> Floats::read(uint64_t first, size_t n) {
-  const std::byte* from = tile_.source.data() + first / size_.elements * size_.bytes;
+const float* Floats::read(uint64_t first, size_t n) {
+  const auto [elements, bytes] = element_size(tile_.type);
+  assert(n <= most_ && first % elements == 0);
+  const std::byte* from = tile_.source.data + first / elements * bytes;
   switch (static_cast<ElementType>(tile_.type)) {
     case ElementType::kF32:
-      return {reinterpret_cast<const float*>(from), n};
+      return reinterpret_cast<const float*>(from);
     case ElementType::kF16:
-      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_.data());
+      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
       break;
     case ElementType::kBF16:
-      kernels::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_.data());
+      kernels::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
       break;
     case ElementType::kF64:
-      for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(doubles_of(tile_)[first + i]);
+      for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(double_at(tile_, first + i));
       break;
     default:
       // The type and the sizes were checked.
-      static_cast<void>(
-          dequantize_blocks({from, n / size_.elements * size_.bytes}, static_cast<BlockType>(tile_.type), room_.first(n)));
+      static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
   }
-  return room_.first(n);
+  return room_;
 }
 
 Problem Floats::first_problem(uint64_t first) {
-  for (const uint64_t end = tile_.size(); first < end; first += kStepSize) {
-    const std::span<const float> x = read(first, static_cast<size_t>(std::min(kStepSize, end - first)));
-    const size_t i = first_non_finite(x);
-    if (i < x.size()) return problem_at(first + i, x[i]);
+  for (const uint64_t end = tile_.size(); first < end; first += most_) {
+    const auto n = static_cast<size_t>(std::min(most_, end - first));
+    const float* const x = read(first, n);
+    const size_t i = first_non_finite({x, n});
+    if (i < n) return problem_at(first + i, x[i]);
   }
   return {};
 }
 
 Problem Floats::problem_at(uint64_t index, float value) const {
-  const double stored = static_cast<ElementType>(tile_.type) == ElementType::kF64 ? doubles_of(tile_)[index] : value;
-  // No infinity: NaN fails every comparison.
+  const double stored = static_cast<ElementType>(tile_.type) == ElementType::kF64 ? double_at(tile_, index) : value;
+  // The difference is NaN for NaN and for infinities.
   const bool finite = stored - stored == 0;
   return {finite ? ProblemKind::kBeyondFloat32 : ProblemKind::kNonFinite, index, stored};
 }
 
-Status decode(const Tile& tile, Arena& arena, std::span<const float>& x) noexcept {
+Status decode(const Tile& tile, Arena& arena, const float*& x) noexcept {
   if (const Status status = check(tile); status != Status::kOk) return status;
   Floats floats(tile, tile.size(), arena);
   if (arena.only_counts()) return Status::kOk;
@@ -90,16 +91,17 @@ Status decode(const Tile& tile, Arena& arena, std::span<const float>& x) noexcep
 
 Status observe(const Tile& tile, Arena& arena, ValueRange& range, Problem& problem) noexcept {
   if (const Status status = check(tile); status != Status::kOk) return status;
-  const uint64_t n = tile.size();
-  if (n == 0) return Status::kBadLayout;
+  const uint64_t size = tile.size();
+  if (size == 0) return Status::kBadLayout;
   Floats floats(tile, kStepSize, arena);
   if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   problem = {};
   clear_range({&range.min, 1}, {&range.max, 1});
-  for (uint64_t at = 0; at < n; at += kStepSize) {
-    const std::span<const float> x = floats.read(at, static_cast<size_t>(std::min(kStepSize, n - at)));
-    const Status status = scalepoint::observe(x, Layout{}, 0, NonFinite::kError, {&range.min, 1}, {&range.max, 1});
+  for (uint64_t at = 0; at < size; at += kStepSize) {
+    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+    const Status status =
+        scalepoint::observe({floats.read(at, n), n}, Layout{}, 0, NonFinite::kError, {&range.min, 1}, {&range.max, 1});
     if (status == Status::kNonFinite) problem = floats.first_problem(at);
     if (status != Status::kOk) return status == Status::kNonFinite ? Status::kOk : status;
   }

@@ -25,7 +25,7 @@ class Floats {
   Floats(const Tile& tile, uint64_t most, Arena& arena);
 
   /// The elements [first, first + n), good until the next call. Pieces begin at whole blocks.
-  [[nodiscard]] std::span<const float> read(uint64_t first, size_t n);
+  [[nodiscard]] const float* read(uint64_t first, size_t n);
 
   /// What is wrong with the first element, from `first` on, that float32 holds no finite number for.
   [[nodiscard]] Problem first_problem(uint64_t first);
@@ -35,13 +35,13 @@ class Floats {
 
  private:
   const Tile& tile_;
-  ElementSize size_;
-  std::span<float> room_;
+  uint64_t most_;
+  float* room_ = nullptr;
 };
 
 /// All elements of a tile as floats: where they are if they are float32, else in the arena.
 /// Status: those of check and Arena.
-[[nodiscard]] Status decode(const Tile& tile, Arena& arena, std::span<const float>& x) noexcept;
+[[nodiscard]] Status decode(const Tile& tile, Arena& arena, const float*& x) noexcept;
 
 /// The smallest and the largest value of a tile.
 /// Special: NaN, infinities and what is beyond float32 are problems. -0 counts as 0.

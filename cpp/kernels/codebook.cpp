@@ -1,8 +1,9 @@
+// Most of these loops go value by value: they look up a table at every value, and wasm has no vector instruction that gathers. Only
+// search_codes_by_counting needs no table of more than 16 bytes.
 #include "codebook.h"
 
 #include <cstring>
 
-#include "../round.h"
 #include "lanes.h"
 
 namespace scalepoint::kernels {
@@ -10,19 +11,21 @@ namespace {
 
 using namespace lanes;
 
-constexpr int32_t kMiddle = kCodeBuckets / 2;
-
-inline int32_t bucket_of(float x) {
+/// The place of a float among 2 side + 1 intervals of its bits, `side` in the middle. kFraction bits of the fraction tell intervals apart,
+/// from magnitudes of 2^-32 on.
+template <int32_t kFraction>
+inline int32_t interval_of(float x, int32_t side) {
   const uint32_t bits = bit_cast<uint32_t>(x);
-  constexpr int32_t kSmallest = (127 - 32) << 5;  // of 2^-32, with five bits of fraction
-  const int32_t size = clamp(static_cast<int32_t>((bits & kAbsMask) >> 18) - kSmallest + 1, 0, kMiddle);
-  return bits >> 31 != 0 ? kMiddle - size : kMiddle + size;
+  constexpr int32_t kSmallest = (127 - 32) << kFraction;
+  const int32_t place = clamp(static_cast<int32_t>((bits & kAbsMask) >> (23 - kFraction)) - kSmallest + 1, 0, side);
+  return bits >> 31 != 0 ? side - place : side + place;
 }
 
-/// Any codebook: the bucket says how many thresholds lie below it, and a few steps of bisection how many of its own do. kSteps of
-/// them, or, if that is negative, as many as it takes.
+inline int32_t bucket_of(float x) { return interval_of<5>(x, kCodeBuckets / 2); }
+
+/// kSteps steps of bisection, or search.steps of them if that is negative.
 template <int32_t kSteps>
-void search_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+void search_buckets(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
   const int32_t width = 1 << (kSteps < 0 ? search.steps : kSteps) >> 1;
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < n; i++) {
@@ -33,12 +36,34 @@ void search_by_bucket(const float* x, size_t n, float factor, const CodeSearch& 
   }
 }
 
-constexpr decltype(&search_by_bucket<0>) kSearchByBucket[] = {&search_by_bucket<0>, &search_by_bucket<1>, &search_by_bucket<2>,
-                                                              &search_by_bucket<3>};
+constexpr decltype(&search_buckets<0>) kSearchBuckets[] = {&search_buckets<0>, &search_buckets<1>, &search_buckets<2>,
+                                                           &search_buckets<3>};
 
-#ifdef SCALEPOINT_SIMD_LANES
-/// At most 16 codes: every threshold against 16 values at a time.
-void search_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+}  // namespace
+
+void prepare(CodeSearch& search) {
+  size_t rank = 0, most = 0, last = 0;
+  for (int32_t bucket = 0; bucket < kCodeBuckets; bucket++) {
+    search.first[bucket] = static_cast<uint8_t>(rank);
+    while (rank < search.thresholds && bucket_of(search.threshold[rank]) == bucket) rank++;
+    most = rank - last > most ? rank - last : most;
+    last = rank;
+  }
+  search.steps = 0;
+  while (most >> search.steps != 0) search.steps++;
+}
+
+void search_codes(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+  const bool count = kSimd && search.thresholds < 16;
+  (count ? search_codes_by_counting : search_codes_by_bucket)(x, n, factor, search, codes);
+}
+
+void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
+  const auto by_bucket = search.steps < 4 ? kSearchBuckets[search.steps] : &search_buckets<-1>;
+  by_bucket(x, n, factor, search, codes);
+}
+
+void search_codes_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
   uint8_t all[16] = {};
   std::memcpy(all, search.code, search.thresholds + 1);
   const U8x16 code = load(all);
@@ -66,29 +91,6 @@ void search_by_counting(const float* x, size_t n, float factor, const CodeSearch
   std::memcpy(rest, x + i, (n - i) * sizeof(float));
   sixteen(rest, made);
   std::memcpy(codes + i, made, n - i);
-}
-#endif
-
-}  // namespace
-
-void prepare(CodeSearch& search) {
-  size_t rank = 0, most = 0, last = 0;
-  for (int32_t bucket = 0; bucket < kCodeBuckets; bucket++) {
-    search.first[bucket] = static_cast<uint8_t>(rank);
-    while (rank < search.thresholds && bucket_of(search.threshold[rank]) == bucket) rank++;
-    most = rank - last > most ? rank - last : most;
-    last = rank;
-  }
-  search.steps = 0;
-  while (most >> search.steps != 0) search.steps++;
-}
-
-void search_codes(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
-#ifdef SCALEPOINT_SIMD_LANES
-  if (search.thresholds < 16) return search_by_counting(x, n, factor, search, codes);
-#endif
-  const auto by_bucket = search.steps < 4 ? kSearchByBucket[search.steps] : &search_by_bucket<-1>;
-  by_bucket(x, n, factor, search, codes);
 }
 
 void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
@@ -119,6 +121,15 @@ uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, floa
     x[i] = values[code] * factor;
   }
   return largest;
+}
+
+void count_quotients(const float* x, size_t n, float factor, double weight, double* weights, double* moments) {
+  for (size_t i = 0; i < n; i++) {
+    const float v = x[i] * factor;
+    const int32_t bin = interval_of<kQuotientFraction>(v, kQuotientSide);
+    weights[bin] += weight;
+    moments[bin] += weight * v;
+  }
 }
 
 }  // namespace scalepoint::kernels

@@ -4,19 +4,21 @@
 
 #include "../round.h"
 
-#if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
-#include "lanes_simd128.h"
-#define SCALEPOINT_SIMD_LANES
-#else
-#include "lanes_scalar.h"
-#endif
-
 /// Before a loop: keeps the compiler from unrolling it. V8 issues all loads of a loop body before its arithmetic, so an unrolled
 /// loop runs out of registers.
 #ifdef __clang__
 #define SCALEPOINT_NO_UNROLL _Pragma("clang loop unroll(disable)")
 #else
 #define SCALEPOINT_NO_UNROLL
+#endif
+
+/// Before a loop over the few vectors of a step: keeps the compiler from unrolling it where a vector is an array, and the body long.
+#if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
+#include "lanes_simd128.h"
+#define SCALEPOINT_PER_VECTOR
+#else
+#include "lanes_scalar.h"
+#define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
 #endif
 
 namespace scalepoint::lanes {

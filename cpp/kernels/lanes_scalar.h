@@ -11,6 +11,9 @@
 
 namespace scalepoint::lanes {
 
+/// Whether a vector is one value of the machine.
+inline constexpr bool kSimd = false;
+
 struct F32x4 {
   float v[4];
 };

@@ -14,6 +14,9 @@
 
 namespace scalepoint::lanes {
 
+/// Whether a vector is one value of the machine.
+inline constexpr bool kSimd = true;
+
 struct F32x4 {
   v128_t v;
 };

@@ -49,13 +49,6 @@ inline I32x4 round_to(F32x4 x, I32x4 most) {
   return bit_or(code, kFormat.has_nan() ? sign_bit : bit_and_not(sign_bit, is_nan));
 }
 
-/// Before a loop over the vectors of a step. It is unrolled where a vector is one instruction, and kept where it is four.
-#ifdef SCALEPOINT_SIMD_LANES
-#define SCALEPOINT_PER_VECTOR
-#else
-#define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
-#endif
-
 template <Format kFormat, class Code>
 void round_all(const float* x, size_t n, int32_t most_code, Code* codes) {
   const I32x4 most = splat(most_code);

@@ -19,8 +19,8 @@ struct Result {
 Result cast(const Tile& tile, ElementType to) {
   Result result;
   const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, Cast{to}, arena, result.encoded); });
-  EXPECT_TRUE(memory.holds(result.encoded.part(Role::kData)));
-  result.data = byte_values(result.encoded.part(Role::kData));
+  EXPECT_TRUE(memory.holds(result.encoded.data));
+  result.data = byte_values(result.encoded.data);
   return result;
 }
 

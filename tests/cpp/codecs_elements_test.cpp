@@ -22,22 +22,24 @@ constexpr Block kBlocks[] = {{BlockType::kQ4_0, 32, 18},   {BlockType::kQ4_1, 32
 constexpr size_t kSizes[] = {0, 1, 2, 3, 7, 16, 17, 511, 512, 513, 16383, 16384, 16385, 40000};
 
 std::vector<float> decoded(const Tile& tile) {
-  std::span<const float> x;
+  const float* x = nullptr;
+  const auto n = static_cast<size_t>(tile.size());
   const Memory memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, x); });
-  EXPECT_TRUE(memory.holds(std::as_bytes(x)) || static_cast<ElementType>(tile.type) == ElementType::kF32);
-  return {x.begin(), x.end()};
+  EXPECT_TRUE(memory.holds({reinterpret_cast<const std::byte*>(x), n * sizeof(float)}) ||
+              static_cast<ElementType>(tile.type) == ElementType::kF32);
+  return {x, x + n};
 }
 
 TEST(Arena, hands_out_pieces_at_multiples_of_16) {
   Memory memory(100);
   Arena arena = memory.arena();
-  const auto a = arena.take<uint8_t>(3), b = arena.take<uint8_t>(16);
-  const auto c = arena.take<float>(5);
-  EXPECT_EQ(b.data() - a.data(), 16);
-  EXPECT_EQ(reinterpret_cast<uint8_t*>(c.data()) - a.data(), 32);
+  const auto *const a = arena.take<uint8_t>(3), *const b = arena.take<uint8_t>(16);
+  const auto* const c = arena.take<float>(5);
+  EXPECT_EQ(b - a, 16);
+  EXPECT_EQ(reinterpret_cast<const uint8_t*>(c) - a, 32);
   EXPECT_EQ(arena.size(), 52u);
   EXPECT_EQ(arena.status(), Status::kOk);
-  EXPECT_EQ(arena.take<double>(5).size(), 0u);
+  EXPECT_EQ(arena.take<double>(5), nullptr);
   EXPECT_EQ(arena.size(), 64u + 40);
   EXPECT_EQ(arena.status(), Status::kSizeMismatch);
 }
@@ -45,15 +47,15 @@ TEST(Arena, hands_out_pieces_at_multiples_of_16) {
 TEST(Arena, counts_without_memory) {
   Arena arena;
   EXPECT_TRUE(arena.only_counts());
-  EXPECT_TRUE(arena.take<float>(uint64_t{1} << 40).empty());
+  EXPECT_EQ(arena.take<float>(uint64_t{1} << 40), nullptr);
   EXPECT_EQ(arena.size(), uint64_t{1} << 42);
 }
 
 TEST(Arena, refuses_an_address_that_is_no_multiple_of_16) {
   Memory memory(64);
-  const std::span<std::byte> all = memory.arena().take<std::byte>(64);
-  EXPECT_EQ(Arena(all.subspan(8)).status(), Status::kSizeMismatch);
-  EXPECT_EQ(Arena(all.subspan(16)).status(), Status::kOk);
+  auto* const all = memory.arena().take<std::byte>(64);
+  EXPECT_EQ(Arena(all + 8, 56).status(), Status::kSizeMismatch);
+  EXPECT_EQ(Arena(all + 16, 48).status(), Status::kOk);
 }
 
 TEST(StepOver, takes_whole_lines_and_whole_blocks_of_the_sums) {
@@ -151,11 +153,11 @@ TEST(Decode, gives_what_blocks_stand_for) {
 
 TEST(Decode, refuses_what_does_not_fit) {
   Arena arena;
-  std::span<const float> x;
+  const float* x = nullptr;
   const std::vector<uint8_t> source(34 * 4);
   const auto status = [&](size_t bytes, size_t rows, size_t columns, int32_t type) {
     Tile tile = tile_of(source, rows, columns, type);
-    tile.source = tile.source.first(bytes);
+    tile.source.size = bytes;
     return decode(tile, arena, x);
   };
   EXPECT_EQ(status(8, 1, 2, 0), Status::kOk);
@@ -243,7 +245,7 @@ TEST(EncodeCopy, adds_up_sums_without_errors) {
       run_in_memory([&](Arena& arena) { return encode(tile, Copy{}, arena, result); });
       EXPECT_TRUE(same_sums(sums_of(x, x), result.sums)) << n;
       EXPECT_EQ(result.sums.non_finite, n > 10 ? 2 : 0);
-      EXPECT_TRUE(result.part(Role::kData).empty());
+      EXPECT_EQ(result.data.size, 0u);
       tile.measure = false;
       run_in_memory([&](Arena& arena) { return encode(tile, Copy{}, arena, result); });
       EXPECT_TRUE(same_sums({}, result.sums));

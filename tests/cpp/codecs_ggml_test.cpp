@@ -20,8 +20,8 @@ struct Result {
 Result to_blocks(const Tile& tile, BlockType type) {
   Result result;
   const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, Ggml{type}, arena, result.encoded); });
-  EXPECT_TRUE(memory.holds(result.encoded.part(Role::kData)));
-  result.data = byte_values(result.encoded.part(Role::kData));
+  EXPECT_TRUE(memory.holds(result.encoded.data));
+  result.data = byte_values(result.encoded.data);
   return result;
 }
 

@@ -19,13 +19,18 @@ using codecs::Tile;
 inline constexpr ElementType kElementTypes[] = {ElementType::kF32, ElementType::kF16, ElementType::kBF16, ElementType::kF64};
 inline constexpr uint32_t kAllRoles = 7;
 
+using codecs::Bytes;
+
 inline std::vector<uint8_t> byte_values(std::span<const std::byte> bytes) {
   std::vector<uint8_t> result;
   for (const std::byte byte : bytes) result.push_back(std::to_integer<uint8_t>(byte));
   return result;
 }
 
+inline std::vector<uint8_t> byte_values(Bytes part) { return byte_values(std::span(part.data, part.size)); }
+
 inline std::span<const std::byte> bytes_of(const std::vector<uint8_t>& bytes) { return std::as_bytes(std::span(bytes)); }
+inline Bytes part_of(const std::vector<uint8_t>& bytes) { return {bytes_of(bytes).data(), bytes.size()}; }
 
 /// Memory for an arena. It ends with the last byte, so that a sanitizer sees every access behind it.
 class Memory {
@@ -33,9 +38,9 @@ class Memory {
   explicit Memory(uint64_t bytes) : bytes_(bytes), block_(new std::byte[bytes + 1]) {
     std::fill_n(block_.get(), bytes_, std::byte{0xA5});
   }
-  Arena arena() { return Arena(std::span(block_.get(), static_cast<size_t>(bytes_))); }
-  [[nodiscard]] bool holds(std::span<const std::byte> part) const {
-    return part.empty() || (part.data() >= block_.get() && part.data() + part.size() <= block_.get() + bytes_);
+  Arena arena() { return Arena(block_.get(), static_cast<size_t>(bytes_)); }
+  [[nodiscard]] bool holds(Bytes part) const {
+    return part.size == 0 || (part.data >= block_.get() && part.data + part.size <= block_.get() + bytes_);
   }
 
  private:
@@ -74,7 +79,7 @@ inline Tile tile_of(const std::vector<uint8_t>& source, size_t rows, size_t colu
   tile.rows = static_cast<uint32_t>(rows);
   tile.columns = static_cast<uint32_t>(columns);
   tile.type = type;
-  tile.source = bytes_of(source);
+  tile.source = part_of(source);
   tile.measure = true;
   return tile;
 }

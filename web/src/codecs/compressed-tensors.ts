@@ -8,11 +8,50 @@
  *   X_shape            of packed codes: the shape, as int64
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
  */
-import { type Codec, type Cuts, type Part, type Range, type Rectangle, type Role, tileElements } from './codec.js';
-import { type CompressedForm, codeBytes, decode, encode, scaleBytes, wordsOf } from './compressed-core.js';
+import { CompressedTensors, ElementType, Stored } from '../core/door.js';
+import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { decodeTile, encodeTile } from './calls.js';
+import type { CastType } from './cast.js';
+import {
+  type Codec,
+  type Cuts,
+  type Form,
+  type Part,
+  type Range,
+  type Rectangle,
+  type Role,
+  tileElements,
+} from './codec.js';
 import { elementsOf, runsOf } from './elements.js';
 
-export type { CompressedForm } from './compressed-core.js';
+export interface CompressedForm extends Form {
+  readonly codec: 'compressed-tensors';
+  /** Integers, or float8e4m3fn: 8 bits, symmetric, with one scale a row and not packed. */
+  readonly type: 'int' | 'float';
+  readonly bits: 4 | 8;
+  readonly symmetric: boolean;
+  /** Elements of a row that share a scale, a divisor of its length. Undefined: the whole row shares one. */
+  readonly groupSize: number | undefined;
+  readonly packed: boolean;
+  /** Type of the scales. */
+  readonly scale: CastType;
+  /** Of integers: how the ranges of rows that fit into a tile are found. Undefined: from the smallest and the largest value. */
+  readonly range?: SearchedRange | undefined;
+}
+
+/** Int32 words that hold n codes. */
+function wordsOf(n: number, bits: number): number {
+  return Math.ceil((n * bits) / 32);
+}
+
+/** Bytes of n neighboring codes. */
+function codeBytes(n: number, { packed, bits }: CompressedForm): number {
+  return packed ? wordsOf(n, bits) * 4 : n;
+}
+
+function scaleBytes({ scale }: CompressedForm): number {
+  return scale === 'F32' ? 4 : 2;
+}
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
 
@@ -154,6 +193,22 @@ function* cutLongRows(
   }
 }
 
+// --------------------------------------------------------------------------------------------------------------- in the core
+
+/** What the core has to know of a form. */
+function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensors {
+  return {
+    float8: type === 'float',
+    bits,
+    symmetric,
+    groupSize: groupSize ?? 0,
+    packed,
+    scale: ElementType[scale],
+    search: range !== undefined,
+    ...(searchOf(range) ?? mseSearch),
+  };
+}
+
 export const compressedTensors: Codec<CompressedForm> = {
   id: 'compressed-tensors',
   label: ({ type, bits }) => (type === 'float' ? 'F8_E4M3' : `I${bits}`),
@@ -161,8 +216,29 @@ export const compressedTensors: Codec<CompressedForm> = {
   grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
   place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
   cuts: cutsOf,
-  encode,
-  decode,
+
+  encode(core, tile, form, arena) {
+    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCompressedTensors(at, codes, ...room)),
+    );
+  },
+
+  decode(core, { rows, columns, parts }, form, arena) {
+    const rectangle = { row: 0, rows, column: 0, columns, width: columns };
+    const part = (role: Role) => {
+      const data = parts[role];
+      if (data === undefined) return { data: 0, size: 0 };
+      const { bytes, count } = placeOf(form, role, rectangle);
+      return { data, size: bytes * count };
+    };
+    const stored = { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+    return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
+      core.withRecord(Stored, stored, (at) =>
+        decodeTile(core, arena, (...room) => core.module.decodeCompressedTensors(at, codes, ...room)),
+      ),
+    );
+  },
+
   overflow: () => ', too large for the scale',
   notes(tensors) {
     const long = tensors.filter(({ shape, form }) => form.range !== undefined && cutsRuns(shape, form)).length;

@@ -1,7 +1,8 @@
 /** Tensors that stay as they are, byte for byte. */
 import type { Arena } from './arena.js';
+import { encodeTile } from './calls.js';
 import { type Codec, type Form, type Tile, tileElements } from './codec.js';
-import { addErrors, clearSums, cutFlat, elementsOf, floats, placeOfElements, sumsOf } from './elements.js';
+import { cutFlat, elementsOf, placeOfElements } from './elements.js';
 
 export interface CopyForm extends Form {
   readonly codec: 'copy';
@@ -42,13 +43,8 @@ export const copy: Codec<CopyForm> = {
 
   encode(core, tile: Tile, form, arena: Arena) {
     const { rows, columns, source, measures } = tile;
-    const n = rows * columns;
-    const parts = { data: { address: source, bytes: n * unitOf(form) } };
+    const parts = { data: { address: source, bytes: rows * columns * unitOf(form) } };
     if (!measures || !(form.dtype in counted)) return { parts };
-    const x = floats(core, arena, form.dtype, source, n);
-    if (arena.onlyCounts) return { parts };
-    clearSums(core);
-    addErrors(core, x, x, n);
-    return { parts, sums: sumsOf(core) };
+    return { ...encodeTile(core, tile, arena, (...call) => core.module.encodeCopy(...call)), parts };
   },
 };

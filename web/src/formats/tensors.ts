@@ -1,9 +1,10 @@
 /** What formats have in common about tensors. */
 import type { CastForm } from '../codecs/cast.js';
+import type { Form, Part } from '../codecs/codec.js';
 import type { CopyForm } from '../codecs/copy.js';
 import type { GgmlForm } from '../codecs/ggml.js';
 import { isBlockType } from '../core/blocks.js';
-import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
+import type { LogicalTensor, PlannedPart, PlannedTensor, SourceTensor } from './format.js';
 
 /** Number of elements of a shape, or undefined if it is no safe integer. Zeros do not hide an overflow of the other dimensions. */
 export function elementCount(shape: readonly number[]): number | undefined {
@@ -15,15 +16,20 @@ export function elementCount(shape: readonly number[]): number | undefined {
   return shape.includes(0) ? 0 : product;
 }
 
+/** Places surrogates, which begin the code points beyond U+FFFF, behind all other units of UTF-16. */
+function unitOrder(unit: number): number {
+  if (unit < 0xd800) return unit;
+  return unit < 0xe000 ? unit + 0x2000 : unit - 0x800;
+}
+
 /** Code point order, which is UTF-8 byte order. (`<` on strings compares UTF-16 units, another order beyond U+FFFF.) */
 export function compareNames(a: string, b: string): number {
-  for (let i = 0; ; ) {
-    const left = a.codePointAt(i);
-    const right = b.codePointAt(i);
-    if (left === undefined || right === undefined) return a.length - b.length;
-    if (left !== right) return left - right;
-    i += left > 0xffff ? 2 : 1;
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i++) {
+    const [left, right] = [a.charCodeAt(i), b.charCodeAt(i)];
+    if (left !== right) return unitOrder(left) - unitOrder(right);
   }
+  return a.length - b.length;
 }
 
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
@@ -41,12 +47,21 @@ export function plainTensor(tensor: SourceTensor): LogicalTensor {
   return { name, shape, type: dtype, form: formOf(tensor), parts: [{ role: 'data', tensor }] };
 }
 
+/** A tensor that is converted. Its parts are named after it. */
+export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonly Part[]): PlannedTensor {
+  const named = parts.map(({ role, suffix, dtype, shape, bytes, constant }): PlannedPart => {
+    const part = { role, name: tensor.name + suffix, dtype, shape, bytes };
+    return constant === undefined ? part : { ...part, constant };
+  });
+  return { source: plainTensor(tensor), form, parts: named };
+}
+
 /** A stored tensor that is copied, and why. */
 export function keptTensor(tensor: SourceTensor, kept: string): PlannedTensor {
   const { name, shape, dtype, bytes } = tensor;
   const form: CopyForm = { codec: 'copy', dtype, bytes };
   return {
-    source: { ...plainTensor(tensor), form },
+    source: { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] },
     form,
     parts: [{ role: 'data', name, dtype, shape, bytes }],
     kept,

@@ -8,7 +8,7 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
 import { interruptible, type Progress } from './engine.js';
 import type { Opened } from './open.js';
-import type { CompareTask, TileResult } from './tasks.js';
+import { BatchLimit, type BatchResult, type CompareTask, TaskError } from './tasks.js';
 import { mainPart, pieceOf } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
@@ -150,34 +150,100 @@ function progressReporter(pairs: readonly Pair[], onProgress?: (progress: Progre
   };
 }
 
-/** Adds up the errors of one pair. `report` is told how many elements are done. */
+/** A task, and which pair it is about. */
+interface PairTask {
+  readonly index: number;
+  readonly task: CompareTask;
+}
+
+/** The tasks of all pairs, in batches. `firstFileOfB` counts the files of the second model on. */
+function* batchesOf(pairs: readonly Pair[], firstFileOfB: number): Generator<PairTask[]> {
+  let waiting: PairTask[] = [];
+  const limit = new BatchLimit();
+  for (const [index, pair] of pairs.entries()) {
+    if (elementsOf(pair[0].shape) === 0) continue;
+    for (const rectangle of rectanglesOf(pair)) {
+      if (!limit.admits(rectangle)) {
+        yield waiting;
+        waiting = [];
+        limit.clear();
+        limit.admits(rectangle);
+      }
+      const { rows, columns } = rectangle;
+      const pieces = [pieceOf(pair[0], rectangle), pieceOf(pair[1], rectangle, firstFileOfB)] as const;
+      waiting.push({ index, task: { kind: 'compare', rows, columns, pieces } });
+    }
+  }
+  if (waiting.length > 0) yield waiting;
+}
+
+/** Adds up the errors of all pairs, and tells how many elements of which are done. */
+class Sums {
+  readonly each: readonly Float64Array[];
+  readonly #pairs: readonly Pair[];
+  readonly #report: (index: number, elementsDone: number) => void;
+  #index = 0;
+  #elementsDone = 0;
+
+  constructor(pairs: readonly Pair[], report: (index: number, elementsDone: number) => void) {
+    this.each = pairs.map(() => new Float64Array(sumCount));
+    this.#pairs = pairs;
+    this.#report = report;
+  }
+
+  /** Adds what came of a batch. */
+  add(tasks: readonly PairTask[], { tiles }: BatchResult): void {
+    for (const [i, { index, task }] of tasks.entries()) {
+      this.skipTo(index);
+      addSums(this.each[index] as Float64Array, tiles[i]?.sums as Float64Array);
+      this.#elementsDone += task.rows * task.columns;
+      this.#report(index, this.#elementsDone);
+    }
+  }
+
+  /** Goes on to a pair. Those in between are empty. */
+  skipTo(index: number): void {
+    for (; this.#index < index; this.#index++) {
+      if (elementsOf((this.#pairs[this.#index] as Pair)[0].shape) === 0) this.#report(this.#index, 0);
+      this.#elementsDone = 0;
+    }
+  }
+}
+
+/** Runs the tasks of all pairs. */
 async function sumsOf(
-  pair: Pair,
+  pairs: readonly Pair[],
   firstFileOfB: number,
   runner: TileRunner,
-  soon: <T>(promise: Promise<T>) => Promise<T>,
-  report: (elementsDone: number) => void,
-): Promise<Float64Array> {
-  const sums = new Float64Array(sumCount);
-  const n = elementsOf(pair[0].shape);
-  const waiting: { readonly elements: number; readonly result: Promise<TileResult> }[] = [];
-  let elementsDone = 0;
+  signal: AbortSignal | undefined,
+  sums: Sums,
+): Promise<void> {
+  const { soon, end } = interruptible(signal);
+  const waiting: { readonly tasks: readonly PairTask[]; readonly result: Promise<BatchResult> }[] = [];
   const takeOldest = async () => {
-    const { elements, result } = waiting.shift() as (typeof waiting)[number];
-    addSums(sums, (await soon(result)).sums as Float64Array);
-    elementsDone += elements;
-    if (elementsDone < n) report(elementsDone);
+    const { tasks, result } = waiting.shift() as (typeof waiting)[number];
+    try {
+      sums.add(tasks, await soon(result));
+    } catch (error) {
+      if (!(error instanceof TaskError)) throw error;
+      throw named(error.cause, (pairs[tasks[error.task]?.index ?? 0] as Pair)[0].name);
+    }
+    signal?.throwIfAborted();
   };
-  for (const rectangle of n === 0 ? [] : rectanglesOf(pair)) {
-    const { rows, columns } = rectangle;
-    const pieces = [pieceOf(pair[0], rectangle), pieceOf(pair[1], rectangle, firstFileOfB)] as const;
-    const result = runner.run({ kind: 'compare', rows, columns, pieces } satisfies CompareTask);
-    result.catch(() => {});
-    waiting.push({ elements: rows * columns, result });
-    if (waiting.length > runner.concurrency) await takeOldest();
+  try {
+    signal?.throwIfAborted();
+    for (const tasks of batchesOf(pairs, firstFileOfB)) {
+      const result = runner.run({ tasks: tasks.map(({ task }) => task), outputBytes: 0 });
+      result.catch(() => {});
+      waiting.push({ tasks, result });
+      if (waiting.length > runner.concurrency) await takeOldest();
+    }
+    while (waiting.length > 0) await takeOldest();
+    sums.skipTo(pairs.length);
+    signal?.throwIfAborted();
+  } finally {
+    end();
   }
-  while (waiting.length > 0) await takeOldest();
-  return sums;
 }
 
 /** Compares two open models. See `compareModels`. */
@@ -191,28 +257,24 @@ export async function compareOpen(
   const elements = pairs.reduce((sum, [{ shape }]) => sum + elementsOf(shape), 0);
   const files = [...a.model.files, ...b.model.files];
   const runner = await start(elements, files);
-  const { soon, end } = interruptible(signal);
   try {
-    signal?.throwIfAborted();
-    const tensors: ComparedTensor[] = [];
-    const all = new Float64Array(sumCount);
-    const report = progressReporter(pairs, onProgress);
-    for (const [index, pair] of pairs.entries()) {
-      const [{ name, shape, type }, other] = pair;
-      const progress = (elementsDone: number) => report(index, elementsDone);
-      const sums = await sumsOf(pair, a.model.files.length, runner, soon, progress).catch((error) => {
-        throw named(error, name);
-      });
-      addSums(all, sums);
-      tensors.push({ name, shape, a: type, b: other.type, error: measuresOf(sums, elementsOf(shape)) });
-      progress(elementsOf(shape));
-      signal?.throwIfAborted();
-    }
+    const sums = new Sums(pairs, progressReporter(pairs, onProgress));
+    await sumsOf(pairs, a.model.files.length, runner, signal, sums);
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
+    const all = new Float64Array(sumCount);
+    for (const each of sums.each) addSums(all, each);
+    const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
+      return {
+        name,
+        shape,
+        a: type,
+        b: other.type,
+        error: measuresOf(sums.each[i] as Float64Array, elementsOf(shape)),
+      };
+    });
     return { tensors, total: measuresOf(all, elements), ...rest };
   } finally {
-    end();
     runner.dispose();
   }
 }

@@ -3,14 +3,18 @@
  * own bytes, so tasks can be carried out anywhere and in any order, and the results are the same.
  */
 import { Arena } from '../codecs/arena.js';
+import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Stored } from '../codecs/codec.js';
-import { addErrors, clearSums, observe, sumsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Core } from '../core/wasm.js';
-import type { EncodeTask, Piece, TileResult, TileTask } from './tasks.js';
+import type { InputReader } from './inputs.js';
+import { type Batch, type BatchResult, type EncodeTask, TaskError, type TileResult, type TileTask } from './tasks.js';
 
-/** What a task gives, before it is copied out of wasm memory. */
-type Outcome = Encoded & Pick<TileResult, 'range'>;
+/** What a task gives, in wasm memory. */
+type Outcome = Encoded & TileResult;
+
+/** Memory is taken in units of this. */
+const memoryUnit = 1 << 20;
 
 const aligned = (address: number) => Math.ceil(address / 16) * 16;
 
@@ -39,39 +43,32 @@ export class TileConverter {
   }
 
   /**
-   * Takes all memory that a task needs, and shows where its inputs go. The views are good until the next call.
-   * @throws ScalepointError `OUT_OF_MEMORY`
+   * Carries out a batch, one task after the other.
+   * @param inputs has begun with the batch
+   * @param spare memory for the output, if it is of the right size: as garbage, the outputs of megabytes each would pile up
+   * @param pause is waited for before each task, once its inputs are there
+   * @throws TaskError
    */
-  prepare(task: TileTask): Uint8Array[] {
-    const { places, size } = this.#placesOf(task, 0);
-    const counting = new Arena();
-    this.#carryOut(task, places, counting);
-    const start = this.#reserve(size + counting.size);
-    // Only now: taking memory may have moved all of it.
-    const { buffer } = this.#core.module.HEAPU8;
-    return task.pieces.flatMap(({ inputs }, i) =>
-      inputs.map(({ role, bytes, count }) => {
-        return new Uint8Array(buffer, start + (places[i]?.[role] as number), bytes * count);
-      }),
-    );
-  }
-
-  /**
-   * Carries out a task whose inputs are in place. Results go to `spare` buffers of their sizes: as garbage, each of some megabytes, they
-   * would pile up until the engine collects them.
-   */
-  run(task: TileTask, spare: readonly ArrayBuffer[]): TileResult {
-    const start = this.#start();
-    const { places, size } = this.#placesOf(task, start);
-    const { parts, ...rest } = this.#carryOut(task, places, new Arena(start + size));
-    const left = [...spare];
-    const copies = Object.entries(parts).map(([role, { address, bytes }]) => {
-      const fitting = left.findIndex(({ byteLength }) => byteLength === bytes);
-      const copy = fitting < 0 ? new ArrayBuffer(bytes) : (left.splice(fitting, 1)[0] as ArrayBuffer);
-      new Uint8Array(copy).set(this.#core.module.HEAPU8.subarray(address, address + bytes));
-      return [role, copy] as const;
-    });
-    return { parts: Object.fromEntries(copies), ...rest };
+  async run(
+    { tasks, outputBytes }: Batch,
+    inputs: InputReader,
+    spare: ArrayBuffer | undefined,
+    pause: () => Promise<void> = async () => {},
+  ): Promise<BatchResult> {
+    const output = spare?.byteLength === outputBytes ? spare : new ArrayBuffer(outputBytes);
+    const tiles: TileResult[] = [];
+    for (const [i, task] of tasks.entries()) {
+      try {
+        this.#reserve(this.#sizeOf(task));
+        await inputs.fill(task, this.#views(task));
+        await pause();
+        tiles.push(this.#convert(task, output));
+      } catch (cause) {
+        throw new TaskError(i, cause);
+      }
+      if (tiles.at(-1)?.problem !== undefined) break;
+    }
+    return { output, tiles };
   }
 
   /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
@@ -88,48 +85,75 @@ export class TileConverter {
     return { places, size };
   }
 
-  /** Address of at least so many bytes. */
-  #reserve(size: number): number {
-    if (this.#memory === undefined || this.#memory.size < size) {
-      if (this.#memory !== undefined) this.#core.release(this.#memory.base);
-      this.#memory = undefined;
-      this.#memory = { base: this.#core.allocate(size + 16), size };
-    }
-    return this.#start();
+  /** Bytes that a task needs. */
+  #sizeOf(task: TileTask): number {
+    const { places, size } = this.#placesOf(task, 0);
+    const counting = new Arena();
+    this.#carryOut(task, places, counting);
+    return size + counting.size;
+  }
+
+  /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
+  #reserve(size: number): void {
+    if (this.#memory !== undefined && this.#memory.size >= size) return;
+    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
+    this.#memory = undefined;
+    // Tasks of a model grow from small to large ones. Rounding up keeps the number of moves low.
+    const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
+    this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
   }
 
   #start(): number {
     return aligned(this.#memory?.base ?? 0);
   }
 
+  /** Memory for the inputs of a task. */
+  #views(task: TileTask): Uint8Array[] {
+    const { places } = this.#placesOf(task, this.#start());
+    const { buffer } = this.#core.module.HEAPU8;
+    return task.pieces.flatMap(({ inputs }, i) =>
+      inputs.map(({ role, bytes, count }) => new Uint8Array(buffer, places[i]?.[role] as number, bytes * count)),
+    );
+  }
+
+  /** Carries out a task whose inputs are in place, and copies its parts to the output. */
+  #convert(task: TileTask, output: ArrayBuffer): TileResult {
+    const start = this.#start();
+    const { places, size } = this.#placesOf(task, start);
+    const { parts, ...result } = this.#carryOut(task, places, new Arena(start + size));
+    if (task.kind !== 'encode' || result.problem !== undefined) return result;
+    for (const { role, offset, bytes } of task.outputs) {
+      const part = parts[role];
+      if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
+      new Uint8Array(output, offset, bytes).set(this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
+    }
+    return result;
+  }
+
   /** Carries out a task, or counts what memory it takes beside its inputs. */
   #carryOut(task: TileTask, places: readonly Stored['parts'][], arena: Arena): Outcome {
     const { rows, columns } = task;
-    const [a, b] = task.pieces.map(({ form }: Piece, i) => {
-      return { form, stored: { rows, columns, parts: places[i] as Stored['parts'] } };
-    }) as [{ form: Form; stored: Stored }, { form: Form; stored: Stored } | undefined];
-    if (task.kind === 'encode') return this.#encode(task, a.stored, arena);
+    const [a, b] = places.map((parts) => ({ rows, columns, parts })) as [Stored, Stored];
+    if (task.kind === 'encode') return this.#encode(task, a, arena);
     if (task.kind === 'range') {
-      const { type, source } = elements(this.#core, arena, a.form, a.stored);
-      return { parts: {}, ...observe(this.#core, arena, type, source, rows * columns) };
+      const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
+      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
-    const x = floats(this.#core, arena, a.form, a.stored);
-    const y = b === undefined ? x : floats(this.#core, arena, b.form, b.stored);
+    const [first, second] = task.pieces;
+    const x = floats(this.#core, arena, first.form, a);
+    const y = floats(this.#core, arena, second.form, b);
     if (arena.onlyCounts) return { parts: {} };
-    clearSums(this.#core);
-    addErrors(this.#core, x, y, rows * columns);
-    return { parts: {}, sums: sumsOf(this.#core) };
+    return { parts: {}, sums: errorsOf(this.#core, x, y, rows * columns) };
   }
 
-  #encode(
-    { pieces: [{ form, inputs }], rows, columns, roles, measures, ranges, to }: EncodeTask,
-    stored: Stored,
-    arena: Arena,
-  ) {
+  #encode(task: EncodeTask, stored: Stored, arena: Arena): Encoded {
+    const { pieces, rows, columns, outputs, measures, ranges, to } = task;
+    const [{ form, inputs }] = pieces;
     const codec = codecOf(to);
     if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
     // Without inputs the ranges tell everything.
     const source = inputs.length === 0 ? { type: 'F32', source: 0 } : elements(this.#core, arena, form, stored);
+    const roles = outputs.map(({ role }) => role);
     return codec.encode(this.#core, { rows, columns, ...source, roles, measures, ranges }, to, arena);
   }
 }

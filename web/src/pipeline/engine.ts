@@ -1,6 +1,6 @@
 /**
- * Carries out a plan: tiles go to the runner, results to the sinks in the order of the steps, with no more of them under way than the
- * runner can use.
+ * Carries out a plan: batches of tiles go to the runner, results to the sinks in the order of the steps, with no more of them under way
+ * than the runner can use.
  */
 import type { Problem, Range, Rectangle } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
@@ -10,8 +10,9 @@ import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measu
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
-import type { TileResult, TileTask } from './tasks.js';
-import { elementAt, mainPart, type Step, stepsOf, storedBytes, type TileStep } from './tiles.js';
+import { type BatchStep, batchesOf, type Write } from './batches.js';
+import { type Batch, type BatchResult, type RangeTask, TaskError } from './tasks.js';
+import { elementAt, mainPart, stepsOf, storedBytes, type TileStep } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
 /** How far a conversion is. */
@@ -140,11 +141,14 @@ export interface Work {
   readonly onProgress?: ((progress: Progress) => void) | undefined;
 }
 
-/** A step whose result is on its way. */
+/** A batch whose result is on its way. */
 interface Waiting {
-  readonly step: Step;
-  readonly result: Promise<TileResult | undefined>;
+  readonly step: BatchStep;
+  readonly result: Promise<BatchResult>;
 }
+
+/** A tile that a batch is about, for errors. */
+type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
 
 /** Carries out one plan. */
 class Execution {
@@ -152,6 +156,8 @@ class Execution {
   readonly #soon: <T>(promise: Promise<T>) => Promise<T>;
   readonly #report: (tensor: PlannedTensor, bytes: number) => boolean;
   readonly #sums = new Map<PlannedTensor, Float64Array>();
+  /** Where each file that takes no positions ends so far. */
+  readonly #ends = new Map<ByteSink, number>();
 
   constructor(work: Work, soon: <T>(promise: Promise<T>) => Promise<T>) {
     this.#work = work;
@@ -164,14 +170,16 @@ class Execution {
     const { plan, files, sinks, runner, signal } = this.#work;
     const sequential = sinks.some(({ positional }) => !positional);
     const waiting: Waiting[] = [];
-    const ask = async (tensor: PlannedTensor, task: TileTask, rectangle: Rectangle) =>
-      (await this.#carryOut(tensor, task, rectangle)).range as Range;
-    for await (const step of stepsOf(plan, sequential, ask)) {
-      waiting.push({ step, result: step.kind === 'tile' ? this.#start(step) : Promise.resolve(undefined) });
-      if (waiting.length > runner.concurrency) await this.#write(waiting.shift() as Waiting);
+    const ask = async (tensor: PlannedTensor, task: RangeTask, rectangle: Rectangle) => {
+      const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
+      return tiles[0]?.range as Range;
+    };
+    for await (const step of batchesOf(stepsOf(plan, sequential, ask))) {
+      waiting.push({ step, result: this.#start(step) });
+      if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
       signal?.throwIfAborted();
     }
-    for (const step of waiting) await this.#write(step);
+    for (const step of waiting) await this.#finish(step);
     for (const tensor of plan.tensors) if (storedBytes(tensor.source) === 0) this.#report(tensor, 0);
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
@@ -187,46 +195,58 @@ class Execution {
     });
   }
 
-  async #carryOut(tensor: PlannedTensor, task: TileTask, rectangle: Rectangle): Promise<TileResult> {
-    let result: TileResult;
+  /** Starts a batch. If it fails, that shows when its turn comes. */
+  #start({ batch, tiles, known }: BatchStep): Promise<BatchResult> {
+    if (tiles.length > 0) {
+      const result = this.#carryOut(batch, tiles);
+      result.catch(() => {});
+      return result;
+    }
+    return Promise.resolve({ output: new ArrayBuffer(known.length === 1 ? 0 : batch.outputBytes), tiles: [] });
+  }
+
+  async #carryOut(batch: Batch, subjects: readonly Subject[]): Promise<BatchResult> {
+    let result: BatchResult;
     try {
-      result = await this.#soon(this.#work.runner.run(task));
+      result = await this.#soon(this.#work.runner.run(batch));
     } catch (error) {
-      throw located(error, tensor, this.#work.files);
+      if (!(error instanceof TaskError)) throw error;
+      throw located(error.cause, (subjects[error.task] as Subject).tensor, this.#work.files);
     }
-    const { problem } = result;
-    if (problem !== undefined) throw problemError(tensor, problem, elementAt(rectangle, problem.index));
-    return result;
+    const last = result.tiles.length - 1;
+    const problem = result.tiles[last]?.problem;
+    if (problem === undefined) return result;
+    const { tensor, rectangle } = subjects[last] as Subject;
+    throw problemError(tensor, problem, elementAt(rectangle, problem.index));
   }
 
-  /** Starts a tile. If it fails, that shows when its turn comes. */
-  #start({ tensor, task, rectangle }: TileStep): Promise<TileResult> {
-    const result = this.#carryOut(tensor, task, rectangle);
-    result.catch(() => {});
-    return result;
-  }
-
-  async #write({ step, result }: Waiting): Promise<void> {
-    if (step.kind === 'bytes') return this.#put(step.file, step.position, step.bytes);
-    const { parts, sums } = (await result) as TileResult;
-    for (const { role, file, position, bytes, count, stride } of step.destinations) {
-      const part = parts[role];
-      if (part?.byteLength !== bytes * count) throw new Error(`the ${role} of a tile is not as long as planned`);
-      for (let i = 0; i < count; i++) {
-        await this.#put(file, position + i * stride, new Uint8Array(part, i * bytes, bytes), step.tensor);
-      }
+  /** Writes what came of a batch, and reports its tiles. */
+  async #finish({ step, result }: Waiting): Promise<void> {
+    const { output, tiles } = await result;
+    const [first] = step.known;
+    // Known bytes by themselves are written from where they are.
+    const isAlone = step.tiles.length === 0 && step.known.length === 1;
+    const bytes = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
+    if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
+    for (const write of step.writes) await this.#write(write, bytes);
+    for (const [i, { tensor }] of step.tiles.entries()) {
+      const sums = tiles[i]?.sums;
+      if (sums !== undefined) this.#add(tensor, sums);
     }
-    if (sums !== undefined) this.#add(step.tensor, sums);
     const { sinks, runner } = this.#work;
-    if (!sinks.some(({ keeps }) => keeps)) runner.recycle({ parts });
+    if (step.tiles.length > 0 && !sinks.some(({ keeps }) => keeps)) runner.recycle(output);
     await this.#done(step);
   }
 
-  async #put(file: number, position: number, bytes: Uint8Array<ArrayBuffer>, tensor?: PlannedTensor): Promise<void> {
+  async #write({ file, position, offset, bytes, tile }: Write, output: Uint8Array<ArrayBuffer>): Promise<void> {
+    const sink = this.#work.sinks[file] as ByteSink;
+    const end = this.#ends.get(sink) ?? 0;
+    if (!sink.positional && position !== end) throw new Error(`bytes for ${position} came when ${end} was the end`);
+    this.#ends.set(sink, position + bytes);
     try {
-      await this.#soon((this.#work.sinks[file] as ByteSink).write(position, bytes));
+      await this.#soon(sink.write(position, output.subarray(offset, offset + bytes)));
     } catch (error) {
-      throw tensor === undefined ? error : located(error, tensor, []);
+      throw tile === undefined ? error : located(error, tile.tensor, []);
     }
   }
 
@@ -236,14 +256,19 @@ class Execution {
     this.#sums.set(tensor, sums);
   }
 
-  /** Reports a step. At the end of a tensor the file still has to be the one that was opened. */
-  async #done({ tensor, sourceBytes }: TileStep): Promise<void> {
-    if (sourceBytes === 0 || !this.#report(tensor, sourceBytes)) return;
+  /** Reports the tiles of a batch. If it ends a tensor, the tensor's file still has to be the one that was opened. */
+  async #done({ tiles }: BatchStep): Promise<void> {
+    const ended = new Map<number, PlannedTensor>();
+    for (const { tensor, sourceBytes } of tiles) {
+      if (sourceBytes > 0 && this.#report(tensor, sourceBytes)) ended.set(mainPart(tensor.source).file, tensor);
+    }
     const { files } = this.#work;
-    try {
-      await files[mainPart(tensor.source).file]?.verify();
-    } catch (error) {
-      throw located(error, tensor, files);
+    for (const [file, tensor] of ended) {
+      try {
+        await files[file]?.verify();
+      } catch (error) {
+        throw located(error, tensor, files);
+      }
     }
   }
 }

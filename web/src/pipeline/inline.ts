@@ -1,51 +1,51 @@
-/** Carries out tiles in the caller's thread. */
+/** Carries out batches in the caller's thread. */
 import type { ByteSource } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
-import { readInput } from './inputs.js';
-import type { Input } from './tasks.js';
+import { readerOf } from './inputs.js';
 import type { TileRunner } from './workers.js';
 
 /** How long this thread may be busy at a stretch. */
 const busyMilliseconds = 8;
 
-/** Runs tiles in this thread, one after the other. */
+/** Runs batches in this thread, one after the other. */
 export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
   // Here and not at the top, so that looking into a file loads no wasm.
   const { instantiateCore } = await import('../core/wasm.js');
   const core = await instantiateCore(module);
   const converter = new TileConverter(core);
+  const inputs = readerOf(files);
   let last: Promise<unknown> = Promise.resolve();
-  let spare: ArrayBuffer[] = [];
-  let yielded = performance.now();
+  let spare: ArrayBuffer | undefined;
+  let rested = performance.now();
   const state: { ended?: { readonly reason: unknown } } = {};
   const check = () => {
     if (state.ended !== undefined) throw state.ended.reason;
   };
+  // Lets the page draw, and a cancel come through. Not at every task: a browser makes each of these waits a long one.
+  const pause = async () => {
+    if (performance.now() - rested > busyMilliseconds) {
+      await new Promise((resolve) => setTimeout(resolve));
+      rested = performance.now();
+    }
+    check();
+  };
   return {
     concurrency: 1,
-    run(task) {
+    run(batch) {
       const run = async () => {
         check();
-        const views = converter.prepare(task);
-        const inputs = task.pieces.flatMap((piece) => piece.inputs);
-        for (const [i, view] of views.entries()) await readInput(inputs[i] as Input, files, view);
-        // Lets the page draw, and a cancel come through; not at every tile, since a browser makes each of these waits a long one.
-        if (performance.now() - yielded > busyMilliseconds) {
-          await new Promise((resolve) => setTimeout(resolve));
-          yielded = performance.now();
-        }
-        check();
-        // Each is used once: until it comes back, it is a result under way.
+        await inputs.begin(batch);
+        // Used once: until it comes back, it is a result under way.
         const given = spare;
-        spare = [];
-        return converter.run(task, given);
+        spare = undefined;
+        return converter.run(batch, inputs, given, pause);
       };
       const result = last.then(run);
       last = result.catch(() => {});
       return result;
     },
-    recycle({ parts }) {
-      spare = Object.values(parts);
+    recycle(output) {
+      spare = output;
     },
     dispose(reason) {
       state.ended ??= { reason };

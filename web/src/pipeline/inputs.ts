@@ -1,15 +1,98 @@
-/** Reads the inputs of tasks. */
+/** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import type { Input } from './tasks.js';
+import { type Batch, type Input, inputsOf, type TileTask } from './tasks.js';
 
-/** Reads the bytes of an input into memory. */
-export async function readInput(input: Input, files: readonly ByteSource[], target: Uint8Array): Promise<void> {
-  const { file, begin, bytes, count, stride } = input;
-  const source = files[file] as ByteSource;
-  for (let i = 0; i < count; i++) {
-    const part = target.subarray(i * bytes, (i + 1) * bytes);
-    const from = begin + i * stride;
-    if (source.readInto === undefined) part.set(await source.read(from, from + bytes));
-    else await source.readInto(from, part);
+/** Reads bytes of a file, from a position on, into memory. */
+export type ReadInto = (file: number, begin: number, target: Uint8Array) => Promise<void>;
+
+/** Inputs up to this size are read together. Larger ones go straight to where they are needed. */
+const smallInput = 1 << 16;
+/** Bytes between two inputs that it pays to read along. */
+const smallGap = 1 << 12;
+/** Bytes that are read at once. */
+const mostAtOnce = 1 << 20;
+
+/** Neighbors in a file. */
+interface Group {
+  readonly file: number;
+  readonly begin: number;
+  end: number;
+  readonly inputs: Input[];
+}
+
+/** Small inputs, those together that are close to each other. */
+function groupsOf(inputs: readonly Input[]): Group[] {
+  const small = inputs.filter(({ bytes, count }) => count === 1 && bytes <= smallInput);
+  small.sort((a, b) => a.file - b.file || a.begin - b.begin);
+  const groups: Group[] = [];
+  for (const input of small) {
+    const { file, begin, bytes } = input;
+    const end = begin + bytes;
+    const last = groups.at(-1);
+    if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
+      last.inputs.push(input);
+      last.end = Math.max(last.end, end);
+    } else groups.push({ file, begin, end, inputs: [input] });
   }
+  return groups.filter(({ inputs }) => inputs.length > 1);
+}
+
+/** Reads inputs. */
+export class InputReader {
+  readonly #read: ReadInto;
+  /** What is in memory already. */
+  readonly #found = new Map<Input, Uint8Array>();
+
+  constructor(read: ReadInto) {
+    this.#read = read;
+  }
+
+  /**
+   * Reads what can be read at once. What fails here is read again by itself, to tell which task it is about.
+   * @param given inputs that are there already
+   */
+  async begin({ tasks }: Batch, given: ReadonlyMap<Input, Uint8Array> = new Map()): Promise<void> {
+    this.#found.clear();
+    for (const [input, bytes] of given) this.#found.set(input, bytes);
+    if (tasks.length < 2) return;
+    for (const { file, begin, end, inputs } of groupsOf(tasks.flatMap(inputsOf).filter((input) => !given.has(input)))) {
+      const bytes = new Uint8Array(end - begin);
+      const isRead = await this.#read(file, begin, bytes).then(
+        () => true,
+        () => false,
+      );
+      if (!isRead) continue;
+      for (const input of inputs) {
+        const from = input.begin - begin;
+        this.#found.set(input, bytes.subarray(from, from + input.bytes));
+      }
+    }
+  }
+
+  /** Puts the inputs of a task of that batch into their places. */
+  async fill(task: TileTask, places: readonly Uint8Array[]): Promise<void> {
+    for (const [i, input] of inputsOf(task).entries()) await this.put(input, places[i] as Uint8Array);
+  }
+
+  /** Puts one of them into its place. */
+  async put(input: Input, place: Uint8Array): Promise<void> {
+    const found = this.#found.get(input);
+    if (found !== undefined) {
+      place.set(found);
+      return;
+    }
+    const { file, begin, bytes, count, stride } = input;
+    for (let i = 0; i < count; i++) {
+      await this.#read(file, begin + i * stride, place.subarray(i * bytes, (i + 1) * bytes));
+    }
+  }
+}
+
+/** Reads files that are open in this thread. */
+export function readerOf(files: readonly ByteSource[]): InputReader {
+  return new InputReader(async (file, begin, target) => {
+    const source = files[file] as ByteSource;
+    if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
+    else await source.readInto(begin, target);
+  });
 }

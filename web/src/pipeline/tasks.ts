@@ -1,5 +1,8 @@
-/** What is done to tiles. Plain data: tasks are sent to workers, and results come back. */
-import type { Form, Problem, Range, Role, Runs } from '../codecs/codec.js';
+/**
+ * What is done to tiles. Plain data: batches of tasks are sent to workers, and results come back. Small tiles travel together, so that a
+ * model of very many small tensors takes few round trips.
+ */
+import { type Form, type Problem, type Range, type Role, type Runs, tileElements } from '../codecs/codec.js';
 
 /** Bytes of a file that a task needs. */
 export interface Input extends Omit<Runs, 'offset'> {
@@ -17,6 +20,13 @@ export interface Piece {
   readonly inputs: readonly Input[];
 }
 
+/** A part to make, and where it goes in the memory of the batch. */
+export interface Output {
+  readonly role: Role;
+  readonly offset: number;
+  readonly bytes: number;
+}
+
 /** Makes parts out of a rectangle. */
 export interface EncodeTask {
   readonly kind: 'encode';
@@ -24,8 +34,7 @@ export interface EncodeTask {
   readonly columns: number;
   readonly pieces: readonly [Piece];
   readonly to: Form;
-  /** The parts to make. */
-  readonly roles: readonly Role[];
+  readonly outputs: readonly Output[];
   /** Whether to add up the errors. */
   readonly measures: boolean;
   /** Ranges of the rows, if they are known. */
@@ -50,12 +59,68 @@ export interface CompareTask {
 
 export type TileTask = EncodeTask | RangeTask | CompareTask;
 
-/** What came of a tile. */
+/** Tasks that travel together. */
+export interface Batch {
+  readonly tasks: readonly TileTask[];
+  /** Bytes of all outputs. */
+  readonly outputBytes: number;
+}
+
+/** What came of a task, beside its outputs. */
 export interface TileResult {
-  readonly parts: Readonly<Record<Role, ArrayBuffer>>;
   /** Error sums, in the core's order. */
   readonly sums?: Float64Array<ArrayBuffer>;
   readonly range?: Range;
   /** If there is one, everything else means nothing. */
   readonly problem?: Problem;
+}
+
+/** What came of a batch. */
+export interface BatchResult {
+  readonly output: ArrayBuffer;
+  /** One for each task, up to the first one with a problem. */
+  readonly tiles: readonly TileResult[];
+}
+
+/** A task of a batch failed. */
+export class TaskError extends Error {
+  /** Which task, from 0. */
+  readonly task: number;
+  /** What it failed with. */
+  override readonly cause: unknown;
+
+  constructor(task: number, cause: unknown) {
+    super(`task ${task} failed`);
+    this.task = task;
+    this.cause = cause;
+  }
+}
+
+/** All inputs of a task, in the order in which its converter shows places for them. */
+export function inputsOf({ pieces }: TileTask): readonly Input[] {
+  return pieces.flatMap(({ inputs }) => inputs);
+}
+
+/** Tasks of a batch. More of them save little, and progress would show less often. */
+const mostTasks = 256;
+
+/** Tells which tasks go together: up to the elements of a full tile, which therefore travels alone. */
+export class BatchLimit {
+  #tasks = 0;
+  #elements = 0;
+
+  /** Whether a task still fits. If it does, it counts from now on. */
+  admits({ rows, columns }: Pick<TileTask, 'rows' | 'columns'>): boolean {
+    const elements = this.#elements + rows * columns;
+    if (this.#tasks > 0 && (this.#tasks >= mostTasks || elements > tileElements)) return false;
+    this.#tasks++;
+    this.#elements = elements;
+    return true;
+  }
+
+  /** Begins the next batch. */
+  clear(): void {
+    this.#tasks = 0;
+    this.#elements = 0;
+  }
 }

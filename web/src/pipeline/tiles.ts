@@ -2,7 +2,7 @@
  * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form alone, so that the same
  * sums are added in the same order whoever does the work and wherever it goes.
  */
-import { type Range, type Rectangle, type Role, type TileCut, tileElements } from '../codecs/codec.js';
+import { type Range, type Rectangle, type Role, type Runs, type TileCut, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
@@ -18,21 +18,19 @@ export interface BytesStep {
 }
 
 /** Where runs of a part go. */
-export interface Destination {
+export interface Destination extends Omit<Runs, 'offset'> {
   readonly role: Role;
+  /** Which file of the result, and where in it. */
   readonly file: number;
   readonly position: number;
-  /** `count` runs of so many bytes, each `stride` bytes after the start of the one before. */
-  readonly bytes: number;
-  readonly count: number;
-  readonly stride: number;
 }
 
 /** A tile, and where its parts go. */
 export interface TileStep {
   readonly kind: 'tile';
   readonly tensor: PlannedTensor;
-  readonly task: EncodeTask;
+  /** Without outputs: they are laid out with those of its batch. */
+  readonly task: Omit<EncodeTask, 'outputs'>;
   readonly destinations: readonly Destination[];
   /** Bytes of the source that this tile finishes. */
   readonly sourceBytes: number;
@@ -87,13 +85,12 @@ function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: Tile
   const piece = pieceOf(source, rectangle);
   const { rows, columns } = rectangle;
   const measures = roles.includes(parts[0]?.role as Role);
-  const task: EncodeTask = {
+  const task: TileStep['task'] = {
     kind: 'encode',
     rows,
     columns,
     pieces: [reads === false ? { ...piece, inputs: [] } : piece],
     to: form,
-    roles,
     measures,
     ...(ranges === undefined ? {} : { ranges }),
   };

@@ -1,12 +1,14 @@
 /**
- * The worker: takes tiles, reads their bytes, converts them, hands the results over. Runs as a worker of the browser and of Node;
- * it holds all of its code, so that its file can be served from anywhere. The other end is workers.ts.
+ * The worker: takes batches of tiles, reads their bytes, converts them, hands over the results. Runs as a worker of the browser and of
+ * Node. Its file holds all of its code, so that it can be served from anywhere. The other end is workers.ts.
  */
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { instantiateCore } from '../core/wasm.js';
 import type { SourceReference } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
+import { InputReader } from './inputs.js';
+import { type Batch, type Input, inputsOf, TaskError } from './tasks.js';
 import type { WorkerReply, WorkerRequest } from './workers.js';
 
 /** The other end of the messages. */
@@ -17,7 +19,7 @@ interface Port {
 let converter: TileConverter | undefined;
 let files: readonly (SourceReference | undefined)[] = [];
 
-/** Takes what a Blob gives, again and again. */
+/** Memory for what a Blob gives, used again and again. */
 let bucket = new ArrayBuffer(0);
 
 /** Reads a Blob into memory. Returns how many bytes there were. */
@@ -41,31 +43,39 @@ async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
   }
 }
 
-/** Reads bytes of a file into memory. */
-async function readInto(view: Uint8Array, file: number, begin: number): Promise<void> {
-  const reference = files[file];
-  if (reference?.kind === 'blob') {
-    let done = 0;
-    try {
-      done = await readBlob(view, reference.blob.slice(begin, begin + view.length));
-    } catch (cause) {
-      throw new ScalepointError('IO', `cannot read the file: ${cause instanceof Error ? cause.message : cause}`);
-    }
-    if (done !== view.length) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
-    return;
+/** Reads bytes of a Blob into memory. */
+async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<void> {
+  let done = 0;
+  try {
+    done = await readBlob(target, blob.slice(begin, begin + target.length));
+  } catch (cause) {
+    throw new ScalepointError('IO', `cannot read the file: ${messageOf(cause)}`);
   }
+  if (done !== target.length) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
+}
+
+/** Reads bytes of a file into memory. */
+async function readInto(file: number, begin: number, target: Uint8Array): Promise<void> {
+  const reference = files[file];
+  if (reference?.kind === 'blob') return readPart(reference.blob, begin, target);
   const fs = nodeModule('node:fs');
   if (reference === undefined || fs === undefined) throw new Error(`file ${file} cannot be read here`);
-  for (let done = 0; done < view.length; ) {
+  for (let done = 0; done < target.length; ) {
     let count: number;
     try {
-      count = fs.readSync(reference.descriptor, view, done, view.length - done, begin + done);
+      count = fs.readSync(reference.descriptor, target, done, target.length - done, begin + done);
     } catch (cause) {
-      throw new ScalepointError('IO', `cannot read the file: ${cause instanceof Error ? cause.message : cause}`);
+      throw new ScalepointError('IO', `cannot read the file: ${messageOf(cause)}`);
     }
     if (count === 0) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
     done += count;
   }
+}
+
+const inputs = new InputReader(readInto);
+
+function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
 /** Takes a lock that is held until this worker ends. Tells whether it could be had. */
@@ -87,26 +97,27 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
     port.postMessage({ kind: 'ready', locked }, []);
     return;
   }
-  const { id, task, inputs, spare } = request;
-  if (converter === undefined) throw new Error('a task came before the start');
-  const views = converter.prepare(task);
-  const ranges = task.pieces.flatMap((piece) => piece.inputs);
-  for (const [i, view] of views.entries()) {
-    const given = inputs[i];
-    const range = ranges[i];
-    if (given !== undefined) view.set(given);
-    else if (range !== undefined) {
-      for (let k = 0; k < range.count; k++) {
-        const part = view.subarray(k * range.bytes, (k + 1) * range.bytes);
-        await readInto(part, range.file, range.begin + k * range.stride);
-      }
-    }
-  }
-  const result = converter.run(task, spare);
-  port.postMessage({ kind: 'result', id, result }, Object.values(result.parts));
+  const { id, batch, given, spare } = request;
+  if (converter === undefined) throw new Error('a batch came before the start');
+  await inputs.begin(batch, givenInputs(batch, given));
+  const result = await converter.run(batch, inputs, spare);
+  port.postMessage({ kind: 'result', id, result }, [result.output]);
 }
 
-// One after the other: a task that waits for its file must not find its memory used by the next.
+/** Which of the given bytes belong to which input: those of the files that cannot be read here, in their order. */
+function givenInputs({ tasks }: Batch, given: Uint8Array): Map<Input, Uint8Array> {
+  let at = 0;
+  const found = new Map<Input, Uint8Array>();
+  for (const input of tasks.flatMap(inputsOf)) {
+    if (files[input.file] !== undefined) continue;
+    const size = input.bytes * input.count;
+    found.set(input, given.subarray(at, at + size));
+    at += size;
+  }
+  return found;
+}
+
+// One after the other: a batch that waits for its file must not find its memory used by the next one.
 let last: Promise<void> = Promise.resolve();
 
 function receive(request: WorkerRequest, port: Port): void {
@@ -114,14 +125,20 @@ function receive(request: WorkerRequest, port: Port): void {
     try {
       await carryOut(request, port);
     } catch (error) {
-      const id = request.kind === 'task' ? request.id : undefined;
-      const message = error instanceof Error ? error.message : String(error);
-      port.postMessage(
-        { kind: 'failure', id, message, ...(error instanceof ScalepointError ? { code: error.code } : {}) },
-        [],
-      );
+      port.postMessage(failureOf(request, error), []);
     }
   });
+}
+
+function failureOf(request: WorkerRequest, error: unknown): WorkerReply {
+  const cause = error instanceof TaskError ? error.cause : error;
+  return {
+    kind: 'failure',
+    id: request.kind === 'batch' ? request.id : undefined,
+    task: error instanceof TaskError ? error.task : 0,
+    message: messageOf(cause),
+    ...(cause instanceof ScalepointError ? { code: cause.code } : {}),
+  };
 }
 
 const parent = nodeModule('node:worker_threads')?.parentPort;

@@ -1,14 +1,14 @@
 /**
- * Carries out tiles in workers, each with an instance of the core of its own. Workers read files by themselves where they can, straight
- * into wasm memory.
+ * Carries out batches of tiles in workers, each with an instance of the core of its own. Workers read files by themselves if they can,
+ * straight into wasm memory.
  */
 import { type ErrorCode, ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
-import { readInput } from './inputs.js';
-import type { TileResult, TileTask } from './tasks.js';
+import { readerOf } from './inputs.js';
+import { type Batch, type BatchResult, inputsOf, TaskError } from './tasks.js';
 
-/** What a worker is sent: first how to start, then tasks. */
+/** What a worker is sent: first how to start, then batches. */
 export type WorkerRequest =
   | {
       readonly kind: 'start';
@@ -18,29 +18,37 @@ export type WorkerRequest =
       readonly lock?: string | undefined;
     }
   | {
-      readonly kind: 'task';
+      readonly kind: 'batch';
       readonly id: number;
-      readonly task: TileTask;
-      /** Bytes of the inputs whose files the worker cannot read. */
-      readonly inputs: readonly (Uint8Array<ArrayBuffer> | undefined)[];
-      /** Memory for the results. */
-      readonly spare: readonly ArrayBuffer[];
+      readonly batch: Batch;
+      /** The inputs from files that the worker cannot read, one after the other. */
+      readonly given: Uint8Array<ArrayBuffer>;
+      /** Memory for the output. */
+      readonly spare: ArrayBuffer | undefined;
     };
 
 /** What a worker answers. */
 export type WorkerReply =
   /** `locked`: whether it holds the lock. */
   | { readonly kind: 'ready'; readonly locked: boolean }
-  | { readonly kind: 'result'; readonly id: number; readonly result: TileResult }
-  | { readonly kind: 'failure'; readonly id: number | undefined; readonly code?: ErrorCode; readonly message: string };
+  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  /** `task`: which task of the batch. */
+  | {
+      readonly kind: 'failure';
+      readonly id: number | undefined;
+      readonly task: number;
+      readonly code?: ErrorCode;
+      readonly message: string;
+    };
 
-/** Carries out tiles in any order. */
+/** Carries out batches in any order. */
 export interface TileRunner {
-  /** Tiles that it pays to have under way at once. */
+  /** Batches that it pays to have under way at once. */
   readonly concurrency: number;
-  run(task: TileTask): Promise<TileResult>;
-  /** Takes back the memory of a result that nobody looks at any more, for results to come. */
-  recycle(result: Pick<TileResult, 'parts'>): void;
+  /** @throws TaskError */
+  run(batch: Batch): Promise<BatchResult>;
+  /** Takes back the output of a batch that nobody looks at any more, as memory for results to come. */
+  recycle(output: ArrayBuffer): void;
   /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
   dispose(reason?: unknown): void;
 }
@@ -52,7 +60,7 @@ export interface WorkerLike {
   addEventListener?(type: string, listener: (event: Event) => void): void;
 }
 
-/** A worker of Node, which speaks of events in another way. */
+/** A worker of Node, whose events come in another way. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
 }
@@ -81,11 +89,36 @@ function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
-/** A task and its promise. */
+/** Listens to a worker, of a browser or of Node. `stopped` is called with what happened to it if it ends. */
+function listen(
+  worker: WorkerLike,
+  receive: (reply: WorkerReply) => void,
+  stopped: (what: string, cause?: unknown) => void,
+): void {
+  if ('on' in worker) {
+    const node = worker as NodeWorker;
+    node.on('message', receive);
+    node.on('error', (cause: unknown) => stopped(`failed: ${messageOf(cause)}`, cause));
+    node.on('exit', () => stopped('ended before its time'));
+    return;
+  }
+  worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
+  worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
+  worker.addEventListener?.('error', (event) => {
+    // It is reported by the promise, and by nothing else.
+    event.preventDefault();
+    const { message } = event as ErrorEvent;
+    // An error without a message is a file that could not be loaded.
+    const missing = 'could not be loaded: serve worker.js beside the bundle, or give the worker option';
+    stopped(message ? `failed: ${message}` : missing, event);
+  });
+}
+
+/** A batch and its promise. */
 interface Job {
   readonly id: number;
-  readonly task: TileTask;
-  resolve(result: TileResult): void;
+  readonly batch: Batch;
+  resolve(result: BatchResult): void;
   reject(reason: unknown): void;
 }
 
@@ -97,16 +130,16 @@ interface Seat {
   leave(reason: unknown): void;
 }
 
-/** Tasks that a worker holds: one under way, one at hand, so that it never waits for messages. */
+/** Batches that a worker holds: one under way, one at hand, so that it never waits for messages. */
 const jobsPerWorker = 2;
 
-/** Runs tiles in workers. */
+/** Runs batches in workers. */
 export class WorkerPool implements TileRunner {
   readonly concurrency: number;
   readonly #files: readonly ByteSource[];
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
-  readonly #spare: ArrayBuffer[][] = [];
+  readonly #spare: ArrayBuffer[] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
@@ -162,65 +195,43 @@ export class WorkerPool implements TileRunner {
       // A browser tells nobody that a worker has ended, but its locks are free then. Not every page has locks.
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
-      const receive = (reply: WorkerReply) => {
-        if (reply.kind === 'ready') {
-          clearTimeout(timer);
-          resolve();
-          if (locks === undefined || lock === undefined || !reply.locked) return;
-          locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
-          return;
-        }
-        if (reply.kind === 'failure' && reply.id === undefined) {
-          this.dispose(new ScalepointError(reply.code ?? 'WORKER', reply.message));
-          return;
-        }
-        const job = seat.jobs.get(reply.id as number);
-        seat.jobs.delete(reply.id as number);
-        if (reply.kind === 'result') job?.resolve(reply.result);
-        else
-          job?.reject(
-            reply.code === undefined ? new Error(reply.message) : new ScalepointError(reply.code, reply.message),
-          );
-        this.#dispatch();
+      const started = (locked: boolean) => {
+        clearTimeout(timer);
+        resolve();
+        if (locks === undefined || lock === undefined || !locked) return;
+        locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
       };
-      if ('on' in worker) {
-        const node = worker as NodeWorker;
-        node.on('message', receive);
-        node.on('error', (cause: unknown) => stopped(`failed: ${messageOf(cause)}`, cause));
-        node.on('exit', () => stopped('ended before its time'));
-      } else {
-        worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
-        worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
-        worker.addEventListener?.('error', (event) => {
-          // It is reported by the promise, and by nothing else.
-          event.preventDefault();
-          const { message } = event as ErrorEvent;
-          // An error without a message is a file that could not be loaded.
-          stopped(
-            message
-              ? `failed: ${message}`
-              : 'could not be loaded: serve worker.js beside the bundle, or give the worker option',
-            event,
-          );
-        });
-      }
+      listen(worker, (reply) => (reply.kind === 'ready' ? started(reply.locked) : this.#receive(seat, reply)), stopped);
       const files = this.#files.map(({ reference }) => reference);
       worker.postMessage({ kind: 'start', module, files, lock } satisfies WorkerRequest, []);
     });
   }
 
-  run(task: TileTask): Promise<TileResult> {
+  /** Takes the answer to a job. */
+  #receive(seat: Seat, reply: Exclude<WorkerReply, { kind: 'ready' }>): void {
+    const job = seat.jobs.get(reply.id ?? -1);
+    seat.jobs.delete(reply.id ?? -1);
+    if (reply.kind === 'result') job?.resolve(reply.result);
+    else {
+      const { code, message, task } = reply;
+      if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
+      job?.reject(new TaskError(task, code === undefined ? new Error(message) : new ScalepointError(code, message)));
+    }
+    this.#dispatch();
+  }
+
+  run(batch: Batch): Promise<BatchResult> {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) {
-        reject(this.#ended.reason);
+        reject(new TaskError(0, this.#ended.reason));
         return;
       }
-      this.#queue.push({ id: this.#nextId++, task, resolve, reject });
+      this.#queue.push({ id: this.#nextId++, batch, resolve, reject });
       this.#dispatch();
     });
   }
 
-  /** Hands waiting tasks to the workers that have the least to do. */
+  /** Hands waiting jobs to the workers that have the least to do. */
   #dispatch(): void {
     while (this.#queue.length > 0 && this.#ended === undefined) {
       const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
@@ -231,24 +242,13 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  async #send(seat: Seat, { id, task, reject }: Job): Promise<void> {
+  async #send(seat: Seat, { id, batch, reject }: Job): Promise<void> {
     try {
-      const inputs: (Uint8Array<ArrayBuffer> | undefined)[] = [];
-      const transfer: ArrayBuffer[] = [];
-      for (const input of task.pieces.flatMap((piece) => piece.inputs)) {
-        if (this.#files[input.file]?.reference !== undefined) {
-          inputs.push(undefined);
-          continue;
-        }
-        const bytes = allocate(input.bytes * input.count, ' of input');
-        await readInput(input, this.#files, bytes);
-        inputs.push(bytes);
-        transfer.push(bytes.buffer);
-      }
+      const given = await this.#readFor(batch);
       if (this.#ended !== undefined) return;
-      const spare = this.#spare.pop() ?? [];
-      const request = { kind: 'task', id, task, inputs, spare } satisfies WorkerRequest;
-      seat.worker.postMessage(request, [...transfer, ...spare]);
+      const spare = this.#spare.pop();
+      const request = { kind: 'batch', id, batch, given, spare } satisfies WorkerRequest;
+      seat.worker.postMessage(request, spare === undefined ? [given.buffer] : [given.buffer, spare]);
     } catch (error) {
       seat.jobs.delete(id);
       reject(error);
@@ -256,8 +256,29 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  recycle({ parts }: Pick<TileResult, 'parts'>): void {
-    if (this.#spare.length < this.concurrency) this.#spare.push(Object.values(parts));
+  /** The inputs that workers cannot read, one after the other. */
+  async #readFor(batch: Batch): Promise<Uint8Array<ArrayBuffer>> {
+    const inputs = batch.tasks.map((task) => inputsOf(task).filter(({ file }) => !this.#files[file]?.reference));
+    const size = inputs.flat().reduce((sum, { bytes, count }) => sum + bytes * count, 0);
+    const given = allocate(size, ' of input');
+    if (size === 0) return given;
+    const reader = readerOf(this.#files);
+    await reader.begin(batch);
+    let at = 0;
+    for (const [task, list] of inputs.entries()) {
+      for (const input of list) {
+        const { bytes, count } = input;
+        await reader.put(input, given.subarray(at, at + bytes * count)).catch((cause) => {
+          throw new TaskError(task, cause);
+        });
+        at += bytes * count;
+      }
+    }
+    return given;
+  }
+
+  recycle(output: ArrayBuffer): void {
+    if (this.#spare.length < this.concurrency) this.#spare.push(output);
   }
 
   dispose(reason: unknown = new ScalepointError('DISPOSED', 'the workers were disposed of')): void {
@@ -266,10 +287,10 @@ export class WorkerPool implements TileRunner {
     for (const { worker, jobs, leave } of this.#seats) {
       leave(reason);
       worker.terminate();
-      for (const job of jobs.values()) job.reject(reason);
+      for (const job of jobs.values()) job.reject(new TaskError(0, reason));
       jobs.clear();
     }
-    for (const job of this.#queue) job.reject(reason);
+    for (const job of this.#queue) job.reject(new TaskError(0, reason));
     this.#queue.length = 0;
   }
 }

@@ -10,7 +10,7 @@ import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { keepMention, type PlanChoices, ruleFor } from '../options.js';
-import { compareNames, keptTensor, plainTensor } from '../tensors.js';
+import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { layoutGguf, u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
@@ -162,8 +162,7 @@ export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: Part
     if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
     else {
       const form = formTo(tensor, choice.type, requantize);
-      const named = partsOf(tensor.shape, form).map(({ suffix, ...part }) => ({ ...part, name: tensor.name + suffix }));
-      tensors[index] = { source: plainTensor(source), form, parts: named };
+      tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
     }
     segments.push({ at: (layout.tensors[i] as GgufTensor).byteOffset, tensor: index, role: 'data' });
   }

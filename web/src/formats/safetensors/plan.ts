@@ -3,11 +3,11 @@
  * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
-import type { Form, Part, Role } from '../../codecs/codec.js';
+import type { Role } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import type { FilePlan, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedPart, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { keptTensor, plainTensor } from '../tensors.js';
+import { convertedTensor, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
 import { layoutSafetensors, type TensorDType } from './header.js';
 import { keeperByName, namesParameters } from './keep.js';
@@ -84,7 +84,7 @@ class Planner {
       return keptTensor(source, 'scale');
     }
     const form: CastForm = { codec: 'cast', to };
-    return planned(source, form, this.#partsOf(shape, form));
+    return convertedTensor(source, form, this.#partsOf(shape, form));
   }
 
   #toCodes(source: SourceTensor, to: string, rule: Rule | undefined, packed: boolean): PlannedTensor {
@@ -109,7 +109,7 @@ class Planner {
       if (this.#isModel && dtype === 'F64') return keptTensor(source, 'F64');
       if (parts.reduce((sum, part) => sum + part.bytes, 0) >= bytes) return keptTensor(source, 'not smaller');
     }
-    return planned(source, form, parts);
+    return convertedTensor(source, form, parts);
   }
 
   #formOf(dtype: string, to: string, rule: Rule | undefined, packed: boolean): CompressedForm {
@@ -131,29 +131,19 @@ class Planner {
   }
 }
 
-/** A tensor that is converted. `X.weight` has its scales in `X.weight_scale`; any other name is extended in the same way. */
-function planned(source: SourceTensor, form: Form, parts: readonly Part[]): PlannedTensor {
-  const named = parts.map(({ suffix, ...part }) => ({ ...part, name: source.name + suffix }));
-  return { source: plainTensor(source), form, parts: named };
-}
-
-/** Where the parts of all tensors go. */
-function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>) {
-  const parts = tensors.flatMap((tensor, index) => tensor.parts.map((part) => ({ part, index })));
-  const {
-    header,
-    tensors: placed,
-    size,
-  } = layoutSafetensors(
-    parts.map(({ part: { name, dtype, shape } }) => ({ name, dtype: dtype as TensorDType, shape })),
-    metadata,
-  );
-  const places = new Map(placed.map(({ name, byteOffset }) => [name, byteOffset]));
-  const segments: Segment[] = parts.map(({ part: { name, role, constant }, index }) => {
-    const at = places.get(name) as number;
-    return constant === undefined ? { at, tensor: index, role } : { at, bytes: constant };
-  });
-  return { suffix: '', size, segments: [{ at: 0, bytes: header }, ...segments] };
+/** Lays out the file. */
+function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>): OutputFile {
+  const parts = tensors.flatMap((tensor) => tensor.parts);
+  const layout = layoutSafetensors(parts as readonly (PlannedPart & { readonly dtype: TensorDType })[], metadata);
+  const places = new Map(layout.tensors.map(({ name, byteOffset }) => [name, byteOffset]));
+  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
+  for (const [tensor, { parts }] of tensors.entries()) {
+    for (const { name, role, constant } of parts) {
+      const at = places.get(name) as number;
+      segments.push(constant === undefined ? { at, tensor, role } : { at, bytes: constant });
+    }
+  }
+  return { suffix: '', size: layout.size, segments };
 }
 
 /**

@@ -1,0 +1,185 @@
+#include "absmax.h"
+
+#include <cmath>
+
+#include "codebook_parts.h"
+#include "kernels/range.h"
+#include "range.h"
+
+namespace scalepoint {
+namespace {
+
+/// Scales that are tried for a block, as multiples of the scale at which the largest value has the codebook's largest for a quotient.
+constexpr double kWidest = 1.12, kNarrow = 0.67;
+/// Narrower scales that are tried at most.
+constexpr int kMostWidths = 500;
+/// Multiples on either side of the nearest that are tried.
+constexpr int kMultiples = 2;
+
+/// A codebook made ready for a search.
+struct Book {
+  kernels::CodeSearch search;
+  float values[kMaxCodebookSize];
+  float largest;
+};
+
+/// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with the sum of
+/// its squares for the energy.
+struct Fit {
+  double products = 0, squares = 0;
+
+  [[nodiscard]] double error(double energy, double scale) const {
+    return energy - 2 * scale * products + scale * scale * squares;
+  }
+  /// The scale with the least error for these codes.
+  [[nodiscard]] double best_scale() const { return squares > 0 ? products / squares : 0; }
+};
+
+Fit fit(std::span<const float> x, float scale, const Book& book) {
+  Fit sums;
+  size_t done = 0;
+  with_factor(x, scale, [&](std::span<const float> some, float factor) {
+    uint8_t codes[512];
+    for (size_t i = 0; i < some.size(); i += std::size(codes)) {
+      const size_t size = std::min(std::size(codes), some.size() - i);
+      kernels::search_codes(&some[i], size, factor, book.search, codes);
+      kernels::fit_codes(&x[done], size, codes, book.values, &sums.products, &sums.squares);
+      done += size;
+    }
+  });
+  return sums;
+}
+
+double energy_of(std::span<const float> x) {
+  double sum = 0;
+  for (const float v : x) sum += static_cast<double>(v) * v;
+  return sum;
+}
+
+/// The best of scales with either sign for a block with values other than 0.
+float search_scale(std::span<const float> x, float largest, const Book& book) {
+  const double energy = energy_of(x);
+  float found = largest;
+  double least = fit(x, largest, book).error(energy, largest);
+  const double reach = largest / (book.largest > 0 ? book.largest : 1);
+  // The more values, the more the error goes up and down from scale to scale.
+  const double ratio = book.search.thresholds < 16 ? 0.965 : 0.985;
+  float best = 0;
+  double promised = least;
+  for (const double sign : {1.0, -1.0}) {
+    double width = kWidest, error = 0;
+    // Narrower for as long as that looks promising: one value of very many may be far out.
+    for (int i = 0; width > kNarrow || (i < kMostWidths && error < 2 * promised); i++, width *= ratio) {
+      const auto scale = static_cast<float>(reach * sign * width);
+      if (scale == 0 || !is_finite(scale)) break;
+      const Fit sums = fit(x, scale, book);
+      error = sums.error(energy, sums.best_scale());
+      if (error >= promised) continue;
+      promised = error;
+      best = static_cast<float>(sums.best_scale());
+    }
+  }
+  // The codes of the improved scale may have a better one yet.
+  for (int i = 0; i < 3 && best != 0 && is_finite(best); i++) {
+    const Fit sums = fit(x, best, book);
+    const double error = sums.error(energy, best);
+    if (error >= least) break;
+    least = error;
+    found = best;
+    best = static_cast<float>(sums.best_scale());
+  }
+  return found;
+}
+
+/// The unit of a set with that largest magnitude: the bfloat16 nearest to a 127th of it, or 0 if that is 0.
+float unit_of(float largest) {
+  const uint32_t exact = bit_cast<uint32_t>(largest / 127);
+  const float unit = bit_cast<float>((exact + 0x8000) & 0xFFFF0000u);
+  return is_finite(unit * 127) ? unit : bit_cast<float>(exact & 0xFFFF0000u);
+}
+
+float largest_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float v : values) largest = std::max(largest, std::fabs(v));
+  return largest;
+}
+
+/// Replaces scales that were found by multiples of a unit: of those near each the best.
+void search_multiples(std::span<const float> x, uint64_t block_size, const Book& book, std::span<float> absmax) {
+  const float largest = largest_of(absmax), unit = unit_of(largest);
+  bool reached = false;
+  for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
+    const float found = absmax[block];
+    if (found == 0) return;
+    if (!reached && std::fabs(found) == largest) {
+      // This one says what the unit is, so it stays 127 units.
+      reached = true;
+      absmax[block] = std::copysign(127 * unit, found);
+      return;
+    }
+    const std::span<const float> values = x.subspan(i, size);
+    const double energy = energy_of(values);
+    const float nearest = round_half_even(std::fabs(found) / unit);
+    double least = HUGE_VAL;
+    for (int step = -kMultiples; step <= kMultiples; step++) {
+      const float multiple = nearest + static_cast<float>(step);
+      if (multiple < 0 || multiple > 127) continue;
+      const float scale = std::copysign(multiple * unit, found);
+      const double error = fit(values, scale, book).error(energy, scale);
+      if (error >= least) continue;
+      least = error;
+      absmax[block] = scale;
+    }
+  });
+}
+
+}  // namespace
+
+Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> absmax) noexcept {
+  if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
+  bool finite = true;
+  for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
+    const uint32_t largest = kernels::largest_magnitude(&x[i], size);
+    if (largest >= kInfinityBits) finite = false;
+    if (largest > bit_cast<uint32_t>(absmax[block])) absmax[block] = bit_cast<float>(largest);
+  });
+  return finite ? Status::kOk : Status::kNonFinite;
+}
+
+Status round_absmax(std::span<float> absmax) noexcept {
+  if (first_non_finite(absmax) < absmax.size()) return Status::kBadScale;
+  for (size_t i = 0; i < absmax.size(); i += kAbsmaxSet) {
+    const std::span<float> set = absmax.subspan(i, std::min(kAbsmaxSet, absmax.size() - i));
+    const float largest = largest_of(set), unit = unit_of(largest);
+    for (float& v : set) {
+      const float magnitude = std::fabs(v);
+      const bool is_largest = !(unit > 0 && magnitude < largest);
+      const float multiple = is_largest ? 127 : std::min(round_half_even(magnitude / unit), 127.0f);
+      v = std::copysign(multiple * unit, v);
+    }
+  }
+  return Status::kOk;
+}
+
+Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<const float> codebook, Decision decision,
+                     bool rounded, std::span<float> absmax) noexcept {
+  std::fill(absmax.begin(), absmax.end(), 0.0f);
+  if (const Status s = observe_absmax(x, {block_size}, absmax); s != Status::kOk) return s;
+  if (!has_size(codebook, decision)) return Status::kSizeMismatch;
+  if (first_non_finite(codebook) < codebook.size()) return Status::kBadRange;
+  Book book = {};
+  prepare_search(codebook, decision, book.search);
+  std::copy(codebook.begin(), codebook.end(), book.values);
+  book.largest = largest_of(codebook);
+  for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
+    if (absmax[block] > 0) absmax[block] = search_scale(x.subspan(i, size), absmax[block], book);
+  });
+  for (size_t first = 0; rounded && first < absmax.size(); first += kAbsmaxSet) {
+    const size_t from = first * static_cast<size_t>(block_size), blocks = std::min(kAbsmaxSet, absmax.size() - first);
+    const size_t size = first + blocks == absmax.size() ? x.size() - from : blocks * static_cast<size_t>(block_size);
+    search_multiples(x.subspan(from, size), block_size, book, absmax.subspan(first, blocks));
+  }
+  return Status::kOk;
+}
+
+}  // namespace scalepoint

@@ -1,0 +1,152 @@
+/** Calls of the core that codecs share. Addresses are in bytes of wasm memory. */
+import { blockTypeInfo, isBlockType } from '../core/blocks.js';
+import {
+  DecodedTile,
+  ElementType,
+  EncodedTile,
+  ErrorSums,
+  type Heaps,
+  ObservedTile,
+  ProblemKind,
+  type Problem as ProblemRecord,
+  type RecordType,
+  Role as RoleNumber,
+  Status,
+  Tile as TileRecord,
+  ValueRange,
+} from '../core/door.js';
+import type { Core } from '../core/wasm.js';
+import type { Arena } from './arena.js';
+import type { Encoded, Problem, Range, Tile } from './codec.js';
+import { bytesOf } from './elements.js';
+
+/** What a call takes last: memory of so many bytes, and the address of its result. Without memory it only counts. */
+type Room = [memory: number, bytes: number, result: number];
+
+/** For calls whose arguments are right: any other status is a mistake in here. */
+function check(status: Status): void {
+  if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
+}
+
+/** Gives a call as much memory of the arena as it takes. Returns its result; undefined if the arena only counts. */
+function inArena<R extends { readonly memory: number }>(
+  core: Core,
+  arena: Arena,
+  type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
+  call: (...room: Room) => Status,
+): R | undefined {
+  return core.withRecord({ bytes: type.bytes, write() {} }, undefined, (at) => {
+    check(call(0, 0, at));
+    const { memory } = type.read(core.module, at);
+    const address = arena.take(memory);
+    if (arena.onlyCounts) return undefined;
+    check(call(address, memory, at));
+    return type.read(core.module, at);
+  });
+}
+
+/** The core's number of an element type. */
+export function numberOf(type: string): number {
+  return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
+}
+
+/** Ranges of rows, one after the other. */
+function rangesType(rows: number): RecordType<readonly Range[]> {
+  return {
+    bytes: rows * ValueRange.bytes,
+    write({ HEAPF32 }, at, ranges) {
+      HEAPF32.set(ranges.flat(), at / 4);
+    },
+  };
+}
+
+/** Calls f with the address of a tile. */
+function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
+  const { rows, columns, type, source, roles, measures, ranges = [] } = tile;
+  // Where the ranges tell everything, there is no source.
+  const reads = ranges.length === 0 || roles.includes('data');
+  return core.withRecord(rangesType(ranges.length), ranges, (at) => {
+    const record = {
+      rows,
+      columns: reads ? columns : 1,
+      type: numberOf(type),
+      wanted: roles.reduce((bits, role) => bits | (1 << RoleNumber[role as keyof typeof RoleNumber]), 0),
+      measure: measures,
+      source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
+      ranges: ranges.length === 0 ? 0 : at,
+    };
+    return core.withRecord(TileRecord, record, f);
+  });
+}
+
+const problemKinds = {
+  [ProblemKind.none]: undefined,
+  [ProblemKind.nonFinite]: 'non-finite',
+  [ProblemKind.beyondFloat32]: 'beyond float32',
+  [ProblemKind.overflow]: 'overflow',
+} as const;
+
+function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem } {
+  const name = problemKinds[kind];
+  return name === undefined ? {} : { problem: { kind: name, index, value } };
+}
+
+/** Encodes a tile with the call of a codec. */
+export function encodeTile(
+  core: Core,
+  tile: Tile,
+  arena: Arena,
+  call: (tile: number, ...room: Room) => Status,
+): Encoded {
+  const result = withTile(core, tile, (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)));
+  if (result === undefined) return { parts: {} };
+  const { problem, sums, ...bytes } = result.encoded;
+  const parts = tile.roles.map((role) => [role, bytes[role as keyof typeof bytes]] as const);
+  return {
+    parts: Object.fromEntries(parts.map(([role, { data, size }]) => [role, { address: data, bytes: size }])),
+    ...(tile.measures ? { sums: Float64Array.from(Object.values(sums)) } : {}),
+    ...problemOf(problem),
+  };
+}
+
+/** Decodes a tile with the call of a codec. Returns the address of the floats. */
+export function decodeTile(core: Core, arena: Arena, call: (...room: Room) => Status): number {
+  return inArena(core, arena, DecodedTile, call)?.x ?? 0;
+}
+
+/** A tile of elements of which nothing is made. */
+function elements(type: string, rows: number, columns: number, source: number): Tile {
+  return { rows, columns, type, source, roles: [], measures: false, ranges: undefined };
+}
+
+/** Elements as floats, where they are if they are float32. Returns their address. */
+export function floats(core: Core, arena: Arena, type: string, rows: number, columns: number, source: number): number {
+  return withTile(core, elements(type, rows, columns, source), (tile) =>
+    decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room)),
+  );
+}
+
+/** The range of elements, or what is wrong with one of them. */
+export function observe(
+  core: Core,
+  arena: Arena,
+  type: string,
+  rows: number,
+  columns: number,
+  source: number,
+): { readonly range?: Range; readonly problem?: Problem } {
+  const result = withTile(core, elements(type, rows, columns, source), (tile) =>
+    inArena(core, arena, ObservedTile, (...room) => core.module.observeTile(tile, ...room)),
+  );
+  if (result === undefined) return {};
+  const { range, problem } = result;
+  return { range: [range.min, range.max], ...problemOf(problem) };
+}
+
+/** The sums of the errors of n floats at y against those at x. */
+export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
+  const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8];
+  module.HEAPF64.fill(0, begin, end);
+  check(module.accumulateError(x, y, n, scratch.sums));
+  return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;
+}
