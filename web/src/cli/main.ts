@@ -19,10 +19,10 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
 const commandNames = 'inspect, plan, quantize, compare or bench';
 
 async function version(): Promise<number> {
-  const { buildId, load } = await import('../index.js');
+  const { load } = await import('../index.js');
   const sp = await load();
   const tier = sp.simd ? 'SIMD' : 'scalar';
-  process.stdout.write(`scalepoint ${sp.version} (core ${buildId.toString(16)}, ${tier})\n`);
+  process.stdout.write(`scalepoint ${sp.version} (core ${sp.buildId.toString(16)}, ${tier})\n`);
   sp.dispose();
   return 0;
 }
