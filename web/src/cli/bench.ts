@@ -79,7 +79,7 @@ export async function bench(args: string[]): Promise<number> {
   return 0;
 }
 
-/** Measures, showing on a terminal how far it is: JSON comes whole, at the end. */
+/** Measures, and shows the progress on a terminal. JSON is printed at the end, as a whole. */
 async function measuredQuietly(options: BenchOptions) {
   const shows = process.stderr.isTTY === true;
   const draw = (text: string) => shows && process.stderr.write(`\r\x1b[2K${text}`);
@@ -87,7 +87,7 @@ async function measuredQuietly(options: BenchOptions) {
   return measured({ ...options, onRow: ({ operation }) => draw(`measured: ${operation}`) }).finally(() => draw(''));
 }
 
-/** Prints rows as they come: all of them take a minute. */
+/** Prints rows as soon as they are measured. All of them take a minute. */
 function rowPrinter(): (row: BenchRow) => void {
   const paint = painter(process.stdout);
   let part: BenchPart | undefined;
@@ -105,7 +105,7 @@ function rowPrinter(): (row: BenchRow) => void {
   };
 }
 
-/** Runs it; options that it refuses are wrong usage. */
+/** Runs the benchmark. Options that it does not accept are wrong usage. */
 async function measured(options: BenchOptions) {
   try {
     return await runBench(options);

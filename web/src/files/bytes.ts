@@ -14,7 +14,7 @@ export type { NodeFileHandle } from '../core/node.js';
 export interface ByteSource {
   /** Number of bytes. */
   readonly size: number;
-  /** File name without its folder, where there is one. */
+  /** File name without its folder, if there is one. */
   readonly name?: string;
   /**
    * The bytes [begin, end). The result may be a view of memory that belongs to the caller of the library: never write into it.
@@ -28,7 +28,7 @@ export interface ByteSource {
    * @throws ScalepointError `CHANGED`
    */
   verify(): Promise<void>;
-  /** Gives back what `openSource` opened itself. */
+  /** Closes what `openSource` opened. */
   close(): Promise<void>;
   /** How a worker reads the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;

@@ -1,6 +1,6 @@
 /**
- * .npy: one numpy array. The bytes `\x93NUMPY`, a version, the length of the header, the header (a Python dict literal that names
- * dtype, order and shape) and the elements. Reference: numpy.lib.format.
+ * Reads .npy files. Each holds one numpy array: the bytes `\x93NUMPY`, a version, the length of the header, the header, and the elements.
+ * The header is a Python dict with dtype, order and shape. Reference: numpy.lib.format.
  */
 
 import { ScalepointError } from '../../core/errors.js';
@@ -11,25 +11,25 @@ import { elementCount } from '../tensors.js';
 
 /** An array in a .npy file. */
 export interface NpyFile {
-  /** Named after the file, without its extension; `array` where there is no name. */
+  /** Named after the file without its extension, or `array` if the file has no name. */
   readonly tensor: TensorInfo;
-  /** False where the elements are stored in another byte order or column by column, and are rearranged while they are read. */
+  /** Whether the elements are stored row by row in little-endian order. Otherwise `read` rearranges them. */
   readonly verbatim: boolean;
-  /** Bytes [begin, end) of the elements as row-major, little-endian memory. Both are to be multiples of the element's size. */
+  /** Bytes [begin, end) of the elements in row-major, little-endian order. Both have to be multiples of the element size. */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /** The first bytes of every .npy file. */
 export const npyMagic: readonly number[] = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 
-/** Headers of plain arrays have some hundred bytes; only record types, which are refused, need more than this. */
+/** Headers of plain arrays have about a hundred bytes. Only record types need more than this, and those are not supported. */
 const maxHeaderBytes = 2 ** 20;
 /** More dimensions than numpy makes. */
 const maxRank = 64;
-/** Column-major elements come from all over the file, so they are rearranged in memory at once, up to this many bytes. */
+/** Column-major arrays are read as a whole to be rearranged, up to this size. */
 const maxColumnMajorBytes = 2 ** 29;
 
-/** numpy's kind and size, as the dtype that safetensors has for it. */
+/** The dtypes of safetensors, by numpy's kind and size. */
 const dtypes = new Map<string, TensorDType>([
   ['b1', 'BOOL'],
   ['i1', 'I8'],
@@ -50,11 +50,11 @@ function bad(message: string, byteOffset: number): ScalepointError {
   return new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
-/** What the header says, checked as far as it goes without the file. */
+/** A header, not yet compared with the size of the file. */
 interface NpyHeader {
   readonly dtype: TensorDType;
   readonly elementBytes: number;
-  /** Bytes of the unit that byte order applies to: half an element for complex numbers. */
+  /** Bytes that byte order applies to: half an element for complex numbers. */
   readonly unitBytes: number;
   readonly bigEndian: boolean;
   readonly fortranOrder: boolean;
@@ -82,7 +82,7 @@ class DictReader {
     throw bad(`header: ${message}`, this.offset);
   }
 
-  /** Steps over white space and what a sticky pattern matches next; undefined if it does not match. */
+  /** Steps over white space and what a sticky pattern matches. Returns undefined if it does not match. */
   take(pattern: RegExp): RegExpExecArray | undefined {
     while (/[ \t\r\n]/.test(this.#text[this.#position] ?? '')) this.#position++;
     pattern.lastIndex = this.#position;
@@ -125,7 +125,7 @@ function readShape(reader: DictReader): number[] {
     shape.push(dimension);
     if (shape.length > maxRank) reader.fail(`shape has more than ${maxRank} dimensions`);
     if (reader.take(/,/y) !== undefined) continue;
-    // Without its comma, (3) is a number to Python and no tuple.
+    // In Python (3) is a number. A tuple of one needs a comma.
     if (shape.length === 1) reader.fail("expected ',' after the only dimension of shape");
     reader.need(/\)/y, "',' or ')' in shape");
     break;
@@ -213,7 +213,7 @@ function swapBytes(bytes: Uint8Array, unitBytes: number): Uint8Array<ArrayBuffer
   return result;
 }
 
-/** Column-major elements in row-major order. */
+/** Rearranges column-major elements in row-major order. */
 function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: number): Uint8Array<ArrayBuffer> {
   const result = new Uint8Array(bytes.length);
   // Strides of the source, in bytes: the first axis is the dense one.
@@ -227,7 +227,7 @@ function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: n
   let from = 0;
   for (let to = 0; to < result.length; to += elementBytes) {
     for (let i = 0; i < elementBytes; i++) result[to + i] = bytes[from + i] as number;
-    // Counts the index up, last axis first, and moves with it.
+    // Increments the index, last axis first.
     for (let axis = shape.length - 1; axis >= 0; axis--) {
       index[axis] = (index[axis] as number) + 1;
       from += strides[axis] as number;
@@ -260,14 +260,14 @@ async function readText(source: ByteSource): Promise<{ text: string; begin: numb
   }
   const bytes = await source.read(begin, end);
   try {
-    // A header that parses is ASCII, whatever the version allows in the names of record fields.
+    // Versions 1 and 2 are Latin-1, but what a supported header holds is ASCII.
     return { text: new TextDecoder('utf-8', { fatal: major === 3 }).decode(bytes), begin, end };
   } catch {
     throw bad('header: it is not UTF-8', begin);
   }
 }
 
-/** Bytes of the elements, which have to be what is left of the file. */
+/** Size of the elements in bytes. It has to be the rest of the file. */
 function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: number, dataOffset: number, size: number) {
   const bytes = (elementCount(shape) ?? Number.NaN) * elementBytes;
   if (!Number.isSafeInteger(bytes)) throw bad(`header: the product of shape ${show(shape)} is too large`, headerOffset);
