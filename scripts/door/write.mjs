@@ -143,8 +143,8 @@ export function typeScriptOf(door) {
     ({ name, doc, value }) => `${comment(doc)}export const ${spell(name)} = ${value};\n`,
   );
   const tables = door.tables.map(
-    ({ name, doc, rows }) =>
-      `${comment(doc)}export const ${spell(name)} = [\n${rows.map((row) => `  ${JSON.stringify(row)},\n`).join('')}] as const;\n`,
+    ({ name, doc, columns, rows }) =>
+      `${comment(doc)}export const ${spell(name)}: readonly (readonly [${columns.map((column) => `${column.name}: ${column.type === undefined ? 'number' : unqualified(column.type)}`).join(', ')}])[] = [\n${rows.map((row) => `  [${row.join(', ')}],\n`).join('')}];\n`,
   );
   const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));
   const calls = door.calls.map((call) => {
@@ -181,35 +181,33 @@ ${calls.join('')}}
 `;
 }
 
-/** An argument of C++ from the number that came. @param {string} name @param {string} type @param {boolean} isEnum */
-function fromNumber(name, type, isEnum) {
+/** An argument of C++ from the number that came. @param {string} name @param {string} type */
+function fromNumber(name, type) {
   if (type.endsWith('&')) return `*reinterpret_cast<${type.slice(0, -1)}*>(${name})`;
   if (type.endsWith('*')) return `reinterpret_cast<${type}>(${name})`;
-  return isEnum || type === 'uint64_t' ? `static_cast<${type}>(${name})` : name;
+  return `static_cast<${type}>(${name})`;
 }
 
 /**
- * How a type travels. Embind takes code for every combination of types, so there are few of them.
- * @param {string} type @param {boolean} isEnum
+ * How a type travels: what has more than 32 bits or a fraction as double, all else as 32 bits. Embind takes code for every combination of
+ * types, so there are few of them.
+ * @param {string} type
  */
-function wireType(type, isEnum) {
-  if (/[*&]$/.test(type) || isEnum || type === 'size_t') return 'uint32_t';
-  return type === 'uint64_t' ? 'double' : type;
+function wireType(type) {
+  if (type === 'void' || type === 'bool') return type;
+  return type === 'uint64_t' || type === 'double' || type === 'float' ? 'double' : 'uint32_t';
 }
 
 /** The entry that JavaScript calls. @param {Door} door @param {Call} call */
 function entryOf(door, { name, returns, parameters, plain }) {
-  const taken = parameters.map((p) => `${wireType(p.type, door.isEnum(p.type))} ${p.name}`).join(', ');
-  const given = parameters.map((p) => fromNumber(p.name, p.type, door.isEnum(p.type))).join(', ');
+  // Booleans come as 0 and 1.
+  const wireOf = (/** @type {string} */ type) => (type === 'bool' ? 'uint32_t' : wireType(type));
+  const taken = parameters.map((p) => `${wireOf(p.type)} ${p.name}`).join(', ');
+  const given = parameters.map((p) => fromNumber(p.name, p.type)).join(', ');
   const call = `scalepoint::door::${name}(${given})`;
-  const wire = wireType(returns, returns === 'Status');
-  const result = returns.endsWith('*')
-    ? `return reinterpret_cast<uint32_t>(${call})`
-    : returns === 'void'
-      ? call
-      : wire === returns
-        ? `return ${call}`
-        : `return static_cast<${wire}>(${call})`;
+  const wire = wireType(returns);
+  const cast = returns.endsWith('*') ? 'reinterpret_cast' : 'static_cast';
+  const result = wire === 'void' ? call : `return ${cast}<${wire}>(${call})`;
   if (plain) return `extern "C" EMSCRIPTEN_KEEPALIVE ${wire} ${spell(name)}(${taken}) { ${result}; }\n`;
   return `static ${wire} ${name}_entry(${taken}) { ${result}; }\n`;
 }
