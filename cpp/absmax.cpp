@@ -9,11 +9,29 @@
 namespace scalepoint {
 namespace {
 
-/// Scales that are tried for a block, as multiples of the scale at which the largest value has the codebook's largest for a quotient.
-constexpr double kWidest = 1.12, kNarrow = 0.67;
-/// Narrower scales that are tried at most.
+// Which scales are tried for a block. Widths are multiples of the scale at which the largest value has the codebook's largest for a quotient.
+// What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal and heavy-tailed values
+// (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to 256 values.
+
+/// The widest scale. Up to 16 values 1 would leave up to 1.3% more error, and 1.16 gains nothing. (Values that end abruptly gain by wider
+/// scales: uniform ones with nf4 another 15% up to 1.3.)
+constexpr double kWidest = 1.12;
+/// The search goes on at least this far. With 4 values 0.9 would leave 0.1% more error; with 16 it makes no difference.
+constexpr double kNarrow = 0.67;
+/// ... and beyond while the error is below this times the least so far. With 4 values 1 would leave 3.5% more error; 3 gains nothing and
+/// tries four times as many scales.
+constexpr double kPromising = 2;
+/// Scales that are tried at most on either side of 0: down to 2e-8 of the widest with kStepOfFew, 5e-4 with kStepOfMany.
 constexpr int kMostWidths = 500;
-/// Multiples on either side of the nearest that are tried.
+/// From one scale to the next. The more values, the more the error goes up and down from scale to scale. Up to 16 values 0.965 leaves 0.06%
+/// more error than 0.996 would, with 33 scales a block instead of 261. For more values 0.965 would leave 12% more than the fine search with 256
+/// values; 0.985 leaves 6%, with 71 scales.
+constexpr double kStepOfFew = 0.965, kStepOfMany = 0.985;
+/// How often the best scale is improved to the best for its codes. With 16 values the second time lowers the error by up to 0.1%, the third
+/// by up to 0.03%; with 256 values by 0.5% and 0.1%. More gains nothing.
+constexpr int kImprovements = 3;
+/// Multiples of a unit on either side of the nearest that are tried. With 16 values the nearest alone would leave up to 0.07% more error.
+/// With 256 values it would leave 8 to 32% more, and one on either side 2 to 8%.
 constexpr int kMultiples = 2;
 
 /// A codebook made ready for a search.
@@ -56,20 +74,19 @@ double energy_of(std::span<const float> x) {
   return sum;
 }
 
-/// The best of scales with either sign for a block with values other than 0.
+/// The best scale of either sign for a block. `largest` is its largest magnitude, above 0.
 float search_scale(std::span<const float> x, float largest, const Book& book) {
   const double energy = energy_of(x);
   float found = largest;
   double least = fit(x, largest, book).error(energy, largest);
   const double reach = largest / (book.largest > 0 ? book.largest : 1);
-  // The more values, the more the error goes up and down from scale to scale.
-  const double ratio = book.search.thresholds < 16 ? 0.965 : 0.985;
+  const double step = book.search.thresholds < 16 ? kStepOfFew : kStepOfMany;
   float best = 0;
   double promised = least;
   for (const double sign : {1.0, -1.0}) {
     double width = kWidest, error = 0;
-    // Narrower for as long as that looks promising: one value of very many may be far out.
-    for (int i = 0; width > kNarrow || (i < kMostWidths && error < 2 * promised); i++, width *= ratio) {
+    // Much narrower scales pay where one value of very many is far out.
+    for (int i = 0; width > kNarrow || (i < kMostWidths && error < kPromising * promised); i++, width *= step) {
       const auto scale = static_cast<float>(reach * sign * width);
       if (scale == 0 || !is_finite(scale)) break;
       const Fit sums = fit(x, scale, book);
@@ -80,7 +97,7 @@ float search_scale(std::span<const float> x, float largest, const Book& book) {
     }
   }
   // The codes of the improved scale may have a better one yet.
-  for (int i = 0; i < 3 && best != 0 && is_finite(best); i++) {
+  for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {
     const Fit sums = fit(x, best, book);
     const double error = sums.error(energy, best);
     if (error >= least) break;
@@ -153,8 +170,8 @@ Status round_absmax(std::span<float> absmax) noexcept {
     const float largest = largest_of(set), unit = unit_of(largest);
     for (float& v : set) {
       const float magnitude = std::fabs(v);
-      const bool is_largest = !(unit > 0 && magnitude < largest);
-      const float multiple = is_largest ? 127 : std::min(round_half_even(magnitude / unit), 127.0f);
+      const bool is_smaller = unit > 0 && magnitude < largest;
+      const float multiple = is_smaller ? std::min(round_half_even(magnitude / unit), 127.0f) : 127;
       v = std::copysign(multiple * unit, v);
     }
   }

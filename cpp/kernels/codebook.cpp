@@ -54,8 +54,8 @@ void prepare(CodeSearch& search) {
 }
 
 void search_codes(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
-  const bool count = kSimd && search.thresholds < 16;
-  (count ? search_codes_by_counting : search_codes_by_bucket)(x, n, factor, search, codes);
+  if (kSimd && search.thresholds < 16) return search_codes_by_counting(x, n, factor, search, codes);
+  search_codes_by_bucket(x, n, factor, search, codes);
 }
 
 void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {

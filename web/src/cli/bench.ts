@@ -95,7 +95,8 @@ async function measured(options: BenchOptions) {
   try {
     return await runBench(options);
   } catch (error) {
-    const [, name, rest] = /^(size|width): (.*)$/s.exec(error instanceof RangeError ? error.message : '') ?? [];
-    throw name === undefined ? error : new UsageError(`--${name}: ${rest}`);
+    const { option } = error as { option?: unknown };
+    if (!(error instanceof RangeError) || (option !== 'size' && option !== 'width')) throw error;
+    throw new UsageError(`--${error.message}`);
   }
 }

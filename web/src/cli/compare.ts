@@ -32,7 +32,7 @@ const mostNames = 5;
 export async function compare(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, options);
   if (values.help) {
-    process.stdout.write(compareUsage);
+    process.stdout.write(compareUsage());
     return 0;
   }
   const [a, b] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];

@@ -1,7 +1,7 @@
-/** Text for terminals: colours, numbers in a few digits, tables that fit the width. */
+/** Text for terminals: colors, numbers in a few digits, tables that fit the width. */
 import { styleText } from 'node:util';
 
-/** Names come from files: what could move the cursor, colour the screen or reverse the text is shown as an escape. */
+/** Names come from files: what could move the cursor, color the screen or reverse the text is shown as an escape. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
     return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
@@ -10,22 +10,22 @@ export function printable(text: string): string {
 
 export type Style = 'bold' | 'dim' | 'red' | 'green';
 
-/** Colours text. */
+/** Colors text. */
 export type Paint = (style: Style, text: string) => string;
 
-/** Whether a stream takes colour, by the usual variables. */
-function takesColour(stream: NodeJS.WriteStream): boolean {
+/** Whether a stream takes color, by the usual variables. */
+function takesColor(stream: NodeJS.WriteStream): boolean {
   const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
   if (NO_COLOR || process.argv.includes('--no-color')) return false;
   if (FORCE_COLOR) return FORCE_COLOR !== '0';
   return stream.isTTY === true && TERM !== 'dumb';
 }
 
-/** Colours text for a stream, if it takes colour. */
+/** Colors text for a stream, if it takes color. */
 export function painter(stream: NodeJS.WriteStream): Paint {
-  // Node would look at stdout whatever stream is meant; takesColour has decided already.
+  // Node would look at stdout whatever stream is meant; takesColor has decided already.
   const options = { validateStream: false } as { stream?: NodeJS.WritableStream };
-  return takesColour(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
+  return takesColor(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
 }
 
 /** Columns of the terminal; endless in a pipe, where nobody looks at line ends. */

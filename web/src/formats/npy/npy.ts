@@ -15,6 +15,8 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   files: '.npy',
   extensions: ['.npy'],
   result: 'safetensors',
+  about: 'A .npy file becomes safetensors.',
+  examples: ['weights.npy --to int8 --min-sqnr 35 --json'],
   targets,
   aliases,
   ruleTargets,
