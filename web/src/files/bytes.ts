@@ -5,7 +5,7 @@
  */
 
 import { ScalepointError, typeError } from '../core/errors.js';
-import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 
 /** Bytes that can be read from any position. */
@@ -36,14 +36,6 @@ export interface ByteSource {
 export type SourceReference =
   | { readonly kind: 'blob'; readonly blob: Blob }
   | { readonly kind: 'descriptor'; readonly descriptor: number };
-
-/** An open file of Node's `fs/promises`: what is used of it. */
-export interface NodeFileHandle {
-  /** The descriptor, by which workers read. */
-  readonly fd?: number;
-  read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
-  stat(): Promise<{ readonly size: number; readonly mtimeMs?: number; isFile(): boolean }>;
-}
 
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
