@@ -16,6 +16,7 @@ import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
  * 13,000  layers and vector indexes (10,000 wasm, 3,000 JavaScript)
  * 11,000  range search
  * 14,000  codebooks and 8-bit floats
+ *  4,000  codecs of model files
  */
 const budget = 99_000;
 

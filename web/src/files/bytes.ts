@@ -8,6 +8,8 @@ import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 
+export type { NodeFileHandle } from '../core/node.js';
+
 /** Bytes that can be read from any position. */
 export interface ByteSource {
   /** Number of bytes. */
