@@ -169,7 +169,10 @@ const checks = [
 
 /** Runs what needs no build, in turn. */
 async function runUnbuilt() {
-  if (filter === undefined) await runner('format, lint', verdict(`${bin}/biome`, ['check', '--error-on-warnings']));
+  if (filter === undefined) {
+    await runner('format, lint', verdict(`${bin}/biome`, ['check', '--error-on-warnings']));
+    await runner('C++ includes', verdict(node, ['scripts/check_includes.mjs'], lastLine));
+  }
   if (matchesCpp()) await runner('C++ tests', cppTests);
 }
 
