@@ -4,7 +4,7 @@
  *
  * The arithmetic of codec X is in cpp/codecs/X.cpp.
  */
-import type { Core } from '../core/wasm.js';
+import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 
 /**

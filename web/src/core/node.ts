@@ -1,5 +1,5 @@
-// What is used of Node's modules. They are reached through `process.getBuiltinModule`, never through an import, so that what needs
-// them loads in a browser as it is.
+// What is used of Node's modules. They come from `process.getBuiltinModule`, never from an import, so that files that use them load in a
+// browser as well.
 
 /** An open file of Node's `fs/promises`: what is used of it. */
 export interface NodeFileHandle {

@@ -3,8 +3,8 @@
  * Node. Its file holds all of its code, so that it can be served from anywhere. The other end is workers.ts.
  */
 import { ScalepointError } from '../core/errors.js';
+import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import { instantiateCore } from '../core/wasm.js';
 import type { SourceReference } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
 import { InputReader } from './inputs.js';
