@@ -148,6 +148,12 @@ void clear(float* x) {}`,
     ],
     ['a result of an unknown type', '', 'std::string f() {}', /f cannot return 'std::string'/],
     ['a result with a sign', '', 'int32_t f() { return -1; }', /f cannot return 'int32_t'/],
+    [
+      'an address from a plain export',
+      '',
+      'SCALEPOINT_PLAIN_EXPORT float* f() { return 0; }',
+      /f cannot return 'float\*'/,
+    ],
     ['a declaration among the calls', '', 'struct A;', /bindings\.cpp:3: expected '\('/],
     [
       'nine numbers',
