@@ -42,6 +42,7 @@ export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
 export type { FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
+  didYouMean,
   type Flag,
   keepMention,
   type ModelGranularity,

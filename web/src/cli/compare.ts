@@ -10,8 +10,10 @@ import {
   formatShape,
   listed,
   lowestLine,
+  nameText,
   painter,
   printable,
+  printLines,
   table,
   withDecibels,
 } from './text.js';
@@ -64,7 +66,7 @@ export async function compare(args: string[]): Promise<number> {
   } else if (!quiet) {
     const lines = compareText(a, b, report);
     if (values.verbose) lines.push(effort());
-    process.stdout.write(`${lines.join('\n')}\n`);
+    printLines(lines);
   }
   if (failure !== undefined) {
     process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
@@ -102,7 +104,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   ];
   const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
     cells: [
-      printable(name),
+      nameText(name),
       from === to ? from : `${from} → ${to}`,
       formatShape(shape),
       formatDecibels(error.sqnrDb),
@@ -120,7 +122,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   }
   if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
   for (const { name, reason } of skipped.slice(0, mostNames)) {
-    lines.push(`not compared: ${printable(name)}: ${printable(reason)}`);
+    lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
   }
   if (skipped.length > mostNames) lines.push(`not compared: ${skipped.length - mostNames} more`);
   for (const [file, names] of [

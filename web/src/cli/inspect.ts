@@ -1,7 +1,18 @@
 import { type FormatInfo, inspectModel, type MetadataValue, type ModelInfo, modelFormats } from '../model.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
-import { type Column, columnsOf, count, formatBytes, formatShape, painter, printable, table } from './text.js';
+import {
+  type Column,
+  columnsOf,
+  count,
+  formatBytes,
+  formatShape,
+  nameText,
+  painter,
+  printable,
+  printLines,
+  table,
+} from './text.js';
 import { inspectUsage } from './usage.js';
 
 /** Lists what is in a file. Returns the exit code. */
@@ -22,7 +33,7 @@ export async function inspect(args: string[]): Promise<number> {
   }
   const lines = inspectText(file, info, elements);
   if (values.verbose) lines.push('', effort());
-  process.stdout.write(`${lines.join('\n')}\n`);
+  printLines(lines);
   return 0;
 }
 
@@ -81,7 +92,7 @@ function inspectText(file: string, info: ModelInfo, elements: number): string[] 
       { title: 'size', align: 'right' },
     ];
     const rows = tensors.map(({ name, dtype, shape, bytes: size }) => ({
-      cells: [printable(name), dtype, formatShape(shape), formatBytes(size)],
+      cells: [nameText(name), dtype, formatShape(shape), formatBytes(size)],
     }));
     lines.push('', ...table(columns, rows, width, paint));
   }

@@ -11,13 +11,14 @@ import {
   resultName,
   type Words,
 } from '../model.js';
-import { asUsage, choicesOf, formatFlags, inCommandWords, type SidecarOption, sidecarsOf, tables } from './formats.js';
+import { asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
 import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { checkFree, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
-import { painter, printable } from './text.js';
+import { painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
+import { inCommandWords } from './wording.js';
 
 /** Options of no format. */
 const options = {
@@ -133,7 +134,7 @@ async function dryRun(line: Line, command: string): Promise<number> {
     const written = sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []);
     const lines = planText(file, output, planned, written);
     if (values.verbose) lines.push(effort());
-    process.stdout.write(`${lines.join('\n')}\n`);
+    printLines(lines);
   }
   if (!values.quiet) remark(rules, planned.tensors, planned.notes);
   return 0;
@@ -160,7 +161,7 @@ function show({ values }: Line, { file, plan }: Request, report: ModelReport, wr
   for (const path of [written.output, ...Object.values(written.sidecars)]) {
     if (path !== null) lines.push(painter(process.stdout)('green', `wrote ${printable(path)}`));
   }
-  process.stdout.write(`${lines.join('\n')}\n`);
+  printLines(lines);
 }
 
 async function convert(line: Line): Promise<number> {

@@ -10,6 +10,7 @@ import {
   formatError,
   formatShape,
   lowestLine,
+  nameText,
   painter,
   printable,
   type Row,
@@ -27,7 +28,7 @@ const firstColumns: readonly Column[] = [
 
 function firstCells({ name, shape, from, to, bytesBefore, bytesAfter }: PlannedTensorInfo): string[] {
   const type = from === to ? from : `${from} → ${to}`;
-  return [printable(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
+  return [nameText(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
 }
 
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {

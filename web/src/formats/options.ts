@@ -104,11 +104,11 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
   const found =
     names.find((name) => plain(name) === text) ??
     names.find((name) => plain(name) === `${text}m`) ??
+    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
     // Of several, M is the usual one: Q4_K_M for q4.
     alike.find((name) => name.endsWith('_M')) ??
     alike[0] ??
-    names.find((name) => text.length > 2 && plain(name).startsWith(text)) ??
-    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name)));
+    names.find((name) => text.length > 2 && plain(name).startsWith(text));
   if (found !== undefined) return found;
   const most = Math.min(2, Math.floor(text.length / 3));
   const [best] = names
