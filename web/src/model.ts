@@ -3,16 +3,17 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import { typeError } from './core/errors.js';
+import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/sinks.js';
-import type { FormatInfo } from './formats/format.js';
+import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
   type FormatOptions,
   type FormatSidecars,
   formatNamed,
   formats,
+  type ModelFormat,
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
@@ -80,6 +81,26 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
   return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
+}
+
+/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
+export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+export type Preset = (typeof presets)[number];
+
+/**
+ * What models of a format become by a preset.
+ * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
+ * @throws RangeError if there is no such format or preset
+ */
+export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
+  const known = formats().find(({ name }) => name === format);
+  if (known === undefined) {
+    const names = formats().map(({ name }) => name);
+    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
+  }
+  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
+  const { targets } = known;
+  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- inspect

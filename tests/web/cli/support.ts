@@ -99,7 +99,7 @@ let built: Promise<string> | undefined;
 export function program(): Promise<string> {
   built ??= (async () => {
     const place = await mkdtemp(join(tmpdir(), 'scalepoint-cli-'));
-    const bundle = await rolldown({ input: { cli: join(source, 'cli.ts') }, platform: 'node' });
+    const bundle = await rolldown({ input: { cli: join(source, 'cli.ts') }, platform: 'node', logLevel: 'silent' });
     await bundle.write({ dir: place, format: 'esm', entryFileNames: '[name].mjs', chunkFileNames: '[name].mjs' });
     await bundle.close();
     for (const tier of ['simd', 'scalar']) {

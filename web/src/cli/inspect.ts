@@ -1,4 +1,5 @@
 import { type FormatInfo, inspectModel, type MetadataValue, type ModelInfo, modelFormats } from '../model.js';
+import { withInput } from './input.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
 import {
@@ -23,18 +24,24 @@ export async function inspect(args: string[]): Promise<number> {
     return 0;
   }
   const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
-  const info = await about(file, () => inspectModel(file));
+  return withInput(file, async (input) => {
+    const info = await about(input.name, () => inspectModel(input.file));
+    show(input.name, info, values);
+    return 0;
+  });
+}
+
+function show(file: string, info: ModelInfo, values: { readonly json?: boolean; readonly verbose?: boolean }): void {
   const elements = info.tensors.reduce((sum, { shape }) => sum + shape.reduce((product, n) => product * n, 1), 0);
   const payload = info.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
   const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements };
   if (values.json) {
     printJson({ file, ...info, totals, peakBytes: peakBytes() });
-    return 0;
+    return;
   }
   const lines = inspectText(file, info, elements);
   if (values.verbose) lines.push('', effort());
   printLines(lines);
-  return 0;
 }
 
 /** A number with as few digits as identify it among float32 numbers, since most fractions in metadata are float32. */

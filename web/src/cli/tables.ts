@@ -42,7 +42,7 @@ function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals:
 /** What a plan says. `written`: the files that would be written beside the output. */
 export function planText(
   file: string,
-  output: string,
+  output: string | null,
   { tensors, totals }: ModelPlan,
   written: readonly string[],
 ): string[] {
@@ -53,17 +53,15 @@ export function planText(
     return { cells: [...firstCells(tensor), kept ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
-  lines.push(
-    ...totalsText(file, tensors, totals),
-    `would write ${printable(output)}: ${count(totals.bytesAfter, 'byte')}`,
-  );
+  const what = output === null ? 'would be' : `would write ${printable(output)}:`;
+  lines.push(...totalsText(file, tensors, totals), `${what} ${count(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
   return lines;
 }
 
 /** What a report says. */
-export function reportText(file: string, { tensors, totals }: ModelReport): string[] {
-  const paint = painter(process.stdout);
+export function reportText(file: string, { tensors, totals }: ModelReport, stream: NodeJS.WriteStream): string[] {
+  const paint = painter(stream);
   const columns: Column[] = [
     ...firstColumns,
     { title: 'SQNR dB', align: 'right' },
@@ -75,7 +73,7 @@ export function reportText(file: string, { tensors, totals }: ModelReport): stri
     if (error === undefined) return { cells, remark: `kept: ${kept}`, style: 'dim' };
     return { cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] };
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
   lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors));
   return lines;
 }
