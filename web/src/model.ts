@@ -33,6 +33,7 @@ import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
+import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 
 export type { ErrorCode } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -40,7 +41,7 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { FormatInfo, MetadataValue, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
@@ -64,6 +65,7 @@ export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
+export type { VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/workers.js';
 
 /**
@@ -263,4 +265,31 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
       compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
     ),
   );
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- verify
+
+/** Options of `verifyModel`. */
+export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
+
+/**
+ * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit
+ * each other, a config.json that says something else. Needs no wasm. A file whose header is wrong cannot be opened: the error says what
+ * it is.
+ * @example const { problems } = await verifyModel('model.gguf');
+ * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
+ */
+export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, [...sidecarNames(), 'onProgress', 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  for (const name of sidecarNames()) {
+    const value = (options as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
+    throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
+  }
+  options.signal?.throwIfAborted();
+  return withModel(file, (opened) => verifyOpen(opened, options, options));
 }

@@ -22,7 +22,7 @@ async function putZeros(name: string, bytes: number) {
   await file.close();
 }
 
-const commands = ['inspect', 'plan', 'quantize', 'compare'];
+const commands = ['inspect', 'plan', 'quantize', 'compare', 'verify'];
 
 describe('scalepoint', () => {
   it('explains itself and exits with 0', async () => {

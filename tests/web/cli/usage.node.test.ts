@@ -32,7 +32,7 @@ describe('commands', () => {
   });
 
   it('explains a command by help as by --help', async () => {
-    for (const command of ['inspect', 'plan', 'quantize', 'compare', 'bench']) {
+    for (const command of ['inspect', 'plan', 'quantize', 'compare', 'verify', 'bench']) {
       const help = await run(['help', command]);
       expect(help).toEqual(await run([command, '--help']));
       expect(help).toMatchObject({ code: 0, stderr: '', stdout: expect.stringContaining(`scalepoint ${command}`) });

@@ -8,6 +8,7 @@ import { errorJson, fileOf, Interrupted, printJson, UsageError } from './process
 import { plan, quantize } from './quantize.js';
 import { painter, printable } from './text.js';
 import { usage } from './usage.js';
+import { verify } from './verify.js';
 import { inCommandWords } from './wording.js';
 
 const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
@@ -15,6 +16,7 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   plan,
   quantize,
   compare,
+  verify,
   bench,
 };
 const names = Object.keys(commands);

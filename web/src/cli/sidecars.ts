@@ -9,7 +9,7 @@ import { about, systemText } from './process.js';
 const mostBytes = 16 * 2 ** 20;
 
 /** Reads a whole file. @throws ScalepointError `IO` or `BAD_FILE` */
-async function readText(path: string): Promise<string> {
+export async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
     const file = await open(path);

@@ -2,9 +2,13 @@
 import {
   type Flag,
   type FormatInfo,
+  type ModelFormat,
   modelFormats,
   type OptionInfo,
   type OptionTable,
+  type Preset,
+  presets,
+  presetTarget,
   resultName,
   type Sidecar,
   type Target,
@@ -74,10 +78,14 @@ export function usage(): string {
     ...explained(`scalepoint plan     FILE --to ${to}`, 'what would become of it', 48),
     ...explained(`scalepoint quantize FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
     ...explained('scalepoint compare  A B', 'how far B is from A', 48),
+    ...explained('scalepoint verify  FILE', 'whether a file is whole and sound', 48),
     ...explained('scalepoint bench', 'how fast it is on this machine', 48),
     '',
     ...wrapped(`FILE is a ${listed(extensions)} file; its content decides, not its name.`),
-    'scalepoint COMMAND --help tells more; scalepoint --version names the build.',
+    ...wrapped(
+      'It may be a folder that holds a model, or - for standard input. Without the name of a command, FILE is quantized. ' +
+        'scalepoint help COMMAND tells more; scalepoint --version names the build.',
+    ),
   ]);
 }
 
@@ -100,6 +108,13 @@ export function inspectUsage(): string {
 
 // ------------------------------------------------------------------------------------------------------------- plan and quantize
 
+/** What the presets mean. */
+function presetText(): string {
+  const types = (preset: Preset) =>
+    tables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
+  return `in place of --to: ${presets.map((preset) => `${preset} (${types(preset).join(', ')})`).join(', ')}`;
+}
+
 /** The targets of all formats, and rules. */
 function targetLines(): string[] {
   const lists = tables().flatMap(({ formats }) => {
@@ -111,6 +126,7 @@ function targetLines(): string[] {
   return [
     ...explained('--to TYPE', 'what weights become'),
     ...lists,
+    ...explained('--preset P', presetText()),
     ...explained("--rule 'REGEX=TYPE'", 'tensors whose name matches become TYPE, also those that are kept by default'),
     ...explained(
       "--rule 'REGEX=keep'",
@@ -147,7 +163,7 @@ export function quantizeUsage(): string {
     ...targetLines(),
     ...explained(
       '-o, --output OUT',
-      `where the result goes; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
+      `where the result goes, - for standard output; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
     ),
     ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
     ...explained(
@@ -227,6 +243,44 @@ export function compareUsage(): string {
     ...examples,
     `  scalepoint compare ${exampleFile(first(), 'old')} ${exampleFile(first(), 'new')} --min-sqnr 30 --quiet`,
   ]);
+}
+
+export function verifyUsage(): string {
+  const sidecar = sidecarFlags();
+  return text([
+    'scalepoint verify FILE [options]',
+    '',
+    ...wrapped(
+      'Reads all of a model and checks what can be checked: sizes, offsets and types in the header; that no scale is NaN or ' +
+        'infinite, and no bit belongs to no code; that the parts of codes fit each other; the files of an index; and the ' +
+        'configuration beside the model. NaN among floats is told as a note.',
+    ),
+    '',
+    ...sidecar.flatMap(({ name, value }) =>
+      explained(`--${name} ${value}`, 'the file to compare with; without it the one beside FILE', 18),
+    ),
+    ...explained(
+      '--json',
+      'print JSON: { file, config, format, bytes, files, tensors, problems, notes, peakBytes }',
+      18,
+    ),
+    ...explained('--quiet', 'print errors only', 18),
+    ...commonLines(18),
+    '',
+    'Exit code: 0 no problems, 1 problems, 2 wrong usage, 130 interrupted.',
+    '',
+    'Examples',
+    ...modelFormats()
+      .filter(({ name, result }) => name === result)
+      .map((format) => `  scalepoint verify ${exampleFile(format)}`),
+    "  scalepoint verify . --json | jq '.problems[].message'",
+  ]);
+}
+
+/** Flags about files beside models. */
+function sidecarFlags(): Flag[] {
+  const all = tables().flatMap(({ table }) => optionsIn(table).filter(({ sidecar }) => sidecar !== undefined));
+  return all.flatMap(({ flags }) => flags);
 }
 
 export const benchUsage = `scalepoint bench [options]

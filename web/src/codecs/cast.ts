@@ -1,6 +1,7 @@
 /** Floats of another type. The arithmetic is that of cpp/codecs/cast.cpp. */
 import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
+import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
 
@@ -29,6 +30,8 @@ export const cast: Codec<CastForm> = {
   cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
 
   elementType: ({ to }) => to,
+
+  checks: (_shape, { to }) => floatsFinite(to, 'element'),
 
   overflow: ({ to }) => `, too large for ${to}`,
 

@@ -6,6 +6,7 @@
  */
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
+import type { BitCheck } from './checks.js';
 
 /**
  * How a tensor is stored: the id of a codec, and whatever else the codec has to know, as plain data. Workers are sent forms and find the
@@ -153,6 +154,8 @@ export interface Codec<F extends Form = Form> {
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
   /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
   elementType?(form: F): string | undefined;
+  /** What the bits of a part may not be. Undefined if they may be anything. */
+  checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
   /** What an overflow means, behind `tensor X holds V at I`. */
   overflow?(form: F): string;
   /** What a user should know about tensors that become this form, in sentences without a full stop. */
