@@ -350,7 +350,12 @@ describe('scalepoint quantize', () => {
       'a=b=keep',
     ];
     const { code, stdout, stderr } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--json', ...rules]);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: 'scalepoint: no tensor matches the rule a=b\n' });
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr:
+        'scalepoint: the rule layers=int8 has no effect: "layers.0.bias" kept (bias)\n' +
+        'scalepoint: no tensor matches the rule a=b\n',
+    });
     const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: string }) => kept);
     expect(kept).toEqual([undefined, 'rule', 'bias', 'not a float']);
   });
@@ -530,15 +535,15 @@ describe('scalepoint quantize', () => {
       [['int4', '--granularity', 'per-group', '--group-size', '16'], { to: 'int4', granularity: groups }],
       [['int4', '--granularity', 'per-channel'], { to: 'int4', granularity: { kind: 'per-channel' } }],
       [
-        ['int8', '--granularity', 'per-group', '--rule', 'layers=int8'],
+        ['int8', '--granularity', 'per-group', '--group-size', '16', '--rule', 'embed=int8'],
         {
           to: 'int8',
-          granularity: { kind: 'per-group', groupSize: 128 },
-          rules: [{ match: /layers/, to: 'int8' }],
+          granularity: groups,
+          rules: [{ match: /embed/, to: 'int8' }],
         },
       ],
       [['float16'], { to: 'float16' }],
-      [['bfloat16', '--rule', 'layers=Int4'], { to: 'bfloat16', rules: [{ match: /layers/, to: 'int4' }] }],
+      [['bfloat16', '--rule', 'layers=Float16'], { to: 'bfloat16', rules: [{ match: /layers/, to: 'float16' }] }],
     ];
     await Promise.all(
       cases.map(async ([[to = '', ...options], expected], i) => {

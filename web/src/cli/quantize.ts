@@ -3,7 +3,6 @@ import {
   inspectModel,
   type ModelPlan,
   type ModelReport,
-  type PlannedTensorInfo,
   type PlanOptions,
   type Preset,
   planModel,
@@ -11,7 +10,6 @@ import {
   presetTarget,
   QualityError,
   quantizeModel,
-  type Rule,
   type Words,
 } from '../model.js';
 import { asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
@@ -66,7 +64,6 @@ interface Request {
   /** Where the result goes, if that was said. */
   readonly asked: string | undefined;
   readonly plan: PlanOptions;
-  readonly rules: readonly Rule[];
   readonly sidecars: readonly SidecarOption[];
 }
 
@@ -105,16 +102,12 @@ async function requestOf({ values, words }: Line, input: Input): Promise<Request
   const rules = (values.rule ?? []).map(ruleOf);
   // The model functions check what is not checked here.
   const plan = { to, rules, ...choicesOf(words, to) } as unknown as PlanOptions;
-  return { input, asked: values.output, plan, rules, sidecars };
+  return { input, asked: values.output, plan, sidecars };
 }
 
-/** Prints notes about the result on stderr, and rules that match nothing, which are mistakes most often. */
-function remark(rules: readonly Rule[], tensors: readonly PlannedTensorInfo[], notes: readonly string[]): void {
+/** Prints notes about the result on stderr. */
+function remark(notes: readonly string[]): void {
   for (const note of notes) process.stderr.write(`scalepoint: ${printable(inCommandWords(note))}\n`);
-  for (const { match } of rules) {
-    if (tensors.some(({ name }) => name.search(match) >= 0)) continue;
-    process.stderr.write(`scalepoint: no tensor matches the rule ${printable(match.source)}\n`);
-  }
 }
 
 /** Makes a model smaller. Returns the exit code. */
@@ -157,7 +150,7 @@ async function dryRun(line: Line, command: string): Promise<number> {
 
 async function showPlan(line: Line, request: Request): Promise<void> {
   const { values } = line;
-  const { input, rules, sidecars } = request;
+  const { input, sidecars } = request;
   const planned = await planFor(line, request);
   const output = input.isPath || request.asked !== undefined ? outputOf(input, request.asked, planned) : null;
   if (values.json) {
@@ -172,7 +165,7 @@ async function showPlan(line: Line, request: Request): Promise<void> {
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
-  if (!values.quiet) remark(rules, planned.tensors, planned.notes);
+  if (!values.quiet) remark(planned.notes);
 }
 
 /** What was written. */
@@ -261,7 +254,7 @@ async function carryOut(
 ): Promise<void> {
   const { force = false, quiet = false, ...values } = line.values;
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
-  const { input, plan, rules } = request;
+  const { input, plan } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
   const planned = await planFor(line, request);
@@ -292,6 +285,6 @@ async function carryOut(
   const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   show(line, request, result.report, { output, sidecars: written });
   if (quiet) return;
-  remark(rules, result.report.tensors, result.report.notes);
+  remark(result.report.notes);
   remarkOnSidecars(places, output, planned);
 }

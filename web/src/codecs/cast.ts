@@ -16,6 +16,7 @@ export interface CastForm extends Form {
 
 export const cast: Codec<CastForm> = {
   id: 'cast',
+  isPlain: true,
 
   label: ({ to }) => to,
 

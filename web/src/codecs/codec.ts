@@ -139,6 +139,8 @@ export interface Stored {
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
+  /** Whether its elements are plain floats: it casts and does not quantize. */
+  readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;
   /** The parts of a tensor. The first one holds its elements. */
