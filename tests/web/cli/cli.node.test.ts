@@ -30,7 +30,7 @@ describe('scalepoint', () => {
       const { code, stdout, stderr } = await run(args);
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       expect(stdout).toMatch(
-        /scalepoint inspect {2}FILE[\s\S]*scalepoint plan[\s\S]*scalepoint quantize FILE --to int8[\s\S]*scalepoint compare {2}A B/,
+        /scalepoint \[quantize\] FILE --to int8[\s\S]*scalepoint inspect FILE[\s\S]*scalepoint plan[\s\S]*scalepoint compare A B/,
       );
     }
     for (const command of commands) {
@@ -38,15 +38,34 @@ describe('scalepoint', () => {
       expect(code).toBe(0);
       const files = command === 'compare' ? 'A B' : 'FILE';
       expect(stdout).toMatch(
-        new RegExp(`^scalepoint ${command} ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
+        new RegExp(`^scalepoint \\[?${command}\\]? ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
       );
     }
   });
 
-  it('fits its help into 80 columns', async () => {
-    for (const args of [['--help'], ...commands.map((command) => [command, '--help'])]) {
-      for (const line of (await run(args)).stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+  it('fits its help into 80 columns, and into a narrower terminal', async () => {
+    for (const args of [['--help'], ...[...commands, 'bench'].map((command) => [command, '--help'])]) {
+      for (const columns of [80, 60]) {
+        const { stdout } = await run(args, columns === 80 ? {} : { COLUMNS: String(columns) });
+        // Examples are to be copied, and lists of names may have no spaces.
+        const [text = ''] = stdout.split('\nExamples\n');
+        for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(columns);
+        expect(Math.max(...stdout.split('\n').map(({ length }) => length))).toBeLessThanOrEqual(80);
+      }
     }
+  });
+
+  it('gives names lines of their own where the terminal is too narrow for the table', async () => {
+    await putModel();
+    const { stdout } = await run(['model.safetensors', '--to', 'int8'], { COLUMNS: '60' });
+    expect(stdout.split('\n').slice(0, 6)).toEqual([
+      'tensor',
+      '  dtype     shape    before  after  SQNR dB  max error',
+      'embed_tokens.weight',
+      '  F32       8×16      512 B  512 B  kept: embedding',
+      'layers.0.weight',
+      expect.stringMatching(/^ {2}F32 → I8 {2}16×32 {3}2\.05 kB {2}576 B {4}\d\d\.\d\d {5}\d\.\de-\d$/),
+    ]);
   });
 
   it('prints its version and that of its core', async () => {

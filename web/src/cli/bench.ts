@@ -56,7 +56,7 @@ function optionsOf(values: Values): BenchOptions {
 export async function bench(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, flags);
   if (values.help) {
-    process.stdout.write(benchUsage);
+    process.stdout.write(benchUsage());
     return 0;
   }
   if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);

@@ -29,7 +29,7 @@ export function tables(): readonly SharedTable[] {
 }
 
 /** Whether files of a format can become this. */
-function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
+export function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
   return targets.some(({ name }) => name === to) || Object.hasOwn(aliases, to);
 }
 

@@ -3,6 +3,7 @@ import {
   inspectModel,
   type ModelPlan,
   type ModelReport,
+  modelFormats,
   type PlanOptions,
   type Preset,
   planModel,
@@ -12,7 +13,7 @@ import {
   quantizeModel,
   type Words,
 } from '../model.js';
-import { asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
+import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
 import { type Input, withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
 import {
@@ -88,11 +89,19 @@ function checkLine({ values, positionals }: Line, command: string): string {
 
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
-/** What --to or --preset means. */
-async function wantedOf({ to, preset }: Values, { name, file }: Input): Promise<string> {
-  if (!isPreset(preset)) return targetOf(to ?? '');
-  const { format } = await about(name, () => inspectModel(file));
-  return presetTarget(format, preset);
+/** What --to or --preset means. @throws UsageError if somebody must have meant another name */
+async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Promise<string> {
+  const formatOf = async () => (await about(name, () => inspectModel(file))).format;
+  if (isPreset(preset)) return presetTarget(await formatOf(), preset);
+  const target = targetOf(to);
+  const formats = modelFormats();
+  if (formats.some((format) => accepts(format, target))) return target;
+  const format = await formatOf();
+  const names = formats.find((known) => known.name === format)?.targets.map((known) => known.name) ?? [];
+  const hint = didYouMean(to, names);
+  if (hint !== '') throw new UsageError(`--to: there is no type ${JSON.stringify(to)}${hint}`);
+  // The model functions list what there is.
+  return target;
 }
 
 /** Reads the command line. @throws UsageError */

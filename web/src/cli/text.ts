@@ -137,6 +137,9 @@ export interface Row {
   readonly style?: Style;
 }
 
+/** Columns that names need to stand beside the rest of their rows. */
+const leastName = 12;
+
 /** A column is at most so wide, also in a pipe: the width of one cell is added to every row. */
 const mostColumn = 200;
 
@@ -156,7 +159,9 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
       remark === undefined ? most : Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length])),
     sum([0, ...widths.slice(1)]),
   );
-  widths[0] = Math.min(widths[0] as number, Math.max(12, width - others));
+  // Names have lines of their own if the other columns leave no room for them.
+  const room = width - others;
+  widths[0] = Math.min(widths[0] as number, room < leastName ? 0 : room);
 
   const pad = (text: string, i: number) => {
     return columns[i]?.align === 'right' ? text.padStart(widths[i] as number) : text.padEnd(widths[i] as number);
@@ -165,8 +170,9 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
     const padded = cells.map(pad);
     return [...padded, ...(remark === undefined ? [] : [remark])].join(gap).trimEnd();
   };
-  const lines = [paint('bold', line({ cells: columns.map(({ title }) => title) }))];
-  for (const row of rows) {
+  const titles = { cells: columns.map(({ title }) => title), style: 'bold' } as const;
+  const lines: string[] = [];
+  for (const row of [titles, ...rows]) {
     const [name = '', ...rest] = row.cells.map(cut);
     const styled = (text: string) => (row.style === undefined ? text : paint(row.style, text));
     if (name.length > (widths[0] as number)) lines.push(styled(name), styled(line({ ...row, cells: ['', ...rest] })));
