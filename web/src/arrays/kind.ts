@@ -1,7 +1,7 @@
 // What all kinds of quantized tensors have in common. Each kind is a class in a file of its own; kinds.ts lists them.
 import type { Source } from './source.js';
 
-/** Leaves the floats of elements [start, start + count) at an address; count is at most tileSize unless all codes are in place. */
+/** Leaves the floats of elements [start, start + count) at an address; count is at most stepSize unless all codes are in place. */
 export type Restore = (start: number, count: number, to: number) => void;
 
 /** A quantized tensor that the caller gave. Its constructor checks it, down to every scale. */

@@ -147,6 +147,6 @@ export function observe(
 export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
   const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8];
   module.HEAPF64.fill(0, begin, end);
-  check(module.accumulateError(x, y, n, scratch.sums));
+  check(module._accumulateError(x, y, n, scratch.sums));
   return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;
 }
