@@ -207,8 +207,8 @@ Status learn_codebook(const CodebookJob& job, std::byte* learner) {
   return scalepoint::learn_codebook({learner, scalepoint::codebook_learner_bytes()}, job.book());
 }
 
-SCALEPOINT_PLAIN_EXPORT Status pack_codebook(const uint8_t* codes, size_t n, int32_t bits, std::byte* packed) {
-  return scalepoint::pack_codebook({codes, n}, bits, packed_span(packed, n, bits));
+SCALEPOINT_PLAIN_EXPORT Status pack_codebook(const uint8_t* codes, size_t n, size_t values, int32_t bits, std::byte* packed) {
+  return scalepoint::pack_codebook({codes, n}, values, bits, packed_span(packed, n, bits));
 }
 
 SCALEPOINT_PLAIN_EXPORT Status unpack_codebook(const std::byte* packed, size_t n, int32_t bits, uint8_t* codes) {

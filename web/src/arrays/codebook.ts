@@ -157,8 +157,9 @@ export class GivenCodebook implements GivenTensor {
     const { length } = this.#values;
     const bits = bitsOf(length);
     return packTiles(this.#core, this.#codes, bits, (from, count, to, start) => {
-      if (length < maxCodebookSize) this.#failCode(from, count, start);
-      return module._packCodebook(from, count, bits, to);
+      const status = module._packCodebook(from, count, length, bits, to);
+      if (status === Status.badRange) this.#failCode(from, count, start);
+      return status;
     });
   }
 }
