@@ -11,7 +11,7 @@ export interface GivenTensor {
   readonly length: number;
   /** Whether all codes lie in wasm memory. */
   readonly inPlace: boolean;
-  /** Calls f with what restores floats. Until f returns, all that takes is in wasm memory. */
+  /** Calls f with a function that restores floats. The scales and codebook that this function reads stay in wasm memory until f returns. */
   restore<T>(f: (restore: Restore) => T): T;
   /** Adds the errors against x, which has as many elements, to the ErrorSums at an address. */
   addErrors(x: Source, sums: number): void;
