@@ -6,7 +6,8 @@
 
 namespace scalepoint::kernels {
 
-/// Blocks of 32 (blocks32.cpp). False if x holds NaN or an infinity, or a scale or minimum is beyond float16; `out` then means nothing.
+/// Blocks of 32 (blocks32.cpp). False if x holds NaN or an infinity, or a scale or minimum is beyond float16; `out` then means
+/// nothing.
 bool quantize_q8_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_1(const float* x, size_t n, std::byte* out);

@@ -284,8 +284,8 @@ constexpr int kTries = 7;
 
 // The nearest value, the upper one of two at the same distance, from floor(2 v): the middles between values are multiples of 1/2.
 // 2 v + kShift is split into a bucket of 16 and the rest. No two middles fall into one bucket, so that adding the rest to
-// 16 * (level at the bucket's start) + 16 - (place of the middle in the bucket) carries just from the middle on. |v| is below 136:
-// the buckets reach from -3 to 31, and those below 0 belong to level 0.
+// 16 * (level at the bucket's start) + 16 - (place of the middle in the bucket) carries just from the middle on. |v| is below
+// 136: the buckets reach from -3 to 31, and those below 0 belong to level 0.
 constexpr int kShift = 232;
 
 constexpr Table32 make_buckets() {
@@ -388,12 +388,13 @@ struct TypeIQ4_NL {
 
 constexpr int8_t kDoubledE2M1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/// The size of the level from the number of half steps of 2^(e - 128) that |x| exceeds. The middles between two sizes, at 1, 3, 5,
-/// 7, 10, 14 and 20, belong to the smaller one.
+/// The size of the level from the number of half steps of 2^(e - 128) that |x| exceeds. The middles between two sizes, at 1, 3,
+/// 5, 7, 10, 14 and 20, belong to the smaller one.
 constexpr Table32 kSizesE2M1 = {{0, 1, 1, 2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7}};
 
 /// floor(log2f(x)) - 2 + 127 in eight bits, x > 0. log2f rounds up to n just below 2^n, on up to 44 floats; there log2(x) is
-/// n + (m - 1) / ln 2 with x = m 2^n, next to which (m - 1)^2 is too small to matter. Farther below, the sum is still above n - 1.
+/// n + (m - 1) / ln 2 with x = m 2^n, next to which (m - 1)^2 is too small to matter. Farther below, the sum is still above n -
+/// 1.
 inline int32_t exponent_e8m0(float x) {
   const auto word = bit_cast<uint64_t>(static_cast<double>(x));
   const int32_t n = static_cast<int32_t>(word >> 52) - 1022;
@@ -424,8 +425,8 @@ struct TypeMXFP4 {
       float changed[kElements];
       const float* from = x;
       if (e == 0 || e == 253) {
-        // At the ends of float32. There is no factor 2^129, so that x is doubled; and 8 * 2^125 is an infinity, from which no x is
-        // nearer than from 6 * 2^125.
+        // At the ends of float32. There is no factor 2^129, so that x is doubled; and 8 * 2^125 is an infinity, from which no x
+        // is nearer than from 6 * 2^125.
         const F32x4 farthest = splat(0x6p125f);
         for (size_t i = 0; i < kElements; i += 4) {
           const F32x4 v = load(x + i);

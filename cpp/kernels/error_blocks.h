@@ -47,8 +47,8 @@ struct CodeValues {
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const { eight(i, low, high); }
 };
 
-/// Whether a float32 sum of at most kErrorBlock squares lost nothing to overflow or underflow. Its terms are then at most 2^120. Those
-/// below 2^-126, which float32 rounds coarsely, are off by at most 2^-150 each, together by less than 2^-60 of the sum.
+/// Whether a float32 sum of at most kErrorBlock squares lost nothing to overflow or underflow. Its terms are then at most 2^120.
+/// Those below 2^-126, which float32 rounds coarsely, are off by at most 2^-150 each, together by less than 2^-60 of the sum.
 inline bool is_safe(float sum) { return sum >= 0x1p-80f && sum <= 0x1p120f; }
 
 /// Whether all of x is 0.
@@ -103,7 +103,8 @@ struct BlockSums {
                squared_y = squared_error;
   lanes::I32x4 largest = lanes::splat(0);  ///< the bits of the largest error
 
-  /// Adds the pairs (a, b) and (c, d). The two are added before they meet a sum, so that half as many additions wait for one another.
+  /// Adds the pairs (a, b) and (c, d). The two are added before they meet a sum, so that half as many additions wait for one
+  /// another.
   void take(lanes::F32x4 a, lanes::F32x4 b, lanes::F32x4 c, lanes::F32x4 d) {
     using namespace lanes;
     const F32x4 e = sub(a, b), f = sub(c, d);

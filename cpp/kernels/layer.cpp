@@ -1,5 +1,5 @@
-// Dot products of integers: see layer.h for how weights and activations lie. The loops keep few vectors alive (V8 loads all that a
-// step needs before it computes, and 14 fit), so that eight sums are the most there are.
+// Dot products of integers: see layer.h for how weights and activations lie. The loops keep few vectors alive (V8 loads all that
+// a step needs before it computes, and 14 fit), so that eight sums are the most there are.
 #include "layer.h"
 
 #include <cmath>

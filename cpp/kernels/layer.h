@@ -1,12 +1,13 @@
 // The loops of quantized layers. No checks: cpp/layer.cpp has made them.
 //
-// Weights lie in tiles of eight rows, so that a vector of 16-bit weights holds four rows of two columns and its dot product with a
-// pair of activations is four outputs: no sum ever crosses lanes.
+// Weights lie in tiles of eight rows, so that a vector of 16-bit weights holds four rows of two columns and its dot product with
+// a pair of activations is four outputs: no sum ever crosses lanes.
 //   8 bits   column pair after column pair, 16 bytes each:  r0c0 r0c1 r1c0 r1c1 ... r7c0 r7c1
 //   4 bits   four columns after four columns, 16 bytes: the same with c0, c1 in the lower halves and c2, c3 in the upper ones
 //   16 bits  as 8 bits, twice as wide; made for a while from the others where many rows of x pass
 //   floats   column after column: r0 ... r7
-// Activations are rows of 16-bit integers, one or more of which are walked together: pair after pair, in each the pair of every row.
+// Activations are rows of 16-bit integers, one or more of which are walked together: pair after pair, in each the pair of every
+// row.
 #pragma once
 
 #include <cstddef>
@@ -44,8 +45,8 @@ struct Activations {
   const double* sum;     ///< a segment and row
 };
 
-/// total[row][r] += sum over the segments of factor scale[r] sum over columns of x (w[r] - zero[r]). The innermost sum is exact: in
-/// 32 bits, in which a segment's must fit; the outer one is in double, in order.
+/// total[row][r] += sum over the segments of factor scale[r] sum over columns of x (w[r] - zero[r]). The innermost sum is exact:
+/// in 32 bits, in which a segment's must fit; the outer one is in double, in order.
 /// float32: each row of x is two rows of integers, integer = 2^15 high + low.
 /// bits: 4 or 8, as the weights are stored, for one row of x; 16 for kRowsTogether of them, 4 for int8 and 2 for float32.
 void accumulate_int8(int bits, const Tile& tile, const Activations& x, double* total);
@@ -70,8 +71,8 @@ struct FixedPoint {
   bool more;  ///< worth a second round for what is left
 };
 
-/// Floats as integers of 30 bits: x[i] = factor * (2^15 high[i] + low[i]) up to a remainder of at most 2^-29 of the largest |x|, which
-/// replaces x. The pairs go to `to` and every `step` integers: high, and low two further.
+/// Floats as integers of 30 bits: x[i] = factor * (2^15 high[i] + low[i]) up to a remainder of at most 2^-29 of the largest |x|,
+/// which replaces x. The pairs go to `to` and every `step` integers: high, and low two further.
 /// n: a multiple of kColumnStep, at most kFixedPointColumns.
 FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to);
 
