@@ -16,7 +16,7 @@ namespace {
 // ------------------------------------------------------------------------------------------------------------------- module
 
 /// Ties a wasm file to the TypeScript that was built with it.
-int32_t build_id() { return SCALEPOINT_BUILD_ID; }
+uint32_t build_id() { return SCALEPOINT_BUILD_ID; }
 
 bool is_simd() {
 #ifdef __wasm_simd128__

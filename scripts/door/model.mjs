@@ -5,7 +5,7 @@
 /** @typedef {'f32' | 'f64' | 'i32' | 'u32' | 'u64' | 'bool'} Kind */
 /** @typedef {{ name: string, doc: string, type: string, offset: number, kind?: Kind, record?: Record }} Field */
 /** @typedef {{ name: string, doc: string, scope: string, where: string, fields: Field[], bytes: number, align: number }} Record */
-/** @typedef {{ name: string, doc: string, type: string, rows: unknown[] }} Table */
+/** @typedef {{ name: string, doc: string, columns: { name: string, type?: string }[], rows: number[][] }} Table its types are those of enums */
 
 /** Numbers a call may take: more are not told apart where it is called. */
 const mostParameters = 8;
@@ -56,13 +56,17 @@ export class Door {
     for (const { name } of [...this.enums.flatMap(({ values }) => values), ...this.constants, ...declarations.tables])
       if (!isConstant(name)) throw new Error(`${name}: values and constants have names as kName`);
     const names = [...this.enums, ...declarations.structs].map(({ name }) => name);
+    const negative = this.enums.find(({ values }) => values.some(({ value }) => value < 0));
+    if (negative !== undefined) throw new Error(`${negative.name}: values of enums are at least 0`);
     const twice = names.find((name, i) => names.indexOf(name) !== i);
     if (twice !== undefined) throw new Error(`${twice}: there are two of that name`);
     for (const call of calls) this.#check(call);
     /** @type {Table[]} */
-    this.tables = declarations.tables.map((table) => ({
-      ...table,
-      rows: table.rows.map((row) => this.#cell(table.type, row, table.where)),
+    this.tables = declarations.tables.map(({ name, doc, type, rows, where }) => ({
+      name,
+      doc,
+      columns: this.#columns(type, where),
+      rows: rows.map((row) => this.#numbers(row, where)),
     }));
   }
 
@@ -114,14 +118,19 @@ export class Door {
   }
 
   /** @param {Call} call */
-  #check({ name, returns, parameters, where }) {
+  #check({ name, returns, parameters, plain, where }) {
     if (parameters.length > mostParameters) {
       throw new Error(
         `${where}: ${name} takes ${parameters.length} numbers, more than ${mostParameters}: use a record`,
       );
     }
-    if (returns !== 'void' && returns !== 'Status' && !returns.endsWith('*') && scalars[returns] === undefined)
-      throw new Error(`${where}: ${name} cannot give a '${returns}'`);
+    const returned =
+      returns === 'void' || returns.endsWith('*') || this.isEnum(returns) || scalars[returns] !== undefined;
+    // Integers of 32 bits come back without a sign from Embind, and with one from plain exports.
+    const large = returns.endsWith('*') || ['uint32_t', 'size_t', 'bool'].includes(returns);
+    if (!returned || returns === 'int32_t' || (plain && large)) {
+      throw new Error(`${where}: ${name} cannot return '${returns}'`);
+    }
     for (const { type } of parameters) {
       const target = /^(?:const )?(.*?)[*&]?$/.exec(type)?.[1] ?? '';
       if (/[*&]$/.test(type)) {
@@ -134,23 +143,30 @@ export class Door {
   }
 
   /**
-   * A cell of a table: a number, or an object of a record's fields.
-   * @param {string} type @param {unknown} cell @param {string} where
-   * @returns {unknown}
+   * The columns of a table: the fields of its type, and those of structs in it.
+   * @param {string} type @param {string} where
+   * @returns {Table['columns']}
    */
-  #cell(type, cell, where) {
-    if (Array.isArray(cell)) {
-      const fields = this.#declarations.structs.find(({ name }) => name === unqualified(type))?.fields();
-      if (fields?.length !== cell.length) throw new Error(`${where}: a row does not fit '${type}'`);
-      return Object.fromEntries(
-        fields.map((field, i) => [spell(field.name), this.#cell(field.type, cell[i], field.where)]),
-      );
-    }
-    const text = String(cell);
-    const [, owner, value] = /(\w+)::(\w+)$/.exec(text) ?? [];
+  #columns(type, where) {
+    const struct = this.#declarations.structs.find(({ name }) => name === unqualified(type));
+    if (struct === undefined) throw new Error(`${where}: a table of '${type}', which is no struct`);
+    return struct.fields().flatMap((field) => {
+      if (this.isEnum(field.type)) return [{ name: spell(field.name), type: field.type }];
+      return scalars[field.type] === undefined ? this.#columns(field.type, field.where) : [{ name: spell(field.name) }];
+    });
+  }
+
+  /**
+   * The numbers of a row or a cell of a table, in order.
+   * @param {import('./read.mjs').Initializer} cell @param {string} where
+   * @returns {number[]}
+   */
+  #numbers(cell, where) {
+    if (Array.isArray(cell)) return cell.flatMap((part) => this.#numbers(part, where));
+    const [, owner, value] = /(\w+)::(\w+)$/.exec(cell) ?? [];
     const member = this.enums.find(({ name }) => name === owner)?.values.find(({ name }) => name === value);
-    const number = member?.value ?? Number(text);
-    if (!Number.isFinite(number)) throw new Error(`${where}: '${text}' is no number`);
-    return number;
+    const number = member?.value ?? Number(cell);
+    if (!Number.isFinite(number)) throw new Error(`${where}: '${cell}' is no number`);
+    return [number];
   }
 }

@@ -151,20 +151,16 @@ describe('the reader of damaged GGUF files', () => {
   it('returns tensors inside of the file, or throws a ScalepointError', { timeout }, async () => {
     const pick = random(1753 * factor);
     const outcomes: Record<string, number> = {};
-    let slowest = 0;
     for (let i = 0; i < mutations; i++) {
       const file = mutate(files[i % files.length]!, pick);
       const source = await openSource(file);
-      const start = performance.now();
       let outcome: string;
       try {
         const header = await readGguf(source);
-        slowest = Math.max(slowest, performance.now() - start);
         checkHeader(header, file.length);
         expect(layoutGguf(header.pairs, header.tensors).tensors.length).toBe(header.tensors.length);
         outcome = await checkPlan(header, pick);
       } catch (error) {
-        slowest = Math.max(slowest, performance.now() - start);
         if (!(error instanceof ScalepointError)) throw error;
         expect(error.message.length).toBeLessThan(1000);
         expect(error.byteOffset).toBeGreaterThanOrEqual(0);
@@ -173,7 +169,6 @@ describe('the reader of damaged GGUF files', () => {
       }
       outcomes[outcome] = (outcomes[outcome] ?? 0) + 1;
     }
-    expect(slowest).toBeLessThan(2000);
     // Each outcome must be frequent. Otherwise the damage would be too heavy or too light to test the reader.
     expect(Object.keys(outcomes).sort()).toEqual(['BAD_FILE', 'UNSUPPORTED_DTYPE', 'planned']);
     for (const count of Object.values(outcomes)) expect(count).toBeGreaterThan(mutations / 100);

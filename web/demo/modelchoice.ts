@@ -1,4 +1,11 @@
-import { type GgufTarget, ggufTargets, type ModelFormat, type PlanOptions, safetensorsTargets } from 'scalepoint/model';
+import {
+  type FormatInfo,
+  type ModelFormat,
+  modelFormats,
+  type PlanOptions,
+  resultName,
+  type Target,
+} from 'scalepoint/model';
 
 /** The visitor's choices for quantizing a model file. */
 export interface ModelChoice {
@@ -18,44 +25,43 @@ export interface ModelChoice {
   readonly kept: ReadonlySet<string>;
 }
 
-/** The targets of the three presets. */
-export const presets: Readonly<
-  Record<'safetensors' | 'gguf', Readonly<Record<'small' | 'balanced' | 'safe', PlanOptions['to']>>>
-> = {
-  safetensors: { small: 'int4', balanced: 'int8', safe: 'bfloat16' },
-  gguf: { small: 'Q3_K_M', balanced: 'Q4_K_M', safe: 'Q8_0' },
-};
+/** What the package says about a format. */
+export function infoOf(format: ModelFormat): FormatInfo {
+  const info = modelFormats().find(({ name }) => name === format);
+  if (info === undefined) throw new Error(`there is no format ${format}`);
+  return info;
+}
 
-const words: Readonly<Record<string, string>> = {
-  int4: '4 bits, in groups',
-  int8: '8 bits, a scale for each row',
-  float8e4m3fn: '8 bits, small floats and a scale for each row',
-  float16: 'half the bytes of float32, small range',
-  bfloat16: 'half the bytes of float32, all of its range',
-  Q8_0: '8.5 bits, hardly any loss',
-  Q6_K: '6.6 bits, very small loss',
-  Q5_K_M: '5.7 bits, small loss',
-  Q4_K_M: '4.8 bits, the usual choice',
-  Q3_K_M: '3.9 bits, visible loss',
-  Q2_K: '2.6 to 3 bits, large loss',
-  IQ4_NL: '4.5 bits, uneven levels',
-  F16: 'half precision',
-  BF16: 'half the bytes, all of the range',
-  F32: 'back to full precision',
-};
+export type Preset = NonNullable<Target['preset']>;
+
+/** The target of a preset. */
+export function presetOf(format: ModelFormat, preset: Preset): PlanOptions['to'] {
+  const { targets } = infoOf(format);
+  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as PlanOptions['to'];
+}
 
 /** The targets of a format, each with a label that describes it. */
 export function targetsOf(
   format: ModelFormat,
 ): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
-  const targets = format === 'gguf' ? ggufTargets : safetensorsTargets;
-  return targets.map((value) => ({ value, label: words[value] === undefined ? value : `${value}: ${words[value]}` }));
+  return infoOf(format).targets.map(({ name, about }) => {
+    return { value: name as PlanOptions['to'], label: about === undefined ? name : `${name}: ${about}` };
+  });
+}
+
+/** Whether an option means something for the chosen target. */
+export function takes(format: ModelFormat, { target }: ModelChoice, option: keyof PlanOptions): boolean {
+  return (
+    infoOf(format)
+      .targets.find(({ name }) => name === target)
+      ?.options.includes(option) ?? false
+  );
 }
 
 /** The choices for a model that was just opened. */
 export function initialChoice(format: ModelFormat): ModelChoice {
   return {
-    target: presets[format === 'gguf' ? 'gguf' : 'safetensors'].balanced,
+    target: presetOf(format, 'balanced'),
     groupSize: 128,
     asymmetric: false,
     search: false,
@@ -64,11 +70,6 @@ export function initialChoice(format: ModelFormat): ModelChoice {
     requantize: false,
     kept: new Set(),
   };
-}
-
-/** Whether the target is an integer type of safetensors. Scheme and group size are free for those alone. */
-export function makesIntegers({ target }: ModelChoice): boolean {
-  return target === 'int4' || target === 'int8';
 }
 
 const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
@@ -84,26 +85,25 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions
   const { target, groupSize, asymmetric, search, activations, pure, requantize } = choice;
   const pattern = keptPattern(choice);
   const rules = pattern === undefined ? {} : { rules: [{ match: new RegExp(pattern), keep: true as const }] };
-  if (format === 'gguf') {
-    return { to: target as GgufTarget, ...(pure ? { pure } : {}), ...(requantize ? { requantize } : {}), ...rules };
-  }
-  if (!makesIntegers(choice)) return { to: target, ...rules };
   const granularity =
     groupSize === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize } as const);
-  return {
+  const chosen: PlanOptions = {
     to: target,
     ...(target === 'int4' || groupSize !== 0 ? { granularity } : {}),
     ...(asymmetric ? { scheme: 'asymmetric' as const } : {}),
     ...(search ? { range: 'mse' as const } : {}),
     ...(activations ? { activations: 'int8-dynamic' as const } : {}),
-    ...rules,
+    ...(pure ? { pure } : {}),
+    ...(requantize ? { requantize } : {}),
   };
+  const names = Object.keys(chosen) as (keyof PlanOptions)[];
+  const taken = names.filter((name) => name === 'to' || takes(format, choice, name));
+  return { ...(Object.fromEntries(taken.map((name) => [name, chosen[name]])) as unknown as PlanOptions), ...rules };
 }
 
 /** Name of the output: `model.safetensors` becomes `model.int4.safetensors`. */
 export function outputName(name: string, format: ModelFormat, { target }: ModelChoice): string {
-  const stem = name.replace(/(\.safetensors)?\.index\.json$|\.(safetensors|gguf|npy)$/i, '');
-  return `${stem}.${target}.${format === 'gguf' ? 'gguf' : 'safetensors'}`;
+  return resultName(name.replace(/\.index\.json$/i, ''), { to: target, format: infoOf(format).result });
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);

@@ -15,12 +15,14 @@ import { announce } from './live.js';
 import {
   codeOf,
   commandOf,
+  infoOf,
   initialChoice,
   type ModelChoice,
-  makesIntegers,
   optionsOf,
   outputName,
-  presets,
+  type Preset,
+  presetOf,
+  takes,
   targetsOf,
 } from './modelchoice.js';
 import { choosePlace, download, removeLeftovers } from './modelsave.js';
@@ -40,8 +42,6 @@ interface Open {
   plan?: ModelPlan;
   result?: QuantizeModelResult;
 }
-
-type Preset = 'small' | 'balanced' | 'safe';
 
 /** A duration for people: `1 min 5 s`. */
 function formatSeconds(seconds: number): string {
@@ -145,12 +145,12 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     box('model-activations').checked = choice.activations;
     box('model-pure').checked = choice.pure;
     box('model-requantize').checked = choice.requantize;
-    byId('model-integers', HTMLElement).hidden = format === 'gguf' || !makesIntegers(choice);
-    byId('model-activations-field', HTMLElement).hidden = choice.target !== 'int8' || choice.groupSize !== 0;
-    byId('model-ggml', HTMLElement).hidden = format !== 'gguf';
-    const values = presets[format === 'gguf' ? 'gguf' : 'safetensors'];
+    byId('model-integers', HTMLElement).hidden = !takes(format, choice, 'scheme');
+    const takesActivations = takes(format, choice, 'activations') && choice.groupSize === 0;
+    byId('model-activations-field', HTMLElement).hidden = !takesActivations;
+    byId('model-ggml', HTMLElement).hidden = !takes(format, choice, 'pure');
     for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="preset"]')) {
-      radio.checked = values[radio.value as Preset] === choice.target;
+      radio.checked = presetOf(format, radio.value as Preset) === choice.target;
     }
     setText(byId('model-command', HTMLElement), commandOf(file.name, format, choice));
     after.hidden = true;
@@ -282,8 +282,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     const { choice } = open;
     const field = event.target;
     if (field instanceof HTMLInputElement && field.name === 'preset') {
-      const values = presets[formatOf(open) === 'gguf' ? 'gguf' : 'safetensors'];
-      change(withTarget(choice, values[field.value as Preset]));
+      change(withTarget(choice, presetOf(formatOf(open), field.value as Preset)));
       return;
     }
     if (field === target) {
@@ -346,10 +345,10 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
       byId('model-filter', HTMLInputElement).value = '';
       const elements = file.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
       setText(byId('model-name', HTMLElement), file.name);
-      const kind = file.format === 'gguf' ? 'GGUF' : file.format;
+      const { label } = infoOf(file.format);
       setText(
         byId('model-facts', HTMLElement),
-        `${kind}, ${formatMany(file.tensors.length, 'tensor')}, ${formatMany(elements, 'number')}`,
+        `${label}, ${formatMany(file.tensors.length, 'tensor')}, ${formatMany(elements, 'number')}`,
       );
       void show();
     },

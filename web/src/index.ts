@@ -1,22 +1,21 @@
+export type { BlockOptions } from './arrays/blocks.js';
 export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './arrays/cast.js';
-export type { CodebookOptions, CodebookSource, PackedCodebookTensor } from './arrays/codebook.js';
+export type { PackedCodebookTensor } from './arrays/codebook.js';
+export type { CompareEachOptions } from './arrays/compare.js';
+export type { CompareOptions, ErrorSum } from './arrays/error-sum.js';
+export type { Histogram, HistogramOptions } from './arrays/histogram.js';
+export type { PackedTensor } from './arrays/linear.js';
 export type { Observer, ObserverOptions } from './arrays/observer.js';
 export type {
-  BlockOptions,
-  CompareEachOptions,
-  CompareOptions,
-  Histogram,
-  HistogramOptions,
-  PackedTensor,
   ParameterOptions,
   QuantizationParameters,
   QuantizeOptions,
   QuantizeOutput,
   Range,
-  SweepOptions,
-  SweepVariant,
 } from './arrays/options.js';
+export type { CodebookOptions, CodebookSource } from './arrays/quantize-codebook.js';
 export type { FloatInput, HalfFormat } from './arrays/source.js';
+export type { SweepOptions, SweepVariant } from './arrays/sweep.js';
 export {
   type BlockTensor,
   type CodeArray,
@@ -28,14 +27,14 @@ export {
   type Granularity,
   type LinearQuantizedTensor,
   type QuantizedTensor,
-  type WasmArray,
-  type WasmDType,
-  type WasmView,
 } from './arrays/tensor.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
 export { type ErrorCode, ScalepointError } from './core/errors.js';
-export type { ErrorMeasures, ErrorSum } from './core/measure.js';
-export type { LoadOptions, Tier, WasmSource } from './core/memory.js';
+export type { LoadOptions, Tier, WasmSource } from './core/load.js';
+export type { ErrorMeasures } from './core/measure.js';
+export type { WasmDType, WasmView } from './core/memory.js';
+export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
-export type { IndexOptions, RecallOptions, SearchResult, VectorIndex, VectorInput } from './layers/vector-index.js';
-export { load, type Scalepoint, type WasmArrayOf } from './scalepoint.js';
+export type { IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
+export type { VectorInput } from './layers/vectors.js';
+export { load, type Scalepoint } from './scalepoint.js';

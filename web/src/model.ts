@@ -5,11 +5,13 @@
  */
 import { typeError } from './core/errors.js';
 import { show } from './core/show.js';
+import { pathSink } from './files/sinks.js';
 import type { FormatInfo } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
   type FormatOptions,
   type FormatSidecars,
+  formatNamed,
   formats,
   type ModelTarget,
   type ResultFormat,
@@ -34,17 +36,28 @@ import { startRunner, type WorkOptions } from './pipeline/start.js';
 export type { ErrorCode } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
-export type { FileInput, NodeFileHandle } from './files/bytes.js';
+export type { NodeFileHandle } from './core/node.js';
+export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
 export type { FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
-export type { Flag, ModelGranularity, OptionInfo, OptionTable, Rule, Sidecar } from './formats/options.js';
+export {
+  type Flag,
+  keepMention,
+  type ModelGranularity,
+  type OptionInfo,
+  type OptionTable,
+  type Rule,
+  type Sidecar,
+  type Words,
+} from './formats/options.js';
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { ModelInput } from './pipeline/open.js';
+export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
@@ -57,6 +70,15 @@ export type { WorkerLike } from './pipeline/workers.js';
  */
 export function modelFormats(): readonly FormatInfo[] {
   return formats();
+}
+
+/** The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. */
+export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
+  const ends = formats()
+    .flatMap(({ extensions }) => extensions)
+    .sort((a, b) => b.length - a.length);
+  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
+  return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
@@ -184,6 +206,20 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
     bytes: async () => inMemory().bytes(),
     blob: async () => inMemory().blob(),
   };
+}
+
+/**
+ * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
+ * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
+ */
+export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
+  const sink = await pathSink(path, overwrite);
+  try {
+    await sink.write(0, new TextEncoder().encode(text));
+    await sink.finish();
+  } finally {
+    await sink.discard(undefined);
+  }
 }
 
 // --------------------------------------------------------------------------------------------------------------------- compare

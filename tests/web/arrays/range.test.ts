@@ -221,7 +221,7 @@ describe('both builds', () => {
     }
   });
 
-  it('come within 0.1 % of every pair of clipped ends at 6 and 8 bits', () => {
+  it('come within 0.1 % of every pair of clipped ends at 6 and 8 bits', { timeout: 60_000 }, () => {
     const random = new Random(8);
     const sign = () => (random.bits() % 2 === 0 ? 1 : -1);
     const { sp } = cores[0]!;

@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { serve } from '../../../scripts/serve.mjs';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
@@ -59,24 +59,43 @@ describe('runBench', () => {
 });
 
 describe('race', () => {
+  /** A clock that only the contestants move, so that their times are exact. */
+  let now = 0;
+  beforeEach(() => {
+    now = 0;
+    vi.spyOn(performance, 'now').mockImplementation(() => now);
+  });
+  afterEach(() => {
+    vi.restoreAllMocks();
+  });
+
   it('awaits promises and measures their time', async () => {
-    const wait = (ms: number) => () => new Promise((resolve) => setTimeout(resolve, ms));
-    const ms = await race({ slow: wait(30), quick: wait(2) }, { rounds: 3 });
-    // A timer never fires early by more than a millisecond.
-    expect(ms.slow).toBeGreaterThan(28);
-    expect(ms.quick).toBeLessThan(ms.slow);
+    const wait = (ms: number) => async () => {
+      await new Promise((resolve) => setTimeout(resolve));
+      now += ms;
+    };
+    const ms = await race({ slow: wait(30), quick: wait(2) }, { rounds: 3, warmupMs: 0 });
+    expect(ms).toEqual({ slow: 30, quick: 2 });
+  });
+
+  it('gives the median of the rounds', async () => {
+    const times = [5, 5, 5, 9, 4, 100, 6, 7];
+    const run = () => {
+      now += times.shift() as number;
+    };
+    // Three calls are made before any counts.
+    expect(await race({ run }, { rounds: 5, warmupMs: 0 })).toEqual({ run: 7 });
+    expect(times).toEqual([]);
   });
 
   it('warms contestants up before it times them', async () => {
-    let spent = 0;
+    let calls = 0;
     const run = () => {
-      const start = performance.now();
-      while (performance.now() - start < 2);
-      spent += performance.now() - start;
+      calls++;
+      now += 5;
     };
     await race({ run }, { rounds: 1, warmupMs: 400 });
-    // The warm-up time of 400 ms includes overhead around the calls, so the calls themselves take less.
-    expect(spent).toBeGreaterThan(300);
+    expect(calls).toBe(400 / 5 + 1);
   });
 });
 

@@ -225,15 +225,12 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
   it('because it is ended, of which the browser says nothing, names the tensor', async () => {
     const { create, workers } = workshop();
     const output = await fresh();
-    let begin = Number.NaN;
     const onProgress = ({ tensor }: Progress) => {
-      if (tensor !== 'a.weight' || !Number.isNaN(begin)) return;
-      begin = performance.now();
+      if (tensor !== 'a.weight') return;
       for (const worker of workers) worker.terminate();
     };
     const options = { to: 'int8', workers: 2, worker: create, output, onProgress } as const;
     const error = await fails(() => quantizeModel(new Blob([model]), options));
-    expect(performance.now() - begin).toBeLessThan(3000);
     expect(error).toBeInstanceOf(ScalepointError);
     expect(error).toMatchObject({ code: 'WORKER', tensor: expect.stringMatching(/^[abc]\.weight$/) });
     expect((error as Error).message).toMatch(/^tensor "[abc]\.weight": a worker ended before its time$/);
@@ -254,12 +251,10 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
     const url = new URL('/no/such/worker.js', location.href);
     const output = await fresh();
     const options = { to: 'int8', workers: 2, worker: () => new Worker(url, { type: 'module' }), output } as const;
-    const begin = performance.now();
     expect(await fails(() => quantizeModel(new Blob([model]), options))).toMatchObject({
       code: 'WORKER',
       message: expect.stringMatching(/could not be loaded: serve worker\.js/),
     });
-    expect(performance.now() - begin).toBeLessThan(5000);
     expect((await output.getFile()).size).toBe(0);
   });
 

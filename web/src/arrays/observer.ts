@@ -1,10 +1,12 @@
 // Calibration: scale and zero point for values that come in batches, in bounded memory.
-
-import type { Core } from '../core/memory.js';
+import { checkKeys, checkNumber, choice } from '../core/check.js';
+import { Status } from '../core/door.js';
+import { rangeError } from '../core/errors.js';
+import { type Core, forEachTile } from '../core/memory.js';
 import type { SearchedRange } from '../core/range.js';
-import { show } from '../core/show.js';
-import { checkKeys, choice, type QuantizationParameters, type QuantizeOptions } from './options.js';
-import { type FloatInput, forEachTile, type HalfFormat, nonFiniteError, sourceOf } from './source.js';
+import type { QuantizationParameters, QuantizeOptions } from './options.js';
+import { chooseParameters, failQuantizing } from './parameters.js';
+import { type FloatInput, type HalfFormat, type Source, sourceOf } from './source.js';
 import { dtypeInfo } from './tensor.js';
 
 /** Options of `observer`: what decides scale and zero point, per tensor. */
@@ -22,50 +24,52 @@ export interface ObserverOptions
 const observerKeys = new Set(['range', 'dtype', 'scheme', 'includeZero', 'symmetricRange', 'nonFinite', 'averaging']);
 const observeKeys = new Set(['from']);
 
-/** Bits of a float32 that a bin of the histogram leaves out: 1024 bins an octave, each at most 2^-10 of its values wide. */
+/** Low bits of a float32 that do not show in its bin: 1024 bins an octave, each at most 2^-10 of its values wide. */
 const binShift = 13;
 /** Values that stand for all, when parameters are chosen. */
 const mostValues = 1 << 20;
 
+/** The finite values of a batch. */
+interface Batch {
+  readonly min: number;
+  readonly max: number;
+  readonly count: number;
+}
+
 /**
  * Sees batches and chooses scale and zero point for all values together; made by `sp.observer()`.
  *
- * 'min-max' needs the ends only. The other ranges rest on a histogram by sign and size of 4 MiB, whatever the number of values; when
- * asked, up to 2^20 values, spread over its bins by their counts, stand for all, with the true ends among them.
+ * 'min-max' needs the smallest and the largest value only. The other ranges rest on a histogram by sign and magnitude, which takes 4 MiB for
+ * any number of values. When parameters are asked for, up to 2^20 values stand for all: they are spread over the bins by their counts, and
+ * the true ends are among them.
  */
 export class Observer {
   readonly #core: Core;
   readonly #options: ObserverOptions;
-  readonly #choose: (x: FloatInput, options: QuantizeOptions) => QuantizationParameters;
   #counts: Float64Array | undefined;
   #min = Infinity;
   #max = -Infinity;
   #seen = 0;
 
   /** @internal */
-  constructor(
-    core: Core,
-    options: ObserverOptions,
-    choose: (x: FloatInput, options: QuantizeOptions) => QuantizationParameters,
-  ) {
+  constructor(core: Core, options: ObserverOptions) {
     checkKeys(options, observerKeys);
     const { range = 'min-max', averaging } = options;
     dtypeInfo(options.dtype ?? 'int8');
     choice(options, 'nonFinite', ['error', 'saturate']);
     if (typeof range === 'object' && range !== null && !('percentile' in range)) {
-      throw new RangeError("range: an observer takes 'min-max', 'mse', 'entropy' or { percentile }, got given ones");
+      throw rangeError('range', "an observer takes 'min-max', 'mse', 'entropy' or { percentile }, got given ones");
     }
     if (averaging !== undefined) {
-      if (typeof averaging !== 'number') throw new TypeError(`averaging: expected a number, got ${show(averaging)}`);
+      checkNumber(averaging, 'averaging');
       if (!(averaging > 0 && averaging <= 1)) {
-        throw new RangeError(`averaging: expected a number above 0, at most 1, got ${averaging}`);
+        throw rangeError('averaging', `expected a number above 0, at most 1, got ${averaging}`);
       }
-      if (range !== 'min-max') throw new RangeError("averaging: only for range 'min-max'");
+      if (range !== 'min-max') throw rangeError('averaging', "only for range 'min-max'");
     }
     this.#core = core;
-    this.#choose = choose;
     this.#options = { ...options };
-    // Options that the core refuses are refused now, and not when all has been seen.
+    // Wrong options fail now, and not when all has been seen.
     this.parameters();
   }
 
@@ -87,30 +91,12 @@ export class Observer {
     if (nonFinite === 'error') {
       forEachTile(source.length, false, (start, count) => {
         const at = source.at(start, count);
-        if (core.module.firstNonFinite(at, count) < count) throw nonFiniteError(core, at, count, start);
+        if (core.module.firstNonFinite(at, count) < count) failQuantizing(core, Status.nonFinite, at, count, start);
       });
     }
     if (range !== 'min-max') this.#counts ??= new Float64Array(2 ** (32 - binShift));
-    const counts = this.#counts;
-    let min = Infinity;
-    let max = -Infinity;
-    let seen = 0;
-    forEachTile(source.length, false, (start, count) => {
-      const at = source.at(start, count) / 4;
-      const { HEAPF32, HEAPU32 } = core.module;
-      for (let i = at; i < at + count; i++) {
-        const value = HEAPF32[i] as number;
-        if (!Number.isFinite(value)) continue;
-        if (value < min) min = value;
-        if (value > max) max = value;
-        seen++;
-        if (counts !== undefined) {
-          const bin = (HEAPU32[i] as number) >>> binShift;
-          counts[bin] = (counts[bin] as number) + 1;
-        }
-      }
-    });
-    if (seen === 0) return;
+    const { min, max, count } = this.#see(source);
+    if (count === 0) return;
     if (averaging !== undefined && this.#seen > 0) {
       this.#min = Math.fround(this.#min + averaging * (min - this.#min));
       this.#max = Math.fround(this.#max + averaging * (max - this.#max));
@@ -118,7 +104,32 @@ export class Observer {
       this.#min = Math.min(this.#min, min);
       this.#max = Math.max(this.#max, max);
     }
-    this.#seen += seen;
+    this.#seen += count;
+  }
+
+  /** The finite values of a batch, which are added to the histogram if there is one. */
+  #see(source: Source): Batch {
+    const core = this.#core;
+    const counts = this.#counts;
+    let min = Infinity;
+    let max = -Infinity;
+    let count = 0;
+    forEachTile(source.length, false, (start, size) => {
+      const at = source.at(start, size) / 4;
+      const { HEAPF32, HEAPU32 } = core.module;
+      for (let i = at; i < at + size; i++) {
+        const value = HEAPF32[i] as number;
+        if (!Number.isFinite(value)) continue;
+        if (value < min) min = value;
+        if (value > max) max = value;
+        count++;
+        if (counts !== undefined) {
+          const bin = (HEAPU32[i] as number) >>> binShift;
+          counts[bin] = (counts[bin] as number) + 1;
+        }
+      }
+    });
+    return { min, max, count };
   }
 
   /**
@@ -128,9 +139,11 @@ export class Observer {
    */
   parameters(): QuantizationParameters {
     const { averaging: _, ...options } = this.#options;
-    return this.#choose(this.#counts === undefined ? this.#ends() : this.#values(this.#counts), options);
+    const values = this.#counts === undefined ? this.#ends() : this.#values(this.#counts);
+    return chooseParameters(this.#core, values, options);
   }
 
+  /** The smallest and the largest value stand for all. */
   #ends(): Float32Array {
     return this.#seen === 0 ? new Float32Array(0) : Float32Array.of(this.#min, this.#max);
   }
@@ -145,7 +158,7 @@ export class Observer {
     let due = 0;
     for (let bin = 0; bin < counts.length; bin++) {
       if (counts[bin] === 0) continue;
-      // What a bin has too little for one value is left to the next.
+      // A fraction of a value is left to the next bin.
       due += (counts[bin] as number) * share;
       const whole = Math.min(Math.floor(due + 1e-9), values.length - n);
       due -= whole;
@@ -158,7 +171,7 @@ export class Observer {
       }
     }
     if (n > 1) {
-      // The bins of the ends hold them somewhere.
+      // The ends themselves, in place of the values nearest to them.
       let low = 0;
       let high = 0;
       for (let i = 1; i < n; i++) {

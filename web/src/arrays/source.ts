@@ -1,21 +1,31 @@
-// What goes into and comes out of the core: reads any kind of input as float32 in wasm memory, tile by tile, and writes results to
-// wherever they belong. Arrays that lie in wasm memory already are used in place.
-import { ScalepointError } from '../core/errors.js';
-import { type Core, OwnedWasmArray, tileSize } from '../core/memory.js';
+// What goes into the core: reads any kind of input in wasm memory, tile by tile. Arrays that lie there already are used in place.
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import {
+  arrayTypes,
+  type Core,
+  elementBytes,
+  forEachTile,
+  tileSize,
+  type WasmDType,
+  type WasmView,
+} from '../core/memory.js';
 import { article, show } from '../core/show.js';
-import type { CodeArray, WasmArray, WasmDType, WasmView } from './tensor.js';
+import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
-/** A Float16Array, which engines have only lately. */
+/** A Float16Array, which not all engines have. */
 export interface Float16ArrayLike extends ArrayBufferView {
   readonly length: number;
   readonly [Symbol.toStringTag]: 'Float16Array';
 }
 
-/** Anything that can be quantized. Values beyond float32 are rounded to it first. */
+/** Anything that can be quantized. Values that float32 does not hold are rounded to it first. */
 export type FloatInput = Float32Array | Float64Array | Float16ArrayLike | Uint16Array | readonly number[] | WasmArray;
 
 /** The 16-bit float formats whose bits a Uint16Array can hold. */
 export type HalfFormat = 'float16' | 'bfloat16';
+
+/** Values of `from`. */
+export const halfFormats: readonly HalfFormat[] = ['float16', 'bfloat16'];
 
 type AnyTypedArray = WasmView | Float64Array | Float16ArrayLike | Uint32Array;
 
@@ -33,13 +43,20 @@ export function checkAttached(array: AnyTypedArray, what: string): void {
     // Throws for detached and out-of-bounds arrays, whose length reads 0.
     (array as Uint8Array).at(0);
   } catch (cause) {
-    throw new TypeError(`${what}: the array is detached, or its buffer shrank below it`, { cause });
+    throw typeError(what, 'the array is detached, or its buffer shrank below it', cause);
   }
 }
 
+/** Address of a typed array that is a view of wasm memory. */
+export function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
+  return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;
+}
+
+// ------------------------------------------------------------------------------------------------------------------- floats
+
 /** Elements that a call can read as float32 in wasm memory. */
 export abstract class Source {
-  /** How often a walk of the elements pays off: once means that they are there already. */
+  /** Whether all elements lie in wasm memory as float32, so that any number of them can be read at once. */
   abstract readonly inPlace: boolean;
 
   constructor(
@@ -48,7 +65,10 @@ export abstract class Source {
     readonly length: number,
   ) {}
 
-  /** Address of the float32 values of elements [start, start + count), count <= tileSize unless inPlace. Good until the next call. */
+  /**
+   * Address of the float32 values of elements [start, start + count), good until the next call. count is at most tileSize unless
+   * inPlace.
+   */
   abstract at(start: number, count: number): number;
 
   /** The same elements, to be kept in memory of length * 4 bytes at that address; undefined where that would save nothing. */
@@ -96,18 +116,26 @@ class CopiedSource extends Source {
   }
 }
 
-/**
- * The numbers of a plain array. They are taken over at once: reading one may run code of the caller's, which may use the instance.
- * @throws TypeError naming the element
- */
-function floatsOf(array: readonly unknown[], what: string): Float32Array {
-  const floats = new Float32Array(array.length);
-  for (let i = 0; i < floats.length; i++) {
-    const value = array[i];
-    if (typeof value !== 'number') throw new TypeError(`${what}[${i}]: expected a number, got ${show(value)}`);
-    floats[i] = value;
+/** A typed array that is kept in wasm memory after its first reading, so that a second one costs nothing. */
+class ResidentSource extends Source {
+  readonly inPlace = false;
+  #known = 0;
+
+  constructor(
+    core: Core,
+    private readonly array: Float32Array | Float64Array,
+    private readonly address: number,
+  ) {
+    super(core, array.length);
   }
-  return floats;
+
+  at(start: number, count: number): number {
+    if (start + count > this.#known) {
+      this.core.module.HEAPF32.set(this.array.subarray(start, start + count), (this.address >>> 2) + start);
+      this.#known = start + count;
+    }
+    return this.address + start * 4;
+  }
 }
 
 /** 16-bit floats, from JavaScript or wasm memory, widened tile by tile. */
@@ -139,26 +167,67 @@ class HalfSource extends Source {
   }
 }
 
-/** A typed array that is kept in wasm memory after its first reading, so that a second one costs nothing. */
-class ResidentSource extends Source {
-  readonly inPlace = false;
-  #known = 0;
-
-  constructor(
-    core: Core,
-    private readonly array: Float32Array | Float64Array,
-    private readonly address: number,
-  ) {
-    super(core, array.length);
+/**
+ * The numbers of a plain array. They are taken over at once: to read one may run code of the caller's, which may use the instance.
+ * @throws TypeError naming the element
+ */
+function floatsOf(array: readonly unknown[], what: string): Float32Array {
+  const floats = new Float32Array(array.length);
+  for (let i = 0; i < floats.length; i++) {
+    const value = array[i];
+    if (typeof value !== 'number') throw typeError(`${what}[${i}]`, `expected a number, got ${show(value)}`);
+    floats[i] = value;
   }
+  return floats;
+}
 
-  at(start: number, count: number): number {
-    if (start + count > this.#known) {
-      this.core.module.HEAPF32.set(this.array.subarray(start, start + count), (this.address >>> 2) + start);
-      this.#known = start + count;
-    }
-    return this.address + start * 4;
+/** The kinds of input that error messages list. */
+const inputs = 'a Float32Array, Float64Array, Float16Array, number[] or WasmArray';
+
+function sourceOfWasmArray(
+  core: Core,
+  x: OwnedWasmArray,
+  from: HalfFormat | undefined,
+  what: string,
+  to: number,
+): Source {
+  const address = x.addressIn(core, what);
+  if (from === undefined && x.dtype === 'float32') return new WasmSource(core, x.length, address);
+  if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, undefined, address, to, x.length, from);
+  throw typeError(what, `expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`);
+}
+
+/**
+ * Reads x as float32.
+ * @param from the format of 16-bit floats, if x holds their bits
+ * @param to where tiles are copied: `scratch.x` or `scratch.y`
+ * @throws TypeError or RangeError naming `what`
+ */
+export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
+  if (from !== undefined && from !== 'float16' && from !== 'bfloat16') {
+    throw rangeError('from', `expected 'float16' or 'bfloat16', got ${show(from)}`);
   }
+  if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
+  if (Array.isArray(x)) {
+    if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got an array`);
+    return new CopiedSource(core, floatsOf(x, what), to);
+  }
+  const name = typedArrayName(x);
+  if (name === undefined) throw typeError(what, `expected ${inputs}, got ${show(x)}`);
+  const array = x as AnyTypedArray;
+  checkAttached(array, what);
+  const address = addressOfView(core, array);
+  if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
+    const bits = address === undefined ? new Uint16Array(array.buffer, array.byteOffset, array.length) : undefined;
+    return new HalfSource(core, bits, address ?? 0, to, array.length, from ?? 'float16');
+  }
+  if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got ${name}`);
+  if (name !== 'Float32Array' && name !== 'Float64Array') {
+    const advice = name === 'Uint16Array' ? "; for bits of 16-bit floats say from: 'float16' or 'bfloat16'" : '';
+    throw typeError(what, `expected ${inputs}, got ${name}${advice}`);
+  }
+  if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
+  return new CopiedSource(core, array as Float32Array | Float64Array, to);
 }
 
 /** Calls f with a source all of whose elements are in wasm memory at once, where they stay until it returns. */
@@ -173,10 +242,10 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
   });
 }
 
-/**
- * Calls f with the source for more than one pass: an array of moderate size is copied once and stays for the others, where memory has
- * room for it.
- */
+/** Arrays up to this size are kept in wasm memory between two passes over them. Larger ones are copied twice. */
+const residentBytes = 64 * 2 ** 20;
+
+/** Calls f with the source for more than one pass. An array of moderate size is copied once, if memory has room for it. */
 export function withResident(core: Core, source: Source, f: (source: Source) => void): void {
   const bytes = source.length * 4;
   const worthIt = source.length > tileSize && bytes <= residentBytes;
@@ -192,188 +261,34 @@ export function withResident(core: Core, source: Source, f: (source: Source) => 
   }
 }
 
-/** Address of a typed array that is a view of wasm memory. */
-function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
-  return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;
+/** The error for the first NaN or infinity among the floats at x, which begin with element start. `advice` ends the message. */
+export function nonFiniteError(core: Core, x: number, count: number, start: number, advice: string): ScalepointError {
+  const index = core.module.firstNonFinite(x, count);
+  const value = core.module.HEAPF32[x / 4 + index];
+  return new ScalepointError('NON_FINITE', `x[${start + index}] is ${value}; ${advice}`);
 }
 
-/**
- * Reads x as float32.
- * @param to where tiles are copied: `scratch.x` or `scratch.y`
- * @throws TypeError or RangeError naming `what`
- */
-export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
-  if (from !== undefined && from !== 'float16' && from !== 'bfloat16') {
-    throw new RangeError(`from: expected 'float16' or 'bfloat16', got ${show(from)}`);
-  }
-  if (x instanceof OwnedWasmArray) {
-    const address = x.addressIn(core, what);
-    if (from === undefined && x.dtype === 'float32') return new WasmSource(core, x.length, address);
-    if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, undefined, address, to, x.length, from);
-    throw new TypeError(
-      `${what}: expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`,
-    );
-  }
-  if (Array.isArray(x)) {
-    if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got an array`);
-    return new CopiedSource(core, floatsOf(x, what), to);
-  }
-  const name = typedArrayName(x);
-  if (name === undefined) {
-    throw new TypeError(
-      `${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${show(x)}`,
-    );
-  }
-  const array = x as AnyTypedArray;
-  checkAttached(array, what);
-  if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
-    const address = addressOfView(core, array);
-    const bits = new Uint16Array(array.buffer, array.byteOffset, array.length);
-    return new HalfSource(
-      core,
-      address === undefined ? bits : undefined,
-      address ?? 0,
-      to,
-      array.length,
-      (from ?? 'float16') as HalfFormat,
-    );
-  }
-  if (from !== undefined) throw new TypeError(`${what}: with from '${from}' expected a Uint16Array, got ${name}`);
-  if (name !== 'Float32Array' && name !== 'Float64Array') {
-    const advice = name === 'Uint16Array' ? "; for bits of 16-bit floats say from: 'float16' or 'bfloat16'" : '';
-    throw new TypeError(
-      `${what}: expected a Float32Array, Float64Array, Float16Array, number[] or WasmArray, got ${name}${advice}`,
-    );
-  }
-  const address = addressOfView(core, array);
-  if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
-  return new CopiedSource(core, array as Float32Array | Float64Array, to);
-}
-
-const constructors = {
-  float32: Float32Array,
-  int8: Int8Array,
-  uint8: Uint8Array,
-  int16: Int16Array,
-  uint16: Uint16Array,
-  int32: Int32Array,
-};
-
-const sizes: Record<WasmDType, number> = { float32: 4, int8: 1, uint8: 1, int16: 2, uint16: 2, int32: 4 };
-
-/** A place for results: the caller's array, or a fresh one. */
-export class Sink {
-  /** Where the results lie if that is wasm memory. */
-  readonly address: number | undefined;
-  readonly #array: WasmView | undefined;
-  readonly #given: WasmView | WasmArray;
-
-  /** @throws TypeError or RangeError naming `what` */
-  constructor(
-    private readonly core: Core,
-    private readonly dtype: WasmDType,
-    readonly length: number,
-    out: unknown,
-    what: string,
-  ) {
-    if (out === undefined) {
-      this.#array = new constructors[dtype](length);
-      this.#given = this.#array;
-      return;
-    }
-    const expected = constructors[dtype].name;
-    const found = out instanceof OwnedWasmArray ? constructors[out.dtype].name : typedArrayName(out);
-    if (found !== expected)
-      throw new TypeError(`${what}: expected ${article(expected)} or a WasmArray of ${dtype}, got ${show(out)}`);
-    const given = out as WasmView | OwnedWasmArray;
-    if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
-    if (given.length !== length) {
-      throw new RangeError(`${what}: expected ${length} elements, got ${given.length}`);
-    }
-    this.#given = given;
-    if (given instanceof OwnedWasmArray) {
-      this.address = given.addressIn(core, what);
-    } else {
-      this.address = addressOfView(core, given);
-      if (this.address === undefined) this.#array = given;
-    }
-  }
-
-  /** What the caller gets back. If memory grew, a view of it is made anew. */
-  get result(): WasmView | WasmArray {
-    const given = this.#given;
-    if (this.address === undefined || given instanceof OwnedWasmArray || given.length === this.length) return given;
-    return this.core.view(this.dtype, this.address, this.length);
-  }
-
-  /** Address for the results [start, ...): in place, or `tile`. */
-  at(start: number, tile: number): number {
-    return this.address === undefined ? tile : this.address + start * sizes[this.dtype];
-  }
-
-  /** Brings a tile of results home, unless they were made in place. */
-  put(start: number, count: number, tile: number): void {
-    const array = this.#array;
-    if (array === undefined) return;
-    // For a handful of values a loop is faster than a view of them.
-    if (count > 16) {
-      const view = this.core.viewAgain(this.dtype, tile, count);
-      array.set(view, start);
-      return;
-    }
-    const heap = this.core.heap(this.dtype);
-    const from = tile / sizes[this.dtype];
-    for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
-  }
-}
-
-/** Brings results from somewhere in wasm memory home. */
-export function copyOut(
-  core: Core,
-  dtype: 'float32' | 'int32',
-  from: number,
-  count: number,
-  to: Sink,
-  start: number,
-): void {
-  if (to.address === undefined) {
-    to.put(start, count, from);
-  } else {
-    const heap = core.heap(dtype);
-    heap.copyWithin(to.address / 4 + start, from / 4, from / 4 + count);
-  }
-}
-
-/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. */
-export function checkApart(x: unknown, out: unknown, what: string): void {
-  if (out === undefined) return;
-  const a = x instanceof OwnedWasmArray ? x.view : x;
-  const b = out instanceof OwnedWasmArray ? out.view : out;
-  if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
-  if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
-    throw new RangeError(`${what}: shares memory with the input`);
-  }
-}
+// -------------------------------------------------------------------------------------------------------------------- codes
 
 /** Codes that lie in wasm memory, or are copied there tile by tile. */
 export class CodeSource {
   readonly length: number;
+  /** Whether all codes lie in wasm memory. */
   readonly inPlace: boolean;
   readonly #address: number;
-  readonly #array: CodeArray | undefined;
+  readonly #array: Exclude<WasmView, Float32Array> | undefined;
 
   /** @throws TypeError or RangeError naming `what` */
   constructor(
     private readonly core: Core,
     data: unknown,
-    private readonly dtype: WasmDType,
+    private readonly dtype: Exclude<WasmDType, 'float32'>,
     what: string,
   ) {
-    const found = data instanceof OwnedWasmArray ? constructors[data.dtype].name : typedArrayName(data);
-    if (found !== constructors[dtype].name) {
-      throw new TypeError(`${what}: expected ${article(constructors[dtype].name)}, got ${show(data)}`);
-    }
-    const array = data as CodeArray | OwnedWasmArray;
+    const expected = arrayTypes[dtype].name;
+    const found = data instanceof OwnedWasmArray ? arrayTypes[data.dtype].name : typedArrayName(data);
+    if (found !== expected) throw typeError(what, `expected ${article(expected)}, got ${show(data)}`);
+    const array = data as Exclude<WasmView, Float32Array> | OwnedWasmArray;
     this.length = array.length;
     if (array instanceof OwnedWasmArray) {
       this.#address = array.addressIn(core, what);
@@ -387,36 +302,33 @@ export class CodeSource {
     if (address === undefined) this.#array = array;
   }
 
-  /** Address of the codes [start, start + count), count <= tileSize unless inPlace. */
+  /** Address of the codes [start, start + count). count is at most tileSize unless inPlace. */
   at(start: number, count: number): number {
-    const size = sizes[this.dtype];
+    const size = elementBytes[this.dtype];
     if (this.#array === undefined) return this.#address + start * size;
     const part = count === this.length ? this.#array : this.#array.subarray(start, start + count);
-    (this.core.heap(this.dtype) as CodeArray).set(part, this.#address / size);
+    this.core.heap(this.dtype).set(part, this.#address / size);
     return this.#address;
   }
 }
 
-/** Arrays up to this size are kept in wasm memory between two passes over them; larger ones are copied twice. */
-const residentBytes = 64 * 2 ** 20;
-
-/** Calls f for consecutive tiles of n elements; with `whole`, for all of them at once. */
-export function forEachTile(
-  n: number,
-  whole: boolean,
-  f: (start: number, count: number) => void,
-  size = tileSize,
-): void {
-  const step = whole ? n : size;
-  for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
-}
-
-/** The error for the first NaN or infinity among the floats at x, which begin with element start. */
-export function nonFiniteError(core: Core, x: number, count: number, start: number): ScalepointError {
-  const index = core.module.firstNonFinite(x, count);
-  const value = core.module.HEAPF32[x / 4 + index];
-  return new ScalepointError(
-    'NON_FINITE',
-    `x[${start + index}] is ${value}; pass nonFinite: 'saturate' to quantize the rest and saturate such values`,
-  );
+/**
+ * The address of elements [start, start + count), however many. More than a tile of them are brought together at `own`.
+ * @param size bytes of an element
+ */
+export function addressOf(
+  core: Core,
+  source: Source | CodeSource,
+  start: number,
+  count: number,
+  size: number,
+  own: number,
+): number {
+  if (source.inPlace || count <= tileSize) return source.at(start, count);
+  for (let at = 0; at < count; at += tileSize) {
+    const n = Math.min(tileSize, count - at);
+    const from = source.at(start + at, n);
+    core.module.HEAPU8.copyWithin(own + at * size, from, from + n * size);
+  }
+  return own;
 }

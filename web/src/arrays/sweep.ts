@@ -1,89 +1,81 @@
-// Errors of an array in parts, and of many settings at once.
-
-import { ErrorSums, Granularity, Layout as LayoutRecord, LinearJob, Status } from '../core/door.js';
+// The errors of many settings at once.
+import { checkKeys } from '../core/check.js';
+import { ErrorSums, LinearJob, Status } from '../core/door.js';
+import { typeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
-import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import type { Job } from './options.js';
-import { forEachTile, type Source } from './source.js';
-import type { Layout } from './tensor.js';
+import { type Core, forEachTile } from '../core/memory.js';
+import { show } from '../core/show.js';
+import { type Job, jobOf, quantizeKeys } from './job.js';
+import type { QuantizeOptions } from './options.js';
+import { failQuantizing, findParameters } from './parameters.js';
+import { type FloatInput, type HalfFormat, type Source, sourceOf, withWhole } from './source.js';
 
-const half = tileSize / 2;
+/** What `sweep` tries: options of `quantize`, without those that say what the input is or where results go. */
+export type SweepVariant = Omit<QuantizeOptions, 'shape' | 'from' | 'out' | 'errors'>;
 
-/** Leaves the floats [start, start + count) that x is held against somewhere and gives their address; count <= tileSize / 2. */
-export type Restore = (start: number, count: number) => number;
-
-/** Floats of codes, in the second half of the second scratch tile: the codes may be in its first half. */
-export function restoreInto(core: Core): number {
-  return core.scratch.y + half * 4;
+/** Options of `sweep`. */
+export interface SweepOptions {
+  /** Its product is the number of elements. @defaultValue [length] */
+  shape?: readonly number[];
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
 }
 
-/** The measures of each parameter of a layout, from sums that each tile adds to. */
-export function measureEach(core: Core, source: Source, layout: Layout, restored: Restore): ErrorMeasures[] {
-  const { parameters } = layout;
-  const bytes = parameters * ErrorSums.bytes;
-  const measure = (sums: number, record: number) => {
-    core.module.HEAPU8.fill(0, sums, sums + bytes);
-    // Tiles of one size whatever the source is: their ends show in the last bits of float32 sums.
-    forEachTile(
-      source.length,
-      false,
-      (start, count) => {
-        const y = restored(start, count);
-        const x = source.at(start, count);
-        checkStatus(core.module.accumulateErrorEach(record, x, y, count, start, sums, parameters));
-      },
-      half,
-    );
-    const all = core.module.HEAPF64.slice(sums / 8, (sums + bytes) / 8);
-    return Array.from({ length: parameters }, (_, p) =>
-      measuresOf(all.subarray(p * sumCount, (p + 1) * sumCount), sizeOf(layout, p)),
-    );
-  };
-  return core.withRecord(LayoutRecord, layout, (record) => core.withMemory(bytes, (sums) => measure(sums, record)));
-}
+const sweepKeys = new Set(['shape', 'from']);
+const variantKeys = new Set([...quantizeKeys].filter((key) => !['shape', 'from', 'out', 'errors'].includes(key)));
 
-/** Number of elements of a parameter. */
-function sizeOf({ size, granularity, axisSize, innerSize, groupSize }: Layout, parameter: number): number {
-  if (granularity === Granularity.perTensor) return size;
-  if (granularity === Granularity.perChannel) return size / axisSize;
-  const group = Math.floor(parameter / innerSize) % Math.ceil(axisSize / groupSize);
-  return Math.min(groupSize, axisSize - group * groupSize);
-}
-
-/** Finds the parameters of a job at these addresses. */
-type FindParameters = (
-  job: Job,
-  at: { job: number; min: number; max: number; scale: number; zeroPoint: number },
-) => void;
-
-/** The measures of every job's codes: all parameters first, then each tile is read once for all of them. */
-export function measureJobs(
+/** See Scalepoint.sweep. */
+export function sweep(
   core: Core,
-  source: Source,
-  jobs: readonly Job[],
-  find: FindParameters,
-  fail: (status: Status, x: number, count: number, start: number) => never,
+  x: FloatInput,
+  variants: readonly SweepVariant[],
+  options: SweepOptions,
 ): ErrorMeasures[] {
+  checkKeys(options, sweepKeys);
+  if (!Array.isArray(variants)) throw typeError('variants', `expected an array, got ${show(variants)}`);
+  const source = sourceOf(core, x, options.from, 'x');
+  const { shape } = options;
+  const jobs = (variants as readonly SweepVariant[]).map((variant) => {
+    checkKeys(variant, variantKeys);
+    return jobOf({ ...variant, ...(shape === undefined ? {} : { shape }) }, source.length);
+  });
+  return withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
+}
+
+/** A job in wasm memory: its sums, its record, its scales and its zero points, in one piece. */
+interface Place {
+  readonly sums: number;
+  readonly record: number;
+}
+
+function placeOf(core: Core, source: Source, job: Job, sums: number): Place {
+  const { layout, spec } = job;
+  const n = layout.parameters;
+  const record = sums + ErrorSums.bytes;
+  const scale = record + LinearJob.bytes;
+  const zeroPoint = scale + n * 4;
+  core.module.HEAPU8.fill(0, sums, sums + ErrorSums.bytes);
+  LinearJob.write(core.module, record, { layout, spec, scale, zeroPoint, parameters: n });
+  core.withMemory(n * 8, (min) =>
+    findParameters(core, source, job, { job: record, scale, zeroPoint, min, max: min + n * 4 }),
+  );
+  return { sums, record };
+}
+
+/** The measures of every job's codes. First all parameters are found; then each tile is read once for all jobs. */
+function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMeasures[] {
   const addresses: number[] = [];
   try {
     const places = jobs.map((job) => {
-      const n = job.layout.parameters;
-      // The sums, the record, the scales and the zero points.
-      const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + n * 8);
+      const sums = core.allocate(ErrorSums.bytes + LinearJob.bytes + job.layout.parameters * 8);
       addresses.push(sums);
-      core.module.HEAPU8.fill(0, sums, sums + ErrorSums.bytes);
-      const record = sums + ErrorSums.bytes;
-      const scale = record + LinearJob.bytes;
-      const zeroPoint = scale + n * 4;
-      LinearJob.write(core.module, record, { ...job, scale, zeroPoint, parameters: n });
-      core.withMemory(n * 8, (min) => find(job, { job: record, min, max: min + n * 4, scale, zeroPoint }));
-      return { sums, record };
+      return placeOf(core, source, job, sums);
     });
     forEachTile(source.length, false, (start, count) => {
       const x = source.at(start, count);
       for (const { sums, record } of places) {
         const status = core.module.quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
-        if (status !== Status.ok) fail(status, x, count, start);
+        if (status !== Status.ok) failQuantizing(core, status, x, count, start);
       }
     });
     return places.map(({ sums }) =>

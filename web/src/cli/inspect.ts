@@ -1,4 +1,4 @@
-import { inspectModel, type MetadataValue, type ModelInfo } from '../model.js';
+import { type FormatInfo, inspectModel, type MetadataValue, type ModelInfo, modelFormats } from '../model.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
 import { type Column, columnsOf, count, formatBytes, formatShape, painter, printable, table } from './text.js';
@@ -8,7 +8,7 @@ import { inspectUsage } from './usage.js';
 export async function inspect(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, commonOptions);
   if (values.help) {
-    process.stdout.write(inspectUsage);
+    process.stdout.write(inspectUsage());
     return 0;
   }
   const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
@@ -20,13 +20,13 @@ export async function inspect(args: string[]): Promise<number> {
     printJson({ file, ...info, totals, peakBytes: peakBytes() });
     return 0;
   }
-  const lines = inspectText(file, info, totals);
+  const lines = inspectText(file, info, elements);
   if (values.verbose) lines.push('', effort());
   process.stdout.write(`${lines.join('\n')}\n`);
   return 0;
 }
 
-/** A number with as few digits as tell it from other float32 numbers, which most fractions in metadata are. */
+/** A number with as few digits as identify it among float32 numbers, since most fractions in metadata are float32. */
 function numberText(value: number): string {
   if (Number.isInteger(value)) return String(value);
   for (let digits = 1; digits <= 9; digits++) {
@@ -40,39 +40,39 @@ function numberText(value: number): string {
 function valueText(value: MetadataValue): string {
   if (typeof value === 'number') return numberText(value);
   if (typeof value !== 'object') return String(value);
-  // In lists strings need quotes, to tell where one ends.
+  // In lists, strings need quotes to show where they end.
   const quoted = (item: MetadataValue) => (typeof item === 'string' ? JSON.stringify(item) : valueText(item));
   if (!('elementType' in value)) return `[${value.map(quoted).join(', ')}]`;
   const { elementType, length, first } = value;
   return `${length.toLocaleString('en')} × ${elementType} [${first.map(quoted).join(', ')}, …]`;
 }
 
-function inspectText(
+/** The first lines: what the file is, and what its format tells beyond that. */
+function headLines(
   file: string,
-  { format, bytes, files, tensors, metadata }: ModelInfo,
-  { elements, bitsPerWeight }: { readonly elements: number; readonly bitsPerWeight: number },
+  { format: name, bytes, files, tensors, metadata }: ModelInfo,
+  elements: number,
 ): string[] {
-  const paint = painter(process.stdout);
-  const width = columnsOf(process.stdout);
-  const facts = [
-    format,
+  const format = modelFormats().find((known) => known.name === name) as FormatInfo;
+  const summary = [
+    name,
     ...(files.length > 1 ? [count(files.length, 'file')] : []),
     count(tensors.length, 'tensor'),
-    count(elements, format === 'gguf' ? 'parameter' : 'element'),
+    count(elements, format.unit),
     formatBytes(bytes),
   ];
-  const lines = [`${paint('bold', printable(file))}: ${facts.join(', ')}`];
-  if (format === 'gguf') {
-    const types = new Map<string, number>();
-    for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);
-    const architecture = metadata['general.architecture'];
-    const more = [
-      ...(typeof architecture === 'string' ? [`architecture ${printable(architecture).slice(0, 60)}`] : []),
-      `${bitsPerWeight.toFixed(2)} bits per weight`,
-      ...[...types].map(([type, n]) => `${n} × ${type}`),
-    ];
-    lines.push(more.join(', '));
-  }
+  const facts = format.facts?.({ tensors, metadata });
+  return [
+    `${painter(process.stdout)('bold', printable(file))}: ${summary.join(', ')}`,
+    ...(facts === undefined ? [] : [facts.map(printable).join(', ')]),
+  ];
+}
+
+function inspectText(file: string, info: ModelInfo, elements: number): string[] {
+  const { tensors, metadata } = info;
+  const paint = painter(process.stdout);
+  const width = columnsOf(process.stdout);
+  const lines = headLines(file, info, elements);
   if (tensors.length > 0) {
     const columns: Column[] = [
       { title: 'tensor', align: 'left' },
@@ -90,7 +90,7 @@ function inspectText(
     lines.push('', paint('bold', 'metadata'));
     for (const key of keys) {
       const line = `  ${printable(key)}: ${printable(valueText(metadata[key] as MetadataValue).slice(0, 1000))}`;
-      // Some programs store pages of settings here; --json has them whole.
+      // Some programs store pages of settings here. --json prints all of it.
       const most = Math.min(width, 1000);
       lines.push(line.length > most ? `${line.slice(0, most - 1)}…` : line);
     }

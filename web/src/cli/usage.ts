@@ -1,147 +1,233 @@
-/** What --help prints: at most 80 columns. */
+/** What --help prints: at most 80 columns. What it says about formats comes from the formats. */
+import {
+  type Flag,
+  type FormatInfo,
+  modelFormats,
+  type OptionInfo,
+  type OptionTable,
+  resultName,
+  type Sidecar,
+  type Target,
+} from '../model.js';
+import { tables } from './formats.js';
 
-export const usage = `scalepoint: make models smaller
+const width = 80;
 
-  scalepoint inspect  FILE                      what is in a model file
-  scalepoint plan     FILE --to int8            what would become of it
-  scalepoint quantize FILE --to int8 [-o OUT]   the same with smaller weights
-  scalepoint compare  A B                       how far B is from A
-  scalepoint bench                              how fast it is on this machine
+/** Words in lines of at most 80 columns, all of which begin with some spaces. */
+function wrapped(text: string, indent = 0): string[] {
+  const lines: string[] = [];
+  let line = '';
+  for (const word of text.split(' ')) {
+    if (line !== '' && indent + line.length + 1 + word.length > width) {
+      lines.push(line);
+      line = word;
+    } else line = line === '' ? word : `${line} ${word}`;
+  }
+  return [...lines, line].map((part) => ' '.repeat(indent) + part);
+}
 
-FILE is a .safetensors, .gguf or .npy file, or the .safetensors.index.json of a
-sharded model; its content decides, not its name.
-scalepoint COMMAND --help tells more; scalepoint --version names the build.
-`;
+/** A list in a sentence: `a, b or c`. */
+function listed(words: readonly string[]): string {
+  return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
+}
 
-export const inspectUsage = `scalepoint inspect FILE [--json]
+/** The column where explanations begin. */
+const column = 24;
 
-Lists the tensors of a model: name, dtype, shape, size; then its metadata, long
-values cut short. Of a GGUF file also architecture, parameters and bits per
-weight. Reads headers only.
+/** A flag and what it does. */
+function explained(flag: string, about: string, at = column): string[] {
+  const start = `  ${flag}`;
+  const lines = wrapped(about, at);
+  if (start.length > at - 2) return [start, ...lines];
+  return [start.padEnd(at) + (lines[0] as string).trimStart(), ...lines.slice(1)];
+}
 
-  --json       print JSON: { file, format, bytes, files, tensors, metadata,
-               totals, peakBytes }
-  --verbose    tell time and memory; with an error, where it arose
-  --no-color   no colour, like NO_COLOR=1 in the environment
+const flagLine = ({ name, value, about }: Flag) =>
+  explained(`--${name}${value === undefined ? '' : ` ${value}`}`, about);
 
-Examples
-  scalepoint inspect model.safetensors
-  scalepoint inspect model.safetensors.index.json
-  scalepoint inspect model.gguf --json | jq '.tensors[].name'
-`;
+/** A name for a file of a format. */
+const exampleFile = ({ extensions }: FormatInfo, stem = 'model') => `${stem}${extensions[0]}`;
 
-/** Targets and options that decide about a result. */
-const targets = `  --to TYPE             what weights become
-      safetensors, .npy   int8, int4, float8e4m3fn, float16, bfloat16
-      GGUF                Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_S Q3_K_M Q3_K_L
-                          Q4_K_S Q4_K_M Q5_K_S Q5_K_M Q6_K IQ4_NL F16 BF16 F32
-  --rule 'REGEX=TYPE'   tensors whose name matches become TYPE, embeddings too
-  --rule 'REGEX=keep'   tensors whose name matches are kept; rules can be
-                        repeated, the first one that matches decides
-`;
+/** The target that most people want. */
+function balanced(targets: readonly Target[]): string {
+  return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
+}
 
-const integerOptions = `safetensors, integers
-  --scheme S            symmetric (the default), or asymmetric: zero points
-  --granularity G       per-channel (the default of int8), or per-group
-  --group-size N        elements that share a scale, a multiple of 8; means
-                        per-group (int4: 128 by default)
-  --range R             what the codes cover: min-max (the default), mse (least
-                        squared error), entropy, or percentile:99.9
-  --packed              int8 codes in int32 words, as int4 and groups always are
-  --activations int8-dynamic
-                        a configuration that quantizes activations, too (W8A8)
-`;
+const first = () => modelFormats()[0] as FormatInfo;
 
-const ggufOptions = `GGUF
-  --pure                every weight in TYPE, without llama-quantize's mixture
-  --requantize          also quantize what is quantized already
-  --fix-alignment       correct general.alignment where FILE states one that the
-                        result does not have; llama-quantize leaves it wrong
-`;
+const commonLines = (at: number) => [
+  ...explained('--verbose', 'tell time and memory; with an error, where it arose', at),
+  ...explained('--no-color', 'no color, like NO_COLOR=1 in the environment', at),
+];
 
-export const quantizeUsage = `scalepoint quantize FILE --to TYPE [-o OUT] [options]
+const text = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 
-Makes a model smaller. A table tells what became of every tensor: sizes, SQNR,
-the largest error, or why it was kept. safetensors get the layout of
-compressed-tensors, with codes for weights of two or more dimensions;
-embeddings, norms, biases, 1-D tensors and lm_head are kept. GGUF files become
-what llama-quantize makes of them, byte for byte. A .npy file becomes
-safetensors.
+// ---------------------------------------------------------------------------------------------------------------------- overview
 
-${targets}  -o, --output OUT      where the result goes; without it beside FILE, with TYPE
-                        in its name: model.int8.safetensors, model.Q4_K_M.gguf
-  --min-sqnr DB         fail, and write nothing, if a tensor's SQNR is lower
-  --workers N           threads that share the work, 0 for none; by default one
-                        less than there are processors
-  --dry-run             only tell what would be done, like scalepoint plan
-  --force               replace OUT, and its configuration, if they are there
-  --json                print JSON: { file, output, config, to, tensors, totals,
-                        notes, peakBytes }
-  --quiet               print errors only
-  --verbose             tell time and memory; with an error, where it arose
-  --no-color            no colour, like NO_COLOR=1 in the environment
+export function usage(): string {
+  const extensions = modelFormats().flatMap(({ extensions: all }) => all);
+  const to = first().targets[0]?.name;
+  return text([
+    'scalepoint: make models smaller',
+    '',
+    ...explained('scalepoint inspect  FILE', 'what is in a model file', 48),
+    ...explained(`scalepoint plan     FILE --to ${to}`, 'what would become of it', 48),
+    ...explained(`scalepoint quantize FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
+    ...explained('scalepoint compare  A B', 'how far B is from A', 48),
+    ...explained('scalepoint bench', 'how fast it is on this machine', 48),
+    '',
+    ...wrapped(`FILE is a ${listed(extensions)} file; its content decides, not its name.`),
+    'scalepoint COMMAND --help tells more; scalepoint --version names the build.',
+  ]);
+}
 
-${integerOptions}  --config FILE         the model's config.json, to be written with the
-                        quantization_config in it
+export function inspectUsage(): string {
+  const files = modelFormats().flatMap((format) => format.extensions.map((extension) => `model${extension}`));
+  return text([
+    'scalepoint inspect FILE [--json]',
+    '',
+    'Lists the tensors of a model: name, dtype, shape, size; then its metadata, long',
+    'values cut short; and what else its format tells. Reads headers only.',
+    '',
+    ...explained('--json', 'print JSON: { file, format, bytes, files, tensors, metadata, totals, peakBytes }', 15),
+    ...commonLines(15),
+    '',
+    'Examples',
+    ...files.map((file) => `  scalepoint inspect ${file}`),
+    `  scalepoint inspect ${exampleFile(first())} --json | jq '.tensors[].name'`,
+  ]);
+}
 
-${ggufOptions}
-Loaders of codes need a quantization_config. It is written beside OUT:
-config.json beside model.safetensors, X.config.json beside X.safetensors.
-OUT appears whole or not at all.
-Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+// ------------------------------------------------------------------------------------------------------------- plan and quantize
 
-Examples
-  scalepoint quantize model.safetensors --to int8 --config config.json
-  scalepoint quantize model.safetensors --to int4 --group-size 32 -o small
-  scalepoint quantize model.safetensors --to int8 --rule '^decoder=keep'
-  scalepoint quantize model.gguf --to Q4_K_M --rule 'ffn_down=Q6_K'
-  scalepoint quantize weights.npy --to int8 --min-sqnr 35 --json
-`;
+/** The targets of all formats, and rules. */
+function targetLines(): string[] {
+  const lists = tables().flatMap(({ formats }) => {
+    const [format] = formats;
+    const start = `      ${formats.map(({ files }) => files).join(', ')}`;
+    const names = wrapped((format as FormatInfo).targets.map(({ name }) => name).join(' '), 26);
+    return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
+  });
+  return [
+    ...explained('--to TYPE', 'what weights become'),
+    ...lists,
+    ...explained("--rule 'REGEX=TYPE'", 'tensors whose name matches become TYPE, also those that are kept by default'),
+    ...explained(
+      "--rule 'REGEX=keep'",
+      'tensors whose name matches are kept; rules can be repeated, the first one that matches decides',
+    ),
+  ];
+}
 
-export const planUsage = `scalepoint plan FILE --to TYPE [options]
+const optionsIn = (table: OptionTable): readonly OptionInfo[] => Object.values(table.entries);
 
-Tells what scalepoint quantize would do with the same options: what becomes of
-every tensor, why it is kept, and the exact size of the result. Reads headers
-only.
+/** The options of a table. `sidecars`: whether also those about files beside the result. */
+function tableLines(table: OptionTable, sidecars: boolean): string[] {
+  const shown = optionsIn(table).filter(({ sidecar }) => sidecars || sidecar === undefined);
+  return ['', table.title, ...shown.flatMap(({ flags }) => flags.flatMap(flagLine))];
+}
 
-${targets}  --json                print JSON: { file, output, format, to, tensors, totals,
-                        notes, quantizationConfig, peakBytes }
-  --quiet               print errors only
-  --verbose             tell time and memory; with an error, where it arose
-  --no-color            no colour, like NO_COLOR=1 in the environment
+const sidecarsIn = (): Sidecar[] =>
+  tables().flatMap(({ table }) => optionsIn(table).flatMap(({ sidecar }) => sidecar ?? []));
 
-${integerOptions}
-${ggufOptions}
-Examples
-  scalepoint plan model.safetensors --to int4 --group-size 64
-  scalepoint plan model.gguf --to Q4_K_M
-  scalepoint plan model.gguf --to Q4_K_M --json | jq .totals.bytesAfter
-`;
+export function quantizeUsage(): string {
+  const abouts = modelFormats().map(({ about }) => about);
+  const outputs = tables().map(({ formats: [format] }) => {
+    const { extensions, result: name, targets } = format as FormatInfo;
+    return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
+  });
+  return text([
+    'scalepoint quantize FILE --to TYPE [-o OUT] [options]',
+    '',
+    ...wrapped(
+      'Makes a model smaller. A table tells what became of every tensor: sizes, SQNR, the largest error, or why it was kept. ' +
+        abouts.join(' '),
+    ),
+    '',
+    ...targetLines(),
+    ...explained(
+      '-o, --output OUT',
+      `where the result goes; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
+    ),
+    ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
+    ...explained(
+      '--workers N',
+      'threads that share the work, 0 for none; by default one less than there are processors',
+    ),
+    ...explained('--dry-run', 'only tell what would be done, like scalepoint plan'),
+    ...explained('--force', 'replace OUT, and what belongs beside it, if they are there'),
+    ...explained('--json', 'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }'),
+    ...explained('--quiet', 'print errors only'),
+    ...commonLines(column),
+    ...tables().flatMap(({ table }) => tableLines(table, true)),
+    '',
+    ...sidecarsIn().flatMap(({ about }) => wrapped(about)),
+    'OUT appears whole or not at all.',
+    'Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.',
+    '',
+    'Examples',
+    ...modelFormats().flatMap(({ examples }) => examples.map((example) => `  scalepoint quantize ${example}`)),
+  ]);
+}
 
-export const compareUsage = `scalepoint compare A B [options]
+export function planUsage(): string {
+  const examples = modelFormats().flatMap(({ examples }) => examples.at(-1) ?? []);
+  return text([
+    'scalepoint plan FILE --to TYPE [options]',
+    '',
+    'Tells what scalepoint quantize would do with the same options: what becomes of',
+    'every tensor, why it is kept, and the exact size of the result. Reads headers',
+    'only.',
+    '',
+    ...targetLines(),
+    ...explained(
+      '--json',
+      'print JSON: { file, output, format, to, tensors, totals, notes, quantizationConfig, peakBytes }',
+    ),
+    ...explained('--quiet', 'print errors only'),
+    ...commonLines(column),
+    ...tables().flatMap(({ table }) => tableLines(table, false)),
+    '',
+    'Examples',
+    ...examples.map((example) => `  scalepoint plan ${example}`),
+    `  scalepoint plan ${exampleFile(first())} --to ${first().targets[0]?.name} --json | jq .totals.bytesAfter`,
+  ]);
+}
 
-Holds the tensors of model B against those of model A, by name: SQNR, cosine,
-the largest error, for each of them and in all. Codes with scales and blocks
-count as what they stand for, so a model can be compared with what it was made
-from.
+// ----------------------------------------------------------------------------------------------------------------- compare, bench
 
-  --sort sqnr     the worst first; without it in the order of A
-  --min-sqnr DB   fail if a tensor's SQNR is lower
-  --workers N     threads that share the work, 0 for none; by default one less
-                  than there are processors
-  --json          print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB,
-                  peakBytes }
-  --quiet         print errors only
-  --verbose       tell time and memory; with an error, where it arose
-  --no-color      no colour, like NO_COLOR=1 in the environment
-
-Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
-
-Examples
-  scalepoint compare model.safetensors model.int8.safetensors
-  scalepoint compare model.gguf model.Q4_K_M.gguf --sort sqnr
-  scalepoint compare old.gguf new.gguf --min-sqnr 30 --quiet
-`;
+export function compareUsage(): string {
+  const files = modelFormats().filter(({ name, result }) => name === result);
+  const examples = files.map((format) => {
+    const to = balanced(format.targets);
+    return `  scalepoint compare ${exampleFile(format)} ${exampleFile(format, `model.${to}`)}`;
+  });
+  return text([
+    'scalepoint compare A B [options]',
+    '',
+    'Holds the tensors of model B against those of model A, by name: SQNR, cosine,',
+    'the largest error, for each of them and in all. Codes with scales and blocks',
+    'count as what they stand for, so a model can be compared with what it was made',
+    'from.',
+    '',
+    ...explained('--sort sqnr', 'the worst first; without it in the order of A', 18),
+    ...explained('--min-sqnr DB', "fail if a tensor's SQNR is lower", 18),
+    ...explained(
+      '--workers N',
+      'threads that share the work, 0 for none; by default one less than there are processors',
+      18,
+    ),
+    ...explained('--json', 'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }', 18),
+    ...explained('--quiet', 'print errors only', 18),
+    ...commonLines(18),
+    '',
+    'Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.',
+    '',
+    'Examples',
+    ...examples,
+    `  scalepoint compare ${exampleFile(first(), 'old')} ${exampleFile(first(), 'new')} --min-sqnr 30 --quiet`,
+  ]);
+}
 
 export const benchUsage = `scalepoint bench [options]
 
@@ -156,7 +242,7 @@ It takes a minute, --quick some seconds.
   --width N      inputs and outputs of the layers (4096; 1024)
   --json         print JSON: { version, tier, rows, engine, processor }
   --verbose      tell time and memory; with an error, where it arose
-  --no-color     no colour, like NO_COLOR=1 in the environment
+  --no-color     no color, like NO_COLOR=1 in the environment
 
 Examples
   scalepoint bench --quick

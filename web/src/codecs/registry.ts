@@ -8,9 +8,10 @@ import { ggml } from './ggml.js';
 const codecs = new Map<string, Codec>();
 for (const codec of [copy, cast, ggml, compressedTensors]) codecs.set(codec.id, codec as unknown as Codec);
 
-/** Makes one more codec known in this thread. Workers know those of this file only. */
-export function registerCodec<F extends Form>(codec: Codec<F>): void {
+/** Makes one more codec known in this thread. Workers know those of this file only. Returns how to forget it. */
+export function registerCodec<F extends Form>(codec: Codec<F>): () => void {
   codecs.set(codec.id, codec as unknown as Codec);
+  return () => void codecs.delete(codec.id);
 }
 
 /** The codec of a form. */

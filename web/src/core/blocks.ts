@@ -1,5 +1,6 @@
 // ggml's block types: their names, numbers and sizes.
-import { blockTypes as doorTypes, BlockType as ids } from './door.js';
+import { BlockType as ids, blockTypes as sizes } from './door.js';
+import { rangeError } from './errors.js';
 import { show } from './show.js';
 
 /** A block type, in ggml's spelling. */
@@ -18,8 +19,8 @@ export interface BlockTypeInfo {
 
 const infos = new Map<string, BlockTypeInfo>(
   Object.entries(ids).map(([name, id]) => {
-    const size = doorTypes.find(({ type }) => type === id)?.size as { elements: number; bytes: number };
-    return [name, Object.freeze({ name: name as BlockType, id, ...size })];
+    const [, elements, bytes] = sizes.find(([type]) => type === id) as (typeof sizes)[number];
+    return [name, Object.freeze({ name: name as BlockType, id, elements, bytes })];
   }),
 );
 
@@ -27,9 +28,8 @@ const infos = new Map<string, BlockTypeInfo>(
 export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number): number {
   const row = shape.at(-1) ?? 1;
   if (row % info.elements !== 0) {
-    throw new RangeError(
-      `shape: the last dimension of ${show(shape)} is no multiple of ${info.elements}, the elements of a ${info.name} block`,
-    );
+    const text = `the last dimension of ${show(shape)} is no multiple of ${info.elements}`;
+    throw rangeError('shape', `${text}, the elements of a ${info.name} block`);
   }
   return size / info.elements;
 }
@@ -48,6 +48,6 @@ export function isBlockType(name: unknown): name is BlockType {
  */
 export function blockTypeInfo(type: BlockType): BlockTypeInfo {
   const info = infos.get(type);
-  if (info === undefined) throw new RangeError(`type: expected one of ${blockTypes.join(', ')}, got ${show(type)}`);
+  if (info === undefined) throw rangeError('type', `expected one of ${blockTypes.join(', ')}, got ${show(type)}`);
   return info;
 }

@@ -84,6 +84,6 @@ export function rangeError(option: string, text: string): OptionError<RangeError
 }
 
 /** The error for an argument of a wrong type, or for an option that does not exist: `option: text`. */
-export function typeError(option: string, text: string): OptionError<TypeError> {
-  return withOption(new TypeError(`${option}: ${text}`), option);
+export function typeError(option: string, text: string, cause?: unknown): OptionError<TypeError> {
+  return withOption(new TypeError(`${option}: ${text}`, cause === undefined ? undefined : { cause }), option);
 }

@@ -1,8 +1,4 @@
-// Error measures and the sums that they come from.
-
-import type { CompareOptions } from '../arrays/options.js';
-import type { FloatInput } from '../arrays/source.js';
-import type { QuantizedTensor } from '../arrays/tensor.js';
+// Error measures, and the sums that they come from.
 import { ErrorSums } from './door.js';
 
 /** How far y is from x; e = x - y. */
@@ -23,59 +19,21 @@ export interface ErrorMeasures {
   readonly nonFinite: number;
 }
 
-/** Adds the pairs of a and b to the sums, in the order of the door's ErrorSums. Returns their number. */
-type AddErrors = (
-  a: FloatInput,
-  b: QuantizedTensor | FloatInput,
-  options: CompareOptions,
-  sums: Float64Array,
-) => number;
-
-/** Number of sums, and which of them is a maximum. */
+/** Number of sums. They are doubles in the order of the door's ErrorSums. */
 export const sumCount = ErrorSums.bytes / 8;
-const maxAbsolute = ErrorSums.offsets.maxAbsoluteError / 8;
 
-/** Error measures over pieces; made by `sp.errorSum()`. */
-export class ErrorSum {
-  readonly #add: AddErrors;
-  readonly #sums = new Float64Array(sumCount);
-  #pairs = 0;
+/** The index of each sum. */
+const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
-  /** @internal */
-  constructor(add: AddErrors) {
-    this.#add = add;
-  }
-
-  /**
-   * Adds a piece: its floats, and the quantized tensor or the floats to hold against them.
-   * @throws as `compare`
-   */
-  add(a: FloatInput, b: QuantizedTensor | FloatInput, options: CompareOptions = {}): void {
-    this.collect((sums) => this.#add(a, b, options, sums));
-  }
-
-  /** Lets f add to the sums and say how many pairs there were. If it throws, nothing was added. @internal */
-  collect(f: (sums: Float64Array) => number): void {
-    const sums = this.#sums.slice();
-    this.#pairs += f(sums);
-    this.#sums.set(sums);
-  }
-
-  /** The measures of all pieces together. */
-  measures(): ErrorMeasures {
-    return measuresOf(this.#sums, this.#pairs);
-  }
-}
-
-/** Adds sums of further pairs, both in the order of the door's ErrorSums. */
+/** Adds the sums of further pairs. */
 export function addSums(sums: Float64Array, more: Float64Array): void {
   for (const [i, value] of more.entries()) {
     const sum = sums[i] as number;
-    sums[i] = i === maxAbsolute ? Math.max(sum, value) : sum + value;
+    sums[i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
   }
 }
 
-/** The measures that follow from the sums of the door's ErrorSums, in its order. */
+/** The measures that follow from the sums of so many pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
   const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite } = ErrorSums.read(
     { HEAPF64: sums },

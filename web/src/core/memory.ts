@@ -1,198 +1,42 @@
-/// <reference lib="esnext.disposable" preserve="true" />
-// Picks and loads the wasm module, and owns its memory. No address leaves this file's users (quantize.ts) towards the outside.
-import { simd as hasSimd } from 'wasm-feature-detect';
-import type { WasmArray, WasmDType, WasmView } from '../arrays/tensor.js';
-import createCore, { buildId } from './core.mjs';
+// An instance of the wasm core and its memory: fixed places for tiles, allocations, records of the door, and views. Only files that talk to
+// the core see addresses.
 import { type CoreModule, ErrorSums, type RecordType, Status } from './door.js';
 import { disposedError, ScalepointError } from './errors.js';
-import { show } from './show.js';
 
-/** The two builds of the core. */
-export type Tier = 'simd' | 'scalar';
-/** Where a wasm file comes from. Strings and relative URLs are resolved against the page. */
-export type WasmSource = URL | string | Response | BufferSource | WebAssembly.Module;
+/** Element types of arrays in wasm memory. */
+export type WasmDType = 'float32' | 'int8' | 'uint8' | 'int16' | 'uint16' | 'int32';
+/** The typed arrays that arrays in wasm memory show themselves as. */
+export type WasmView = Float32Array | Int8Array | Uint8Array | Int16Array | Uint16Array | Int32Array;
 
-/** Options of `load`. */
-export interface LoadOptions {
-  /**
-   * Which build to use: the best that the engine supports, SIMD or fail, or the scalar one.
-   * @defaultValue 'auto'
-   */
-  simd?: 'auto' | 'on' | 'off';
-  /**
-   * The wasm file, for hosts that serve it from elsewhere; or a function that gives it for a tier. It must be of the same version.
-   * @defaultValue the file beside this module
-   */
-  wasm?: WasmSource | ((tier: Tier) => WasmSource | Promise<WasmSource>);
-}
+/** The typed array of each element type. */
+export const arrayTypes = {
+  float32: Float32Array,
+  int8: Int8Array,
+  uint8: Uint8Array,
+  int16: Int16Array,
+  uint16: Uint16Array,
+  int32: Int32Array,
+} as const;
 
-// Literal URLs, one a file: bundlers find and copy the files through them.
-function fileOf(tier: Tier): URL {
-  return tier === 'simd'
-    ? new URL('./core-simd.wasm', import.meta.url)
-    : new URL('./core-scalar.wasm', import.meta.url);
-}
-
-interface NodeProcess {
-  getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
-}
-
-/** The bytes of a file: URL in Node, without an import that browsers and bundlers would see. */
-async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
-  if (url.protocol !== 'file:') return undefined;
-  const fs = (globalThis as { process?: NodeProcess }).process?.getBuiltinModule?.('node:fs/promises');
-  return fs?.readFile(url);
-}
-
-const magic = [0x00, 0x61, 0x73, 0x6d];
-
-async function compileBytes(source: BufferSource, from: string): Promise<WebAssembly.Module> {
-  // Engines take typed arrays, but not all take a DataView.
-  const bytes = ArrayBuffer.isView(source)
-    ? new Uint8Array(source.buffer as ArrayBuffer, source.byteOffset, source.byteLength)
-    : new Uint8Array(source);
-  if (!magic.every((byte, i) => bytes[i] === byte)) {
-    const text =
-      bytes[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
-    throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${hint}`);
-  }
-  return WebAssembly.compile(bytes);
-}
-
-const hint =
-  " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; otherwise copy core-simd.wasm and core-scalar.wasm" +
-  ' beside the bundle, or pass load({ wasm }).';
-
-async function compileResponse(response: Response, from: string): Promise<WebAssembly.Module> {
-  if (!response.ok) {
-    throw new ScalepointError('WASM_LOAD', `${from} could not be fetched: status ${response.status}.${hint}`);
-  }
-  const type = response.headers.get('content-type') ?? '';
-  // Streaming refuses even a parameter behind the type.
-  if (/^application\/wasm$/i.test(type.trim())) return WebAssembly.compileStreaming(response);
-  return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
-}
-
-/** Whether it is an ArrayBuffer, of this window or another one. */
-function isBuffer(value: unknown): value is ArrayBuffer {
-  return Object.prototype.toString.call(value) === '[object ArrayBuffer]';
-}
-
-async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebAssembly.Module> {
-  if (source instanceof WebAssembly.Module) return source;
-  if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
-  if (typeof Response !== 'undefined' && source instanceof Response)
-    return compileResponse(source, source.url || 'wasm');
-  if (source !== undefined && !(source instanceof URL) && typeof source !== 'string') {
-    throw new TypeError(
-      `wasm: expected a URL, a Response, bytes, a WebAssembly.Module or a function, got ${show(source)}`,
-    );
-  }
-  const url = source === undefined ? fileOf(tier) : new URL(source, globalThis.location?.href);
-  const bytes = await readLocalFile(url);
-  if (bytes !== undefined) return compileBytes(bytes, url.href);
-  return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
-}
-
-function loadError(error: unknown): Error {
-  if (error instanceof ScalepointError || (error instanceof TypeError && error.message.startsWith('wasm:')))
-    return error;
-  const message = error instanceof Error ? error.message : String(error);
-  if (/unsafe-eval|Content Security Policy/i.test(message)) {
-    const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
-    return new ScalepointError('CSP', text, { cause: error });
-  }
-  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}`, { cause: error });
-}
-
-function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
-  return new Promise((resolve, reject) => {
-    createCore({
-      print() {},
-      printErr() {},
-      instantiateWasm(imports, done) {
-        // The glue never rejects by itself on this path.
-        WebAssembly.instantiate(module, imports).then(done).catch(reject);
-        return {};
-      },
-    }).then(resolve, reject);
-  });
-}
-
-const loadKeys = ['simd', 'wasm'];
+/** Bytes of an element of each type. */
+export const elementBytes: Readonly<Record<WasmDType, number>> = {
+  float32: 4,
+  int8: 1,
+  uint8: 1,
+  int16: 2,
+  uint16: 2,
+  int32: 4,
+};
 
 /**
- * The compiled core for this engine: to be instantiated as often as needed, here or in a worker.
- * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD` or `CSP`
- */
-export async function compileCore(options: LoadOptions = {}): Promise<WebAssembly.Module> {
-  if (typeof options !== 'object' || options === null)
-    throw new TypeError(`options: expected an object, got ${show(options)}`);
-  for (const key in options) {
-    if (!loadKeys.includes(key))
-      throw new TypeError(`options: there is no option ${show(key)}; there are ${loadKeys.join(', ')}`);
-  }
-  const { simd = 'auto', wasm } = options;
-  if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
-    throw new RangeError(`simd: expected 'auto', 'on' or 'off', got ${show(simd)}`);
-  }
-  const supported = simd !== 'off' && (await hasSimd());
-  if (simd === 'on' && !supported) {
-    throw new ScalepointError('WASM_LOAD', "simd is 'on', but this engine has no WebAssembly SIMD");
-  }
-  const tier: Tier = supported ? 'simd' : 'scalar';
-  try {
-    const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
-    if (typeof wasm === 'function' && source === undefined) throw new TypeError('wasm: the function gave undefined');
-    return await compile(source, tier);
-  } catch (error) {
-    throw loadError(error);
-  }
-}
-
-/**
- * An instance of a compiled core.
- * @throws ScalepointError `WASM_LOAD` or `VERSION_MISMATCH`
- */
-export async function instantiateCore(module: WebAssembly.Module): Promise<Core> {
-  try {
-    const instance = await instantiate(module);
-    if (typeof instance.buildId !== 'function' || instance.buildId() !== buildId) {
-      throw new ScalepointError(
-        'VERSION_MISMATCH',
-        'the wasm file belongs to another version of scalepoint than this JavaScript',
-      );
-    }
-    return new Core(instance);
-  } catch (error) {
-    throw loadError(error);
-  }
-}
-
-/** Loads an instance of the core. Every call makes one more. */
-export async function loadCore(options: LoadOptions = {}): Promise<Core> {
-  const core = await instantiateCore(await compileCore(options));
-  const { simd = 'auto' } = options;
-  if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {
-    throw new ScalepointError(
-      'WASM_LOAD',
-      `simd is '${simd}', but the wasm file is the ${core.module.isSimd() ? 'SIMD' : 'scalar'} build`,
-    );
-  }
-  return core;
-}
-
-const bytesPer: Record<WasmDType, number> = { float32: 4, int8: 1, uint8: 1, int16: 2, uint16: 2, int32: 4 };
-
-/**
- * Floats that the scratch memory takes at a time: 512 KiB, which with its codes fits the second-level cache of common machines.
- * A multiple of the 512 elements over which error sums are blocked, so that tiles do not show in them.
+ * Floats that the scratch memory takes at a time: 512 KiB, which fits the second-level cache of common machines together with its codes.
+ * A multiple of the 512 elements that error sums are blocked by, so that sums do not depend on where tiles end.
  */
 export const tileSize = 1 << 17;
 /** Scales and zero points that the scratch memory takes at a time. */
 export const tileParameters = 1 << 14;
 
-/** Fixed memory for tiles, allocated once. Addresses in bytes. */
+/** Memory for tiles, allocated once. All are addresses, in bytes. */
 export interface Scratch {
   /** tileSize. */
   readonly elements: number;
@@ -206,11 +50,11 @@ export interface Scratch {
   readonly scale: number;
   /** tileParameters 32-bit integers. */
   readonly zeroPoint: number;
-  /** ErrorSums of the door. */
+  /** One record ErrorSums. */
   readonly sums: number;
 }
 
-/** Bytes for the records of calls under way: some ten of the largest. More get memory of their own. */
+/** Bytes for records of calls under way. That is room for ten of the largest; more get memory of their own. */
 const recordBytes = 1024;
 
 /** The next multiple of 16. */
@@ -222,15 +66,15 @@ function align(address: number): number {
 export class Core {
   #module: CoreModule | undefined;
   #lastView: { dtype: WasmDType; address: number; buffer: ArrayBufferLike; view: WasmView } | undefined;
-  /** Where the next record goes, and where there is no more room. */
+  /** Where the next record goes. */
   #record: number;
   readonly #recordsEnd: number;
-  /** Allocated at once: views of wasm memory that callers hold stay good for longer. */
+  /** Allocated at once, since memory that grows empties the views that callers hold. */
   readonly scratch: Scratch;
 
   constructor(module: CoreModule) {
     this.#module = module;
-    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + ErrorSums.bytes + 8 + recordBytes + 16));
+    const x = align(this.allocate(tileSize * 10 + tileParameters * 8 + ErrorSums.bytes + recordBytes + 32));
     const y = x + tileSize * 4;
     const bits = y + tileSize * 4;
     const scale = bits + tileSize * 2;
@@ -241,7 +85,7 @@ export class Core {
     this.#recordsEnd = this.#record + recordBytes;
   }
 
-  /** The module's functions and heap views. Views change when memory grows: never keep them over an allocation. */
+  /** The functions of the core, and the views of its memory. When memory grows there are new views, so never keep one. */
   get module(): CoreModule {
     if (this.#module === undefined) throw disposedError('the instance');
     return this.#module;
@@ -251,7 +95,7 @@ export class Core {
     return this.#module === undefined;
   }
 
-  /** Drops the instance: wasm memory goes back only as a whole. */
+  /** Drops the instance. Wasm memory can only be given back as a whole. */
   dispose(): void {
     this.#module = undefined;
     this.#lastView = undefined;
@@ -273,7 +117,7 @@ export class Core {
     this.#module?.release(address);
   }
 
-  /** Calls f with the address of so many bytes, which live until it returns. */
+  /** Calls f with the address of so many bytes, which are released when it returns. */
   withMemory<T>(bytes: number, f: (address: number) => T): T {
     const address = this.allocate(bytes);
     try {
@@ -284,47 +128,46 @@ export class Core {
   }
 
   /**
-   * Calls f with the address of a record, which lives until f returns. Calls may nest. A record that has to live longer goes into memory
-   * of the caller's: `LinearJob.write(core.module, address, job)`, with LinearJob.bytes at a multiple of 8.
+   * Writes a record of the door and returns its address. It is there until `popRecord`, which is called in the reverse order, whatever
+   * happens in between: `withRecord` sees to that.
+   */
+  pushRecord<T>(type: RecordType<T>, record: T): number {
+    const address = this.#record;
+    const end = address + type.bytes + (-type.bytes & 7);
+    if (end > this.#recordsEnd) throw new Error('scalepoint: too many records are nested');
+    type.write(this.module, address, record);
+    this.#record = end;
+    return address;
+  }
+
+  /** Gives the memory of a record back, and of all that came after it. */
+  popRecord(address: number): void {
+    this.#record = address;
+  }
+
+  /**
+   * Calls f with the address of a record of the door, which is there until f returns. Such calls may nest, ten deep and more.
+   *
+   * A record that has to stay longer goes into memory of the caller's: `LinearJob.write(core.module, address, job)`, where address is a
+   * multiple of 8 with LinearJob.bytes of room. In calls that small arrays feel, give all fields in one literal: to spread an object into
+   * another takes engines some microseconds.
    */
   withRecord<T, R>(type: RecordType<T>, record: T, f: (address: number) => R): R {
-    const address = this.#record;
-    const end = align(address + type.bytes);
-    if (end > this.#recordsEnd) {
-      return this.withMemory(type.bytes, (own) => {
-        type.write(this.module, own, record);
-        return f(own);
-      });
-    }
-    this.#record = end;
+    const address = this.pushRecord(type, record);
     try {
-      type.write(this.module, address, record);
       return f(address);
     } finally {
-      this.#record = address;
+      this.popRecord(address);
     }
   }
 
-  /** A typed array over wasm memory, good until the next allocation. */
+  /** A typed array over wasm memory, good until memory grows. */
   view(dtype: WasmDType, address: number, length: number): WasmView {
-    const { buffer } = this.module.HEAPU8;
-    switch (dtype) {
-      case 'float32':
-        return new Float32Array(buffer, address, length);
-      case 'int8':
-        return new Int8Array(buffer, address, length);
-      case 'uint8':
-        return new Uint8Array(buffer, address, length);
-      case 'int16':
-        return new Int16Array(buffer, address, length);
-      case 'uint16':
-        return new Uint16Array(buffer, address, length);
-      case 'int32':
-        return new Int32Array(buffer, address, length);
-    }
+    const make: new (buffer: ArrayBufferLike, address: number, length: number) => WasmView = arrayTypes[dtype];
+    return new make(this.module.HEAPU8.buffer, address, length);
   }
 
-  /** As view; the last one is kept, since calls in a loop ask for the same again, and making one costs as much as a copy of 1 kB. */
+  /** As view. The last one is kept: calls in a loop ask for the same, and making a view costs as much as to copy 1 kB. */
   viewAgain(dtype: WasmDType, address: number, length: number): WasmView {
     let last = this.#lastView;
     if (
@@ -340,7 +183,7 @@ export class Core {
     return last.view;
   }
 
-  /** The heap view for elements of that type. */
+  /** All of wasm memory as elements of a type. */
   heap(dtype: WasmDType): WasmView {
     const { module } = this;
     switch (dtype) {
@@ -360,52 +203,18 @@ export class Core {
   }
 }
 
-/** See WasmArray. */
-export class OwnedWasmArray implements WasmArray {
-  readonly dtype: WasmDType;
-  readonly length: number;
-  readonly #core: Core;
-  #address: number | undefined;
-
-  /** @throws RangeError naming the argument, ScalepointError `OUT_OF_MEMORY` */
-  constructor(core: Core, dtype: WasmDType, length: number) {
-    const size = bytesPer[dtype];
-    if (typeof dtype !== 'string' || !Object.hasOwn(bytesPer, dtype)) {
-      throw new RangeError(`dtype: expected one of ${Object.keys(bytesPer).join(', ')}, got ${show(dtype)}`);
-    }
-    if (typeof length !== 'number') throw new TypeError(`length: expected a whole number, got ${show(length)}`);
-    if (!Number.isSafeInteger(length) || length < 0) {
-      throw new RangeError(`length: expected a whole number of at least 0, got ${length}`);
-    }
-    this.#core = core;
-    this.dtype = dtype;
-    this.length = length;
-    this.#address = core.allocate(length * size);
-  }
-
-  /** Where the array lies in the memory of `core`. @throws TypeError if it lies in another one's. */
-  addressIn(core: Core, what: string): number {
-    if (this.#address === undefined || this.#core.disposed) throw disposedError(what);
-    if (core !== this.#core) throw new TypeError(`${what}: the WasmArray belongs to another instance`);
-    return this.#address;
-  }
-
-  get view(): WasmView {
-    if (this.#address === undefined || this.#core.disposed) throw disposedError('a WasmArray');
-    return this.#core.view(this.dtype, this.#address, this.length);
-  }
-
-  dispose(): void {
-    if (this.#address !== undefined) this.#core.release(this.#address);
-    this.#address = undefined;
-  }
-
-  [Symbol.dispose](): void {
-    this.dispose();
-  }
+/** For calls whose arguments were checked. A status that is not ok is a mistake of this package. */
+export function checkStatus(status: Status): void {
+  if (status !== Status.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
 }
 
-/** For calls whose arguments were checked: any status but 0 is our own mistake. */
-export function checkStatus(status: number): void {
-  if (status !== Status.ok) throw new Error(`scalepoint: the core refused checked arguments with status ${status}`);
+/** Calls f for consecutive tiles of n elements. `whole`: one tile holds all of them. */
+export function forEachTile(
+  n: number,
+  whole: boolean,
+  f: (start: number, count: number) => void,
+  size = tileSize,
+): void {
+  const step = whole ? n : size;
+  for (let start = 0; start < n; start += step) f(start, Math.min(step, n - start));
 }

@@ -1,8 +1,9 @@
-// Ranges that are searched for: what arrays and model files have in common.
+// Ranges that are searched for, by arrays and model files alike.
+import { checkNumber } from './check.js';
 import { RangeMethod } from './door.js';
-import { show } from './show.js';
+import { rangeError } from './errors.js';
 
-/** A range that takes more than the smallest and the largest value; see Range of the array calls. */
+/** A range that depends on all values, not only on the smallest and the largest; see Range of the array calls. */
 export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };
 
 /** What the core is told: the method, and the percentile that it may need. */
@@ -22,12 +23,9 @@ export function searchOf(range: unknown): RangeSearch | undefined {
   if (range === 'mse') return mseSearch;
   if (range === 'entropy') return entropySearch;
   if (typeof range !== 'object' || range === null || !('percentile' in range)) return undefined;
-  const { percentile } = range;
-  if (typeof percentile !== 'number') {
-    throw new TypeError(`range.percentile: expected a number, got ${show(percentile)}`);
-  }
+  const percentile = checkNumber(range.percentile, 'range.percentile');
   if (!(percentile > 50 && percentile <= 100)) {
-    throw new RangeError(`range.percentile: expected a number above 50, at most 100, got ${percentile}`);
+    throw rangeError('range.percentile', `expected a number above 50, at most 100, got ${percentile}`);
   }
   return { method: RangeMethod.percentile, percentile };
 }

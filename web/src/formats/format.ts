@@ -160,6 +160,10 @@ export interface FormatInfo<
   readonly extensions: readonly string[];
   /** Name of the format that results have. */
   readonly result: Result;
+  /** What becomes of its files, in a sentence or two. */
+  readonly about: string;
+  /** Arguments of a command line that makes something of a file. */
+  readonly examples: readonly string[];
   readonly targets: readonly Target[];
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };

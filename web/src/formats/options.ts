@@ -63,6 +63,8 @@ export interface Flag {
   readonly name: string;
   /** What stands for its value in the help. Switches have none. */
   readonly value?: string;
+  /** If it sets only a member of the option: which one. */
+  readonly member?: string;
   /** For the help, in a few words. */
   readonly about: string;
 }
@@ -72,6 +74,8 @@ export interface Sidecar {
   /** The member of a plan that shows what is to be added, and the entry that it becomes. */
   readonly planned: string;
   readonly entry: string;
+  /** What it is for and where it goes, in a sentence or two. */
+  readonly about: string;
   /** The content with the value in it. @throws TypeError or ScalepointError if that is not possible */
   merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
   /** The name of the file for an output of some name, in the same folder. */

@@ -1,5 +1,5 @@
 /** The formats. Adding one is one line here. */
-import type { Format } from './format.js';
+import type { Format, OpenModel } from './format.js';
 import { gguf } from './gguf/gguf.js';
 import { npy } from './npy/npy.js';
 import { safetensors } from './safetensors/safetensors.js';
@@ -47,7 +47,10 @@ export function formatNamed(name: string): Format {
 }
 
 /** Makes one more format known. Returns how to forget it. */
-export function registerFormat(format: Format): () => void {
-  all.push(format);
-  return () => void all.splice(all.indexOf(format), 1);
+export function registerFormat<Options extends object, Model extends OpenModel>(
+  format: Format<string, string, string, Options, object, Model>,
+): () => void {
+  const known = format as unknown as Format;
+  all.push(known);
+  return () => void all.splice(all.indexOf(known), 1);
 }

@@ -1,18 +1,21 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-// Similarity search: vectors in int8, and the dot products of layers over them.
-
-import { checkKeys, choice, specOfDType } from '../arrays/options.js';
-import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
-import { checkShape, dtypeInfo, perTensor } from '../arrays/tensor.js';
+// Similarity search: vectors in int8, and the dot products of layers with them.
+import { specOfDType } from '../arrays/job.js';
+import { perTensor } from '../arrays/layout.js';
+import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
+import { dtypeInfo } from '../arrays/tensor.js';
+import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
-import { ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
-import { addressOf, floatLayer, LayerMemory } from './layer.js';
+import { rangeError, ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus } from '../core/memory.js';
+import { Best } from './best.js';
+import { copiesOf, searchFloats } from './float-search.js';
+import { LayerMemory } from './layer-memory.js';
+import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
-  /** [count, dimension], for vectors in one array; a list of vectors says it itself. */
+  /** [count, dimension], for vectors in one array. A list of vectors needs none. */
   shape?: readonly number[];
   /** @defaultValue 'int8' */
   dtype?: 'int8';
@@ -41,122 +44,20 @@ export interface RecallOptions {
   from?: HalfFormat;
 }
 
-/** Vectors in one array, or one by one. */
-export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[])[];
-
 const indexKeys = new Set(['shape', 'dtype', 'metric', 'activations', 'from']);
 const recallKeys = new Set(['k', 'from']);
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
-/** Float vectors that a recall compares at a time. */
-const vectorsAtOnce = 1 << 10;
 /** How vectors and queries become codes. */
 const int8 = specOfDType(dtypeInfo('int8'));
 
-/** The best k of what it is offered: a heap with the worst on top. */
-class Best {
-  readonly #scores: number[] = [];
-  readonly #indices: number[] = [];
-
-  constructor(private readonly k: number) {}
-
-  /** What a score has to be above; candidates come in the order of their indices, so that of equal ones the first stays. */
-  get threshold(): number {
-    return this.#scores.length < this.k ? -Infinity : (this.#scores[0] as number);
-  }
-
-  offer(score: number, index: number): void {
-    const scores = this.#scores;
-    const indices = this.#indices;
-    if (scores.length < this.k) {
-      let at = scores.length;
-      while (at > 0) {
-        const parent = (at - 1) >> 1;
-        if (!worse(score, index, scores[parent] as number, indices[parent] as number)) break;
-        scores[at] = scores[parent] as number;
-        indices[at] = indices[parent] as number;
-        at = parent;
-      }
-      scores[at] = score;
-      indices[at] = index;
-      return;
-    }
-    if (!(score > (scores[0] as number))) return;
-    let at = 0;
-    for (;;) {
-      let child = 2 * at + 1;
-      if (child >= scores.length) break;
-      const right = child + 1;
-      if (
-        right < scores.length &&
-        worse(scores[right] as number, indices[right] as number, scores[child] as number, indices[child] as number)
-      ) {
-        child = right;
-      }
-      if (!worse(scores[child] as number, indices[child] as number, score, index)) break;
-      scores[at] = scores[child] as number;
-      indices[at] = indices[child] as number;
-      at = child;
-    }
-    scores[at] = score;
-    indices[at] = index;
-  }
-
-  /** Best first. */
-  sorted(): { score: number; index: number }[] {
-    return this.#scores
-      .map((score, i) => ({ score, index: this.#indices[i] as number }))
-      .sort((a, b) => b.score - a.score || a.index - b.index);
-  }
+/** The next multiple of 8. */
+function align(address: number): number {
+  return Math.ceil(address / 8) * 8;
 }
 
-function worse(score: number, index: number, otherScore: number, otherIndex: number): boolean {
-  return score < otherScore || (score === otherScore && index > otherIndex);
-}
-
-/** How many results are wanted. @throws TypeError or RangeError naming `k` */
-function checkCount(k: unknown): number {
-  if (typeof k !== 'number') throw new TypeError(`k: expected a whole number, got ${show(k)}`);
-  if (!Number.isSafeInteger(k) || k < 1) throw new RangeError(`k: expected a whole number of at least 1, got ${k}`);
-  return k;
-}
-
-/** Vectors as one source, with their count and dimension. @throws TypeError or RangeError naming `what` or the vector */
-function vectorsOf(
-  core: Core,
-  vectors: VectorInput,
-  shape: readonly number[] | undefined,
-  from: HalfFormat | undefined,
-  what: string,
-): { source: Source; count: number; dimension: number } {
-  let flat: FloatInput = vectors as FloatInput;
-  let dimensions = shape;
-  if (Array.isArray(vectors) && typeof vectors[0] === 'object') {
-    const list = vectors as readonly ArrayLike<number>[];
-    const dimension = list[0]?.length ?? 0;
-    const all = new Float32Array(list.length * dimension);
-    for (const [i, vector] of list.entries()) {
-      if (typeof vector !== 'object' || vector === null || vector.length !== dimension) {
-        throw new RangeError(`${what}[${i}]: expected ${dimension} elements as in ${what}[0], got ${show(vector)}`);
-      }
-      all.set(vector, i * dimension);
-    }
-    flat = all;
-    dimensions = shape ?? [list.length, dimension];
-  }
-  const source = sourceOf(core, flat, from, what);
-  if (dimensions === undefined) throw new TypeError('shape: expected [count, dimension] for vectors in one array');
-  const [count = 0, dimension = 0] = checkShape(dimensions, source.length);
-  if (dimensions.length !== 2 || count === 0 || dimension === 0) {
-    throw new RangeError(`shape: expected [count, dimension], each at least 1, got ${show(dimensions)}`);
-  }
-  return { source, count, dimension };
-}
-
-function squares(values: ArrayLike<number>, start: number, count: number): number {
-  let sum = 0;
-  for (let i = start; i < start + count; i++) sum += (values[i] as number) ** 2;
-  return sum;
+function reciprocal(length: number): number {
+  return length === 0 ? 0 : 1 / length;
 }
 
 /**
@@ -174,7 +75,7 @@ export class VectorIndex {
   readonly #core: Core;
   readonly #memory: LayerMemory;
   readonly #int8: boolean;
-  /** What the dot product with the codes of a vector counts: its scale, or one over their length. */
+  /** For each vector what a dot product with its codes is multiplied by: its scale, or the reciprocal of their length. */
   readonly #factors: Float64Array;
 
   /** @internal */
@@ -189,8 +90,8 @@ export class VectorIndex {
     this.#core = core;
     this.#factors = new Float64Array(count);
     const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
-    const form = { rows: count, columns: dimension, groupSize: dimension, bits: 8, zeroPoints: false, activations };
-    this.#memory = new LayerMemory(core, form, 0);
+    const form = { outputs: count, inputs: dimension, groupSize: dimension, bits: 8, zeroPoints: false, activations };
+    this.#memory = new LayerMemory(core, form);
     this.bytes = this.#memory.bytes;
     try {
       this.#fill(source);
@@ -202,19 +103,18 @@ export class VectorIndex {
 
   #fill(source: Source): void {
     const core = this.#core;
+    const { module } = core;
     const { dimension } = this;
-    // Beside the floats: the record, for every row a scale and a zero point, then the codes.
+    // The floats, the record, for every row a scale and a zero point, then the codes.
     this.#memory.forRows(
       (rows) => rows * (dimension * 5 + 8) + LinearJob.bytes + 24,
       (row, rows, own) => {
-        const { module } = core;
-        const job = Math.ceil((own + rows * dimension * 4) / 8) * 8;
+        const n = rows * dimension;
+        const job = align(own + n * 4);
         const scale = job + LinearJob.bytes;
         const zeroPoint = scale + rows * 4;
         const codes = zeroPoint + rows * 4;
-        const n = rows * dimension;
         const from = addressOf(core, source, row * dimension, n, 4, own);
-        LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
         const status = core.withRecord(QuantizationSpec, int8, (spec) =>
           module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, codes),
         );
@@ -224,16 +124,20 @@ export class VectorIndex {
           throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
         }
         checkStatus(status);
-        for (let i = 0; i < rows; i++) {
-          const length =
-            this.metric === 'cosine' ? Math.sqrt(squares(module.HEAP8, codes + i * dimension, dimension)) : 0;
-          this.#factors[row + i] =
-            this.metric === 'dot' ? (module.HEAPF32[scale / 4 + i] as number) : length === 0 ? 0 : 1 / length;
-        }
+        for (let i = 0; i < rows; i++) this.#factors[row + i] = this.#factor(scale + i * 4, codes + i * dimension);
+        // The layer gives the dot products of codes. Scales are in the factors.
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
+        LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
         checkStatus(module.setLayerCodes(this.#memory.layer, row, codes, n, job));
       },
     );
+  }
+
+  /** What a dot product with some codes is multiplied by. */
+  #factor(scale: number, codes: number): number {
+    const { HEAPF32, HEAP8 } = this.#core.module;
+    if (this.metric === 'dot') return HEAPF32[scale / 4] as number;
+    return reciprocal(Math.sqrt(squares(HEAP8, codes, this.dimension)));
   }
 
   /**
@@ -245,15 +149,14 @@ export class VectorIndex {
     this.#memory.checkAlive('the index');
     const core = this.#core;
     const { count, dimension } = this;
-    const wanted = Math.min(checkCount(k), count);
+    const best = new Best(Math.min(checkWhole(k, 'k', 1), count));
     const source = sourceOf(core, query, undefined, 'query');
     if (source.length !== dimension) {
-      throw new RangeError(`query: expected ${dimension} elements, got ${source.length}`);
+      throw rangeError('query', `expected ${dimension} elements, got ${source.length}`);
     }
     const { layer } = this.#memory;
     const work = core.module.layerWorkspaceBytes(layer, 1);
     const step = Math.min(count, scoresAtOnce);
-    const best = new Best(wanted);
     let queryFactor = 1;
     core.withMemory(work + step * 8 + dimension * 5 + 32, (at) => {
       const scores = at + work;
@@ -263,16 +166,7 @@ export class VectorIndex {
       for (let row = 0; row < count; row += step) {
         const n = Math.min(step, count - row);
         checkStatus(core.module.layerScores(layer, from, row, scores, n, at, work));
-        const sums = core.module.HEAPF64.subarray(scores / 8, scores / 8 + n);
-        const factors = this.#factors;
-        let { threshold } = best;
-        for (let i = 0; i < n; i++) {
-          const score = (sums[i] as number) * (factors[row + i] as number);
-          if (score > threshold || threshold === -Infinity) {
-            best.offer(score, row + i);
-            ({ threshold } = best);
-          }
-        }
+        this.#offer(best, core.module.HEAPF64.subarray(scores / 8, scores / 8 + n), row);
       }
     });
     const found = best.sorted();
@@ -282,7 +176,20 @@ export class VectorIndex {
     };
   }
 
-  /** What every score of a query is multiplied with: its scale, or one over its length. `room`: for its codes. */
+  /** Offers the scores of the vectors from `row` on, which are sums times factors. */
+  #offer(best: Best, sums: Float64Array, row: number): void {
+    const factors = this.#factors;
+    let { threshold } = best;
+    for (let i = 0; i < sums.length; i++) {
+      const score = (sums[i] as number) * (factors[row + i] as number);
+      if (score > threshold || threshold === -Infinity) {
+        best.offer(score, row + i);
+        ({ threshold } = best);
+      }
+    }
+  }
+
+  /** What all scores of a query are multiplied by: its scale, or the reciprocal of its length. `room`: memory for its codes. */
   #queryFactor(query: number, room: number): number {
     const { module } = this.#core;
     const { dimension } = this;
@@ -291,18 +198,14 @@ export class VectorIndex {
       throw new ScalepointError('NON_FINITE', `query[${bad}] is ${module.HEAPF32[query / 4 + bad]}`);
     }
     if (!this.#int8) {
-      if (this.metric === 'dot') return 1;
-      const length = Math.sqrt(squares(module.HEAPF32, query / 4, dimension));
-      return length === 0 ? 0 : 1 / length;
+      return this.metric === 'dot' ? 1 : reciprocal(Math.sqrt(squares(module.HEAPF32, query / 4, dimension)));
     }
     const scale = room + 8;
     const codes = scale + 8;
     this.#core.withRecord(QuantizationSpec, int8, (spec) =>
       checkStatus(module._quantizeRuns(spec, query, dimension, dimension, dimension, scale, scale + 4, codes)),
     );
-    if (this.metric === 'dot') return module.HEAPF32[scale / 4] as number;
-    const length = Math.sqrt(squares(module.HEAP8, codes, dimension));
-    return length === 0 ? 0 : 1 / length;
+    return this.#factor(scale, codes);
   }
 
   /**
@@ -316,78 +219,28 @@ export class VectorIndex {
     checkKeys(options, recallKeys);
     const core = this.#core;
     const { count, dimension } = this;
-    const k = Math.min(checkCount(options.k ?? 10), count);
+    const k = Math.min(checkWhole(options.k ?? 10, 'k', 1), count);
     const shapeOf = (input: VectorInput) =>
-      Array.isArray(input) && typeof input[0] === 'object'
-        ? undefined
-        : [Math.floor((input as FloatInput).length / dimension), dimension];
+      isList(input) ? undefined : [Math.floor(input.length / dimension), dimension];
     const asked = vectorsOf(core, queries, shapeOf(queries), undefined, 'queries');
     if (asked.dimension !== dimension) {
-      throw new RangeError(`queries: expected vectors of ${dimension} elements, got ${asked.dimension}`);
+      throw rangeError('queries', `expected vectors of ${dimension} elements, got ${asked.dimension}`);
     }
-    const list: Float32Array[] = [];
-    for (let i = 0; i < asked.count; i++) {
-      list.push(
-        core.withMemory(dimension * 4, (own) => {
-          const at = addressOf(core, asked.source, i * dimension, dimension, 4, own) / 4;
-          return core.module.HEAPF32.slice(at, at + dimension);
-        }),
-      );
-    }
+    const list = copiesOf(core, asked);
     const found = list.map((query) => new Set(this.search(query, k).indices));
     const given = vectorsOf(core, vectors, shapeOf(vectors), options.from, 'vectors');
     if (given.count !== count || given.dimension !== dimension) {
-      throw new RangeError(
-        `vectors: expected ${count} of ${dimension} elements as in the index, got ${given.count} of ${given.dimension}`,
-      );
+      const got = `${given.count} of ${given.dimension}`;
+      throw rangeError('vectors', `expected ${count} of ${dimension} elements as in the index, got ${got}`);
     }
-    const exact = this.#searchFloats(given.source, list, k);
     let hits = 0;
-    for (const [i, best] of exact.entries()) {
+    for (const [i, best] of searchFloats(core, given, list, this.metric, k).entries()) {
       for (const { index } of best.sorted()) if (found[i]?.has(index)) hits++;
     }
     return hits / (k * list.length);
   }
 
-  /** The best k vectors of every query, in float32. */
-  #searchFloats(source: Source, queries: readonly Float32Array[], k: number): Best[] {
-    const core = this.#core;
-    const { count, dimension, metric } = this;
-    const best = queries.map(() => new Best(k));
-    const step = Math.min(count, vectorsAtOnce, Math.max(1, Math.floor((tileSize * 8) / dimension)));
-    const memory = new LayerMemory(core, floatLayer(step, dimension), 0);
-    try {
-      const work = core.module.layerWorkspaceBytes(memory.layer, 1);
-      core.withMemory(work + (step + dimension + step * dimension) * 4, (at) => {
-        const query = at + work;
-        const scores = query + dimension * 4;
-        const own = scores + step * 4;
-        for (let row = 0; row < count; row += step) {
-          const n = Math.min(step, count - row);
-          const from = addressOf(core, source, row * dimension, n * dimension, 4, own);
-          checkStatus(core.module.setLayerFloats(memory.layer, 0, from, n * dimension));
-          const { HEAPF32 } = core.module;
-          const lengths = Float64Array.from({ length: metric === 'cosine' ? n : 0 }, (_, i) =>
-            Math.sqrt(squares(HEAPF32, from / 4 + i * dimension, dimension)),
-          );
-          for (const [q, values] of queries.entries()) {
-            HEAPF32.set(values, query / 4);
-            checkStatus(core.module._layerForward(memory.layer, query, 1, scores, at, work));
-            for (let i = 0; i < n; i++) {
-              const dot = HEAPF32[scores / 4 + i] as number;
-              const length = lengths[i] ?? 1;
-              best[q]?.offer(length === 0 ? 0 : dot / length, row + i);
-            }
-          }
-        }
-      });
-    } finally {
-      memory.dispose();
-    }
-    return best;
-  }
-
-  /** Gives the memory back. Twice is fine; use after it is a ScalepointError `DISPOSED`. */
+  /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
   dispose(): void {
     this.#memory.dispose();
   }

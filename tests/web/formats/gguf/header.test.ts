@@ -131,15 +131,12 @@ describe('reading a GGUF file', () => {
     const file = tinyLlama({ layers: 1, tied: true, pairs: everyPair.filter(([key]) => key !== 'test.template') });
     const { tensors, dataOffset } = await read(file);
     const last = tensors.at(-1)!;
-    const start = performance.now();
     let count = 0;
     for (let length = 0; length < last.byteOffset + last.bytes; length += length < dataOffset + 64 ? 1 : 97) {
       await refusalOf(file.subarray(0, length));
       count++;
     }
     expect(count).toBeGreaterThan(2000);
-    // Each is allowed 2 s; all together take far less than five of them.
-    expect(performance.now() - start).toBeLessThan(10_000);
   });
 
   it('reads little more than the header', async () => {
@@ -160,7 +157,8 @@ describe('reading a GGUF file', () => {
       length: 150_000,
       first: tokens.slice(0, 8),
     });
-    expect(total).toBeLessThan(1.5 * header.dataOffset + 65536);
+    // Half of what is there already is read ahead.
+    expect(total).toBeLessThanOrEqual(1.5 * header.dataOffset);
   });
 });
 
@@ -222,12 +220,10 @@ describe('a damaged GGUF file', () => {
     ['an offset that leaves a hole', 74, u64(32n), /tensor "w": the offset is 32, but 0 comes/, 41],
     ['an offset of 2^64 - 1', 74, u64(2n ** 64n - 1n), /tensor "w": the offset is/, 41],
   ])('with %s is refused', async (_what, at, bytes, message, byteOffset) => {
-    const start = performance.now();
     const error = await refusalOf(patched(at, bytes));
     expect(error.message).toMatch(message);
     expect(error.byteOffset).toBe(byteOffset);
     if (error.message.startsWith('tensor "w"')) expect(error.tensor).toBe('w');
-    expect(performance.now() - start).toBeLessThan(2000);
   });
 
   it.each<[what: string, pairs: Pair[], tensors: Stored[], message: RegExp]>([
@@ -299,9 +295,7 @@ describe('a damaged GGUF file', () => {
     ['strings of an array', 33, [...u32(9), ...u32(8), ...u64(2n ** 30n)]],
   ])('of 4 TiB is not believed when it claims billions of %s', async (_what, at, bytes) => {
     const { source, largest } = sparse(patched(at, bytes), 2 ** 42);
-    const start = performance.now();
     await refusal(source);
-    expect(performance.now() - start).toBeLessThan(2000);
     expect(largest()).toBeLessThanOrEqual(1 << 16);
   });
 

@@ -417,14 +417,12 @@ describe('the file', () => {
     expect(plan.tensors.map(({ source }) => source)).toEqual(input);
   });
 
-  it('is planned quickly for very many tensors', { timeout: 30_000 }, () => {
+  // Takes some hundred milliseconds. Anything quadratic takes minutes, and so fails by the time limit.
+  it('is planned for very many tensors', () => {
     const many = Object.fromEntries(
       Array.from({ length: 100_000 }, (_, i) => [`layers.${i}.weight`, ['F16', [64, 128]]] as const),
     );
-    const start = performance.now();
     expect(planOf(many, { to: 'int4' }).tensors).toHaveLength(100_000);
-    // Some hundred milliseconds; anything quadratic takes minutes.
-    expect(performance.now() - start).toBeLessThan(20_000);
   });
 });
 

@@ -339,11 +339,9 @@ describe('reading an index', () => {
     expect(await thrownBy(readIndex(source))).toMatchObject({ code: 'BAD_FILE', byteOffset: 100_000_000 });
   });
 
-  it('is quick for very many tensors', async () => {
+  // Takes some hundred milliseconds. Anything quadratic takes minutes, and so fails by the time limit.
+  it('may have very many tensors', async () => {
     const entries = Array.from({ length: 200_000 }, (_, i) => `"layers.${i}.weight":"m-${i % 100}.safetensors"`);
-    const start = performance.now();
     expect((await read(map(entries.join()))).weightMap.size).toBe(200_000);
-    // Some hundred milliseconds; anything quadratic takes minutes.
-    expect(performance.now() - start).toBeLessThan(20_000);
   });
 });

@@ -36,6 +36,8 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
   files: 'GGUF',
   extensions: ['.gguf'],
   result: 'gguf',
+  about: 'GGUF files become what llama-quantize makes of them, byte for byte.',
+  examples: ["model.gguf --to Q4_K_M --rule 'ffn_down=Q6_K'"],
   targets,
   aliases,
   ruleTargets,

@@ -178,6 +178,9 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
 export const configSidecar: Sidecar = {
   planned: 'quantizationConfig',
   entry: 'quantization_config',
+  about:
+    'Loaders of codes need a quantization_config. It is written beside OUT: config.json beside model.safetensors, ' +
+    'X.config.json beside X.safetensors.',
   merge: mergeConfig,
   // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
   nameFor(output) {

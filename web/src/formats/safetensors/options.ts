@@ -129,6 +129,7 @@ const granularity: OptionInfo = {
     {
       name: 'group-size',
       value: 'N',
+      member: 'groupSize',
       about: 'elements that share a scale, a multiple of 8; means per-group (int4: 128 by default)',
     },
   ],

@@ -51,6 +51,14 @@ export const safetensors: Format<
   files: 'safetensors',
   extensions: ['.safetensors', '.safetensors.index.json'],
   result: 'safetensors',
+  about:
+    'safetensors get the layout of compressed-tensors, with codes for weights of two or more dimensions; embeddings, norms, biases, ' +
+    '1-D tensors and lm_head are kept.',
+  examples: [
+    'model.safetensors --to int8 --config config.json',
+    'model.safetensors --to int4 --group-size 32 -o small',
+    "model.safetensors --to int8 --rule '^decoder=keep'",
+  ],
   targets,
   aliases: {},
   ruleTargets: safetensorsTargets,

@@ -1,0 +1,155 @@
+// ggml's blocks: floats to blocks, and blocks as given by a caller.
+import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from '../core/blocks.js';
+import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
+import { Status } from '../core/door.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
+import type { WasmArray } from '../core/wasm-array.js';
+import type { GivenTensor, Restore, Weights } from './kind.js';
+import { checkMatrix } from './layout.js';
+import { checkApart, Sink } from './sink.js';
+import {
+  addressOf,
+  CodeSource,
+  type FloatInput,
+  type HalfFormat,
+  nonFiniteError,
+  type Source,
+  sourceOf,
+} from './source.js';
+import type { BlockTensor } from './tensor.js';
+
+/** Options of `quantizeBlocks`. */
+export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  /** Its product is the number of elements, its last dimension a multiple of the block's. @defaultValue [length] */
+  shape?: readonly number[];
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+  /** A Uint8Array or a WasmArray of uint8, of the length that the blocks take, to fill instead of a fresh one. */
+  out?: Data;
+}
+
+const keys = new Set(['shape', 'from', 'out']);
+
+/** See Scalepoint.quantizeBlocks. */
+export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor {
+  checkKeys(options, keys);
+  const info = blockTypeInfo(type);
+  const source = sourceOf(core, x, options.from, 'x');
+  const shape = checkShape(options.shape, source.length);
+  const { elements, bytes } = info;
+  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, options.out, 'out');
+  checkApart(x, options.out, 'out');
+  const tile = core.scratch.y;
+  forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
+    const at = (start / elements) * bytes;
+    const from = source.at(start, count);
+    const status = core.module.quantizeBlocks(from, count, info.id, blocks.at(at, tile));
+    if (status !== Status.ok) fail(core, status, info, from, count, start);
+    blocks.put(at, (count / elements) * bytes, tile);
+  });
+  return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
+}
+
+/** What a status means to the caller. x: count floats, which begin with element start. */
+function fail(core: Core, status: Status, info: BlockTypeInfo, x: number, count: number, start: number): never {
+  const { module, scratch } = core;
+  if (status === Status.nonFinite) {
+    throw nonFiniteError(core, x, count, start, "ggml's blocks hold finite values only");
+  }
+  if (status === Status.overflow) {
+    // Which block it was shows when they are made one by one.
+    const { elements, id, name } = info;
+    let at = 0;
+    while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
+    const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
+    throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
+  }
+  checkStatus(status);
+  throw new Error('scalepoint: there was nothing to fail about');
+}
+
+/** Types of which layers have kernels, and the bits of their codes. */
+const layerBits: ReadonlyMap<BlockType, number> = new Map([
+  ['Q8_0', 8],
+  ['Q4_0', 4],
+]);
+
+/** A tensor of kind 'blocks', checked. */
+export class GivenBlocks implements GivenTensor {
+  readonly shape: readonly number[];
+  readonly length: number;
+  readonly inPlace: boolean;
+  readonly #core: Core;
+  readonly #what: string;
+  readonly #bytes: CodeSource;
+  readonly #info: BlockTypeInfo;
+
+  constructor(core: Core, q: BlockTensor, what: string) {
+    this.#core = core;
+    this.#what = what;
+    this.#info = blockTypeInfo(q.type);
+    this.#bytes = new CodeSource(core, q.data, 'uint8', `${what}.data`);
+    this.inPlace = this.#bytes.inPlace;
+    if (q.shape === undefined) throw typeError(`${what}.shape`, 'expected an array of whole numbers, got undefined');
+    this.shape = q.shape;
+    this.length = sizeOfShape(q.shape);
+    const bytes = blocksOfShape(this.#info, q.shape, this.length) * this.#info.bytes;
+    if (this.#bytes.length !== bytes) {
+      const text = `expected ${bytes} bytes for ${this.length} elements of ${this.#info.name}, got ${this.#bytes.length}`;
+      throw rangeError(`${what}.data`, text);
+    }
+  }
+
+  #restore(start: number, count: number, to: number): void {
+    const { elements, bytes, id } = this.#info;
+    const from = this.#bytes.at((start / elements) * bytes, (count / elements) * bytes);
+    checkStatus(this.#core.module.dequantizeBlocks(from, count, id, to));
+  }
+
+  restore<T>(f: (restore: Restore) => T): T {
+    return f((start, count, to) => this.#restore(start, count, to));
+  }
+
+  addErrors(x: Source, sums: number): void {
+    const { module, scratch } = this.#core;
+    // The second scratch tile holds half a tile of blocks, and then the floats that they stand for.
+    const half = tileSize / 2;
+    const restored = scratch.y + half * 4;
+    forEachTile(
+      x.length,
+      false,
+      (start, count) => {
+        const from = x.at(start, count);
+        this.#restore(start, count, restored);
+        checkStatus(module.accumulateError(from, restored, count, sums));
+      },
+      half,
+    );
+  }
+
+  asWeights(): Weights {
+    const core = this.#core;
+    const { elements, bytes, id, name } = this.#info;
+    const [outputs, inputs] = checkMatrix(this.shape, `${this.#what}.shape`);
+    const bits = layerBits.get(name);
+    if (bits === undefined) {
+      const types = [...layerBits.keys()].join(' and ');
+      throw rangeError(`${this.#what}.type`, `layers take blocks of ${types}, got ${name}`);
+    }
+    const rowBytes = (inputs / elements) * bytes;
+    return {
+      outputs,
+      inputs,
+      groupSize: elements,
+      bits,
+      zeroPoints: false,
+      zeroPoint: 0,
+      ownBytes: (rows) => rows * rowBytes,
+      fill: (layer, row, rows, own) => {
+        const from = addressOf(core, this.#bytes, row * rowBytes, rows * rowBytes, 1, own);
+        checkStatus(core.module.setLayerBlocks(layer, row, from, rows * rowBytes, id));
+      },
+    };
+  }
+}

@@ -1,0 +1,167 @@
+// Error measures of a quantized tensor or an array against the floats that it stands for.
+import { checkKeys, checkShape, choice } from '../core/check.js';
+import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
+import { rangeError } from '../core/errors.js';
+import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
+import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
+import { show } from '../core/show.js';
+import { OwnedWasmArray } from '../core/wasm-array.js';
+import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
+import { givenTensor, isQuantized } from './kinds.js';
+import { type Layout, layoutOf, resolveGranularity, sizeOfParameter } from './layout.js';
+import { type FloatInput, type HalfFormat, halfFormats, type Source, sourceOf } from './source.js';
+import type { QuantizedTensor } from './tensor.js';
+
+/** Options of `compare` for one result a channel or a group. */
+export type CompareEachOptions = CompareOptions & {
+  /** The shape of both arrays. @defaultValue that of the quantized tensor, or [length] */
+  shape?: readonly number[];
+} & (
+    | {
+        per: 'channel';
+        /** Negative axes count from the end. */
+        axis: number;
+      }
+    | {
+        per: 'group';
+        /** Elements along the axis; the last group of an axis may be shorter. */
+        groupSize: number;
+        /** @defaultValue the last axis */
+        axis?: number;
+      }
+  );
+
+const compareKeys = new Set(['from']);
+const compareEachKeys = new Set(['from', 'per', 'axis', 'groupSize', 'shape']);
+
+/** See Scalepoint.compare. */
+export function compare(
+  core: Core,
+  a: FloatInput,
+  b: QuantizedTensor | FloatInput,
+  options: CompareOptions | CompareEachOptions,
+): ErrorMeasures | ErrorMeasures[] {
+  if (typeof options === 'object' && options !== null && 'per' in options) return compareEach(core, a, b, options);
+  const sum = errorSum(core);
+  sum.add(a, b, options);
+  return sum.measures();
+}
+
+/** See Scalepoint.errorSum. */
+export function errorSum(core: Core): ErrorSum {
+  return new ErrorSum((a, b, options, sums) => addErrors(core, a, b, options, sums));
+}
+
+/** `from`, for an argument that can hold the bits of such floats. */
+function fromFor(value: unknown, from: HalfFormat | undefined): HalfFormat | undefined {
+  const isHalf = value instanceof Uint16Array || (value instanceof OwnedWasmArray && value.dtype === 'uint16');
+  return isHalf ? from : undefined;
+}
+
+function checkSameLength(a: number, b: number): void {
+  if (a !== b) throw rangeError('b', `expected ${a} elements as in a, got ${b}`);
+}
+
+/** Adds the pairs of a and b to the sums. Returns their number. */
+function addErrors(
+  core: Core,
+  a: FloatInput,
+  b: QuantizedTensor | FloatInput,
+  options: CompareOptions,
+  sums: Float64Array,
+): number {
+  checkKeys(options, compareKeys);
+  const { from } = options;
+  choice(options, 'from', halfFormats);
+  const source = sourceOf(core, a, fromFor(a, from), 'a');
+  const { length } = source;
+  const given = givenTensor(core, b, 'b');
+  if (given !== undefined) {
+    checkSameLength(length, given.length);
+    withSums(core, sums, (at) => given.addErrors(source, at));
+    return length;
+  }
+  const other = sourceOf(core, b, fromFor(b, from), 'b', core.scratch.y);
+  checkSameLength(length, other.length);
+  withSums(core, sums, (at) => {
+    forEachTile(length, source.inPlace && other.inPlace, (start, count) => {
+      const x = source.at(start, count);
+      checkStatus(core.module.accumulateError(x, other.at(start, count), count, at));
+    });
+  });
+  return length;
+}
+
+/** One result a channel or group, in the order of their scales. */
+function compareEach(
+  core: Core,
+  a: FloatInput,
+  b: QuantizedTensor | FloatInput,
+  options: CompareEachOptions,
+): ErrorMeasures[] {
+  checkKeys(options, compareEachKeys);
+  const { from, axis } = options;
+  choice(options, 'from', halfFormats);
+  if (options.per !== 'channel' && options.per !== 'group') {
+    throw rangeError('per', `expected 'channel' or 'group', got ${show((options as { per: unknown }).per)}`);
+  }
+  const source = sourceOf(core, a, fromFor(a, from), 'a');
+  const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : undefined), source.length);
+  const granularity = resolveGranularity(
+    options.per === 'channel'
+      ? { kind: 'per-channel', axis }
+      : { kind: 'per-group', groupSize: options.groupSize, ...(axis === undefined ? {} : { axis }) },
+    shape,
+  );
+  const layout = layoutOf(granularity, shape, source.length);
+  const given = givenTensor(core, b, 'b');
+  if (given !== undefined) {
+    checkSameLength(source.length, given.length);
+    // The second scratch tile holds half a tile of codes, and then the floats that they stand for.
+    const restored = core.scratch.y + halfTile * 4;
+    return given.restore((restore) =>
+      measureEach(core, source, layout, (start, count) => {
+        restore(start, count, restored);
+        return restored;
+      }),
+    );
+  }
+  const other = sourceOf(core, b, fromFor(b, from), 'b', core.scratch.y);
+  checkSameLength(source.length, other.length);
+  return measureEach(core, source, layout, (start, count) => other.at(start, count));
+}
+
+const halfTile = tileSize / 2;
+
+/**
+ * The measures of each parameter of a layout.
+ * @param other leaves the floats [start, start + count) that x is compared with anywhere but in scratch.x, and returns their address; count
+ * is at most halfTile
+ */
+function measureEach(
+  core: Core,
+  x: Source,
+  layout: Layout,
+  other: (start: number, count: number) => number,
+): ErrorMeasures[] {
+  const { parameters } = layout;
+  const bytes = parameters * ErrorSums.bytes;
+  const measure = (record: number, sums: number) => {
+    core.module.HEAPU8.fill(0, sums, sums + bytes);
+    // Tiles of one size whatever the source is: where they end shows in the last bits of float32 sums.
+    forEachTile(
+      x.length,
+      false,
+      (start, count) => {
+        const y = other(start, count);
+        checkStatus(core.module.accumulateErrorEach(record, x.at(start, count), y, count, start, sums, parameters));
+      },
+      halfTile,
+    );
+    const all = core.module.HEAPF64.slice(sums / 8, (sums + bytes) / 8);
+    return Array.from({ length: parameters }, (_, p) =>
+      measuresOf(all.subarray(p * sumCount, (p + 1) * sumCount), sizeOfParameter(layout, p)),
+    );
+  };
+  return core.withRecord(LayoutRecord, layout, (record) => core.withMemory(bytes, (sums) => measure(record, sums)));
+}

@@ -1,0 +1,68 @@
+// Counts of equally wide bins.
+import { checkKeys, checkNumber } from '../core/check.js';
+import { rangeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { checkBound } from './job.js';
+import { finiteRange } from './parameters.js';
+import { type FloatInput, type HalfFormat, sourceOf } from './source.js';
+
+/** Options of `histogram`. */
+export interface HistogramOptions {
+  /** Number of bins, 1 to 2^20. @defaultValue 256 */
+  bins?: number;
+  /** Lower edge of the first bin. @defaultValue the smallest finite value */
+  min?: number;
+  /** Upper edge of the last bin, which belongs to it. @defaultValue the largest finite value */
+  max?: number;
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+}
+
+/** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins. NaN is counted nowhere. */
+export interface Histogram {
+  readonly min: number;
+  readonly max: number;
+  readonly counts: Uint32Array;
+  /** Values below min, -Infinity too. */
+  readonly below: number;
+  /** Values above max, Infinity too. */
+  readonly above: number;
+}
+
+const keys = new Set(['bins', 'min', 'max', 'from']);
+const mostBins = 1 << 20;
+
+/** See Scalepoint.histogram. */
+export function histogram(core: Core, x: FloatInput, options: HistogramOptions): Histogram {
+  checkKeys(options, keys);
+  const bins = options.bins === undefined ? 256 : checkNumber(options.bins, 'bins', 'a whole number');
+  if (!Number.isInteger(bins) || bins < 1 || bins > mostBins) {
+    throw rangeError('bins', `expected 1 to 2^20, got ${bins}`);
+  }
+  for (const name of ['min', 'max'] as const) {
+    if (options[name] !== undefined) checkBound(checkNumber(options[name], name), name);
+  }
+  const source = sourceOf(core, x, options.from, 'x');
+  const given = options.min !== undefined && options.max !== undefined;
+  const found = given ? { min: 0, max: 0 } : finiteRange(core, source);
+  const min = Math.fround(options.min ?? found.min);
+  const max = Math.fround(options.max ?? found.max);
+  if (min > max) throw rangeError('min', `${min} is above max ${max}`);
+  return core.withMemory(bins * 4 + 24, (address) => {
+    const belowAbove = address + 8 - (address % 8);
+    const counts = belowAbove + 16;
+    core.module.HEAPU8.fill(0, belowAbove, counts + bins * 4);
+    forEachTile(source.length, source.inPlace, (start, count) => {
+      const piece = source.at(start, count);
+      checkStatus(core.module.histogram(piece, count, min, max, counts, bins, belowAbove));
+    });
+    const { HEAPU32, HEAPF64 } = core.module;
+    return {
+      min,
+      max,
+      counts: HEAPU32.slice(counts / 4, counts / 4 + bins),
+      below: HEAPF64[belowAbove / 8] as number,
+      above: HEAPF64[belowAbove / 8 + 1] as number,
+    };
+  });
+}

@@ -1,0 +1,173 @@
+// Checks what a call of `quantize` asks for, and turns it into what the core takes.
+import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
+import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { type RangeSearch, searchOf } from '../core/range.js';
+import { show } from '../core/show.js';
+import { type Layout, layoutOf, resolveGranularity } from './layout.js';
+import type { QuantizeOptions } from './options.js';
+import { type DTypeInfo, dtypeInfo, type Granularity } from './tensor.js';
+
+/** Everything about a call of `quantize` that does not depend on the values. */
+export interface Job {
+  readonly info: DTypeInfo;
+  readonly shape: number[];
+  readonly granularity: Granularity;
+  readonly layout: Layout;
+  readonly spec: QuantizationSpec;
+  readonly range: ResolvedRange;
+}
+
+/** A checked `range` option. */
+type ResolvedRange =
+  | { readonly kind: 'min-max' }
+  | { readonly kind: 'search'; readonly search: RangeSearch }
+  | { readonly kind: 'bounds'; readonly min: Float32Array; readonly max: Float32Array }
+  | { readonly kind: 'given'; readonly scale: Float32Array; readonly zeroPoint: Int32Array };
+
+/** Keys of QuantizeOptions. */
+export const quantizeKeys = new Set([
+  'dtype',
+  'scheme',
+  'shape',
+  'granularity',
+  'range',
+  'includeZero',
+  'symmetricRange',
+  'rounding',
+  'nonFinite',
+  'from',
+  'out',
+  'errors',
+]);
+
+/** A spec of which only the type matters. */
+export function specOfDType({ bits, signed }: DTypeInfo): QuantizationSpec {
+  return {
+    dtype: { bits, isSigned: signed },
+    scheme: Scheme.symmetric,
+    symmetricRange: SymmetricRange.restricted,
+    includeZero: true,
+    rounding: Rounding.onnx,
+    nonFinite: NonFinite.error,
+  };
+}
+
+function specOf(options: QuantizeOptions, { bits, signed }: DTypeInfo): QuantizationSpec {
+  const includeZero = options.includeZero === undefined || checkBoolean(options.includeZero, 'includeZero');
+  return {
+    dtype: { bits, isSigned: signed },
+    scheme: enumChoice(options, 'scheme', Scheme, Scheme.symmetric),
+    symmetricRange: enumChoice(options, 'symmetricRange', SymmetricRange, SymmetricRange.restricted),
+    includeZero,
+    rounding: enumChoice(options, 'rounding', Rounding, Rounding.onnx),
+    nonFinite: enumChoice(options, 'nonFinite', NonFinite, NonFinite.error),
+  };
+}
+
+/** Checks one number. `name` is its path. */
+type Check = (v: number, name: string) => void;
+
+/** Fails unless float32 holds the number as a finite one. */
+export const checkBound: Check = (v, name) => {
+  if (!Number.isFinite(Math.fround(v))) throw rangeError(name, `expected a finite float32 number, got ${v}`);
+};
+
+export const checkScale: Check = (v, name) => {
+  const scale = Math.fround(v);
+  if (!(scale > 0 && scale < Infinity)) {
+    throw rangeError(name, `expected a finite number above 0 in float32, got ${v}`);
+  }
+};
+
+export const checkZeroPoint: Check = (v, name) => {
+  if (!Number.isInteger(v) || Math.abs(v) > maxZeroPoint) {
+    throw rangeError(name, `expected a whole number of at most 2^22 in size, got ${v}`);
+  }
+};
+
+/** Calls check for every value. Paths with an index are made only when one fails. */
+export function checkEach(values: Float32Array | Int32Array, check: Check, name: string): void {
+  for (let i = 0; i < values.length; i++) {
+    try {
+      check(values[i] as number, name);
+    } catch {
+      check(values[i] as number, `${name}[${i}]`);
+    }
+  }
+}
+
+/** A number or an array of them as one value a parameter. A copy, since an array may change or lie in memory that grows. */
+function perParameter<T extends Float32Array | Int32Array>(
+  value: unknown,
+  make: new (n: number) => T,
+  parameters: number,
+  name: string,
+  check: Check,
+): T {
+  const all = new make(parameters);
+  if (typeof value === 'number') {
+    check(value, name);
+    all.fill(value);
+    return all;
+  }
+  const list = value as ArrayLike<number> | null | undefined;
+  if (typeof list !== 'object' || list === null || typeof list.length !== 'number') {
+    throw typeError(name, `expected a number or an array of numbers, got ${show(value)}`);
+  }
+  if (list.length !== parameters) {
+    throw rangeError(name, `expected ${parameters} values, one for each scale, got ${list.length}`);
+  }
+  for (let i = 0; i < parameters; i++) {
+    const v = checkNumber(list[i], `${name}[${i}]`);
+    check(v, `${name}[${i}]`);
+    all[i] = v;
+  }
+  return all;
+}
+
+function resolveRange(range: unknown, parameters: number): ResolvedRange {
+  if (range === undefined || range === 'min-max') return { kind: 'min-max' };
+  const search = searchOf(range);
+  if (search !== undefined) return { kind: 'search', search };
+  if (typeof range === 'object' && range !== null) {
+    const given = range as Record<string, unknown>;
+    if ('scale' in given || 'zeroPoint' in given) {
+      return {
+        kind: 'given',
+        scale: perParameter(given.scale, Float32Array, parameters, 'range.scale', checkScale),
+        zeroPoint: perParameter(given.zeroPoint, Int32Array, parameters, 'range.zeroPoint', checkZeroPoint),
+      };
+    }
+    if ('min' in given || 'max' in given) {
+      const min = perParameter(given.min, Float32Array, parameters, 'range.min', checkBound);
+      const max = perParameter(given.max, Float32Array, parameters, 'range.max', checkBound);
+      for (const [i, low] of min.entries()) {
+        if (low > (max[i] as number)) throw rangeError('range', `min ${low} is above max ${max[i]}`);
+      }
+      return { kind: 'bounds', min, max };
+    }
+  }
+  const got =
+    typeof range === 'object' && range !== null
+      ? `an object with ${Object.keys(range).join(', ') || 'no keys'}`
+      : show(range);
+  const expected = "'min-max', 'mse', 'entropy', { percentile }, { min, max } or { scale, zeroPoint }";
+  throw rangeError('range', `expected ${expected}, got ${got}`);
+}
+
+/** Scales that wasm memory can hold together with bounds and zero points: 16 bytes each. */
+const mostParameters = 2 ** 28;
+
+/** @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY` if there are more scales than memory can hold */
+export function jobOf(options: QuantizeOptions, size: number): Job {
+  const info = dtypeInfo(options.dtype === undefined ? 'int8' : options.dtype);
+  const spec = specOf(options, info);
+  const shape = checkShape(options.shape, size);
+  const granularity = resolveGranularity(options.granularity, shape);
+  const layout = layoutOf(granularity, shape, size);
+  if (layout.parameters > mostParameters) {
+    throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${layout.parameters} scales`);
+  }
+  return { info, shape, granularity, layout, spec, range: resolveRange(options.range, layout.parameters) };
+}

@@ -1,0 +1,106 @@
+// The kinds of quantized tensors. To add one, write its file and add it to the table here.
+import { checkKeys } from '../core/check.js';
+import { typeError } from '../core/errors.js';
+import { type Core, forEachTile } from '../core/memory.js';
+import { show } from '../core/show.js';
+import type { WasmArray } from '../core/wasm-array.js';
+import { GivenBlocks } from './blocks.js';
+import { GivenCodebook, type PackedCodebookTensor, unpackCodebook } from './codebook.js';
+import type { GivenTensor } from './kind.js';
+import { GivenLinear, type PackedTensor, unpackLinear } from './linear.js';
+import { checkApart, Sink } from './sink.js';
+import type { BlockTensor, CodeArray, CodebookTensor, LinearQuantizedTensor, QuantizedTensor } from './tensor.js';
+
+/** What there is of a kind. */
+interface Kind<Tensor, Packed> {
+  /** Checks a tensor that the caller gave. `what` is its path. */
+  readonly Given: { new (core: Core, q: Tensor, what: string): GivenTensor; readonly prototype: GivenTensor };
+  /** The reverse of GivenTensor.pack. */
+  unpack?(core: Core, bytes: Uint8Array, q: Packed): CodeArray;
+}
+
+const kinds: {
+  readonly linear: Kind<LinearQuantizedTensor, PackedTensor>;
+  readonly codebook: Kind<CodebookTensor, PackedCodebookTensor>;
+  readonly blocks: Kind<BlockTensor, never>;
+} = {
+  linear: { Given: GivenLinear, unpack: unpackLinear },
+  codebook: { Given: GivenCodebook, unpack: unpackCodebook },
+  blocks: { Given: GivenBlocks },
+};
+
+/** The kind that a value says it has. The rest of the value is not looked at. */
+function kindOf(value: unknown): Kind<QuantizedTensor, unknown> | undefined {
+  if (typeof value !== 'object' || value === null) return undefined;
+  const { kind } = value as { kind?: unknown };
+  if (typeof kind !== 'string' || !Object.hasOwn(kinds, kind)) return undefined;
+  return kinds[kind as keyof typeof kinds] as Kind<QuantizedTensor, unknown>;
+}
+
+/** Whether a value says that it is a quantized tensor. */
+export function isQuantized(value: unknown): value is QuantizedTensor {
+  return kindOf(value) !== undefined;
+}
+
+/** Checks a quantized tensor that the caller gave; undefined for anything else. */
+export function givenTensor(core: Core, q: unknown, what: string): GivenTensor | undefined {
+  const kind = kindOf(q);
+  return kind === undefined ? undefined : new kind.Given(core, q as QuantizedTensor, what);
+}
+
+/**
+ * Checks the argument q, of a kind that can do something.
+ * @param expected the kinds that can, for the message
+ * @throws TypeError or RangeError naming the field
+ */
+function given<Method extends keyof GivenTensor>(
+  core: Core,
+  q: unknown,
+  method: Method,
+  expected: string,
+): GivenTensor & Required<Pick<GivenTensor, Method>> {
+  const kind = kindOf(q);
+  if (kind === undefined || !(method in kind.Given.prototype)) {
+    throw typeError('q', `expected a quantized tensor of kind ${expected}, got ${show(q)}`);
+  }
+  return new kind.Given(core, q as QuantizedTensor, 'q') as GivenTensor & Required<Pick<GivenTensor, Method>>;
+}
+
+const dequantizeKeys = new Set(['out']);
+
+/** See Scalepoint.dequantize. */
+export function dequantize(
+  core: Core,
+  q: QuantizedTensor,
+  options: { out?: Float32Array | WasmArray | undefined },
+): Float32Array | WasmArray {
+  checkKeys(options, dequantizeKeys);
+  const { out } = options;
+  const tensor = given(core, q, 'restore', "'linear', 'codebook' or 'blocks'");
+  const x = new Sink(core, 'float32', tensor.length, out, 'out');
+  checkApart(q.data, out, 'out');
+  const tile = core.scratch.x;
+  tensor.restore((restore) => {
+    forEachTile(tensor.length, tensor.inPlace && x.address !== undefined, (start, count) => {
+      restore(start, count, x.at(start, tile));
+      x.put(start, count, tile);
+    });
+  });
+  return x.result as Float32Array | WasmArray;
+}
+
+/** See Scalepoint.pack. */
+export function pack(core: Core, q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
+  return given(core, q, 'pack', "'linear'").pack();
+}
+
+/** See Scalepoint.unpack. */
+export function unpack(core: Core, bytes: Uint8Array, q: PackedTensor | PackedCodebookTensor): CodeArray {
+  const kind = kindOf(q);
+  return kind?.unpack === undefined ? unpackLinear(core, bytes, q as PackedTensor) : kind.unpack(core, bytes, q);
+}
+
+/** The argument q of a layer. */
+export function layerTensor(core: Core, q: QuantizedTensor): Required<Pick<GivenTensor, 'asWeights'>> {
+  return given(core, q, 'asWeights', "'linear' or 'blocks'");
+}

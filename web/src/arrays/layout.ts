@@ -1,0 +1,114 @@
+// Which scale and zero point belong to which element of an array.
+
+import { checkNumber, checkWhole } from '../core/check.js';
+import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import type { Granularity } from './tensor.js';
+
+/** The layout of scales over an array, as the core has it, and what follows from it. */
+export interface Layout extends LayoutRecord {
+  /** Number of elements. */
+  readonly size: number;
+  /** Number of scales and zero points. */
+  readonly parameters: number;
+}
+
+/**
+ * Resolves a granularity for a shape. The axis becomes non-negative, and defaults are filled in.
+ * @throws TypeError or RangeError naming the option
+ */
+export function resolveGranularity(granularity: unknown, shape: readonly number[]): Granularity {
+  if (granularity === undefined) return { kind: 'per-tensor' };
+  if (typeof granularity !== 'object' || granularity === null) {
+    const expected = "an object such as { kind: 'per-channel', axis: 0 }";
+    throw typeError('granularity', `expected ${expected}, got ${show(granularity)}`);
+  }
+  const { kind, axis, groupSize } = granularity as { kind?: unknown; axis?: unknown; groupSize?: unknown };
+  if (kind === 'per-tensor') return { kind };
+  if (kind !== 'per-channel' && kind !== 'per-group') {
+    throw rangeError('granularity.kind', `expected 'per-tensor', 'per-channel' or 'per-group', got ${show(kind)}`);
+  }
+  const fallback = kind === 'per-group' ? -1 : undefined;
+  const given = checkNumber(axis === undefined ? fallback : axis, 'granularity.axis', 'a whole number');
+  const resolved = given < 0 ? given + shape.length : given;
+  if (!Number.isInteger(given) || resolved < 0 || resolved >= shape.length) {
+    throw rangeError('granularity.axis', `axis ${given} is out of range for shape ${show(shape)}`);
+  }
+  if (kind === 'per-channel') return { kind, axis: resolved };
+  return { kind, groupSize: checkWhole(groupSize, 'granularity.groupSize', 1), axis: resolved };
+}
+
+/** One scale and zero point for all elements. */
+export const perTensor: LayoutRecord = {
+  granularity: Granularities.perTensor,
+  axisSize: 1,
+  innerSize: 1,
+  groupSize: 1,
+};
+
+/** The layout of a resolved granularity. */
+export function layoutOf(granularity: Granularity, shape: readonly number[], size: number): Layout {
+  if (granularity.kind === 'per-tensor') {
+    // Written out, as small arrays feel what it takes to spread perTensor.
+    return {
+      granularity: Granularities.perTensor,
+      axisSize: 1,
+      innerSize: 1,
+      groupSize: 1,
+      size,
+      parameters: 1,
+    };
+  }
+  const axis = granularity.axis ?? shape.length - 1;
+  const axisSize = shape[axis] ?? 1;
+  let innerSize = 1;
+  for (let i = axis + 1; i < shape.length; i++) innerSize *= shape[i] ?? 1;
+  if (granularity.kind === 'per-channel') {
+    return {
+      granularity: Granularities.perChannel,
+      axisSize,
+      innerSize,
+      groupSize: 1,
+      size,
+      parameters: axisSize,
+    };
+  }
+  const groupSize = Math.max(1, Math.min(granularity.groupSize, axisSize));
+  const outerSize = size === 0 ? 0 : size / (axisSize * innerSize);
+  const parameters = outerSize * Math.ceil(axisSize / groupSize) * innerSize;
+  return { granularity: Granularities.perGroup, axisSize, innerSize, groupSize, size, parameters };
+}
+
+/** Number of elements that share a parameter. */
+export function sizeOfParameter(
+  { size, granularity, axisSize, innerSize, groupSize }: Layout,
+  parameter: number,
+): number {
+  if (granularity === Granularities.perTensor) return size;
+  if (granularity === Granularities.perChannel) return size / axisSize;
+  const group = Math.floor(parameter / innerSize) % Math.ceil(axisSize / groupSize);
+  return Math.min(groupSize, axisSize - group * groupSize);
+}
+
+/** How lines of an array are divided into runs. One run has one scale and zero point; the last run of a line may be shorter. */
+export interface Runs {
+  readonly line: number;
+  readonly run: number;
+}
+
+/** The runs of a layout that gives every scale to neighboring elements; undefined for other layouts. */
+export function runsOf({ size, granularity, axisSize, innerSize, groupSize }: Layout): Runs | undefined {
+  if (granularity === Granularities.perTensor) return { line: size, run: size };
+  if (granularity === Granularities.perGroup) return innerSize === 1 ? { line: axisSize, run: groupSize } : undefined;
+  return innerSize > 1 && size === axisSize * innerSize ? { line: innerSize, run: innerSize } : undefined;
+}
+
+/** @throws RangeError naming `what` unless it is a shape of two dimensions, each at least 1 */
+export function checkMatrix(shape: readonly number[], what: string): readonly [outputs: number, inputs: number] {
+  const [outputs = 0, inputs = 0] = shape;
+  if (shape.length !== 2 || outputs === 0 || inputs === 0) {
+    throw rangeError(what, `expected two dimensions, [outputs, inputs], got ${show(shape)}`);
+  }
+  return [outputs, inputs];
+}

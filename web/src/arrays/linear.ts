@@ -1,0 +1,182 @@
+// Integers with scales and zero points, as given by a caller.
+import { checkShape, sizeOfShape } from '../core/check.js';
+import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { article, show } from '../core/show.js';
+import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
+import type { GivenTensor, Restore, Weights } from './kind.js';
+import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
+import { packTiles, unpackTiles } from './pack.js';
+import { withParameters } from './parameters.js';
+import { addressOf, CodeSource, checkAttached, type Source, typedArrayName } from './source.js';
+import {
+  type CodeArray,
+  type DType,
+  type DTypeInfo,
+  dtypeInfo,
+  type Granularity,
+  type LinearQuantizedTensor,
+} from './tensor.js';
+
+/** What `unpack` has to know about codes with a dtype. */
+export interface PackedTensor {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+}
+
+/** Scales or zero points that a caller gave. They are copied if they lie in memory that may grow. */
+function parametersOf<T extends Float32Array | Int32Array>(
+  core: Core,
+  given: unknown,
+  make: new (n: number) => T,
+  n: number,
+  name: string,
+): T {
+  if (typedArrayName(given) !== make.name) throw typeError(name, `expected ${article(make.name)}, got ${show(given)}`);
+  const array = given as T;
+  checkAttached(array, name);
+  if (array.length !== n) throw rangeError(name, `expected ${n} elements, got ${array.length}`);
+  return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
+}
+
+/** A tensor of kind 'linear', checked. */
+export class GivenLinear implements GivenTensor {
+  readonly shape: readonly number[];
+  readonly length: number;
+  readonly inPlace: boolean;
+  readonly #core: Core;
+  readonly #what: string;
+  readonly #codes: CodeSource;
+  readonly #info: DTypeInfo;
+  readonly #granularity: Granularity;
+  readonly #layout: Layout;
+  readonly #spec: QuantizationSpec;
+  readonly #scale: Float32Array;
+  readonly #zeroPoint: Int32Array;
+
+  constructor(core: Core, q: LinearQuantizedTensor, what: string) {
+    this.#core = core;
+    this.#what = what;
+    this.#info = dtypeInfo(q.dtype);
+    this.#codes = new CodeSource(core, q.data, this.#info.storage, `${what}.data`);
+    this.length = this.#codes.length;
+    this.inPlace = this.#codes.inPlace;
+    if (q.shape === undefined) throw typeError(`${what}.shape`, 'expected an array of whole numbers, got undefined');
+    this.shape = checkShape(q.shape, this.length);
+    this.#granularity = resolveGranularity(q.granularity, this.shape);
+    this.#layout = layoutOf(this.#granularity, this.shape, this.length);
+    this.#spec = specOfDType(this.#info);
+    const { parameters } = this.#layout;
+    this.#scale = parametersOf(core, q.scale, Float32Array, parameters, `${what}.scale`);
+    this.#zeroPoint = parametersOf(core, q.zeroPoint, Int32Array, parameters, `${what}.zeroPoint`);
+    checkEach(this.#scale, checkScale, `${what}.scale`);
+    checkEach(this.#zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
+  }
+
+  /** Calls f with the address of a LinearJob of this tensor. */
+  #withJob<T>(f: (job: number) => T): T {
+    const core = this.#core;
+    return withParameters(core, this.#layout, this.#spec, ({ job, scale, zeroPoint }) => {
+      core.module.HEAPF32.set(this.#scale, scale / 4);
+      core.module.HEAP32.set(this.#zeroPoint, zeroPoint / 4);
+      return f(job);
+    });
+  }
+
+  restore<T>(f: (restore: Restore) => T): T {
+    return this.#withJob((job) =>
+      f((start, count, to) => {
+        const codes = this.#codes.at(start, count);
+        checkStatus(this.#core.module.dequantizeLinear(job, codes, count, start, to));
+      }),
+    );
+  }
+
+  addErrors(x: Source, sums: number): void {
+    this.#withJob((job) => {
+      forEachTile(x.length, x.inPlace && this.inPlace, (start, count) => {
+        const from = x.at(start, count);
+        const codes = this.#codes.at(start, count);
+        checkStatus(this.#core.module.accumulateCodeError(job, from, count, start, codes, sums));
+      });
+    });
+  }
+
+  pack(): Uint8Array<ArrayBuffer> {
+    const core = this.#core;
+    const { dtype } = this.#spec;
+    return core.withRecord(DTypeRecord, dtype, (record) =>
+      packTiles(core, this.#codes, dtype.bits, (from, count, to) => core.module.pack(from, count, record, to)),
+    );
+  }
+
+  asWeights(): Weights {
+    const core = this.#core;
+    const [outputs, inputs] = checkMatrix(this.shape, `${this.#what}.shape`);
+    const { bits, name } = this.#info;
+    if (bits > 8) throw rangeError(`${this.#what}.dtype`, `expected a type of at most 8 bits, got ${name}`);
+    const groupSize = this.#groupSize(inputs);
+    const groups = Math.ceil(inputs / groupSize);
+    const [first = 0] = this.#zeroPoint;
+    const common = this.#zeroPoint.every((zero) => zero === first);
+    return {
+      outputs,
+      inputs,
+      groupSize,
+      bits: bits <= 4 ? 4 : 8,
+      zeroPoints: !common,
+      zeroPoint: common ? first : 0,
+      // For every row its scales, then its zero points; and room for the codes.
+      ownBytes: (rows) => rows * groups * 8 + inputs,
+      fill: (layer, row, rows, own) => {
+        const n = rows * groups;
+        this.#copyParameters(row * groups, n, own);
+        const codes = addressOf(core, this.#codes, row * inputs, rows * inputs, 1, own + 8 * n);
+        const job = { layout: perTensor, spec: this.#spec, scale: own, zeroPoint: own + 4 * n, parameters: n };
+        core.withRecord(LinearJob, job, (record) =>
+          checkStatus(core.module.setLayerCodes(layer, row, codes, rows * inputs, record)),
+        );
+      },
+    };
+  }
+
+  /** Leaves n scales, then n zero points, at an address. One of each stands for all. */
+  #copyParameters(start: number, n: number, to: number): void {
+    const { HEAPF32, HEAP32 } = this.#core.module;
+    if (this.#scale.length === 1) {
+      HEAPF32.fill(this.#scale[0] as number, to / 4, to / 4 + n);
+      HEAP32.fill(this.#zeroPoint[0] as number, to / 4 + n, to / 4 + 2 * n);
+    } else {
+      HEAPF32.set(this.#scale.subarray(start, start + n), to / 4);
+      HEAP32.set(this.#zeroPoint.subarray(start, start + n), to / 4 + n);
+    }
+  }
+
+  /** Columns of a matrix that share a scale. */
+  #groupSize(inputs: number): number {
+    const granularity = this.#granularity;
+    if (granularity.kind === 'per-tensor') return inputs;
+    if (granularity.kind === 'per-channel' && granularity.axis === 0) return inputs;
+    if (granularity.kind === 'per-group' && granularity.axis === 1) return Math.min(granularity.groupSize, inputs);
+    throw rangeError(
+      `${this.#what}.granularity`,
+      `a layer takes one scale, one an output (per-channel along axis 0), or one a group of inputs (per-group along axis 1); got ${granularity.kind} along axis ${granularity.axis}`,
+    );
+  }
+}
+
+/** The codes of a tensor of kind 'linear'. */
+export function unpackLinear(core: Core, bytes: Uint8Array, q: PackedTensor): CodeArray {
+  if (typeof q !== 'object' || q === null) {
+    throw typeError('q', `expected an object with dtype and shape, got ${show(q)}`);
+  }
+  const info = dtypeInfo(q.dtype);
+  const n = sizeOfShape(q.shape);
+  const { dtype } = specOfDType(info);
+  return core.withRecord(DTypeRecord, dtype, (record) =>
+    unpackTiles(core, bytes, n, info.bits, info.storage, (from, count, to) =>
+      core.module.unpack(from, count, record, to),
+    ),
+  );
+}

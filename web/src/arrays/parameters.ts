@@ -1,0 +1,118 @@
+// Scales and zero points in wasm memory: room for them, and how they are found.
+import { checkKeys } from '../core/check.js';
+import { Layout as LayoutRecord, LinearJob, NonFinite, type QuantizationSpec, Status } from '../core/door.js';
+import { type Core, checkStatus, forEachTile, tileParameters } from '../core/memory.js';
+import { type Job, jobOf, quantizeKeys, specOfDType } from './job.js';
+import { type Layout, layoutOf } from './layout.js';
+import type { QuantizationParameters, QuantizeOptions } from './options.js';
+import { Sink } from './sink.js';
+import { type FloatInput, nonFiniteError, type Source, sourceOf, withWhole } from './source.js';
+import { dtypeInfo } from './tensor.js';
+
+/** Addresses in wasm memory. Each array has one element for each parameter of a layout. */
+export interface Parameters {
+  /** A LinearJob of these scales and zero points. */
+  readonly job: number;
+  readonly scale: number;
+  readonly zeroPoint: number;
+  /** The bounds of ranges. */
+  readonly min: number;
+  readonly max: number;
+}
+
+/** Calls f with memory for the parameters of a layout. */
+export function withParameters<T>(core: Core, layout: Layout, spec: QuantizationSpec, f: (at: Parameters) => T): T {
+  const n = layout.parameters;
+  const use = (scale: number, zeroPoint: number, min: number, max: number) =>
+    core.withRecord(LinearJob, { layout, spec, scale, zeroPoint, parameters: n }, (job) =>
+      f({ job, scale, zeroPoint, min, max }),
+    );
+  const { scale, zeroPoint } = core.scratch;
+  const half = tileParameters * 2;
+  if (n * 2 <= tileParameters) return use(scale, zeroPoint, scale + half, zeroPoint + half);
+  return core.withMemory(n * 16, (at) => use(at, at + n * 4, at + n * 8, at + n * 12));
+}
+
+/** What a status of a call over x means to the caller. x: count floats, which begin with element start. */
+export function failQuantizing(core: Core, status: Status, x: number, count: number, start: number): never {
+  if (status === Status.nonFinite) {
+    const advice = "pass nonFinite: 'saturate' to quantize the rest and saturate such values";
+    throw nonFiniteError(core, x, count, start, advice);
+  }
+  checkStatus(status);
+  throw new Error('scalepoint: there was nothing to fail about');
+}
+
+/** Calls f with the source in the form that the job needs: a search looks at all elements at once. */
+export function withReady<T>(core: Core, source: Source, job: Job, f: (ready: Source) => T): T {
+  return job.range.kind === 'search' ? withWhole(core, source, f) : f(source);
+}
+
+/** Leaves the parameters that a job asks for in wasm memory. The source is one of withReady. */
+export function findParameters(core: Core, source: Source, { range, layout }: Job, at: Parameters): void {
+  switch (range.kind) {
+    case 'given':
+      core.module.HEAPF32.set(range.scale, at.scale / 4);
+      core.module.HEAP32.set(range.zeroPoint, at.zeroPoint / 4);
+      return;
+    case 'search': {
+      const n = source.length;
+      const bytes = core.withRecord(LayoutRecord, layout, (where) => core.module.searchScratchBytes(where, n));
+      core.withMemory(bytes, (scratch) => {
+        const x = source.at(0, n);
+        const { method, percentile } = range.search;
+        const status = core.module.searchQparams(at.job, x, n, method, percentile, scratch, bytes);
+        if (status !== Status.ok) failQuantizing(core, status, x, n, 0);
+      });
+      return;
+    }
+    case 'bounds':
+      core.module.HEAPF32.set(range.min, at.min / 4);
+      core.module.HEAPF32.set(range.max, at.max / 4);
+      break;
+    case 'min-max':
+      observe(core, source, layout, at);
+  }
+  checkStatus(core.module.chooseQparams(at.job, at.min, at.max));
+}
+
+/** Leaves the smallest and the largest value of every parameter in wasm memory. */
+function observe(core: Core, source: Source, layout: Layout, { job, min, max }: Parameters): void {
+  core.module.clearRange(min, max, layout.parameters);
+  forEachTile(source.length, source.inPlace, (start, count) => {
+    const x = source.at(start, count);
+    const status = core.module.observe(job, x, count, start, min, max);
+    if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+  });
+}
+
+/** The range of the finite values; [0, 0] if there are none. */
+export function finiteRange(core: Core, source: Source): { readonly min: number; readonly max: number } {
+  const layout = layoutOf({ kind: 'per-tensor' }, [source.length], source.length);
+  const spec = { ...specOfDType(dtypeInfo('int8')), nonFinite: NonFinite.saturate };
+  return withParameters(core, layout, spec, (at) => {
+    observe(core, source, layout, at);
+    const { HEAPF32 } = core.module;
+    const min = HEAPF32[at.min / 4] as number;
+    const max = HEAPF32[at.max / 4] as number;
+    return min <= max ? { min, max } : { min: 0, max: 0 };
+  });
+}
+
+/** See Scalepoint.chooseQuantizationParameters. */
+export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): QuantizationParameters {
+  checkKeys(options, quantizeKeys);
+  const source = sourceOf(core, x, options.from, 'x');
+  const job = jobOf(options, source.length);
+  const { layout, spec } = job;
+  const scale = new Sink(core, 'float32', layout.parameters, undefined, 'scale');
+  const zeroPoint = new Sink(core, 'int32', layout.parameters, undefined, 'zeroPoint');
+  withReady(core, source, job, (ready) =>
+    withParameters(core, layout, spec, (at) => {
+      findParameters(core, ready, job, at);
+      scale.copy(0, scale.length, at.scale);
+      zeroPoint.copy(0, zeroPoint.length, at.zeroPoint);
+    }),
+  );
+  return { scale: scale.result as Float32Array, zeroPoint: zeroPoint.result as Int32Array };
+}

@@ -1,0 +1,294 @@
+// Floats to codes of a codebook: blocks with a scale each, called absmax, and one list of values for all of them.
+import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
+import { Decision, PublishedCodebook, Status } from '../core/door.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
+import { show } from '../core/show.js';
+import type { WasmArray } from '../core/wasm-array.js';
+import { checkCount, type Places, valuesOf, withPlaces } from './codebook.js';
+import { checkApart, Sink } from './sink.js';
+import {
+  type FloatInput,
+  type HalfFormat,
+  nonFiniteError,
+  type Source,
+  sourceOf,
+  withResident,
+  withWhole,
+} from './source.js';
+import type { CodebookTensor } from './tensor.js';
+
+/** Where the values of the codes come from. */
+export type CodebookSource =
+  /** The 4-bit codebooks of bitsandbytes, with its decision thresholds. */
+  | 'nf4'
+  | 'fp4'
+  /** 2 to 256 finite values in any order. Each quotient x / absmax takes the nearest. */
+  | Float32Array
+  /** So many values, 2 to 256, chosen to make the squared error of these very data small. */
+  | { readonly learn: number };
+
+/** Options of `quantizeCodebook`. */
+export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  codebook: CodebookSource;
+  /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
+  blockSize?: number;
+  /**
+   * 'mse': each absmax is chosen for the least squared error, and a learned codebook together with them. An absmax may then be negative,
+   * so that a codebook with more values on one side fits either way. Needs room for all of x in wasm memory.
+   * @defaultValue 'min-max': the largest magnitude in the block
+   */
+  range?: 'min-max' | 'mse';
+  /**
+   * 'int8': the absmax of 256 blocks each are whole multiples of one bfloat16. `sp.quantize(q.absmax, { dtype: 'int8', shape: [blocks],
+   * granularity: { kind: 'per-group', groupSize: 256 } })` then stores them in 8.06 bits each without loss, unless they are below 1e-36.
+   * @defaultValue 'float32'
+   */
+  absmaxType?: 'float32' | 'int8';
+  /** Its product is the number of elements. @defaultValue [length] */
+  shape?: readonly number[];
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+  /** A Uint8Array or a WasmArray of uint8 for the codes, one a byte, to fill instead of a fresh one. */
+  out?: Data;
+}
+
+const keys = new Set(['codebook', 'blockSize', 'range', 'absmaxType', 'shape', 'from', 'out']);
+const defaultBlockSize = 64;
+
+/** A checked `codebook` option. */
+interface Codebook {
+  /** Number of values. */
+  readonly count: number;
+  readonly decision: Decision;
+  readonly learned: boolean;
+  /** Leaves the values at an address, unless they are learned. */
+  fill(core: Core, at: number): void;
+}
+
+/** Values of each of bitsandbytes' codebooks: one for each code of four bits. */
+const publishedCount = 16;
+
+function codebookOf(codebook: unknown): Codebook {
+  if (codebook === 'nf4' || codebook === 'fp4') {
+    return {
+      count: publishedCount,
+      decision: Decision[codebook],
+      learned: false,
+      fill: (core, at) => core.module.publishedCodebook(PublishedCodebook[codebook], at),
+    };
+  }
+  if (typeof codebook === 'object' && codebook !== null && 'learn' in codebook) {
+    const count = checkCount(codebook.learn, 'codebook.learn');
+    return { count, decision: Decision.nearest, learned: true, fill() {} };
+  }
+  const expected = `expected 'nf4', 'fp4', a Float32Array or { learn }, got ${show(codebook)}`;
+  if (typeof codebook === 'string') throw rangeError('codebook', expected);
+  if (!ArrayBuffer.isView(codebook)) throw typeError('codebook', expected);
+  const values = valuesOf(codebook, 'codebook');
+  return {
+    count: values.length,
+    decision: Decision.nearest,
+    learned: false,
+    fill: (core, at) => core.module.HEAPF32.set(values, at / 4),
+  };
+}
+
+/** A call under way. */
+interface Run {
+  readonly core: Core;
+  readonly source: Source;
+  readonly codebook: Codebook;
+  readonly blockSize: number;
+  /** Whether absmax values are rounded to such as int8 holds. */
+  readonly rounded: boolean;
+  readonly codes: Sink;
+  /** A CodebookJob. */
+  readonly job: number;
+  /** Where all absmax values lie, and how many there are. */
+  readonly absmax: number;
+  readonly blocks: number;
+}
+
+/** See Scalepoint.quantizeCodebook. */
+export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOptions): CodebookTensor {
+  checkKeys(options, keys);
+  const codebook = codebookOf(options.codebook);
+  const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
+  const source = sourceOf(core, x, options.from, 'x');
+  const n = source.length;
+  const shape = checkShape(options.shape, n);
+  const blocks = Math.ceil(n / blockSize);
+  const codes = new Sink(core, 'uint8', n, options.out, 'out');
+  checkApart(x, options.out, 'out');
+  const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
+  const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
+  const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
+  const { count: values, decision } = codebook;
+  const learned = withPlaces(core, blocks, { blockSize, values, decision }, (at: Places) => {
+    const run: Run = { core, source, codebook, blockSize, rounded, codes, job: at.job, absmax: at.absmax, blocks };
+    core.module.HEAPF32.fill(0, at.absmax / 4, at.absmax / 4 + blocks);
+    codebook.fill(core, at.codebook);
+    if (searched) encodeSearched(run);
+    else if (codebook.learned) encodeLearned(run);
+    else encodeGiven(run);
+    absmax.copy(0, blocks, at.absmax);
+    return core.module.HEAPF32.slice(at.codebook / 4, at.codebook / 4 + values) as Float32Array<ArrayBuffer>;
+  });
+  return {
+    kind: 'codebook',
+    codebook: learned,
+    blockSize,
+    absmax: absmax.result as Float32Array,
+    data: codes.result as Uint8Array | WasmArray,
+    shape,
+  };
+}
+
+/** What is done with a piece of x: count floats at an address, which begin with element start. */
+type Step = (x: number, count: number, start: number) => void;
+
+/** Whether the absmax of a block is known once one tile was read. Rounding needs those of many blocks. */
+function isWithinTiles({ blockSize, rounded }: Run): boolean {
+  return blockSize <= tileSize && !rounded;
+}
+
+/** Walks all elements in tiles: of whole blocks, so that one visit can do all work for them, or of parts of large blocks. */
+function walk(run: Run, source: Source, step: Step): void {
+  const { blockSize } = run;
+  const size = isWithinTiles(run) ? Math.floor(tileSize / blockSize) * blockSize : tileSize;
+  forEachTile(source.length, false, (start, count) => step(source.at(start, count), count, start), size);
+}
+
+/** Takes elements into account for the absmax of their blocks. */
+function observe({ core, job }: Run): Step {
+  return (x, count, start) => {
+    const status = core.module.observeAbsmax(job, x, count, start);
+    if (status === Status.nonFinite) {
+      throw nonFiniteError(core, x, count, start, 'codes of a codebook stand for finite values only');
+    }
+    checkStatus(status);
+  };
+}
+
+/** Makes the codes of elements. */
+function encode({ core, job, codes }: Run): Step {
+  const tile = core.scratch.y;
+  return (x, count, start) => {
+    checkStatus(core.module.quantizeCodebook(job, x, count, start, codes.at(start, tile)));
+    codes.put(start, count, tile);
+  };
+}
+
+function roundIfAsked({ core, rounded, absmax, blocks }: Run): void {
+  if (rounded) checkStatus(core.module.roundAbsmax(absmax, blocks));
+}
+
+/** With a codebook that is known. */
+function encodeGiven(run: Run): void {
+  const { core, source } = run;
+  const [observing, encoding] = [observe(run), encode(run)];
+  if (isWithinTiles(run)) {
+    walk(run, source, (...piece) => {
+      observing(...piece);
+      encoding(...piece);
+    });
+    return;
+  }
+  withResident(core, source, (kept) => {
+    walk(run, kept, observing);
+    roundIfAsked(run);
+    walk(run, kept, encoding);
+  });
+}
+
+/** With a codebook that is learned for the largest magnitudes of blocks. */
+function encodeLearned(run: Run): void {
+  const { core, source } = run;
+  const observing = observe(run);
+  withResident(core, source, (kept) => {
+    learn(run, (learnFrom) => {
+      if (isWithinTiles(run)) {
+        walk(run, kept, (...piece) => {
+          observing(...piece);
+          learnFrom(...piece);
+        });
+        return;
+      }
+      walk(run, kept, observing);
+      roundIfAsked(run);
+      walk(run, kept, learnFrom);
+    });
+    walk(run, kept, encode(run));
+  });
+}
+
+/** With absmax values that are searched for. */
+function encodeSearched(run: Run): void {
+  const { core, source } = run;
+  withWhole(core, source, (whole) => {
+    // What is not finite is found here.
+    walk(run, whole, observe(run));
+    searchScales(run, whole.at(0, whole.length));
+    walk(run, whole, encode(run));
+  });
+}
+
+/** Leaves a learned codebook where the job has its own. f shows all of the data to the learner. */
+function learn({ core, job }: Run, f: (learnFrom: Step) => void): void {
+  core.withMemory(core.module.codebookLearnerBytes() + 8, (address) => {
+    const learner = address + 8 - (address % 8);
+    const { module } = core;
+    checkStatus(module.clearCodebookLearner(learner));
+    f((x, count, start) => checkStatus(module.observeCodebook(job, x, count, start, learner)));
+    checkStatus(module.learnCodebook(job, learner));
+  });
+}
+
+/**
+ * A search for the scales and for a learned codebook goes back and forth: how often, and on how many elements from how many places. Both
+ * are made once more on all elements in the end.
+ */
+const rounds = 4;
+const sampleSize = 2 ** 18;
+const samplePlaces = 64;
+
+/** Neighboring elements that begin with a block. */
+interface Stretch {
+  readonly start: number;
+  readonly size: number;
+}
+
+/** All elements, or stretches from many places. */
+function sampleOf(n: number, blockSize: number): readonly Stretch[] {
+  const blocks = Math.ceil(n / blockSize);
+  const wanted = Math.max(1, Math.floor(sampleSize / samplePlaces / blockSize));
+  if (blocks <= wanted * samplePlaces) return [{ start: 0, size: n }];
+  return Array.from({ length: samplePlaces }, (_, i) => {
+    const start = Math.floor((i * (blocks - wanted)) / (samplePlaces - 1)) * blockSize;
+    return { start, size: Math.min(wanted * blockSize, n - start) };
+  });
+}
+
+/** Searches for the absmax of every block, and for the values of a codebook that is learned. The largest magnitudes are in place. */
+function searchScales(run: Run, x: number): void {
+  const { core, job, blockSize, rounded, codebook } = run;
+  const n = run.source.length;
+  const search = ({ start, size }: Stretch, whether: boolean) =>
+    checkStatus(core.module.searchAbsmax(job, x + start * 4, size, start, whether));
+  const learnFrom = (stretches: readonly Stretch[]) =>
+    learn(run, (step) => {
+      for (const { start, size } of stretches) step(x + start * 4, size, start);
+    });
+  const all = { start: 0, size: n };
+  if (codebook.learned) {
+    const sample = sampleOf(n, blockSize);
+    learnFrom([all]);
+    for (let round = 0; round < rounds; round++) {
+      for (const stretch of sample) search(stretch, false);
+      learnFrom(sample);
+    }
+  }
+  search(all, rounded);
+  if (codebook.learned) learnFrom([all]);
+}

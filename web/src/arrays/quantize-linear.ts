@@ -1,0 +1,152 @@
+// Floats to integers with scales and zero points.
+import { checkKeys } from '../core/check.js';
+import { QuantizationSpec, Status } from '../core/door.js';
+import { typeError } from '../core/errors.js';
+import { type Core, forEachTile, tileParameters, tileSize } from '../core/memory.js';
+import { show } from '../core/show.js';
+import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
+import { ErrorSum, withSums } from './error-sum.js';
+import { type Job, jobOf, quantizeKeys } from './job.js';
+import { type Runs, runsOf } from './layout.js';
+import type { QuantizeOptions } from './options.js';
+import { failQuantizing, findParameters, withParameters } from './parameters.js';
+import { checkApart, Sink } from './sink.js';
+import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
+import type { CodeArray, LinearQuantizedTensor } from './tensor.js';
+
+/** Where the results go. */
+interface Sinks {
+  readonly codes: Sink;
+  readonly scale: Sink;
+  readonly zeroPoint: Sink;
+}
+
+const outKeys = new Set(['data', 'scale', 'zeroPoint']);
+
+/** The three places of an `out` option. They are `out` itself if it has names for them. */
+function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unknown; readonly zeroPoint?: unknown } {
+  if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
+    return { data: out };
+  }
+  if (!('data' in out)) {
+    throw typeError('out', `expected a typed array, a WasmArray or { data, scale, zeroPoint }, got ${show(out)}`);
+  }
+  for (const key in out) {
+    if (!outKeys.has(key)) {
+      throw typeError('out', `there is no ${show(key)} to give; there are data, scale, zeroPoint`);
+    }
+  }
+  return out;
+}
+
+/** See Scalepoint.quantize. */
+export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor {
+  checkKeys(options, quantizeKeys);
+  const source = sourceOf(core, x, options.from, 'x');
+  const job = jobOf(options, source.length);
+  const { info, layout } = job;
+  const places = placesOf(options.out);
+  const dataName = places === options.out ? 'out.data' : 'out';
+  const codes = new Sink(core, info.storage, source.length, places.data, dataName);
+  const scale = new Sink(core, 'float32', layout.parameters, places.scale, 'out.scale');
+  const zeroPoint = new Sink(core, 'int32', layout.parameters, places.zeroPoint, 'out.zeroPoint');
+  checkApart(x, places.data, dataName);
+  checkApart(x, places.scale, 'out.scale');
+  checkApart(x, places.zeroPoint, 'out.zeroPoint');
+  const { errors } = options;
+  if (errors !== undefined && !(errors instanceof ErrorSum)) {
+    throw typeError('errors', `expected what sp.errorSum() gives, got ${show(errors)}`);
+  }
+  const sinks = { codes, scale, zeroPoint };
+  const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
+  if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
+  else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
+  else quantizeInPasses(core, source, job, sinks, undefined);
+  return {
+    kind: 'linear',
+    dtype: info.name,
+    shape: job.shape,
+    granularity: job.granularity,
+    data: codes.result as CodeArray | WasmArray,
+    scale: scale.result as Float32Array,
+    zeroPoint: zeroPoint.result as Int32Array,
+  };
+}
+
+/** One pass over tiles of whole runs. Range, parameters and codes of a run are made while it is in the cache. */
+function quantizeRuns(
+  core: Core,
+  source: Source,
+  spec: QuantizationSpec,
+  { line, run }: Runs,
+  { codes, scale, zeroPoint }: Sinks,
+): void {
+  const { scratch } = core;
+  const n = source.length;
+  const most = Math.min(tileSize, tileParameters * run);
+  const lines = Math.floor(most / line);
+  const runsPerLine = Math.ceil(line / run);
+  // Whole lines, as long as one fits with its parameters; otherwise whole runs within a line.
+  const whole = lines >= 1 && runsPerLine <= tileParameters;
+  const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
+  const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
+  const record = core.pushRecord(QuantizationSpec, spec);
+  try {
+    for (let start = 0, parameter = 0; start < n; ) {
+      const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
+      const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
+      const x = source.at(start, count);
+      const status = core.module._quantizeRuns(
+        record,
+        x,
+        count,
+        whole ? line : count,
+        run,
+        scratch.scale,
+        scratch.zeroPoint,
+        codes.at(start, scratch.y),
+      );
+      if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+      codes.put(start, count, scratch.y);
+      scale.copy(parameter, used, scratch.scale);
+      zeroPoint.copy(parameter, used, scratch.zeroPoint);
+      start += count;
+      parameter += used;
+    }
+  } finally {
+    core.popRecord(record);
+  }
+}
+
+/** Adds the errors of the codes to a sum. */
+function quantizeMeasured(core: Core, source: Source, job: Job, sinks: Sinks, errors: ErrorSum): void {
+  errors.collect((sums) => {
+    withSums(core, sums, (at) => quantizeInPasses(core, source, job, sinks, at));
+    return source.length;
+  });
+}
+
+/** Any layout and range: first the parameters, then the codes. Adds their errors to the sums at an address, if there is one. */
+function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sums: number | undefined): void {
+  const { codes, scale, zeroPoint } = sinks;
+  const tile = core.scratch.y;
+  const passes = (source: Source) =>
+    withParameters(core, job.layout, job.spec, (at) => {
+      findParameters(core, source, job, at);
+      scale.copy(0, scale.length, at.scale);
+      zeroPoint.copy(0, zeroPoint.length, at.zeroPoint);
+      forEachTile(source.length, source.inPlace && codes.address !== undefined, (start, count) => {
+        const x = source.at(start, count);
+        const to = codes.at(start, tile);
+        const status =
+          sums === undefined
+            ? core.module.quantizeLinear(at.job, x, count, start, to)
+            : core.module.quantizeLinearMeasured(at.job, x, count, start, to, sums);
+        if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+        codes.put(start, count, tile);
+      });
+    });
+  if (job.range.kind === 'search') withWhole(core, given, passes);
+  else if (job.range.kind === 'min-max') withResident(core, given, passes);
+  else passes(given);
+}

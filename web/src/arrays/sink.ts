@@ -1,0 +1,89 @@
+// What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
+import { rangeError, typeError } from '../core/errors.js';
+import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
+import { article, show } from '../core/show.js';
+import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
+import { addressOfView, checkAttached, typedArrayName } from './source.js';
+
+/** Values up to this number are copied one by one, which is faster than to make a view of them. */
+const handful = 16;
+
+/** A place for results: the caller's array, or a fresh one. */
+export class Sink {
+  /** Where the results lie if that is wasm memory. */
+  readonly address: number | undefined;
+  readonly #array: WasmView | undefined;
+  readonly #given: WasmView | WasmArray;
+
+  /** @throws TypeError or RangeError naming `what` */
+  constructor(
+    private readonly core: Core,
+    private readonly dtype: WasmDType,
+    readonly length: number,
+    out: unknown,
+    what: string,
+  ) {
+    if (out === undefined) {
+      this.#array = new arrayTypes[dtype](length);
+      this.#given = this.#array;
+      return;
+    }
+    const expected = arrayTypes[dtype].name;
+    const found = out instanceof OwnedWasmArray ? arrayTypes[out.dtype].name : typedArrayName(out);
+    if (found !== expected) {
+      throw typeError(what, `expected ${article(expected)} or a WasmArray of ${dtype}, got ${show(out)}`);
+    }
+    const given = out as WasmView | OwnedWasmArray;
+    if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
+    if (given.length !== length) throw rangeError(what, `expected ${length} elements, got ${given.length}`);
+    this.#given = given;
+    if (given instanceof OwnedWasmArray) {
+      this.address = given.addressIn(core, what);
+    } else {
+      this.address = addressOfView(core, given);
+      if (this.address === undefined) this.#array = given;
+    }
+  }
+
+  /** What the caller gets back. If memory grew, a view of it is made anew. */
+  get result(): WasmView | WasmArray {
+    const given = this.#given;
+    if (this.address === undefined || given instanceof OwnedWasmArray || given.length === this.length) return given;
+    return this.core.view(this.dtype, this.address, this.length);
+  }
+
+  /** Address for the results from `start` on: in place, or `tile`. */
+  at(start: number, tile: number): number {
+    return this.address === undefined ? tile : this.address + start * elementBytes[this.dtype];
+  }
+
+  /** Copies a tile of results to the array, unless they were made in place. */
+  put(start: number, count: number, tile: number): void {
+    const array = this.#array;
+    if (array === undefined) return;
+    if (count > handful) {
+      array.set(this.core.viewAgain(this.dtype, tile, count), start);
+      return;
+    }
+    const heap = this.core.heap(this.dtype);
+    const from = tile / elementBytes[this.dtype];
+    for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
+  }
+
+  /** Copies results of four bytes each from anywhere in wasm memory. */
+  copy(start: number, count: number, from: number): void {
+    if (this.address === undefined) this.put(start, count, from);
+    else this.core.heap(this.dtype).copyWithin(this.address / 4 + start, from / 4, from / 4 + count);
+  }
+}
+
+/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. */
+export function checkApart(x: unknown, out: unknown, what: string): void {
+  if (out === undefined) return;
+  const a = x instanceof OwnedWasmArray ? x.view : x;
+  const b = out instanceof OwnedWasmArray ? out.view : out;
+  if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
+  if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
+    throw rangeError(what, 'shares memory with the input');
+  }
+}

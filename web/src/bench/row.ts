@@ -1,0 +1,55 @@
+// What the parts of the benchmark share: their rows, their data and their clock.
+import type { Scalepoint } from '../scalepoint.js';
+import type { Limits } from './limits.js';
+import type { Contestant } from './race.js';
+
+/** Parts of the benchmark. */
+export type BenchPart = 'arrays' | 'blocks' | 'layers';
+export const benchParts: readonly BenchPart[] = Object.freeze(['arrays', 'blocks', 'layers'] as const);
+
+/** One operation, measured. */
+export interface BenchRow {
+  readonly part: BenchPart;
+  readonly operation: string;
+  /** What it ran on, in words: '16 Mi floats', '4096 x 4096'. */
+  readonly size: string;
+  /** Median milliseconds of one call. */
+  readonly milliseconds: number;
+  /** How much of `unit` that is. */
+  readonly rate: number;
+  readonly unit: 'G floats/s' | 'M weights/s' | 'GMAC/s';
+  /** The time as a multiple of the memory limit's: a loop with the same traffic and no arithmetic. 1 is the best there is. */
+  readonly limit?: number;
+  /** The time of plain JavaScript as a multiple of ours. */
+  readonly plain?: number;
+}
+
+/** A benchmark under way. */
+export interface Run {
+  readonly sp: Scalepoint;
+  readonly limits: Limits;
+  readonly size: number;
+  readonly width: number;
+  readonly batch: number;
+  /** Median milliseconds of each contestant. They run in turns. */
+  time<Name extends string>(contestants: Record<Name, Contestant>): Promise<Record<Name, number>>;
+  add(row: BenchRow): void;
+}
+
+/** Deterministic weights: roughly Gaussian, standard deviation 0.02. */
+export function benchWeights(n: number): Float32Array<ArrayBuffer> {
+  const x = new Float32Array(n);
+  let state = 12345;
+  const uniform = () => {
+    state = (Math.imul(state, 1664525) + 1013904223) | 0;
+    return (state >>> 8) / 16777216;
+  };
+  for (let i = 0; i < n; i++) x[i] = 0.02 * (uniform() + uniform() + uniform() + uniform() - 2) * 1.7320508;
+  return x;
+}
+
+/** A count in words: 16 Mi, 1024. */
+export function inWords(n: number): string {
+  if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n >> 20} Mi`;
+  return n >= 1 << 14 && n % 1024 === 0 ? `${n >> 10} Ki` : String(n);
+}

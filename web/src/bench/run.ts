@@ -1,0 +1,84 @@
+// Runs the benchmark.
+import { checkBoolean, checkKeys, checkNumber, choice } from '../core/check.js';
+import { rangeError } from '../core/errors.js';
+import type { LoadOptions } from '../core/load.js';
+import { load } from '../scalepoint.js';
+import { makeLimits } from './limits.js';
+import { arrays, blocks, layers } from './parts.js';
+import { race } from './race.js';
+import { type BenchPart, type BenchRow, benchParts, type Run } from './row.js';
+
+/** Options of `runBench`. */
+export interface BenchOptions {
+  /** Less data and fewer samples: some seconds instead of a minute. @defaultValue false */
+  quick?: boolean;
+  /** A part alone. @defaultValue all */
+  only?: BenchPart;
+  /** Floats of arrays and blocks, a multiple of 256. @defaultValue 2^24, quick 2^20 */
+  size?: number;
+  /** Inputs and outputs of the layers. @defaultValue 4096, quick 1024 */
+  width?: number;
+  /** How the core is loaded. */
+  load?: LoadOptions;
+  /** Stops between two samples. */
+  signal?: AbortSignal;
+  /** Called with each row once it is measured. */
+  onRow?: (row: BenchRow) => void;
+}
+
+/** What `runBench` measured. */
+export interface BenchResult {
+  readonly version: string;
+  readonly tier: 'simd' | 'scalar';
+  readonly rows: readonly BenchRow[];
+}
+
+const keys = new Set(['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow']);
+
+/** A size of the options: a multiple of `step`. @throws TypeError or RangeError naming it */
+function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
+  if (value === undefined) return fallback;
+  const size = checkNumber(value, name, 'a whole number');
+  if (!Number.isInteger(size) || size < step || size > most || size % step !== 0) {
+    throw rangeError(name, `expected a multiple of ${step} from ${step} to ${most}, got ${size}`);
+  }
+  return size;
+}
+
+/**
+ * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and medians
+ * are compared: ratios hold within some percent on a quiet machine, times depend on the machine and on what else it does.
+ * @example const { rows } = await runBench({ quick: true, onRow: (row) => console.log(row.operation, row.milliseconds) });
+ * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason
+ */
+export async function runBench(options: BenchOptions = {}): Promise<BenchResult> {
+  checkKeys(options, keys);
+  const { only, signal, onRow } = options;
+  const quick = options.quick !== undefined && checkBoolean(options.quick, 'quick');
+  choice(options, 'only', benchParts);
+  const size = sizeOf(options.size, 'size', 256, quick ? 1 << 20 : 1 << 24, 1 << 26);
+  const width = sizeOf(options.width, 'width', 32, quick ? 1024 : 4096, 1 << 14);
+  signal?.throwIfAborted();
+  const sp = await load(options.load);
+  const rows: BenchRow[] = [];
+  const run: Run = {
+    sp,
+    limits: await makeLimits(),
+    size,
+    width,
+    batch: quick ? 32 : 128,
+    time: (contestants) => race(contestants, { rounds: quick ? 5 : 9, warmupMs: quick ? 100 : 400, signal }),
+    add(row) {
+      rows.push(row);
+      onRow?.(row);
+    },
+  };
+  try {
+    if (only === undefined || only === 'arrays') await arrays(run);
+    if (only === undefined || only === 'blocks') await blocks(run);
+    if (only === undefined || only === 'layers') await layers(run);
+  } finally {
+    sp.dispose();
+  }
+  return { version: sp.version, tier: sp.simd ? 'simd' : 'scalar', rows };
+}

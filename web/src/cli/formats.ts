@@ -1,0 +1,136 @@
+/** The options of formats on the command line: their flags, their values, and errors about them. */
+import {
+  type Flag,
+  type FormatInfo,
+  keepMention,
+  modelFormats,
+  type OptionInfo,
+  type OptionTable,
+  type Sidecar,
+  type Words,
+} from '../model.js';
+import { UsageError } from './process.js';
+
+/** A table of options, and the formats that share it. */
+export interface SharedTable {
+  readonly table: OptionTable;
+  readonly formats: readonly FormatInfo[];
+}
+
+/** The tables of all formats, each once. */
+export function tables(): readonly SharedTable[] {
+  const found = new Map<OptionTable, FormatInfo[]>();
+  for (const format of modelFormats()) {
+    const formats = found.get(format.options) ?? [];
+    formats.push(format);
+    found.set(format.options, formats);
+  }
+  return [...found].map(([table, formats]) => ({ table, formats }));
+}
+
+/** Whether files of a format can become this. */
+function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
+  return targets.some(({ name }) => name === to) || Object.hasOwn(aliases, to);
+}
+
+/** The options of all formats, by name. Those of the formats that have the target come first. */
+function entries(to: string | undefined): readonly (readonly [name: string, info: OptionInfo])[] {
+  const all = modelFormats();
+  const having = to === undefined ? [] : all.filter((format) => accepts(format, to));
+  const found = new Map<string, OptionInfo>();
+  for (const { options } of [...having, ...all]) {
+    for (const [name, info] of Object.entries(options.entries)) if (!found.has(name)) found.set(name, info);
+  }
+  return [...found];
+}
+
+/** The flags of all formats, for parseArgs. */
+export function formatFlags(): Record<string, { type: 'string' | 'boolean' }> {
+  const flags = entries(undefined).flatMap(([, info]) => info.flags);
+  return Object.fromEntries(
+    flags.map(({ name, value }) => [name, { type: value === undefined ? 'boolean' : 'string' }]),
+  );
+}
+
+const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
+
+/** The options that the words of a command line mean, except those about files beside the result. @throws UsageError */
+export function choicesOf(words: Words, to: string): Record<string, unknown> {
+  const given = entries(to).filter(([, info]) => info.sidecar === undefined && isGiven(info, words));
+  return Object.fromEntries(
+    given.map(([name, info]) => {
+      try {
+        return [name, info.read(words)];
+      } catch (error) {
+        throw error instanceof RangeError ? usageError(error.message, error) : error;
+      }
+    }),
+  );
+}
+
+/** An option about a file beside the result. */
+export interface SidecarOption {
+  readonly option: string;
+  readonly sidecar: Sidecar;
+  /** The file to take the content from, if one was given. */
+  readonly path: string | undefined;
+}
+
+/** All options about files beside results. @throws UsageError if there is one that the target's formats do not have */
+export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
+  const found: SidecarOption[] = [];
+  for (const [option, { sidecar, flags }] of entries(to)) {
+    const [flag] = flags;
+    if (sidecar === undefined || flag === undefined) continue;
+    const path = words[flag.name];
+    const owners = modelFormats().filter(({ options }) => Object.hasOwn(options.entries, option));
+    if (path !== undefined && !owners.some((format) => accepts(format, to))) {
+      throw new UsageError(`--${flag.name}: this option is for ${owners[0]?.label} files`);
+    }
+    found.push({ option, sidecar, path: path === undefined ? undefined : String(path) });
+  }
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- errors
+
+function usageError(message: string, cause: unknown): UsageError {
+  const error = new UsageError(message);
+  error.cause = cause;
+  return error;
+}
+
+/** A message of the model functions with flags in place of options. */
+export function inCommandWords(message: string): string {
+  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
+  for (const [, { mention, flags }] of entries(undefined)) {
+    if (mention !== undefined) text = text.replaceAll(mention, `--${flags[0]?.name}`);
+  }
+  return text;
+}
+
+/** The flag that an option of a path such as `granularity.groupSize` was given by. */
+function flagOf({ flags }: OptionInfo, member: string | undefined, words: Words): Flag | undefined {
+  return (
+    flags.find((flag) => flag.member === member && member !== undefined) ??
+    flags.find(({ name }) => words[name] !== undefined)
+  );
+}
+
+/** An error of the model functions about an option, as an error of the command line; other errors as they are. */
+export function asUsage(error: unknown, words: Words, rules: readonly string[] = []): unknown {
+  if (!(error instanceof RangeError || error instanceof TypeError)) return error;
+  const { option } = error as { option?: unknown };
+  if (typeof option !== 'string') return error;
+  const ruleName = (i: number) => `--rule ${JSON.stringify(rules[i])}`;
+  const [name = '', member] = option.split('.');
+  const rule = rules.findIndex((_, i) => name === `rules[${i}]`);
+  const info = entries(undefined).find(([known]) => known === name)?.[1];
+  const flag = name === 'to' ? 'to' : info && flagOf(info, member, words)?.name;
+  if (rule < 0 && flag === undefined) return error;
+  let text = error.message.slice(`${option}: `.length);
+  for (const i of rules.keys()) {
+    for (const part of ['to', 'granularity']) text = text.replaceAll(`rules[${i}].${part}`, ruleName(i));
+  }
+  return usageError(`${rule < 0 ? `--${flag}` : ruleName(rule)}: ${inCommandWords(text)}`, error);
+}

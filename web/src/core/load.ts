@@ -1,0 +1,177 @@
+// Finds, compiles and instantiates the wasm core. There are two builds of it, called tiers.
+import { simd as hasSimd } from 'wasm-feature-detect';
+import { checkKeys } from './check.js';
+import createCore, { buildId } from './core.mjs';
+import type { CoreModule } from './door.js';
+import { rangeError, ScalepointError, typeError } from './errors.js';
+import { Core } from './memory.js';
+import { show } from './show.js';
+
+/** The two builds of the core. */
+export type Tier = 'simd' | 'scalar';
+/** Where a wasm file comes from. Strings and relative URLs are resolved against the page. */
+export type WasmSource = URL | string | Response | BufferSource | WebAssembly.Module;
+
+/** Options of `load`. */
+export interface LoadOptions {
+  /**
+   * Which build to use. 'auto': SIMD if the engine has it. 'on': SIMD, or an error. 'off': the scalar build.
+   * @defaultValue 'auto'
+   */
+  simd?: 'auto' | 'on' | 'off';
+  /**
+   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier. It must be of the same version.
+   * @defaultValue the file beside this module
+   */
+  wasm?: WasmSource | ((tier: Tier) => WasmSource | Promise<WasmSource>);
+}
+
+const loadKeys = new Set(['simd', 'wasm']);
+
+// Literal URLs, one a file: bundlers find and copy the files through them.
+function fileOf(tier: Tier): URL {
+  return tier === 'simd'
+    ? new URL('./core-simd.wasm', import.meta.url)
+    : new URL('./core-scalar.wasm', import.meta.url);
+}
+
+interface NodeProcess {
+  getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
+}
+
+/** The bytes of a file: URL in Node. Without an import, so that browsers and bundlers see nothing of Node. */
+async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefined> {
+  if (url.protocol !== 'file:') return undefined;
+  const fs = (globalThis as { process?: NodeProcess }).process?.getBuiltinModule?.('node:fs/promises');
+  return fs?.readFile(url);
+}
+
+const hint =
+  " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; otherwise copy core-simd.wasm and core-scalar.wasm" +
+  ' beside the bundle, or pass load({ wasm }).';
+
+/** The first bytes of every wasm file. */
+const magic = [0x00, 0x61, 0x73, 0x6d];
+
+async function compileBytes(source: BufferSource, from: string): Promise<WebAssembly.Module> {
+  // Engines take typed arrays, but not all take a DataView.
+  const bytes = ArrayBuffer.isView(source)
+    ? new Uint8Array(source.buffer as ArrayBuffer, source.byteOffset, source.byteLength)
+    : new Uint8Array(source);
+  if (!magic.every((byte, i) => bytes[i] === byte)) {
+    const text =
+      bytes[0] === 0x3c ? ' It begins like HTML: probably the server answered a missing file with a page.' : '';
+    throw new ScalepointError('WASM_LOAD', `${from} is not a wasm file.${text}${hint}`);
+  }
+  return WebAssembly.compile(bytes);
+}
+
+async function compileResponse(response: Response, from: string): Promise<WebAssembly.Module> {
+  if (!response.ok) {
+    throw new ScalepointError('WASM_LOAD', `${from} could not be fetched: status ${response.status}.${hint}`);
+  }
+  const type = response.headers.get('content-type') ?? '';
+  // Streaming needs exactly this type, without parameters behind it.
+  if (/^application\/wasm$/i.test(type.trim())) return WebAssembly.compileStreaming(response);
+  return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
+}
+
+/** Whether it is an ArrayBuffer, of this window or another one. */
+function isBuffer(value: unknown): value is ArrayBuffer {
+  return Object.prototype.toString.call(value) === '[object ArrayBuffer]';
+}
+
+async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebAssembly.Module> {
+  if (source instanceof WebAssembly.Module) return source;
+  if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
+  if (typeof Response !== 'undefined' && source instanceof Response)
+    return compileResponse(source, source.url || 'wasm');
+  if (source !== undefined && !(source instanceof URL) && typeof source !== 'string') {
+    const expected = 'a URL, a Response, bytes, a WebAssembly.Module or a function';
+    throw typeError('wasm', `expected ${expected}, got ${show(source)}`);
+  }
+  const url = source === undefined ? fileOf(tier) : new URL(source, globalThis.location?.href);
+  const bytes = await readLocalFile(url);
+  if (bytes !== undefined) return compileBytes(bytes, url.href);
+  return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
+}
+
+/** What a failure while loading is to the caller. Errors of ours stay as they are. */
+function loadError(error: unknown): Error {
+  if (error instanceof ScalepointError || (error instanceof TypeError && 'option' in error)) return error;
+  const message = error instanceof Error ? error.message : String(error);
+  // Engines tell of a Content-Security-Policy in their message alone.
+  if (/unsafe-eval|Content Security Policy/i.test(message)) {
+    const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
+    return new ScalepointError('CSP', text, { cause: error });
+  }
+  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}`, { cause: error });
+}
+
+function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
+  return new Promise((resolve, reject) => {
+    createCore({
+      print() {},
+      printErr() {},
+      instantiateWasm(imports, done) {
+        // The glue never rejects by itself on this path.
+        WebAssembly.instantiate(module, imports).then(done).catch(reject);
+        return {};
+      },
+    }).then(resolve, reject);
+  });
+}
+
+/**
+ * The compiled core for this engine. It can be instantiated any number of times, here or in a worker.
+ * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD` or `CSP`
+ */
+export async function compileCore(options: LoadOptions = {}): Promise<WebAssembly.Module> {
+  checkKeys(options, loadKeys);
+  const { simd = 'auto', wasm } = options;
+  if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
+    throw rangeError('simd', `expected 'auto', 'on' or 'off', got ${show(simd)}`);
+  }
+  const supported = simd !== 'off' && (await hasSimd());
+  if (simd === 'on' && !supported) {
+    throw new ScalepointError('WASM_LOAD', "simd is 'on', but this engine has no WebAssembly SIMD");
+  }
+  const tier: Tier = supported ? 'simd' : 'scalar';
+  try {
+    const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
+    if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', 'the function gave undefined');
+    return await compile(source, tier);
+  } catch (error) {
+    throw loadError(error);
+  }
+}
+
+/**
+ * An instance of a compiled core.
+ * @throws ScalepointError `WASM_LOAD` or `VERSION_MISMATCH`
+ */
+export async function instantiateCore(module: WebAssembly.Module): Promise<Core> {
+  try {
+    const instance = await instantiate(module);
+    if (typeof instance.buildId !== 'function' || instance.buildId() !== buildId) {
+      throw new ScalepointError(
+        'VERSION_MISMATCH',
+        'the wasm file belongs to another version of scalepoint than this JavaScript',
+      );
+    }
+    return new Core(instance);
+  } catch (error) {
+    throw loadError(error);
+  }
+}
+
+/** Loads the core and makes an instance of it. */
+export async function loadCore(options: LoadOptions = {}): Promise<Core> {
+  const core = await instantiateCore(await compileCore(options));
+  const { simd = 'auto' } = options;
+  if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {
+    const build = core.module.isSimd() ? 'SIMD' : 'scalar';
+    throw new ScalepointError('WASM_LOAD', `simd is '${simd}', but the wasm file is the ${build} build`);
+  }
+  return core;
+}

@@ -1,0 +1,67 @@
+/// <reference lib="esnext.disposable" preserve="true" />
+// Arrays that live in wasm memory, so that calls read and write them in place.
+import { checkWhole } from './check.js';
+import { disposedError, rangeError, typeError } from './errors.js';
+import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from './memory.js';
+import { show } from './show.js';
+
+/**
+ * An array inside the wasm instance, made by `sp.allocate`. Reading and writing it costs no copy.
+ * It lives until `dispose()`.
+ */
+export interface WasmArray {
+  readonly dtype: WasmDType;
+  /** Number of elements. */
+  readonly length: number;
+  /** A typed array over the memory. Read it anew after any other call: when wasm memory grows, older views become empty. */
+  readonly view: WasmView;
+  /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
+  dispose(): void;
+  [Symbol.dispose](): void;
+}
+
+/** A WasmArray whose view is of the kind that its dtype says. */
+export type WasmArrayOf<T extends WasmDType> = WasmArray & {
+  readonly dtype: T;
+  readonly view: InstanceType<(typeof arrayTypes)[T]>;
+};
+
+/** A WasmArray with its instance and its address. */
+export class OwnedWasmArray implements WasmArray {
+  readonly dtype: WasmDType;
+  readonly length: number;
+  readonly #core: Core;
+  #address: number | undefined;
+
+  /** @throws TypeError or RangeError naming the argument, ScalepointError `OUT_OF_MEMORY` */
+  constructor(core: Core, dtype: WasmDType, length: number) {
+    if (typeof dtype !== 'string' || !Object.hasOwn(arrayTypes, dtype)) {
+      throw rangeError('dtype', `expected one of ${Object.keys(arrayTypes).join(', ')}, got ${show(dtype)}`);
+    }
+    this.length = checkWhole(length, 'length', 0);
+    this.#core = core;
+    this.dtype = dtype;
+    this.#address = core.allocate(length * elementBytes[dtype]);
+  }
+
+  /** Where the array lies in the memory of `core`. @throws TypeError if it belongs to another instance */
+  addressIn(core: Core, what: string): number {
+    if (this.#address === undefined || this.#core.disposed) throw disposedError(what);
+    if (core !== this.#core) throw typeError(what, 'the WasmArray belongs to another instance');
+    return this.#address;
+  }
+
+  get view(): WasmView {
+    if (this.#address === undefined || this.#core.disposed) throw disposedError('a WasmArray');
+    return this.#core.view(this.dtype, this.#address, this.length);
+  }
+
+  dispose(): void {
+    if (this.#address !== undefined) this.#core.release(this.#address);
+    this.#address = undefined;
+  }
+
+  [Symbol.dispose](): void {
+    this.dispose();
+  }
+}

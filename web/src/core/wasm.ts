@@ -1,2 +1,0 @@
-// What files outside this folder still ask for under this name.
-export * from './memory.js';

@@ -1,0 +1,98 @@
+// The memory of a layer: its weights, packed for the core, stay in wasm memory until the layer is disposed of.
+import type { Weights } from '../arrays/kind.js';
+import { checkMatrix } from '../arrays/layout.js';
+import { addressOf, type Source } from '../arrays/source.js';
+import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
+import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
+import { show } from '../core/show.js';
+
+/** What decides about the size of a layer, and how it computes. */
+type Form = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
+
+/** The form of float weights. */
+export function floatForm(outputs: number, inputs: number): Form {
+  return { outputs, inputs, groupSize: inputs, bits: 32, zeroPoints: false, activations: ActivationType.float32 };
+}
+
+/** Outputs or inputs that the core can count: more have no room in wasm memory. */
+const most = 2 ** 31;
+
+/** A layer in wasm memory. Its weights are 0 until they are filled in. */
+export class LayerMemory {
+  readonly outputs: number;
+  readonly inputs: number;
+  /** Bytes of the weights. */
+  readonly bytes: number;
+  /** Address of a PackedLayer. The weights are behind it. */
+  readonly layer: number;
+  readonly #core: Core;
+  #alive = true;
+
+  /**
+   * @param zeroPoint that of all codes, unless each scale has one of its own
+   * @throws ScalepointError `OUT_OF_MEMORY`
+   */
+  constructor(core: Core, form: Form, zeroPoint = 0) {
+    this.#core = core;
+    const { outputs, inputs, groupSize, bits, zeroPoints, activations } = form;
+    this.outputs = outputs;
+    this.inputs = inputs;
+    if (outputs > most || inputs > most) {
+      throw new ScalepointError('OUT_OF_MEMORY', `wasm memory has no room for ${outputs} x ${inputs} weights`);
+    }
+    const spec = { rows: outputs, columns: inputs, groupSize, bits, zeroPoints, activations };
+    this.bytes = core.withRecord(LayerSpec, spec, (at) => core.module.layerBytes(at));
+    this.layer = core.allocate(PackedLayer.bytes + this.bytes);
+    const weights = this.layer + PackedLayer.bytes;
+    PackedLayer.write(core.module, this.layer, { spec, weights, bytes: this.bytes });
+    checkStatus(core.module.makeLayer(this.layer, zeroPoint));
+  }
+
+  /** Calls f for as many rows at a time as a tile holds, at least one. ownBytes: memory that f needs for so many rows, at `own`. */
+  forRows(ownBytes: (rows: number) => number, f: (row: number, rows: number, own: number) => void): void {
+    const step = Math.min(this.outputs, Math.max(1, Math.floor(tileSize / this.inputs)));
+    this.#core.withMemory(ownBytes(step), (own) => {
+      for (let row = 0; row < this.outputs; row += step) f(row, Math.min(step, this.outputs - row), own);
+    });
+  }
+
+  fill(weights: Weights): void {
+    this.forRows(weights.ownBytes, (row, rows, own) => weights.fill(this.layer, row, rows, own));
+  }
+
+  setBias(bias: Source): void {
+    const core = this.#core;
+    core.withMemory(this.outputs * 4, (own) => {
+      const at = addressOf(core, bias, 0, this.outputs, 4, own);
+      checkStatus(core.module.setLayerBias(this.layer, at, this.outputs));
+    });
+  }
+
+  /** @throws ScalepointError `DISPOSED` */
+  checkAlive(what: string): void {
+    if (!this.#alive || this.#core.disposed) throw disposedError(what);
+  }
+
+  dispose(): void {
+    if (this.#alive) this.#core.release(this.layer);
+    this.#alive = false;
+  }
+}
+
+/** Float weights of that shape. @throws RangeError naming `shape` */
+export function floatWeights(core: Core, source: Source, shape: readonly number[]): Weights {
+  const [outputs, inputs] = checkMatrix(shape, 'shape');
+  if (!Number.isSafeInteger(outputs) || !Number.isSafeInteger(inputs) || outputs * inputs !== source.length) {
+    throw rangeError('shape', `${show(shape)} does not hold the ${source.length} elements of w`);
+  }
+  return {
+    ...floatForm(outputs, inputs),
+    zeroPoint: 0,
+    ownBytes: (rows) => rows * inputs * 4,
+    fill: (layer, row, rows, own) => {
+      const from = addressOf(core, source, row * inputs, rows * inputs, 4, own);
+      checkStatus(core.module.setLayerFloats(layer, row, from, rows * inputs));
+    },
+  };
+}
