@@ -360,11 +360,12 @@ void search_all(const std::vector<float>& x, size_t runs, const CompressedTensor
 TEST(EncodeCompressedTensors, searches_for_ranges) {
   Random random(4);
   size_t turn = 0;
-  // Rows shorter than a step of 16384 elements, and rows of which a step holds only one.
+  // Small tiles in every form. Larger ones, of which random forms are enough, have rows shorter than a step of 16384 elements, and
+  // rows of which a step holds only one.
   for (const auto& [rows, columns] : {Shape{9, 7}, Shape{21, 96}, Shape{30, 520}, Shape{2, 8320}, Shape{60, 300}}) {
     for (const CompressedTensors& form : all_forms(columns)) {
       if (form.float8 || (form.group_size < 8 && form.group_size != 0)) continue;
-      if (random.below(rows * columns > 10000 ? 12 : 6) != 0) continue;
+      if (random.below(rows * columns > 10000 ? 40 : rows * columns > 1000 ? 8 : 1) != 0) continue;
       // Percentile and entropy go the same way, and the search itself has tests of its own: they take turns.
       for (const RangeMethod method : {RangeMethod::kMse, turn++ % 2 == 0 ? RangeMethod::kPercentile : RangeMethod::kEntropy}) {
         CompressedTensors codes = form;
