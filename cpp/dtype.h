@@ -19,6 +19,9 @@ struct DType {
   [[nodiscard]] constexpr size_t storage_bytes() const { return bits > 8 ? 2 : 1; }
 };
 
+/// Bytes that n codes of this width take when packed: ceil(n * bits / 8).
+[[nodiscard]] constexpr uint64_t packed_bytes(uint64_t n, int32_t bits) { return n / 8 * bits + (n % 8 * bits + 7) / 8; }
+
 /// Floats of at most eight bits, one a byte. Source: ONNX, "Float stored in 8 bits" and "Float stored in 4 bits".
 ///   float8e4m3fn  sign, 4 bits of exponent (bias 7), 3 of fraction; no infinities; NaN 0x7F; largest value 448
 ///   float8e5m2    sign, 5 bits of exponent (bias 15), 2 of fraction; infinity 0x7C, NaN above it; largest value 57344

@@ -10,9 +10,6 @@
 
 namespace scalepoint {
 
-/// Bytes that n codes of this width take when packed: ceil(n * bits / 8).
-[[nodiscard]] constexpr uint64_t packed_bytes(uint64_t n, int32_t bits) { return n / 8 * bits + (n % 8 * bits + 7) / 8; }
-
 /// Packs codes (one or two bytes each, see DType) densely: element i takes the bits [i * bits, (i + 1) * bits) of the result,
 /// least significant first, in two's complement; unused bits of the last byte are 0. A code outside the type loses its upper
 /// bits.

@@ -112,7 +112,7 @@ const wasm = {
     'web/src/core/core.mjs',
     'web/src/core/core-simd.wasm',
     'web/src/core/core-scalar.wasm',
-    'web/src/bench/limits.mjs',
+    'web/src/bench/limits-wasm.mjs',
     ...['simd', 'scalar'].flatMap((tier) =>
       ['mjs', 'wasm', 'mjs.symbols'].map((end) => `build/wasm/core-${tier}.${end}`),
     ),
@@ -150,7 +150,7 @@ const wasm = {
       copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core/core-${tier}.wasm`));
     }
     const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
-    write(join(root, 'web/src/bench/limits.mjs'), `export const limits = '${limits}';\n`);
+    write(join(root, 'web/src/bench/limits-wasm.mjs'), `export const limits = '${limits}';\n`);
   },
 };
 

@@ -80,6 +80,13 @@ const webFiles =
         .flatMap((folder) => filesIn(folder, '.test.ts'))
         .filter((path) => path.includes(filter));
 
+/** How many imports dependency-cruiser looked at; an error if there were none. @param {string} text */
+function arrowsNote(text) {
+  const note = /\d+ modules, [1-9]\d* dependencies/.exec(text)?.[0];
+  if (note === undefined) throw new StepError('dependency-cruiser found no imports', text);
+  return note;
+}
+
 /** @param {string} text */
 const lastLine = (text) => text.trimEnd().split('\n').at(-1) ?? '';
 
@@ -169,7 +176,14 @@ const checks = [
 
 /** Runs what needs no build, in turn. */
 async function runUnbuilt() {
-  if (filter === undefined) await runner('format, lint', verdict(`${bin}/biome`, ['check', '--error-on-warnings']));
+  if (filter === undefined) {
+    await runner('format, lint', verdict(`${bin}/biome`, ['check', '--error-on-warnings']));
+    await runner('C++ includes', verdict(node, ['scripts/check_includes.mjs'], lastLine));
+    await runner(
+      'arrows',
+      verdict(`${bin}/depcruise`, ['--config', 'arrows.config.mjs', 'web/src', 'web/demo'], arrowsNote),
+    );
+  }
   if (matchesCpp()) await runner('C++ tests', cppTests);
 }
 

@@ -5,9 +5,9 @@
 //   struct X                                                          what a user chooses once for a tensor
 //   Status encode(const Tile&, const X&, Arena&, Encoded&)            floats to the bytes of the parts
 //   Status decode(const Stored&, const X&, Arena&, const float*& x)   and back, where a reader knows the form
-// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only counts,
-// the function returns here: so the size that a caller asks for is always the size that is used. Then the function goes through
-// the tile in steps that stay in the cache.
+// Each of these functions first takes all memory that it needs from the arena, also that of its results. If the arena only
+// counts, the function returns here. So the size that a caller asks for is always the size that is used. Then the function goes
+// through the tile in steps that stay in the cache.
 //
 // Steps begin at multiples of kernels::kErrorBlock elements. That way the error sums are the same for every size of step.
 #pragma once

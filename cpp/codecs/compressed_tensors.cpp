@@ -112,7 +112,7 @@ struct Form {
 
 // ------------------------------------------------------------------------------------------------------------------- encode
 
-/// Goes through a tile, step by step. What is named `_of_step` or counts in runs belongs to the step at hand.
+/// Goes through a tile step by step.
 class Encoder {
  public:
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
@@ -325,7 +325,8 @@ class Encoder {
   const CompressedTensors& codes_;
   Encoded& result_;
   Floats floats_;
-  uint64_t at_ = 0;  ///< first element of the step
+  /// Of the step at hand: its first element, the numbers of its elements and runs, its floats, and the parameters of its runs.
+  uint64_t at_ = 0;
   size_t n_ = 0, runs_ = 0;
   const float* x_ = nullptr;
   float *min_, *max_, *scale_, *other_scale_, *restored_;

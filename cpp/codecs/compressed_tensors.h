@@ -1,5 +1,5 @@
 // Codes with scales in the layout of compressed-tensors, which vLLM and transformers load.
-// Source: github.com/neuralmagic/compressed-tensors, src/compressed_tensors/compressors and quantization/utils/helpers.py.
+// Source: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors and quantization/utils/helpers.py.
 #pragma once
 
 #include "../range_search.h"
@@ -24,29 +24,29 @@ struct CompressedTensors {
   double percentile = 100;  ///< of RangeMethod::kPercentile
 };
 
-/// Codes with a scale for each run, which is a row or a group.
+/// Codes with a scale for each run. A run is a row or a group.
 ///
-/// Range:   that of the run's values; all ranges are widened to hold 0. Where rows are cut, tile.ranges has them: then there is no
-///          search, and no source is read unless data is wanted.
+/// Range:   from the smallest to the largest value of the run, widened to hold 0. Where rows are cut, tile.ranges has their
+///          ranges. Then there is no search, and the source is read for data alone.
 /// Scale:   symmetric 2 absmax / (qmax - qmin), asymmetric (max - min) / (qmax - qmin), in float32; then rounded to the type that
 ///          it is stored in. Codes and zero points are made with the rounded scale. For float8 qmax = -qmin = 448.
 ///          A run of zeros has that type's epsilon for a scale. Any other scale that would round to 0 is the smallest positive
 ///          number instead.
-/// Zero:    round(qmin - min / scale), within [qmin, qmax].
+/// Zero:    round_half_even(qmin - min / scale), within [qmin, qmax].
 /// Codes:   round_half_even(x / scale + zero point), saturated; float8: x / scale rounded to float8, saturated.
 /// Search:  scales and zero points of search_qparams. kMse takes them only where they restore the run with a smaller error than
-///          those of the whole range. It compares the scales as they are stored, and tries both neighbours of a searched scale of
+///          those of the whole range. It compares the scales as they are stored, and tries both neighbors of a searched scale of
 ///          16 bits, too.
 ///
-/// Parts:   data        plain: one byte a code. packed: words of 32 / bits codes, lowest bits first, as code - qmin; a row that does
-///                      not fill its last word ends with zeros.
+/// Parts:   data        plain: one byte a code. packed: words of 32 / bits codes, lowest bits first, as code - qmin. A row that
+///                      does not fill its last word ends with zeros.
 ///          scale       one for each run, row by row.
 ///          zero point  plain: one byte a run. packed: as the codes, but down the rows: word [r, g] holds those of group g of the
-///                      rows from r * 32 / bits on; bits that no row fills are 0.
-/// Special: NaN and infinities are problems. An element whose code would stand for an infinity is kOverflow; so is the element
-///          farthest from 0 of a run whose scale is beyond its type. NaN and infinities come first, wherever they are.
-/// Status:  those of check, Arena and search_qparams; kBadDType if no such codes or scales exist; kBadLayout if the tile is empty, no
-///          whole number of groups makes a row, or there are ranges of rows but groups are smaller.
+///                      rows from r * 32 / bits on. Bits that no row fills are 0.
+/// Special: NaN and infinities are problems. An element whose code would stand for an infinity is kOverflow. So is the element of
+///          largest magnitude in a run whose scale is beyond its type. NaN and infinities come first, wherever they are.
+/// Status:  those of check, Arena and search_qparams; kBadDType if there are no such codes or scales; kBadLayout if the tile is
+///          empty, if no whole number of groups makes a row, or if there are ranges of rows but groups are smaller.
 [[nodiscard]] Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, Encoded& result) noexcept;
 
 /// The floats that stored codes stand for: scale * (code - zero point). The zero point is not read if symmetric.

@@ -7,7 +7,7 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// Where the first of n floats' blocks that cannot be stored has its farthest element. `out` has room for a block.
+/// The first element of largest magnitude in the first block that overflows, of n floats. `out` has room for a block.
 size_t find_overflow(const float* x, size_t n, BlockType type, std::byte* out) {
   const auto [elements, bytes] = block_size(type);
   size_t at = 0;

@@ -10,9 +10,9 @@ struct Ggml {
   BlockType to = BlockType::kQ8_0;
 };
 
-/// Blocks of neighbours, byte for byte as ggml makes them. Part: data.
-/// Special: NaN and infinities are problems. So is a block that needs a scale beyond float16: kOverflow, at the first of its
-///          elements that are farthest from 0. NaN and infinities come first, wherever they are.
+/// Blocks of neighbors, byte for byte as ggml makes them. Part: data.
+/// Special: NaN and infinities are problems. So is a block that needs a scale beyond float16: kOverflow, at its first
+///          element of largest magnitude. NaN and infinities come first, wherever they are.
 /// Status:  those of check and Arena; kBadDType if there is no such type; kBadLayout unless the tile holds whole blocks.
 [[nodiscard]] Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result) noexcept;
 

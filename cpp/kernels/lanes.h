@@ -12,9 +12,11 @@
 #define SCALEPOINT_NO_UNROLL
 #endif
 
-/// Before a loop over the few vectors of a step: keeps the compiler from unrolling it where a vector is an array, and the body long.
+// SCALEPOINT_SIMD_LANES is there where vectors are single values of the machine (kSimd says the same to the compiler).
+// SCALEPOINT_PER_VECTOR stands before a loop over the few vectors of a step: such a loop is unrolled only where vectors are single values.
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
 #include "lanes_simd128.h"
+#define SCALEPOINT_SIMD_LANES
 #define SCALEPOINT_PER_VECTOR
 #else
 #include "lanes_scalar.h"

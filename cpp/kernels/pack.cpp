@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "../pack.h"
+#include "../dtype.h"
 #include "lanes.h"
 
 // Both tiers work in steps of a fixed number of codes, a multiple of 8, so that each step begins with a whole byte on the packed

@@ -118,16 +118,19 @@ export class Door {
   }
 
   /** @param {Call} call */
-  #check({ name, returns, parameters, where }) {
+  #check({ name, returns, parameters, plain, where }) {
     if (parameters.length > mostParameters) {
       throw new Error(
         `${where}: ${name} takes ${parameters.length} numbers, more than ${mostParameters}: use a record`,
       );
     }
-    // Numbers of 32 bits come back without a sign.
     const returned =
       returns === 'void' || returns.endsWith('*') || this.isEnum(returns) || scalars[returns] !== undefined;
-    if (!returned || returns === 'int32_t') throw new Error(`${where}: ${name} cannot return '${returns}'`);
+    // Integers of 32 bits come back without a sign from Embind, and with one from plain exports.
+    const large = returns.endsWith('*') || ['uint32_t', 'size_t', 'bool'].includes(returns);
+    if (!returned || returns === 'int32_t' || (plain && large)) {
+      throw new Error(`${where}: ${name} cannot return '${returns}'`);
+    }
     for (const { type } of parameters) {
       const target = /^(?:const )?(.*?)[*&]?$/.exec(type)?.[1] ?? '';
       if (/[*&]$/.test(type)) {

@@ -95,19 +95,27 @@ function recordText(door, record, { written, read }) {
   const parts = [`  bytes: ${bytes},\n`];
   if (written) {
     const lines = record.fields.flatMap(writeField).map((line) => `    ${line}\n`);
-    parts.push(
-      `  /** Fills the record at an address. */\n  write(${heapsParameter(record)}, at: Address<${name}>, value: ${name}): void {\n${ownHeaps(record)}${lines.join('')}  },\n`,
-    );
+    parts.push(`  /** Fills the record at an address. */
+  write(${heapsParameter(record)}, at: Address<${name}>, value: ${name}): void {
+${ownHeaps(record)}${lines.join('')}  },
+`);
   }
   if (read) {
-    const offsets = record.fields.map((field) => `${spell(field.name)}: ${field.offset}`);
     const lines = record.fields.map((field) => `      ${spell(field.name)}: ${readField(door, field)},\n`);
-    parts.push(
-      `  /** Where the fields lie, in bytes. */\n  offsets: { ${offsets.join(', ')} },\n`,
-      `  /** The record at an address. */\n  read(${heapsParameter(record)}, at: Address<${name}>): ${name} {\n${ownHeaps(record)}    return {\n${lines.join('')}    };\n  },\n`,
-    );
+    parts.push(`  /** The record at an address. */
+  read(${heapsParameter(record)}, at: Address<${name}>): ${name} {
+${ownHeaps(record)}    return {
+${lines.join('')}    };
+  },
+`);
   }
-  return `${comment(doc)}export interface ${name} {\n${fields.join('')}}\n\n/** How the record lies in wasm memory. */\nexport const ${name} = {\n${parts.join('')}} as const;\n`;
+  return `${comment(doc)}export interface ${name} {
+${fields.join('')}}
+
+/** How the record lies in wasm memory. */
+export const ${name} = {
+${parts.join('')}} as const;
+`;
 }
 
 /** The records that calls read, or write, with those that they consist of. @param {Door} door */
@@ -137,15 +145,20 @@ function moduleName({ name, plain }) {
 export function typeScriptOf(door) {
   const enums = door.enums.map(({ name, doc, values }) => {
     const lines = values.map((value) => `${comment(value.doc, '  ')}  ${spell(value.name)}: ${value.value},\n`);
-    return `${comment(doc)}export const ${name} = {\n${lines.join('')}} as const;\nexport type ${name} = (typeof ${name})[keyof typeof ${name}];\n`;
+    return `${comment(doc)}export const ${name} = {
+${lines.join('')}} as const;
+export type ${name} = (typeof ${name})[keyof typeof ${name}];
+`;
   });
   const constants = door.constants.map(
     ({ name, doc, value }) => `${comment(doc)}export const ${spell(name)} = ${value};\n`,
   );
-  const tables = door.tables.map(
-    ({ name, doc, columns, rows }) =>
-      `${comment(doc)}export const ${spell(name)}: readonly (readonly [${columns.map((column) => `${column.name}: ${column.type === undefined ? 'number' : unqualified(column.type)}`).join(', ')}])[] = [\n${rows.map((row) => `  [${row.join(', ')}],\n`).join('')}];\n`,
-  );
+  const tables = door.tables.map(({ name, doc, columns, rows }) => {
+    const row = columns.map((column) => `${column.name}: ${unqualified(column.type ?? 'number')}`).join(', ');
+    return `${comment(doc)}export const ${spell(name)}: readonly (readonly [${row}])[] = [
+${rows.map((numbers) => `  [${numbers.join(', ')}],\n`).join('')}];
+`;
+  });
   const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));
   const calls = door.calls.map((call) => {
     const parameters = call.parameters.map(({ name, type }) => `${spell(name)}: ${typeScriptType(door, type)}`);
@@ -198,8 +211,8 @@ function wireType(type) {
   return type === 'uint64_t' || type === 'double' || type === 'float' ? 'double' : 'uint32_t';
 }
 
-/** The entry that JavaScript calls. @param {Door} door @param {Call} call */
-function entryOf(door, { name, returns, parameters, plain }) {
+/** The entry that JavaScript calls. @param {Call} call */
+function entryOf({ name, returns, parameters, plain }) {
   // Booleans come as 0 and 1.
   const wireOf = (/** @type {string} */ type) => (type === 'bool' ? 'uint32_t' : wireType(type));
   const taken = parameters.map((p) => `${wireOf(p.type)} ${p.name}`).join(', ');
@@ -239,7 +252,7 @@ using namespace scalepoint;
 using namespace scalepoint::door;
 }  // namespace
 
-${door.calls.map((call) => entryOf(door, call)).join('')}
+${door.calls.map(entryOf).join('')}
 EMSCRIPTEN_BINDINGS(scalepoint) {
 ${registered.map(({ name }) => `  emscripten::function("${spell(name)}", &${name}_entry);\n`).join('')}}
 `;

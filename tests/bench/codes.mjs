@@ -71,7 +71,7 @@ function plainUnpack3(bytes, codes) {
 }
 
 /**
- * The copies that pack and unpack need: into wasm memory and out of it into a fresh array, in tiles as in web/src/core/wasm.ts.
+ * The copies that pack and unpack need: into wasm memory and out of it into a fresh array, in tiles as in web/src/core/memory.ts.
  * @param {Uint8Array} from
  * @param {number} size of the result, in bytes
  * @param {Uint8Array} tile wasm memory, 2^17 bytes

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 import { compareModels, inspectModel, type PlanOptions, planModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { explain, run } from '../../../web/src/cli/main.js';
+import { errorsOf } from '../../../web/src/codecs/calls.js';
 import type { Codec, Form } from '../../../web/src/codecs/codec.js';
-import { addErrors, clearSums, sumsOf } from '../../../web/src/codecs/elements.js';
 import { registerCodec } from '../../../web/src/codecs/registry.js';
 import { rangeError } from '../../../web/src/core/errors.js';
 import type { ByteSource } from '../../../web/src/files/bytes.js';
@@ -80,9 +80,7 @@ const share: Codec<ShareForm> = {
     }
     const parts = { data: { address: data, bytes: rows * columns }, peak: { address: peak, bytes: 4 * rows } };
     const restored = share.decode?.(core, stored, form, arena) as number;
-    clearSums(core);
-    addErrors(core, source, restored, rows * columns);
-    return measures ? { parts, sums: sumsOf(core) } : { parts };
+    return measures ? { parts, sums: errorsOf(core, source, restored, rows * columns) } : { parts };
   },
   decode({ module }, { rows, columns, parts }, { levels }, arena) {
     const x = arena.take(4 * rows * columns);

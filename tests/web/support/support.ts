@@ -376,13 +376,18 @@ export function thrownBy(f: () => unknown): unknown {
   return expect.fail(`nothing was thrown, but ${String(result)} returned`);
 }
 
-/** Fails unless f throws an error of exactly this type, with a message that begins with the name of the wrong argument. */
+/**
+ * Fails unless f throws an error of exactly this type about an argument, or about a part of it. The error has the path of the argument as
+ * `option`, and its message begins with the same path.
+ */
 export function expectRefusal(f: () => unknown, type: typeof TypeError | typeof RangeError, name: string): void {
   const error = thrownBy(f);
   const told = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
-  const next = error instanceof Error && error.message.startsWith(name) ? error.message[name.length] : undefined;
-  if ((error as object).constructor !== type || next === undefined || !/[:.[ ]/.test(next)) {
-    expect.fail(`expected a ${type.name} about ${name}, got ${told}`);
+  const { message, option } = error as { message?: string; option?: unknown };
+  const named = typeof option === 'string' && (option === name || /^[.[]/.test(option.slice(name.length)));
+  const isAbout = named && option.startsWith(name) && message?.startsWith(`${option}: `);
+  if ((error as object).constructor !== type || !isAbout) {
+    expect.fail(`expected a ${type.name} about ${name}, got ${told}, with the option ${String(option)}`);
   }
 }
 

@@ -23,10 +23,10 @@ interface Sinks {
 
 const outKeys = new Set(['data', 'scale', 'zeroPoint']);
 
-/** The three places of an `out` option, and the path of the first. */
-function placesOf(out: unknown): { data?: unknown; scale?: unknown; zeroPoint?: unknown; dataName: string } {
+/** The three places of an `out` option. They are `out` itself if it has names for them. */
+function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unknown; readonly zeroPoint?: unknown } {
   if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
-    return { data: out, scale: undefined, zeroPoint: undefined, dataName: 'out' };
+    return { data: out };
   }
   if (!('data' in out)) {
     throw typeError('out', `expected a typed array, a WasmArray or { data, scale, zeroPoint }, got ${show(out)}`);
@@ -36,8 +36,7 @@ function placesOf(out: unknown): { data?: unknown; scale?: unknown; zeroPoint?: 
       throw typeError('out', `there is no ${show(key)} to give; there are data, scale, zeroPoint`);
     }
   }
-  const { data, scale, zeroPoint } = out as { data: unknown; scale?: unknown; zeroPoint?: unknown };
-  return { data, scale, zeroPoint, dataName: 'out.data' };
+  return out;
 }
 
 /** See Scalepoint.quantize. */
@@ -47,10 +46,11 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const job = jobOf(options, source.length);
   const { info, layout } = job;
   const places = placesOf(options.out);
-  const codes = new Sink(core, info.storage, source.length, places.data, places.dataName);
+  const dataName = places === options.out ? 'out.data' : 'out';
+  const codes = new Sink(core, info.storage, source.length, places.data, dataName);
   const scale = new Sink(core, 'float32', layout.parameters, places.scale, 'out.scale');
   const zeroPoint = new Sink(core, 'int32', layout.parameters, places.zeroPoint, 'out.zeroPoint');
-  checkApart(x, places.data, places.dataName);
+  checkApart(x, places.data, dataName);
   checkApart(x, places.scale, 'out.scale');
   checkApart(x, places.zeroPoint, 'out.zeroPoint');
   const { errors } = options;
@@ -59,12 +59,8 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   }
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;
-  if (errors !== undefined) {
-    errors.collect((sums) => {
-      withSums(core, sums, (at) => quantizeInPasses(core, source, job, sinks, at));
-      return source.length;
-    });
-  } else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
+  if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
+  else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);
   return {
     kind: 'linear',
@@ -94,9 +90,9 @@ function quantizeRuns(
   const whole = lines >= 1 && runsPerLine <= tileParameters;
   const linesAtATime = whole ? Math.min(lines, Math.max(1, Math.floor(tileParameters / runsPerLine))) : 1;
   const step = whole ? linesAtATime * line : Math.max(1, Math.floor(most / run)) * run;
-  let parameter = 0;
-  core.withRecord(QuantizationSpec, spec, (record) => {
-    for (let start = 0; start < n; ) {
+  const record = core.pushRecord(QuantizationSpec, spec);
+  try {
+    for (let start = 0, parameter = 0; start < n; ) {
       const count = whole ? Math.min(step, n - start) : Math.min(step, line - (start % line));
       const used = whole ? (count / line) * runsPerLine : Math.ceil(count / run);
       const x = source.at(start, count);
@@ -117,6 +113,16 @@ function quantizeRuns(
       start += count;
       parameter += used;
     }
+  } finally {
+    core.popRecord(record);
+  }
+}
+
+/** Adds the errors of the codes to a sum. */
+function quantizeMeasured(core: Core, source: Source, job: Job, sinks: Sinks, errors: ErrorSum): void {
+  errors.collect((sums) => {
+    withSums(core, sums, (at) => quantizeInPasses(core, source, job, sinks, at));
+    return source.length;
   });
 }
 

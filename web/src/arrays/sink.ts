@@ -1,6 +1,6 @@
 // What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
 import { rangeError, typeError } from '../core/errors.js';
-import { arrayTypes, type Core, type WasmDType, type WasmView } from '../core/memory.js';
+import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { addressOfView, checkAttached, typedArrayName } from './source.js';
@@ -54,7 +54,7 @@ export class Sink {
 
   /** Address for the results from `start` on: in place, or `tile`. */
   at(start: number, tile: number): number {
-    return this.address === undefined ? tile : this.address + start * arrayTypes[this.dtype].BYTES_PER_ELEMENT;
+    return this.address === undefined ? tile : this.address + start * elementBytes[this.dtype];
   }
 
   /** Copies a tile of results to the array, unless they were made in place. */
@@ -66,7 +66,7 @@ export class Sink {
       return;
     }
     const heap = this.core.heap(this.dtype);
-    const from = tile / array.BYTES_PER_ELEMENT;
+    const from = tile / elementBytes[this.dtype];
     for (let i = 0; i < count; i++) array[start + i] = heap[from + i] as number;
   }
 

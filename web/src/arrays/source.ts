@@ -1,6 +1,14 @@
 // What goes into the core: reads any kind of input in wasm memory, tile by tile. Arrays that lie there already are used in place.
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { arrayTypes, type Core, forEachTile, tileSize, type WasmDType, type WasmView } from '../core/memory.js';
+import {
+  arrayTypes,
+  type Core,
+  elementBytes,
+  forEachTile,
+  tileSize,
+  type WasmDType,
+  type WasmView,
+} from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
@@ -296,7 +304,7 @@ export class CodeSource {
 
   /** Address of the codes [start, start + count). count is at most tileSize unless inPlace. */
   at(start: number, count: number): number {
-    const size = arrayTypes[this.dtype].BYTES_PER_ELEMENT;
+    const size = elementBytes[this.dtype];
     if (this.#array === undefined) return this.#address + start * size;
     const part = count === this.length ? this.#array : this.#array.subarray(start, start + count);
     this.core.heap(this.dtype).set(part, this.#address / size);

@@ -1,5 +1,5 @@
 // What memory allows: wasm loops with the traffic of the library's operations and none of their arithmetic (limits.cpp).
-import { limits as base64 } from './limits.mjs';
+import { limits as base64 } from './limits-wasm.mjs';
 
 interface LimitExports {
   readonly memory: WebAssembly.Memory;

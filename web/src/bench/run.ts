@@ -47,7 +47,7 @@ function sizeOf(value: unknown, name: string, step: number, fallback: number, mo
 
 /**
  * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and medians
- * are compared: ratios hold within some per cent on a quiet machine, times vary with the machine's mood.
+ * are compared: ratios hold within some percent on a quiet machine, times depend on the machine and on what else it does.
  * @example const { rows } = await runBench({ quick: true, onRow: (row) => console.log(row.operation, row.milliseconds) });
  * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason
  */

@@ -26,71 +26,86 @@ function line(cells: readonly [string, string, string, string, string, string]):
   return `${operation.padEnd(28)}${size.padEnd(22)}${ms.padStart(8)}${rate.padStart(7)}${limit.padStart(7)}${plain.padStart(8)}`.trimEnd();
 }
 
-/** Measures the library on this machine. Returns the exit code. */
-export async function bench(args: string[]): Promise<number> {
-  const { values, positionals } = parse(args, {
-    ...commonOptions,
-    quick: { type: 'boolean' },
-    only: { type: 'string' },
-    size: { type: 'string' },
-    width: { type: 'string' },
-  });
-  if (values.help) {
-    process.stdout.write(benchUsage);
-    return 0;
-  }
-  if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);
+const flags = {
+  ...commonOptions,
+  quick: { type: 'boolean' },
+  only: { type: 'string' },
+  size: { type: 'string' },
+  width: { type: 'string' },
+} as const;
+type Values = ReturnType<typeof parse<typeof flags>>['values'];
+
+/** What the command line asks for. @throws UsageError */
+function optionsOf(values: Values): BenchOptions {
   const only = benchParts.find((part) => part === values.only);
   if (values.only !== undefined && only === undefined) {
     throw new UsageError(`--only: expected ${benchParts.join(', ')}, got ${JSON.stringify(values.only)}`);
   }
   const size = wholeOf('size', values.size);
   const width = wholeOf('width', values.width);
-  const options: BenchOptions = {
+  return {
     quick: values.quick ?? false,
     signal: abortOnSignal('interrupted before all was measured'),
     ...(only !== undefined && { only }),
     ...(size !== undefined && { size }),
     ...(width !== undefined && { width }),
   };
-  const engine = `Node ${process.versions.node}`;
-  const processor = cpus()[0]?.model.trim() ?? 'unknown processor';
-  if (values.json) {
-    // JSON comes whole, at the end.
-    const shows = process.stderr.isTTY === true;
-    const draw = (text: string) => shows && process.stderr.write(`\r\x1b[2K${text}`);
-    draw('measuring');
-    const result = await measured({ ...options, onRow: ({ operation }) => draw(`measured: ${operation}`) }).finally(
-      () => draw(''),
-    );
-    printJson({ ...result, engine, processor });
+}
+
+/** Measures the library on this machine. Returns the exit code. */
+export async function bench(args: string[]): Promise<number> {
+  const { values, positionals } = parse(args, flags);
+  if (values.help) {
+    process.stdout.write(benchUsage);
     return 0;
   }
-
-  // Rows are printed as they come: all of them take a minute.
-  const paint = painter(process.stdout);
-  const write = (text: string) => process.stdout.write(`${text}\n`);
-  let part: BenchPart | undefined;
-  const onRow = (row: BenchRow) => {
-    if (row.part !== part) {
-      part = row.part;
-      write(
-        `\n${paint('bold', line([titles[part], '', 'ms', row.unit.replace(/ ?floats\/s| weights\/s/, '/s').slice(0, 6), 'limit', 'JS']))}`,
-      );
-    }
-    const rate = row.rate < 100 ? row.rate.toFixed(1) : row.rate.toFixed(0);
-    write(line([row.operation, row.size, inMilliseconds(row.milliseconds), rate, times(row.limit), times(row.plain)]));
-  };
-  const { version, tier } = await measured({ ...options, onRow });
-  write('');
-  write(`scalepoint ${version}, ${tier === 'simd' ? 'SIMD' : 'scalar'}, one thread, ${engine}, ${processor}`);
-  write(paint('dim', 'limit: our time as a multiple of a loop that only moves the same bytes'));
-  write(paint('dim', 'JS: the time of plain JavaScript as a multiple of ours'));
-  if (values.verbose) write(effort());
+  if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);
+  const options = optionsOf(values);
+  const engine = `Node ${process.versions.node}`;
+  const processor = cpus()[0]?.model.trim() ?? 'unknown processor';
+  if (values.json) printJson({ ...(await measuredQuietly(options)), engine, processor });
+  else {
+    const { version, tier } = await measured({ ...options, onRow: rowPrinter() });
+    const paint = painter(process.stdout);
+    const lines = [
+      '',
+      `scalepoint ${version}, ${tier === 'simd' ? 'SIMD' : 'scalar'}, one thread, ${engine}, ${processor}`,
+      paint('dim', 'limit: our time as a multiple of a loop that only moves the same bytes'),
+      paint('dim', 'JS: the time of plain JavaScript as a multiple of ours'),
+      ...(values.verbose ? [effort()] : []),
+    ];
+    process.stdout.write(`${lines.join('\n')}\n`);
+  }
   return 0;
 }
 
-/** Runs it; options that it refuses are wrong usage. */
+/** Measures, and shows the progress on a terminal. JSON is printed at the end, as a whole. */
+async function measuredQuietly(options: BenchOptions) {
+  const shows = process.stderr.isTTY === true;
+  const draw = (text: string) => shows && process.stderr.write(`\r\x1b[2K${text}`);
+  draw('measuring');
+  return measured({ ...options, onRow: ({ operation }) => draw(`measured: ${operation}`) }).finally(() => draw(''));
+}
+
+/** Prints rows as soon as they are measured. All of them take a minute. */
+function rowPrinter(): (row: BenchRow) => void {
+  const paint = painter(process.stdout);
+  let part: BenchPart | undefined;
+  return (row) => {
+    const lines: string[] = [];
+    if (row.part !== part) {
+      part = row.part;
+      const unit = row.unit.replace(/ ?floats\/s| weights\/s/, '/s').slice(0, 6);
+      lines.push('', paint('bold', line([titles[part], '', 'ms', unit, 'limit', 'JS'])));
+    }
+    const rate = row.rate < 100 ? row.rate.toFixed(1) : row.rate.toFixed(0);
+    const { operation, size, milliseconds, limit, plain } = row;
+    lines.push(line([operation, size, inMilliseconds(milliseconds), rate, times(limit), times(plain)]));
+    process.stdout.write(`${lines.join('\n')}\n`);
+  };
+}
+
+/** Runs the benchmark. Options that it does not accept are wrong usage. */
 async function measured(options: BenchOptions) {
   try {
     return await runBench(options);

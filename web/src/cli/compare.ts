@@ -25,10 +25,10 @@ const options = {
   quiet: { type: 'boolean' },
 } as const;
 
-/** Names that a line of text has room for. */
+/** Most names in a line of text. */
 const mostNames = 5;
 
-/** Holds two models against each other. Returns the exit code. */
+/** Compares two models. Returns the exit code. */
 export async function compare(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, options);
   if (values.help) {
@@ -44,7 +44,7 @@ export async function compare(args: string[]): Promise<number> {
   const limit = decibelsOf(values['min-sqnr']);
   const signal = abortOnSignal('interrupted');
   const progress = progressLine(quiet);
-  // Each by itself first, so that an error in a header can say in which.
+  // Each one alone first, so that an error in a header names the file.
   for (const file of [a, b]) await about(file, () => inspectModel(file));
   let report: CompareReport;
   try {
@@ -73,13 +73,13 @@ export async function compare(args: string[]): Promise<number> {
   return 0;
 }
 
-/** The worst first. */
+/** Sorts tensors by SQNR, the lowest first. */
 function sorted(tensors: readonly ComparedTensor[]): ComparedTensor[] {
-  // Two infinities have no difference.
+  // The difference of two infinities is NaN.
   return [...tensors].sort((a, b) => (a.error.sqnrDb === b.error.sqnrDb ? 0 : a.error.sqnrDb - b.error.sqnrDb));
 }
 
-/** What the gate has to say; undefined if the tensors pass. */
+/** The error if a tensor has a lower SQNR than wanted. */
 function missed({ tensors }: CompareReport, limit: number): ScalepointError | undefined {
   if (tensors.length === 0) return new ScalepointError('QUALITY', 'the models have no tensors to compare');
   const below = sorted(tensors).filter(({ error }) => error.sqnrDb < limit);

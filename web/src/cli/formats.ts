@@ -1,4 +1,4 @@
-/** The options of formats on the command line: which flags there are, what their words mean, and errors in their words. */
+/** The options of formats on the command line: their flags, their values, and errors about them. */
 import {
   type Flag,
   type FormatInfo,
@@ -100,7 +100,7 @@ function usageError(message: string, cause: unknown): UsageError {
   return error;
 }
 
-/** A text of the model functions in the words of the command line: options become flags. */
+/** A message of the model functions with flags in place of options. */
 export function inCommandWords(message: string): string {
   let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
   for (const [, { mention, flags }] of entries(undefined)) {

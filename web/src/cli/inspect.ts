@@ -26,7 +26,7 @@ export async function inspect(args: string[]): Promise<number> {
   return 0;
 }
 
-/** A number with as few digits as tell it from other float32 numbers, which most fractions in metadata are. */
+/** A number with as few digits as identify it among float32 numbers, since most fractions in metadata are float32. */
 function numberText(value: number): string {
   if (Number.isInteger(value)) return String(value);
   for (let digits = 1; digits <= 9; digits++) {
@@ -40,7 +40,7 @@ function numberText(value: number): string {
 function valueText(value: MetadataValue): string {
   if (typeof value === 'number') return numberText(value);
   if (typeof value !== 'object') return String(value);
-  // In lists strings need quotes, to tell where one ends.
+  // In lists, strings need quotes to show where they end.
   const quoted = (item: MetadataValue) => (typeof item === 'string' ? JSON.stringify(item) : valueText(item));
   if (!('elementType' in value)) return `[${value.map(quoted).join(', ')}]`;
   const { elementType, length, first } = value;
@@ -90,7 +90,7 @@ function inspectText(file: string, info: ModelInfo, elements: number): string[] 
     lines.push('', paint('bold', 'metadata'));
     for (const key of keys) {
       const line = `  ${printable(key)}: ${printable(valueText(metadata[key] as MetadataValue).slice(0, 1000))}`;
-      // Some programs store pages of settings here; --json has them whole.
+      // Some programs store pages of settings here. --json prints all of it.
       const most = Math.min(width, 1000);
       lines.push(line.length > most ? `${line.slice(0, most - 1)}…` : line);
     }

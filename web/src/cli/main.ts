@@ -1,4 +1,4 @@
-/** Runs a command line: finds the command, and says what went wrong. */
+/** Runs commands and prints errors. */
 import { QualityError, ScalepointError } from '../model.js';
 import { bench } from './bench.js';
 import { compare } from './compare.js';
@@ -49,7 +49,7 @@ export async function run(args: readonly string[]): Promise<number> {
   }
 }
 
-/** Where an error and those underneath it arose. */
+/** The stacks of an error and its causes. */
 function stackOf(error: Error): string {
   const lines: string[] = [];
   for (let cause: unknown = error; cause !== undefined; cause = cause instanceof Error ? cause.cause : undefined) {
@@ -59,7 +59,7 @@ function stackOf(error: Error): string {
   return lines.join('\n');
 }
 
-/** Says on one line what went wrong, with --json also on stdout. Returns the exit code. */
+/** Prints an error on one line, and with --json also on stdout. Returns the exit code. */
 export function explain(error: unknown, args: readonly string[]): number {
   const message = inCommandWords(error instanceof Error ? error.message : String(error));
   const file = fileOf(error);

@@ -4,10 +4,10 @@ import type { Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
 
-/** The command line itself is wrong: exit code 2. */
+/** Wrong usage of the command line: exit code 2. */
 export class UsageError extends Error {}
 
-/** A signal came: exit code 128 and its number. */
+/** A signal ended the work. The exit code is 128 plus its number. */
 export class Interrupted extends Error {
   readonly exitCode: number;
   constructor(message: string, exitCode: number) {
@@ -21,7 +21,7 @@ export function abortOnSignal(message: string): AbortSignal {
   const controller = new AbortController();
   const numbers = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 };
   for (const [name, number] of Object.entries(numbers)) {
-    // Once: a second Ctrl-C ends the process at once.
+    // Only the first one: a second Ctrl-C ends the process at once.
     process.once(name, () => controller.abort(new Interrupted(message, 128 + number)));
   }
   return controller.signal;
@@ -30,7 +30,7 @@ export function abortOnSignal(message: string): AbortSignal {
 /** The file that an error is about. */
 const placeOf = new WeakMap<Error, string>();
 
-/** Calls f; errors about a file say which. */
+/** Calls f, and remembers the file for errors that are about one. */
 export async function about<T>(file: string, f: () => Promise<T>): Promise<T> {
   try {
     return await f();
@@ -63,7 +63,7 @@ export function errorJson(error: unknown, message = error instanceof Error ? err
 /** The most memory that the process has held so far, in bytes. */
 export function peakBytes(): number {
   try {
-    // Linux counts what the parent held at the start into resourceUsage(), but not into this.
+    // On Linux, resourceUsage() also counts the memory of the parent process at the start. This does not.
     const peak = /^VmHWM:\s*(\d+) kB$/m.exec(readFileSync('/proc/self/status', 'latin1'))?.[1];
     if (peak !== undefined) return Number(peak) * 1024;
   } catch {
@@ -77,7 +77,7 @@ export function effort(): string {
   return `took ${process.uptime().toFixed(1)} s, peak memory ${formatBytes(peakBytes())}`;
 }
 
-/** One line on stderr that is drawn over and over; nothing unless stderr is a terminal. Quick work never shows it. */
+/** A line of progress on stderr, if that is a terminal. It does not appear for quick work. */
 export function progressLine(quiet: boolean) {
   const active = !quiet && process.stderr.isTTY === true;
   const start = performance.now();
@@ -93,10 +93,10 @@ export function progressLine(quiet: boolean) {
       const bar = '█'.repeat(Math.round(done * 20)).padEnd(20, '░');
       const percent = `${Math.floor(done * 100)}%`.padStart(4);
       const bytes = `${formatBytes(bytesDone)} of ${formatBytes(bytesTotal)}`;
-      // The first moments tell little about the rest.
+      // Too early for an estimate.
       const left = done < 0.01 ? '' : `  ${formatSeconds(((now - start) / 1000) * (1 / done - 1))} left`;
       const text = `${percent} ${bar} ${bytes}${left}  ${printable(tensor)}`;
-      // A line as long as the terminal would scroll it.
+      // A full line would scroll the terminal.
       process.stderr.write(`\r\x1b[2K${text.slice(0, columnsOf(process.stderr) - 1)}`);
     },
     clear(): void {

@@ -78,7 +78,7 @@ function outputOf({ file, output }: Request, plan: ModelPlan): string {
   return output ?? join(dirname(file), resultName(basename(file), plan));
 }
 
-/** Says on stderr what deserves attention: notes about the result, and rules without effect, which are slips most often. */
+/** Prints notes about the result on stderr, and rules that match nothing, which are mistakes most often. */
 function remark(rules: readonly Rule[], tensors: readonly PlannedTensorInfo[], notes: readonly string[]): void {
   for (const note of notes) process.stderr.write(`scalepoint: ${printable(inCommandWords(note))}\n`);
   for (const { match } of rules) {
@@ -126,7 +126,7 @@ async function dryRun(line: Line, command: string): Promise<number> {
   const output = outputOf(request, planned);
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
-    // Also where there is none.
+    // null if there is none.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
     printJson({ file, output, ...planned, ...additions, peakBytes: peakBytes() });
   } else if (!values.quiet) {
@@ -193,7 +193,7 @@ async function carryOut(
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
   const { file, plan, rules } = request;
   const sidecars = await readSidecars(request.sidecars);
-  // Told by the plan, so that a file in the way shows before the work and not after it.
+  // The plan tells which files will be written. An existing one is an error before the work begins.
   const planned = await about(file, () => planModel(file, plan));
   const output = outputOf(request, planned);
   const places = sidecars.map((sidecar) => ({ sidecar, path: sidecarPath(output, sidecar, planned) }));

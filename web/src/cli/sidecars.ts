@@ -1,4 +1,4 @@
-/** Files beside results, such as config.json: what loaders read to know how a model's integers are to be understood. */
+/** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { getSystemErrorMap } from 'node:util';
@@ -6,7 +6,7 @@ import { type ModelPlan, type QuantizeModelResult, ScalepointError, writeSidecar
 import type { SidecarOption } from './formats.js';
 import { about } from './process.js';
 
-/** Such files have some kilobytes. A file beyond this is something else. */
+/** Such files have a few kilobytes. A larger file must be something else. */
 const mostBytes = 16 * 2 ** 20;
 
 /** The system's text for an error, such as `no such file or directory`. */

@@ -1,7 +1,7 @@
 /** Text for terminals: colors, numbers in a few digits, tables that fit the width. */
 import { styleText } from 'node:util';
 
-/** Names come from files: what could move the cursor, color the screen or reverse the text is shown as an escape. */
+/** Names come from files. Characters that could move the cursor, color the screen or reverse the text are escaped. */
 export function printable(text: string): string {
   return text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => {
     return `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`;
@@ -13,7 +13,7 @@ export type Style = 'bold' | 'dim' | 'red' | 'green';
 /** Colors text. */
 export type Paint = (style: Style, text: string) => string;
 
-/** Whether a stream takes color, by the usual variables. */
+/** Whether text for a stream should have color, by the usual environment variables. */
 function takesColor(stream: NodeJS.WriteStream): boolean {
   const { NO_COLOR, FORCE_COLOR, TERM } = process.env;
   if (NO_COLOR || process.argv.includes('--no-color')) return false;
@@ -21,14 +21,14 @@ function takesColor(stream: NodeJS.WriteStream): boolean {
   return stream.isTTY === true && TERM !== 'dumb';
 }
 
-/** Colors text for a stream, if it takes color. */
+/** Colors text for a stream, if it should have color. */
 export function painter(stream: NodeJS.WriteStream): Paint {
-  // Node would look at stdout whatever stream is meant; takesColor has decided already.
+  // Otherwise Node would check stdout, whatever the stream. takesColor has checked the stream.
   const options = { validateStream: false } as { stream?: NodeJS.WritableStream };
   return takesColor(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
 }
 
-/** Columns of the terminal; endless in a pipe, where nobody looks at line ends. */
+/** Columns of the terminal; infinite in a pipe. */
 export function columnsOf(stream: NodeJS.WriteStream): number {
   return stream.columns || Number(process.env.COLUMNS) || Number.POSITIVE_INFINITY;
 }
@@ -50,7 +50,7 @@ export function formatShape(shape: readonly number[]): string {
   return shape.length === 0 ? 'scalar' : shape.join('×');
 }
 
-/** An SQNR. It is infinite without any error, and minus infinity where zeros became something else. */
+/** An SQNR. It is infinite without any error, and minus infinity if zeros became something else. */
 export function formatDecibels(db: number): string {
   if (db === Number.POSITIVE_INFINITY) return 'exact';
   return Number.isFinite(db) ? db.toFixed(2) : '-∞';
@@ -61,7 +61,7 @@ export function withDecibels(db: number): string {
   return db === Number.POSITIVE_INFINITY ? 'exact' : `${formatDecibels(db)} dB`;
 }
 
-/** What a summary says of the worst tensor; nothing if all are exact. */
+/** The line about the worst tensor; none if all are exact. */
 export function lowestLine(
   tensors: readonly { readonly name: string; readonly error?: { sqnrDb: number } }[],
 ): string[] {
@@ -73,7 +73,7 @@ export function lowestLine(
   return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${printable(worst.name)}`];
 }
 
-/** The size of an error: two digits. */
+/** The magnitude of an error, with two digits. */
 export function formatError(error: number): string {
   return error === 0 ? '0' : error.toExponential(1);
 }
@@ -91,7 +91,7 @@ export function count(n: number, what: string): string {
   return `${n.toLocaleString('en')} ${what}${n === 1 ? '' : 's'}`;
 }
 
-/** A list of names for a sentence: the first few, and how many more there are. */
+/** A list of names in a sentence: the first few, and the number of the others. */
 export function listed(names: readonly string[], most: number): string {
   const more = names.length > most ? ` and ${(names.length - most).toLocaleString('en')} more` : '';
   return names.slice(0, most).map(printable).join(', ') + more;
@@ -102,7 +102,7 @@ export interface Column {
   readonly align: 'left' | 'right';
 }
 
-/** A row of a table: its cells, and a remark that takes the place of the cells that are missing. */
+/** A row of a table. A remark can take the place of its last cells. */
 export interface Row {
   readonly cells: readonly string[];
   readonly remark?: string;
@@ -110,8 +110,8 @@ export interface Row {
 }
 
 /**
- * Lines of a table. The first column gives way in a narrow terminal: a text that is too long for it gets a line of its own, above the
- * rest of its row, so that nothing is cut off.
+ * Lines of a table. Nothing is cut off: in a narrow terminal, a text that is too long for the first column gets a line of its own above the
+ * rest of its row.
  */
 export function table(columns: readonly Column[], rows: readonly Row[], width: number, paint: Paint): string[] {
   const widths = columns.map(({ title }, i) =>
@@ -119,7 +119,7 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
   );
   const gap = '  ';
   const sum = (list: readonly number[]) => list.reduce((total, n) => total + n + gap.length, -gap.length);
-  // Remarks may reach beyond the columns that they stand in.
+  // Remarks may be wider than the columns that they replace.
   const others = rows.reduce(
     (most, { cells, remark }) =>
       remark === undefined ? most : Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length])),

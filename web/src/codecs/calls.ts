@@ -15,7 +15,7 @@ import {
   Tile as TileRecord,
   ValueRange,
 } from '../core/door.js';
-import type { Core } from '../core/wasm.js';
+import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Encoded, Problem, Range, Tile } from './codec.js';
 import { bytesOf } from './elements.js';

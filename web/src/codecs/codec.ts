@@ -4,7 +4,7 @@
  *
  * The arithmetic of codec X is in cpp/codecs/X.cpp.
  */
-import type { Core } from '../core/wasm.js';
+import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 
 /**
@@ -145,7 +145,7 @@ export interface Codec<F extends Form = Form> {
   grid(shape: readonly number[], form: F): Grid;
   /** Where a rectangle of the grid lies in a part. */
   place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
-  /** Cuts a tensor into tiles that make the parts of some roles. How it is cut depends on nothing else, so that sums are always the same. */
+  /** Cuts a tensor into tiles that make the parts of some roles. This depends on nothing else, so that the error sums are always equal. */
   cuts(shape: readonly number[], form: F, roles: readonly Role[]): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;

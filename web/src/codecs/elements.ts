@@ -5,11 +5,6 @@ import { type Cuts, type Rectangle, type Role, type Runs, tileElements } from '.
 /** Bytes of one element of the types that are floats. */
 const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8 };
 
-/** Whether elements of this type can be turned into floats. */
-export function isReadable(type: string): boolean {
-  return Object.hasOwn(floatBytes, type) || isBlockType(type);
-}
-
 /** Bytes of so many elements of a type that can be turned into floats. */
 export function bytesOf(type: string, elements: number): number {
   if (!isBlockType(type)) return elements * (floatBytes[type] as number);

@@ -19,15 +19,17 @@ export interface ErrorMeasures {
   readonly nonFinite: number;
 }
 
-/** Number of sums, and which of them is a maximum. Sums are doubles in the order of the door's ErrorSums. */
+/** Number of sums. They are doubles in the order of the door's ErrorSums. */
 export const sumCount = ErrorSums.bytes / 8;
-const maxAbsolute = ErrorSums.offsets.maxAbsoluteError / 8;
+
+/** The index of each sum. */
+const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
 /** Adds the sums of further pairs. */
 export function addSums(sums: Float64Array, more: Float64Array): void {
   for (const [i, value] of more.entries()) {
     const sum = sums[i] as number;
-    sums[i] = i === maxAbsolute ? Math.max(sum, value) : sum + value;
+    sums[i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
   }
 }
 

@@ -18,6 +18,16 @@ export const arrayTypes = {
   int32: Int32Array,
 } as const;
 
+/** Bytes of an element of each type. */
+export const elementBytes: Readonly<Record<WasmDType, number>> = {
+  float32: 4,
+  int8: 1,
+  uint8: 1,
+  int16: 2,
+  uint16: 2,
+  int32: 4,
+};
+
 /**
  * Floats that the scratch memory takes at a time: 512 KiB, which fits the second-level cache of common machines together with its codes.
  * A multiple of the 512 elements that error sums are blocked by, so that sums do not depend on where tiles end.
@@ -118,27 +128,36 @@ export class Core {
   }
 
   /**
-   * Calls f with the address of a record of the door, which is there until f returns. Such calls may nest.
+   * Writes a record of the door and returns its address. It is there until `popRecord`, which is called in the reverse order, whatever
+   * happens in between: `withRecord` sees to that.
+   */
+  pushRecord<T>(type: RecordType<T>, record: T): number {
+    const address = this.#record;
+    const end = address + type.bytes + (-type.bytes & 7);
+    if (end > this.#recordsEnd) throw new Error('scalepoint: too many records are nested');
+    type.write(this.module, address, record);
+    this.#record = end;
+    return address;
+  }
+
+  /** Gives the memory of a record back, and of all that came after it. */
+  popRecord(address: number): void {
+    this.#record = address;
+  }
+
+  /**
+   * Calls f with the address of a record of the door, which is there until f returns. Such calls may nest, ten deep and more.
    *
    * A record that has to stay longer goes into memory of the caller's: `LinearJob.write(core.module, address, job)`, where address is a
    * multiple of 8 with LinearJob.bytes of room. In calls that small arrays feel, give all fields in one literal: to spread an object into
    * another takes engines some microseconds.
    */
   withRecord<T, R>(type: RecordType<T>, record: T, f: (address: number) => R): R {
-    const address = this.#record;
-    const end = align(address + type.bytes);
-    if (end > this.#recordsEnd) {
-      return this.withMemory(type.bytes, (own) => {
-        type.write(this.module, own, record);
-        return f(own);
-      });
-    }
-    this.#record = end;
+    const address = this.pushRecord(type, record);
     try {
-      type.write(this.module, address, record);
       return f(address);
     } finally {
-      this.#record = address;
+      this.popRecord(address);
     }
   }
 

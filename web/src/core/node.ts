@@ -1,6 +1,13 @@
-// What is used of Node's modules. They are reached through `process.getBuiltinModule`, never through an import, so that what needs
-// them loads in a browser as it is.
-import type { NodeFileHandle } from '../files/bytes.js';
+// What is used of Node's modules. They come from `process.getBuiltinModule`, never from an import, so that files that use them load in a
+// browser as well.
+
+/** An open file of Node's `fs/promises`: what is used of it. */
+export interface NodeFileHandle {
+  /** The descriptor, by which workers read. */
+  readonly fd?: number;
+  read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
+  stat(): Promise<{ readonly size: number; readonly mtimeMs?: number; isFile(): boolean }>;
+}
 
 /** An open file to write: what is used of it. */
 export interface WritableFileHandle extends NodeFileHandle {

@@ -2,7 +2,7 @@
 // Arrays that live in wasm memory, so that calls read and write them in place.
 import { checkWhole } from './check.js';
 import { disposedError, rangeError, typeError } from './errors.js';
-import { arrayTypes, type Core, type WasmDType, type WasmView } from './memory.js';
+import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from './memory.js';
 import { show } from './show.js';
 
 /**
@@ -41,7 +41,7 @@ export class OwnedWasmArray implements WasmArray {
     this.length = checkWhole(length, 'length', 0);
     this.#core = core;
     this.dtype = dtype;
-    this.#address = core.allocate(length * arrayTypes[dtype].BYTES_PER_ELEMENT);
+    this.#address = core.allocate(length * elementBytes[dtype]);
   }
 
   /** Where the array lies in the memory of `core`. @throws TypeError if it belongs to another instance */

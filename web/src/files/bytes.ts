@@ -5,14 +5,16 @@
  */
 
 import { ScalepointError, typeError } from '../core/errors.js';
-import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
+
+export type { NodeFileHandle } from '../core/node.js';
 
 /** Bytes that can be read from any position. */
 export interface ByteSource {
   /** Number of bytes. */
   readonly size: number;
-  /** File name without its folder, where there is one. */
+  /** File name without its folder, if there is one. */
   readonly name?: string;
   /**
    * The bytes [begin, end). The result may be a view of memory that belongs to the caller of the library: never write into it.
@@ -26,7 +28,7 @@ export interface ByteSource {
    * @throws ScalepointError `CHANGED`
    */
   verify(): Promise<void>;
-  /** Gives back what `openSource` opened itself. */
+  /** Closes what `openSource` opened. */
   close(): Promise<void>;
   /** How a worker reads the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;
@@ -36,14 +38,6 @@ export interface ByteSource {
 export type SourceReference =
   | { readonly kind: 'blob'; readonly blob: Blob }
   | { readonly kind: 'descriptor'; readonly descriptor: number };
-
-/** An open file of Node's `fs/promises`: what is used of it. */
-export interface NodeFileHandle {
-  /** The descriptor, by which workers read. */
-  readonly fd?: number;
-  read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
-  stat(): Promise<{ readonly size: number; readonly mtimeMs?: number; isFile(): boolean }>;
-}
 
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;

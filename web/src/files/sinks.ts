@@ -8,13 +8,13 @@ import { nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { allocate, ioError, quoted } from './bytes.js';
 
-/** Bytes that can be written, and that count only once they are all there. */
+/** A place for the bytes of a file, which appears when all of them are there. */
 export interface ByteSink {
   /** Whether bytes can be written at any position. Otherwise each position has to be the end of what was written before. */
   readonly positional: boolean;
   /** Whether the receiver may keep what it is given. Otherwise the memory can be used again once the bytes are written. */
   readonly keeps: boolean;
-  /** Puts bytes at a position. The promise waits for the receiver. */
+  /** Writes bytes at a position. The promise is fulfilled when the receiver has taken them. */
   write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
   /**
    * Makes the whole visible. To be called once, when every byte was written.
@@ -27,7 +27,7 @@ export interface ByteSink {
 
 /** A sink whose bytes stay in memory. */
 export interface MemorySink extends ByteSink {
-  /** The result, whole after `finish`. */
+  /** The result. To be called after `finish`. */
   blob(): Blob;
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
 }
@@ -45,7 +45,7 @@ export interface NodeWritableHandle {
 
 /**
  * Where a result can go: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), or a stream.
- * A path and a browser's file handle show nothing until the result is whole; an open file is emptied if it fails, a stream aborted.
+ * A path and a browser's file handle show nothing until the result is whole. After an error, an open file is empty and a stream aborted.
  */
 export type ModelOutput =
   | string
@@ -56,7 +56,7 @@ export type ModelOutput =
 
 /** Results up to this size are put together in one array. Larger ones become a Blob of pieces, which the engine may keep on disk. */
 const arrayLimit = 64 * 2 ** 20;
-/** Bytes of such a piece. */
+/** Size of such a piece in bytes. */
 const blobPiece = 8 * 2 ** 20;
 
 /** A sink in memory. @throws ScalepointError `OUT_OF_MEMORY` */

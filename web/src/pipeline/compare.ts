@@ -1,4 +1,4 @@
-/** Holds two models against each other: pairs their tensors, reads what the bytes stand for, adds up the errors. */
+/** Compares two models: pairs their tensors by name, decodes both, and adds up the errors. */
 import { type Grid, type Rectangle, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
@@ -23,7 +23,7 @@ export interface ComparedTensor {
   readonly error: ErrorMeasures;
 }
 
-/** What two models have in common. */
+/** The result of comparing two models. */
 export interface CompareReport {
   /** In the order of a. */
   readonly tensors: readonly ComparedTensor[];
@@ -94,7 +94,7 @@ const errorBlock = 512;
 function* rectanglesOf(pair: Pair): Generator<Rectangle> {
   const { shape } = pair[0];
   const grids = pair.map((tensor): Grid => codecOf(tensor.form).grid(shape, tensor.form));
-  // Without rows of their own, neighbors are as good.
+  // If neither side has rows, everything is one row.
   const rows = grids.find((grid) => grid.rows !== undefined)?.rows ?? 1;
   const width = elementsOf(shape) / rows;
   const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
@@ -117,7 +117,7 @@ function* rectanglesOf(pair: Pair): Generator<Rectangle> {
 
 // ---------------------------------------------------------------------------------------------------------------------- comparing
 
-/** What to compare with. */
+/** Options of a comparison. */
 export interface CompareOptions {
   readonly signal?: AbortSignal;
   readonly onProgress?: (progress: Progress) => void;

@@ -6,7 +6,7 @@ import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import type { Core } from '../core/wasm.js';
+import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
 import { type Batch, type BatchResult, type EncodeTask, TaskError, type TileResult, type TileTask } from './tasks.js';
 

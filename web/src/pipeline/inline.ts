@@ -4,13 +4,13 @@ import { TileConverter } from './convert.js';
 import { readerOf } from './inputs.js';
 import type { TileRunner } from './workers.js';
 
-/** How long this thread may be busy at a stretch. */
+/** How long this thread may work without a pause. */
 const busyMilliseconds = 8;
 
 /** Runs batches in this thread, one after the other. */
 export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
   // Here and not at the top, so that looking into a file loads no wasm.
-  const { instantiateCore } = await import('../core/wasm.js');
+  const { instantiateCore } = await import('../core/load.js');
   const core = await instantiateCore(module);
   const converter = new TileConverter(core);
   const inputs = readerOf(files);
@@ -21,7 +21,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const check = () => {
     if (state.ended !== undefined) throw state.ended.reason;
   };
-  // Lets the page draw, and a cancel come through. Not at every task: a browser makes each of these waits a long one.
+  // Lets the page draw and react to a cancel. Not at every task, since browsers delay each of these waits by some milliseconds.
   const pause = async () => {
     if (performance.now() - rested > busyMilliseconds) {
       await new Promise((resolve) => setTimeout(resolve));
@@ -35,7 +35,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
       const run = async () => {
         check();
         await inputs.begin(batch);
-        // Used once: until it comes back, it is a result under way.
+        // It becomes the output of this batch, and may come back later.
         const given = spare;
         spare = undefined;
         return converter.run(batch, inputs, given, pause);

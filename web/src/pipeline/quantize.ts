@@ -84,7 +84,7 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
     const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
     const report = reportOf(model, plan, measures);
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
-    // The first file is the one that people look for: it appears when all others are there.
+    // The first file is the main one. It appears when all others are there.
     for (const sink of sinks.toReversed()) await sink.finish();
     return { report, sidecars, memory: output === undefined ? (sinks[0] as MemorySink) : undefined };
   } catch (error) {

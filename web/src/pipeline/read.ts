@@ -25,7 +25,7 @@ export interface ModelInfo {
   readonly format: ModelFormat;
   /** Size of its files in bytes. */
   readonly bytes: number;
-  /** Names of its files, where they have one. */
+  /** Names of its files; empty if a file has none. */
   readonly files: readonly string[];
   /** In the order of their bytes. A .npy file has one, named after the file. */
   readonly tensors: readonly ModelTensor[];
@@ -98,7 +98,7 @@ export async function read({ model }: Opened, name: string): Promise<Tensor> {
   }
   const { dtype, shape, byteOffset } = tensor;
   const bytes = await (model.files[tensor.file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
-  // Bytes in memory are read as views of it, at any alignment; from elsewhere they come in a buffer of their own.
+  // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
   const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
   const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
   return { name, dtype, shape, data: new array(own.buffer) };

@@ -1,6 +1,7 @@
 /** Starts what carries out the work: workers, or this thread. */
+
+import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import type { LoadOptions } from '../core/wasm.js';
 import type { ByteSource } from '../files/bytes.js';
 import type { Progress } from './engine.js';
 import { inlineRunner } from './inline.js';
@@ -44,7 +45,7 @@ export async function startRunner(
   files: readonly ByteSource[],
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
 ): Promise<TileRunner> {
-  const { compileCore } = await import('../core/wasm.js');
+  const { compileCore } = await import('../core/load.js');
   const module = await compileCore(core);
   return workers === 0 ? inlineRunner(module, files) : WorkerPool.start(workers, module, files, worker, signal);
 }

@@ -3,8 +3,8 @@
  * Node. Its file holds all of its code, so that it can be served from anywhere. The other end is workers.ts.
  */
 import { ScalepointError } from '../core/errors.js';
+import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import { instantiateCore } from '../core/wasm.js';
 import type { SourceReference } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
 import { InputReader } from './inputs.js';
@@ -28,7 +28,7 @@ async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
   try {
     reader = blob.stream().getReader({ mode: 'byob' });
   } catch {
-    // Not every engine reads Blobs into memory that is there already.
+    // Not every engine can read a Blob into existing memory.
     const bytes = new Uint8Array(await blob.arrayBuffer());
     view.set(bytes.subarray(0, view.length));
     return bytes.length;
@@ -78,7 +78,7 @@ function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
-/** Takes a lock that is held until this worker ends. Tells whether it could be had. */
+/** Takes a lock and holds it until this worker ends. Returns whether that worked. */
 function holdLock(name: string): Promise<boolean> {
   return new Promise((resolve) => {
     const held = () => {
@@ -117,7 +117,7 @@ function givenInputs({ tasks }: Batch, given: Uint8Array): Map<Input, Uint8Array
   return found;
 }
 
-// One after the other: a batch that waits for its file must not find its memory used by the next one.
+// One after the other: all batches use the same memory.
 let last: Promise<void> = Promise.resolve();
 
 function receive(request: WorkerRequest, port: Port): void {

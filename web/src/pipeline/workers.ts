@@ -41,15 +41,15 @@ export type WorkerReply =
       readonly message: string;
     };
 
-/** Carries out batches in any order. */
+/** Carries out batches. */
 export interface TileRunner {
-  /** Batches that it pays to have under way at once. */
+  /** How many batches to start before waiting for the first one. */
   readonly concurrency: number;
   /** @throws TaskError */
   run(batch: Batch): Promise<BatchResult>;
-  /** Takes back the output of a batch that nobody looks at any more, as memory for results to come. */
+  /** Takes back the output of a batch that is no longer needed, to use its memory again. */
   recycle(output: ArrayBuffer): void;
-  /** Ends everything under way; those promises are rejected with the reason. Twice is fine. */
+  /** Ends all work. Pending promises are rejected with the reason. Can be called twice. */
   dispose(reason?: unknown): void;
 }
 
@@ -60,7 +60,7 @@ export interface WorkerLike {
   addEventListener?(type: string, listener: (event: Event) => void): void;
 }
 
-/** A worker of Node, whose events come in another way. */
+/** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
 }
@@ -73,10 +73,10 @@ function startWorker(): WorkerLike {
   try {
     if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
     const threads = nodeModule('node:worker_threads');
-    // Put together by hand, since bundlers would take a second literal URL for a second file.
+    // Not a literal URL: bundlers would emit a second file for it.
     if (threads !== undefined) {
       const url = new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'));
-      // Arguments such as --input-type, good for the script that was started, would keep a file from being run.
+      // Arguments of this process such as --input-type would keep the file from running.
       return new threads.Worker(url, { execArgv: [] });
     }
   } catch (cause) {
@@ -105,10 +105,10 @@ function listen(
   worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
   worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
   worker.addEventListener?.('error', (event) => {
-    // It is reported by the promise, and by nothing else.
+    // The promise reports it.
     event.preventDefault();
     const { message } = event as ErrorEvent;
-    // An error without a message is a file that could not be loaded.
+    // An error without a message means that the file could not be loaded.
     const missing = 'could not be loaded: serve worker.js beside the bundle, or give the worker option';
     stopped(message ? `failed: ${message}` : missing, event);
   });
@@ -126,11 +126,11 @@ interface Job {
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, Job>;
-  /** Waits no longer for the start, and no longer for the end. */
+  /** Stops waiting for the worker to start or to end. */
   leave(reason: unknown): void;
 }
 
-/** Batches that a worker holds: one under way, one at hand, so that it never waits for messages. */
+/** Batches that a worker has at a time: one that it works on and the next one, so that it never waits for messages. */
 const jobsPerWorker = 2;
 
 /** Runs batches in workers. */
@@ -192,7 +192,7 @@ export class WorkerPool implements TileRunner {
         },
       };
       this.#seats.push(seat);
-      // A browser tells nobody that a worker has ended, but its locks are free then. Not every page has locks.
+      // Browsers have no event for the end of a worker, but they release its locks. Not every page has locks.
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
       const started = (locked: boolean) => {

@@ -1,6 +1,6 @@
 /**
- * GGUF: magic, version and counts, key-value pairs, tensor entries, padding, then the tensors' bytes. A file is untrusted, and says
- * nowhere how long its header is, so it is read as far as it makes sense. Accepts what ggml's own reader does.
+ * Reads headers of GGUF files: magic, version, counts, key-value pairs, tensor entries. Padding and the tensors' bytes follow. Nothing in a
+ * file tells how long its header is, so it is read piece by piece. Accepts what ggml's own reader accepts. Files are untrusted.
  * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
  */
 
@@ -13,7 +13,7 @@ import { ggmlBytes, typesById } from './types.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 
-/** Types of values by their numbers, with the bytes of one; strings have their length before them. */
+/** Types of values, in the order of their numbers. `bytes` is the size of a value, or of what comes before a string or an array. */
 const valueTypes = [
   { name: 'u8', bytes: 1, get: (view: DataView, at: number) => view.getUint8(at) },
   { name: 'i8', bytes: 1, get: (view: DataView, at: number) => view.getInt8(at) },
@@ -31,20 +31,20 @@ const valueTypes = [
 ] as const;
 type ValueType = (typeof valueTypes)[number];
 
-/** A number where it holds the value exactly. */
+/** The value as a number if that is exact, otherwise as it is. */
 function whole(value: bigint): number | bigint {
   const number = Number(value);
   return Number.isSafeInteger(number) ? number : value;
 }
 
-/** Arrays of at most so many elements are shown whole, of longer ones the first few. */
+/** Arrays of at most this length are shown whole. Of longer ones, the first few elements are shown. */
 const wholeArray = 64;
 const firstOfArray = 8;
 
 /** A key and its value as they are stored. */
 export interface GgufPair {
   readonly key: string;
-  /** Key, type and value: what stands in the file. */
+  /** Key, type and value, as in the file. */
   readonly bytes: Uint8Array<ArrayBuffer>;
 }
 
@@ -55,7 +55,7 @@ export interface GgufTensor {
   readonly name: string;
   /** Such as `F16` or `Q4_K`. */
   readonly dtype: string;
-  /** Row-major, the last dimension running fastest: GGUF's dimensions in reverse. */
+  /** Row-major: the dimensions of GGUF in reverse order. */
   readonly shape: readonly number[];
   /** Size in bytes. */
   readonly bytes: number;
@@ -63,11 +63,11 @@ export interface GgufTensor {
   readonly byteOffset: number;
 }
 
-/** What the header of a file says, checked. */
+/** A header that has been checked. */
 export interface GgufHeader {
   /** 2 or 3. */
   readonly version: number;
-  /** What the tensors' offsets are multiples of. */
+  /** The tensors' offsets are multiples of this. */
   readonly alignment: number;
   /** In the order of their bytes. */
   readonly tensors: readonly GgufTensor[];
@@ -81,7 +81,7 @@ export interface GgufHeader {
 
 export const alignmentKey = 'general.alignment';
 export const defaultAlignment = 32;
-/** The format has no limit. Vocabularies, the largest part, take 20 MB; this is safetensors' limit. */
+/** The format has no limit. The largest headers have vocabularies of 20 MB. This is the limit of safetensors. */
 const maxHeaderBytes = 100_000_000;
 /** ggml keeps names in 64 bytes with a 0 at the end. */
 const maxNameBytes = 63;
@@ -91,12 +91,12 @@ const minPairBytes = 8 + 1 + 4 + 1;
 export const minTensorBytes = 8 + 4 + 4 + 8;
 /** Real files have dozens of pairs, and at most some ten thousand tensors. The objects for so many stay below 64 MiB. */
 const maxEntries = 100_000;
-/** How much is read at first; and then half of what there is already, which keeps the buffer below twice the header. */
+/** Bytes to read at first. Later reads grow the buffer by half, so that it is never twice as large as the header. */
 const firstRead = 1 << 16;
 
 export const padded = (size: number, alignment: number) => Math.ceil(size / alignment) * alignment;
 
-/** Reads the header of a file from its start, piece by piece, keeping the position. Fails with `BAD_FILE` and the offset. */
+/** Reads a header from its start, piece by piece. Errors are `BAD_FILE` with the offset. */
 class HeaderReader {
   position = 0;
   /** The tensor being read, for errors. */
@@ -104,7 +104,7 @@ class HeaderReader {
   private readonly source: ByteSource;
   private bytes = new Uint8Array(0);
   private view = new DataView(this.bytes.buffer);
-  /** How many bytes of the file `bytes` begins with. */
+  /** How many bytes of the file are in `bytes`. */
   private filled = 0;
   private readonly strict = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
   private readonly lenient = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -126,7 +126,7 @@ class HeaderReader {
     });
   }
 
-  /** Fails unless `count` more bytes can follow in the header. Takes any number that a file may claim. */
+  /** Fails unless the file has `count` more bytes within the limit of a header. `count` may be any number from a file. */
   expect(count: number | bigint, what: string): void {
     const left = this.source.size - this.position;
     if (count > left) this.fail(`the file ends inside of ${what}, which needs ${count} bytes and has ${left}`);
@@ -140,7 +140,7 @@ class HeaderReader {
     return this.position + count <= this.filled;
   }
 
-  /** Brings the next `count` bytes into memory, which `expect` allowed. */
+  /** Reads the next `count` bytes into memory. To be called after `expect`. */
   async load(count: number): Promise<void> {
     const end = this.position + count;
     if (end <= this.filled) return;
@@ -154,21 +154,21 @@ class HeaderReader {
     this.filled = size;
   }
 
-  /** A whole number that is in memory already. */
+  /** Reads a 32-bit number that is in memory already. */
   u32(): number {
     const value = this.view.getUint32(this.position, true);
     this.position += 4;
     return value;
   }
 
-  /** Likewise of 64 bits. */
+  /** Reads a 64-bit number that is in memory already. */
   u64(): bigint {
     const value = this.view.getBigUint64(this.position, true);
     this.position += 8;
     return value;
   }
 
-  /** Steps over a string that is in memory already and says where its bytes begin; undefined if it is not. */
+  /** Steps over a string and returns where its bytes begin. Returns undefined if it is not in memory yet. */
   private stringInMemory(): number | undefined {
     if (!this.has(8)) return undefined;
     const length = Number(this.view.getBigUint64(this.position, true));
@@ -177,7 +177,7 @@ class HeaderReader {
     return this.position - length;
   }
 
-  /** Steps over a string and says where its bytes begin. */
+  /** Steps over a string and returns where its bytes begin. */
   private async string(what: string): Promise<number> {
     this.expect(8, `the length of ${what}`);
     await this.load(8);
@@ -188,12 +188,12 @@ class HeaderReader {
     return this.position - Number(length);
   }
 
-  /** The text from `begin` to the position. Texts that are not quite UTF-8 do occur in vocabularies. */
+  /** The text from `begin` to the position. Vocabularies do contain texts that are not valid UTF-8. */
   private text(begin: number): string {
     return this.lenient.decode(this.bytes.subarray(begin, this.position));
   }
 
-  /** A string that names something: UTF-8, without the 0 that ends names in ggml. */
+  /** Reads a name: valid UTF-8 without zero bytes, since a zero ends names in ggml. */
   async name(what: string): Promise<string> {
     const start = this.position;
     const begin = await this.string(what);
@@ -206,7 +206,7 @@ class HeaderReader {
     }
   }
 
-  /** The type whose number comes next. */
+  /** Reads the number of a type. */
   valueType(what: string): ValueType {
     const id = this.u32();
     const type = valueTypes[id];
@@ -214,7 +214,7 @@ class HeaderReader {
     return type;
   }
 
-  /** A number or truth value that is in memory already. */
+  /** Reads a number or boolean that is in memory already. */
   private scalar(type: ValueType, what: string): MetadataScalar {
     if (type.name === 'bool' && this.bytes[this.position]! > 1) {
       this.fail(`${what} is neither 0 nor 1, but ${this.bytes[this.position]}`);
@@ -245,7 +245,7 @@ class HeaderReader {
       }
     } else {
       await this.load(length * type.bytes);
-      // Truth values are checked one by one, of everything else only what is shown is looked at.
+      // All booleans are checked. Of other types, only the elements that are shown are read.
       const read = type.name === 'bool' ? length : shown;
       for (let i = 0; i < read; i++) {
         const value = this.scalar(type, what);
@@ -264,13 +264,13 @@ class HeaderReader {
     return this.scalar(type, what);
   }
 
-  /** What was read from `begin` to `end`. */
+  /** The bytes [begin, end), which have been read. */
   part(begin: number, end: number): Uint8Array<ArrayBuffer> {
     return this.bytes.subarray(begin, end);
   }
 }
 
-/** The counts of tensors and pairs. */
+/** Reads magic, version and counts. */
 async function readStart(reader: HeaderReader): Promise<{ version: number; tensorCount: number; pairCount: number }> {
   reader.expect(24, 'the start');
   await reader.load(24);
@@ -294,7 +294,7 @@ async function readStart(reader: HeaderReader): Promise<{ version: number; tenso
   return { version, tensorCount: Number(tensorCount), pairCount: Number(pairCount) };
 }
 
-/** A pair's key, and from where to where it stands in the file. */
+/** A key, and the bytes [begin, end) of its pair. */
 type PairPlace = readonly [key: string, begin: number, end: number];
 
 async function readPairs(
@@ -327,7 +327,7 @@ async function readPairs(
   return { metadata, places, alignment };
 }
 
-/** A tensor with its place after the header, and where its entry is. */
+/** A tensor whose offset counts from the end of the header, and the position of its entry. */
 interface Entry extends GgufTensor {
   readonly position: number;
 }
@@ -356,7 +356,7 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
   const start = reader.position;
   const shape: number[] = [];
   for (let i = 0; i < dimensions; i++) shape.unshift(Number(reader.u64()));
-  // Numbers beyond 2^53 were rounded, and are refused here.
+  // Numbers beyond 2^53 have been rounded. They are too large anyway.
   if (elementCount(shape) === undefined) reader.fail(`the product of shape ${show(shape)} is too large`, start);
   const id = reader.u32();
   const type = typesById.get(id);
@@ -371,9 +371,9 @@ async function readEntry(reader: HeaderReader, index: number, names: Set<string>
 }
 
 /**
- * Reads and checks the header of a GGUF file. Nothing is allocated on the word of the file alone: every length is held against the
- * size of the file first. Bytes behind the last tensor are allowed, as ggml allows them, and its padding may be missing.
- * @throws ScalepointError `BAD_FILE` saying what is wrong, with the tensor if there is one and the offset
+ * Reads and checks the header of a GGUF file. Every length is compared with the size of the file before memory is allocated for it. As in
+ * ggml, more bytes may follow the last tensor, and its padding may be missing.
+ * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
  */
 export async function readGguf(source: ByteSource): Promise<GgufHeader> {
   const reader = new HeaderReader(source);

@@ -27,7 +27,7 @@ export interface GgufLayout {
   readonly tensors: readonly GgufTensor[];
   /** Bytes of the whole file, the padding behind the last tensor too. */
   readonly size: number;
-  /** An alignment that the pairs state and that does not hold, so that readers look in the wrong places. */
+  /** The alignment that the pairs state, if the tensors are not aligned so. Readers would not find them. */
   readonly wrongAlignment?: number;
 }
 
@@ -40,7 +40,7 @@ interface Entry {
   readonly ne: readonly number[];
 }
 
-/** Places tensors one after the other, from 0 on. Dimensions of 1 behind the others are left out. */
+/** Places tensors one after the other, from 0 on. Trailing dimensions of 1 are left out. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
 ): { entries: Entry[]; end: number } {
@@ -80,8 +80,8 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 }
 
 /**
- * Lays out a file of version 3 as ggml's writer does: everything begins at multiples of 32. An alignment among the pairs that does not
- * hold in the result is replaced by 32 if `fixAlignment`.
+ * Lays out a file of version 3 as ggml's writer does: every tensor begins at a multiple of 32. If the pairs state another alignment and
+ * `fixAlignment` is true, the statement becomes 32.
  * @throws RangeError if a shape does not make whole blocks
  */
 export function layoutGguf(
@@ -93,7 +93,7 @@ export function layoutGguf(
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
   const dataOffset = padded(length, defaultAlignment);
-  /** Whether readers find the tensors if they take them for aligned to this. */
+  /** Whether the tensors are also aligned to this. */
   const holds = (alignment: number) =>
     dataOffset === padded(length, alignment) &&
     entries.every(({ tensor: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, alignment));

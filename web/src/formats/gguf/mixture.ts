@@ -7,7 +7,7 @@ import type { GgufHeader, GgufTensor } from './header.js';
 import { type FileType, fileTypes, type TargetType } from './options.js';
 import { ggmlType } from './types.js';
 
-/** Which part of a model a tensor is, by its name; the first that matches. */
+/** Parts of a model, recognized by the names of tensors. The first pattern that matches decides. */
 const categories = [
   ['output', /^output\.weight$/],
   ['embedding', /^(per_layer_)?token_embd\.weight$/],
@@ -28,19 +28,19 @@ function categoryOf(name: string): Category | undefined {
 /** What the mixture needs to know of a model. */
 interface Model {
   readonly falcon: boolean;
-  /** Heads of queries for each head of keys and values. */
+  /** Number of query heads for each head of keys and values. */
   readonly groupedHeads: number;
   readonly experts: number;
   readonly layers: number;
-  /** Whether llama.cpp takes it for one of 70 B parameters with grouped heads. */
+  /** Whether llama.cpp treats it as a model of 70 B parameters with grouped heads. */
   readonly is70B: boolean;
-  /** Tensors of the category 'value'. */
+  /** Number of tensors in the category 'value'. */
   readonly values: number;
-  /** Whether the embeddings serve as output layer, too. */
+  /** Whether the output layer shares the weights of the embedding. */
   readonly tied: boolean;
 }
 
-/** Told by the number of layers, differently for each architecture. */
+/** llama.cpp decides this by the number of layers, differently for each architecture. */
 function is70B(architecture: unknown, layers: number, grouped: boolean): boolean {
   switch (architecture) {
     case 'llama':
@@ -60,10 +60,10 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
 function modelOf({ metadata, tensors }: GgufHeader): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
-    // llama.cpp reads none of these of a vision encoder.
+    // For a vision encoder, llama.cpp reads none of these.
     if (architecture === 'clip') return undefined;
     const value = metadata[`${architecture}.${key}`];
-    // One number a layer: the first layer's counts.
+    // If there is one number for each layer, the first one is used.
     const list = Array.isArray(value) ? value : ((value as { first?: unknown } | undefined)?.first ?? [value]);
     const first: unknown = (list as readonly unknown[])[0];
     return typeof first === 'number' ? first : undefined;
@@ -88,12 +88,12 @@ function isImportant(layer: number, layers: number): boolean {
   return layer < eighth || layer >= Math.floor((7 * layers) / 8) || (layer - eighth) % 3 === 2;
 }
 
-/** The layer that a name tells, or -1. C's scanf reads the number, so that blanks and a sign may come before it. */
+/** The layer in a name, or -1. llama.cpp reads it with scanf, so spaces and a sign may come before the number. */
 export function layerOf(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
 
-/** Chooses the types of tensors. Counts them, so that it has to see them in the order of the result. */
+/** Chooses types for tensors. It counts them, so they must come in the order of the result. */
 export class Mixture {
   private readonly model: Model;
   private readonly fileType: FileType;
@@ -144,7 +144,7 @@ export class Mixture {
     else if (this.fileType === 'IQ4_NL' && groupedHeads >= 4) type = 'Q5_K';
     else if (this.fileType === 'Q4_K_S' && index < 4) type = 'Q5_K';
     else if ((this.fileType === 'Q4_K_M' || this.fileType === 'Q5_K_M') && isImportant(index, values)) type = 'Q6_K';
-    // Eight heads share these weights there: more bits cost little.
+    // In such a model eight heads share these weights, so that more bits cost little.
     return is70B && (type === 'Q3_K' || type === 'Q4_K') ? 'Q5_K' : type;
   }
 
@@ -187,7 +187,7 @@ export class Mixture {
   }
 }
 
-/** Types that take the place of those with blocks of 256 where rows are no multiple of that. */
+/** Replacements for types with blocks of 256, for rows whose length is not a multiple of 256. */
 const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q2_K: 'Q4_0',
   Q3_K: 'Q4_0',
@@ -196,12 +196,12 @@ const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q6_K: 'Q8_0',
 };
 
-/** Whether rows are whole blocks. */
+/** Whether each row is a whole number of blocks. */
 function fits(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }
 
-/** The type itself, or one whose blocks make whole rows. */
+/** The type itself if its blocks fit the rows, otherwise a replacement. */
 export function fallback(type: TargetType, shape: readonly number[]): TargetType {
   if (fits(type, shape)) return type;
   const smaller = fallbacks[type];

@@ -1,6 +1,6 @@
 /**
- * Plans of GGUF results, as llama-quantize makes them: which tensor gets which type, in which order they come, and what becomes of
- * the metadata. Everything follows from the header.
+ * Plans GGUF results as llama-quantize makes them: the types of the tensors, their order, and the metadata. Everything follows from the
+ * header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
  */
 import type { CastForm } from '../../codecs/cast.js';
@@ -28,7 +28,7 @@ import {
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
-/** What names say about tensors that are never converted; the first that matches gives the reason. */
+/** Names of tensors that are never converted. The first pattern that matches gives the reason. */
 const keptNames: readonly [reason: string, name: RegExp][] = [
   ['norm', /_norm\.weight/],
   ['router', /ffn_gate_inp\.weight|ffn_gate_tid2eid\.weight/],
@@ -43,18 +43,18 @@ const keptNames: readonly [reason: string, name: RegExp][] = [
   ['codebook', /a\.rvq\.codebook|mm\.a\.code_embd/],
 ];
 
-/** Why llama-quantize leaves a tensor as it is, if it does. */
+/** Why llama-quantize keeps a tensor; undefined if it converts it. */
 function keptReason({ name, shape }: GgufTensor): string | undefined {
-  // ggml counts dimensions up to the last that is not 1.
+  // ggml ignores dimensions of 1 at the end of its order.
   if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return '1-D';
-  // llama-quantize takes every name of 5 bytes for a weight as well: it subtracts 6 from the length and compares with "not found", -1.
+  // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if there is none, with the length minus 6.
   if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return 'not a weight';
   return keptNames.find(([, pattern]) => pattern.test(name))?.[0];
 }
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
 
-/** What becomes of a tensor: its new type, or its own with the reason. */
+/** The type of a tensor in the result, and why it is kept if it is. */
 interface Choice {
   readonly type: string;
   readonly kept?: string;
@@ -75,7 +75,7 @@ function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantiz
   return { codec: 'ggml', to: type as BlockType };
 }
 
-/** The pairs of the result: those of the input but for the split of the file, then what says how it was quantized. */
+/** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
 function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
   const replaced = [
     'general.quantization_version',
@@ -91,7 +91,7 @@ function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
   ];
 }
 
-/** Which type each tensor gets. */
+/** Chooses the type of each tensor. */
 class Chooser {
   readonly #choices: GgufChoices;
   readonly #base: TargetType;
@@ -118,7 +118,7 @@ class Chooser {
   }
 }
 
-/** What the user should know about an alignment that misleads. */
+/** The note about an alignment that is stated but does not hold. */
 function alignmentNote(stated: number): string {
   return (
     `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
@@ -126,11 +126,11 @@ function alignmentNote(stated: number): string {
   );
 }
 
-/** What decides about a GGUF result: checked. */
+/** What decides about a GGUF result, after it has been checked. */
 export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
 
 /**
- * Plans what llama-quantize would make of a file. Its tensors come by layers and names, whatever their order was.
+ * Plans what llama-quantize would make of a file. The tensors of the result are sorted by layer and name.
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; `UNKNOWN_FORMAT` if the file is
  *   one of several that make up a model
  */

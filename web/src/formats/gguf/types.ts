@@ -15,7 +15,7 @@ export interface GgmlType {
   readonly bytes: number;
 }
 
-/** Types that are no BlockType: plain numbers, and blocks that are only listed and copied. */
+/** Types that are not a BlockType: plain numbers, and blocks that can only be listed and copied. */
 const otherTypes: readonly GgmlType[] = [
   { name: 'F32', id: 0, elements: 1, bytes: 4 },
   { name: 'F16', id: 1, elements: 1, bytes: 2 },
@@ -60,7 +60,7 @@ export function ggmlType(name: string): GgmlType {
   return type;
 }
 
-/** Bytes of a tensor, or undefined if its rows are no whole blocks or it is too large. */
+/** Size of a tensor in bytes. Undefined if its rows are not whole blocks or it is too large. */
 export function ggmlBytes({ elements, bytes }: GgmlType, shape: readonly number[]): number | undefined {
   const size = ((elementCount(shape) ?? Number.NaN) / elements) * bytes;
   return Number.isSafeInteger(size) && (shape.at(-1) ?? 1) % elements === 0 ? size : undefined;

@@ -1,6 +1,6 @@
 /**
- * .npy: one numpy array. The bytes `\x93NUMPY`, a version, the length of the header, the header (a Python dict literal that names
- * dtype, order and shape) and the elements. Reference: numpy.lib.format.
+ * Reads .npy files. Each holds one numpy array: the bytes `\x93NUMPY`, a version, the length of the header, the header, and the elements.
+ * The header is a Python dict with dtype, order and shape. Reference: numpy.lib.format.
  */
 
 import { ScalepointError } from '../../core/errors.js';
@@ -11,25 +11,25 @@ import { elementCount } from '../tensors.js';
 
 /** An array in a .npy file. */
 export interface NpyFile {
-  /** Named after the file, without its extension; `array` where there is no name. */
+  /** Named after the file without its extension, or `array` if the file has no name. */
   readonly tensor: TensorInfo;
-  /** False where the elements are stored in another byte order or column by column, and are rearranged while they are read. */
+  /** Whether the elements are stored row by row in little-endian order. Otherwise `read` rearranges them. */
   readonly verbatim: boolean;
-  /** Bytes [begin, end) of the elements as row-major, little-endian memory. Both are to be multiples of the element's size. */
+  /** Bytes [begin, end) of the elements in row-major, little-endian order. Both have to be multiples of the element size. */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /** The first bytes of every .npy file. */
 export const npyMagic: readonly number[] = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 
-/** Headers of plain arrays have some hundred bytes; only record types, which are refused, need more than this. */
+/** Headers of plain arrays have about a hundred bytes. Only record types need more than this, and those are not supported. */
 const maxHeaderBytes = 2 ** 20;
 /** More dimensions than numpy makes. */
 const maxRank = 64;
-/** Column-major elements come from all over the file, so they are rearranged in memory at once, up to this many bytes. */
+/** Column-major arrays are read as a whole to be rearranged, up to this size. */
 const maxColumnMajorBytes = 2 ** 29;
 
-/** numpy's kind and size, as the dtype that safetensors has for it. */
+/** The dtypes of safetensors, by numpy's kind and size. */
 const dtypes = new Map<string, TensorDType>([
   ['b1', 'BOOL'],
   ['i1', 'I8'],
@@ -50,92 +50,140 @@ function bad(message: string, byteOffset: number): ScalepointError {
   return new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
-/** What the header says, checked as far as it goes without the file. */
+/** A header, not yet compared with the size of the file. */
 interface NpyHeader {
   readonly dtype: TensorDType;
   readonly elementBytes: number;
-  /** Bytes of the unit that byte order applies to: half an element for complex numbers. */
+  /** Bytes that byte order applies to: half an element for complex numbers. */
   readonly unitBytes: number;
   readonly bigEndian: boolean;
   readonly fortranOrder: boolean;
   readonly shape: readonly number[];
 }
 
-/** Reads the dict literal: exactly the keys descr, fortran_order and shape, in any order. `origin` is its offset in the file. */
-function parseHeader(text: string, origin: number): NpyHeader {
-  let position = 0;
-  const fail = (message: string): never => {
-    throw bad(`header: ${message}`, origin + position);
-  };
-  /** Steps over white space and what the pattern, which is sticky, matches next; undefined if it does not match. */
-  const take = (pattern: RegExp): RegExpExecArray | undefined => {
-    while (/[ \t\r\n]/.test(text[position] ?? '')) position++;
-    pattern.lastIndex = position;
-    const match = pattern.exec(text);
-    if (match === null) return undefined;
-    position = pattern.lastIndex;
-    return match;
-  };
-  const need = (pattern: RegExp, what: string): RegExpExecArray => take(pattern) ?? fail(`expected ${what}`);
+/** Reads a Python dict literal, keeping the position. */
+class DictReader {
+  readonly #text: string;
+  readonly #origin: number;
+  #position = 0;
 
-  const found: { descr?: string; fortranOrder?: boolean; shape?: number[] } = {};
-  need(/\{/y, "'{'");
-  while (take(/\}/y) === undefined) {
-    const key = need(/'(\w*)'|"(\w*)"/y, "a key or '}'");
-    need(/:/y, "':'");
-    switch (key[1] ?? key[2]) {
-      case 'descr': {
-        if (found.descr !== undefined) fail('descr is there twice');
-        if (take(/\[/y) !== undefined) {
-          throw new ScalepointError(
-            'UNSUPPORTED_DTYPE',
-            'the array holds records; save its fields as arrays of their own',
-            {
-              byteOffset: origin + position,
-            },
-          );
-        }
-        const descr = need(/'([^'\\]*)'|"([^"\\]*)"/y, 'descr, a string');
-        found.descr = descr[1] ?? descr[2] ?? '';
-        break;
-      }
-      case 'fortran_order':
-        if (found.fortranOrder !== undefined) fail('fortran_order is there twice');
-        found.fortranOrder = need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
-        break;
-      case 'shape': {
-        if (found.shape !== undefined) fail('shape is there twice');
-        const shape: number[] = [];
-        need(/\(/y, "shape, a tuple that starts with '('");
-        while (take(/\)/y) === undefined) {
-          // Python 2 wrote long integers as 3L.
-          const dimension = Number(need(/(0|[1-9]\d*)L?(?![\w.])/y, 'a whole number of at least 0 in shape')[1]);
-          if (!Number.isSafeInteger(dimension)) fail('a dimension of shape is too large');
-          shape.push(dimension);
-          if (shape.length > maxRank) fail(`shape has more than ${maxRank} dimensions`);
-          if (take(/,/y) !== undefined) continue;
-          // Without its comma, (3) is a number to Python and no tuple.
-          if (shape.length === 1) fail("expected ',' after the only dimension of shape");
-          need(/\)/y, "',' or ')' in shape");
-          break;
-        }
-        found.shape = shape;
-        break;
-      }
-      default:
-        fail(`the key ${show(key[1] ?? key[2])} is unknown`);
-    }
-    if (take(/,/y) !== undefined) continue;
-    need(/\}/y, "',' or '}'");
+  /** @param origin offset of the text in the file */
+  constructor(text: string, origin: number) {
+    this.#text = text;
+    this.#origin = origin;
+  }
+
+  /** Offset in the file. */
+  get offset(): number {
+    return this.#origin + this.#position;
+  }
+
+  fail(message: string): never {
+    throw bad(`header: ${message}`, this.offset);
+  }
+
+  /** Steps over white space and what a sticky pattern matches. Returns undefined if it does not match. */
+  take(pattern: RegExp): RegExpExecArray | undefined {
+    while (/[ \t\r\n]/.test(this.#text[this.#position] ?? '')) this.#position++;
+    pattern.lastIndex = this.#position;
+    const match = pattern.exec(this.#text);
+    if (match === null) return undefined;
+    this.#position = pattern.lastIndex;
+    return match;
+  }
+
+  need(pattern: RegExp, what: string): RegExpExecArray {
+    return this.take(pattern) ?? this.fail(`expected ${what}`);
+  }
+
+  /** Whether only white space is left. */
+  isAtEnd(): boolean {
+    this.take(/(?=$)/y);
+    return this.#position === this.#text.length;
+  }
+}
+
+/** A string such as `<f4`. */
+function readDescr(reader: DictReader): string {
+  if (reader.take(/\[/y) !== undefined) {
+    throw new ScalepointError('UNSUPPORTED_DTYPE', 'the array holds records; save its fields as arrays of their own', {
+      byteOffset: reader.offset,
+    });
+  }
+  const descr = reader.need(/'([^'\\]*)'|"([^"\\]*)"/y, 'descr, a string');
+  return descr[1] ?? descr[2] ?? '';
+}
+
+/** A tuple of whole numbers. */
+function readShape(reader: DictReader): number[] {
+  const shape: number[] = [];
+  reader.need(/\(/y, "shape, a tuple that starts with '('");
+  while (reader.take(/\)/y) === undefined) {
+    // Python 2 wrote long integers as 3L.
+    const dimension = Number(reader.need(/(0|[1-9]\d*)L?(?![\w.])/y, 'a whole number of at least 0 in shape')[1]);
+    if (!Number.isSafeInteger(dimension)) reader.fail('a dimension of shape is too large');
+    shape.push(dimension);
+    if (shape.length > maxRank) reader.fail(`shape has more than ${maxRank} dimensions`);
+    if (reader.take(/,/y) !== undefined) continue;
+    // In Python (3) is a number. A tuple of one needs a comma.
+    if (shape.length === 1) reader.fail("expected ',' after the only dimension of shape");
+    reader.need(/\)/y, "',' or ')' in shape");
     break;
   }
-  take(/(?=$)/y);
-  if (position !== text.length) fail('there is more than spaces after the closing brace');
+  return shape;
+}
 
+/** What the dict holds. */
+interface Dict {
+  descr?: string;
+  fortranOrder?: boolean;
+  shape?: number[];
+}
+
+/** Reads the value of a key, which may be there once. */
+function readMember(reader: DictReader, key: string | undefined, found: Dict): void {
+  switch (key) {
+    case 'descr':
+      if (found.descr !== undefined) reader.fail('descr is there twice');
+      found.descr = readDescr(reader);
+      break;
+    case 'fortran_order':
+      if (found.fortranOrder !== undefined) reader.fail('fortran_order is there twice');
+      found.fortranOrder = reader.need(/True\b|False\b/y, 'fortran_order, True or False')[0] === 'True';
+      break;
+    case 'shape':
+      if (found.shape !== undefined) reader.fail('shape is there twice');
+      found.shape = readShape(reader);
+      break;
+    default:
+      reader.fail(`the key ${show(key)} is unknown`);
+  }
+}
+
+/** Reads a dict that has the keys descr, fortran_order and shape, in any order. */
+function readDict(text: string, origin: number): Required<Dict> {
+  const reader = new DictReader(text, origin);
+  const found: Dict = {};
+  reader.need(/\{/y, "'{'");
+  while (reader.take(/\}/y) === undefined) {
+    const key = reader.need(/'(\w*)'|"(\w*)"/y, "a key or '}'");
+    reader.need(/:/y, "':'");
+    readMember(reader, key[1] ?? key[2], found);
+    if (reader.take(/,/y) !== undefined) continue;
+    reader.need(/\}/y, "',' or '}'");
+    break;
+  }
+  if (!reader.isAtEnd()) reader.fail('there is more than spaces after the closing brace');
   const { descr, fortranOrder, shape } = found;
   if (descr === undefined || fortranOrder === undefined || shape === undefined) {
     throw bad('header: descr, fortran_order and shape have to be there', origin);
   }
+  return { descr, fortranOrder, shape };
+}
+
+/** Reads the header. `origin` is its offset in the file. */
+function parseHeader(text: string, origin: number): NpyHeader {
+  const { descr, fortranOrder, shape } = readDict(text, origin);
   const [, order = '', kind = ''] = /^([<>|=]?)(\w+)$/.exec(descr) ?? [];
   const dtype = dtypes.get(kind);
   if (dtype === undefined) {
@@ -165,7 +213,7 @@ function swapBytes(bytes: Uint8Array, unitBytes: number): Uint8Array<ArrayBuffer
   return result;
 }
 
-/** Column-major elements in row-major order. */
+/** Rearranges column-major elements in row-major order. */
 function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: number): Uint8Array<ArrayBuffer> {
   const result = new Uint8Array(bytes.length);
   // Strides of the source, in bytes: the first axis is the dense one.
@@ -179,7 +227,7 @@ function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: n
   let from = 0;
   for (let to = 0; to < result.length; to += elementBytes) {
     for (let i = 0; i < elementBytes; i++) result[to + i] = bytes[from + i] as number;
-    // Counts the index up, last axis first, and moves with it.
+    // Increments the index, last axis first.
     for (let axis = shape.length - 1; axis >= 0; axis--) {
       index[axis] = (index[axis] as number) + 1;
       from += strides[axis] as number;
@@ -191,13 +239,8 @@ function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: n
   return result;
 }
 
-/**
- * Opens a .npy file, versions 1.0, 2.0 and 3.0. Big-endian and column-major (`fortran_order`) arrays are rearranged while they are read;
- * the latter in memory, so only up to 512 MiB.
- * @throws ScalepointError `BAD_FILE` if the file breaks the format or has another length than its header says; `UNSUPPORTED_DTYPE` for
- *   records, objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
- */
-export async function openNpy(source: ByteSource): Promise<NpyFile> {
+/** Reads the start of a file: the text of the header, and where it begins and ends. */
+async function readText(source: ByteSource): Promise<{ text: string; begin: number; end: number }> {
   const { size } = source;
   if (size < 10) throw bad(`the file has ${size} bytes, too few for the start of a .npy file`, size);
   const start = await source.read(0, Math.min(12, size));
@@ -206,62 +249,73 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
   if (major < 1 || major > 3 || minor !== 0) {
     throw bad(`.npy version ${major}.${minor} is unknown; supported are 1.0, 2.0 and 3.0`, 6);
   }
-  const headerOffset = major === 1 ? 10 : 12;
-  if (size < headerOffset) throw bad(`the file has ${size} bytes, too few for the length of the header`, size);
+  const begin = major === 1 ? 10 : 12;
+  if (size < begin) throw bad(`the file has ${size} bytes, too few for the length of the header`, size);
   const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
-  const headerBytes = major === 1 ? view.getUint16(8, true) : view.getUint32(8, true);
-  if (headerBytes > maxHeaderBytes) throw bad(`the header claims ${headerBytes} bytes, more than ${maxHeaderBytes}`, 8);
-  const dataOffset = headerOffset + headerBytes;
-  if (dataOffset > size) {
-    throw bad(`the header claims ${headerBytes} bytes, but the file ends after ${size - headerOffset} of them`, size);
+  const length = major === 1 ? view.getUint16(8, true) : view.getUint32(8, true);
+  if (length > maxHeaderBytes) throw bad(`the header claims ${length} bytes, more than ${maxHeaderBytes}`, 8);
+  const end = begin + length;
+  if (end > size) {
+    throw bad(`the header claims ${length} bytes, but the file ends after ${size - begin} of them`, size);
   }
-  let text: string;
+  const bytes = await source.read(begin, end);
   try {
-    // A header that parses is ASCII, whatever the version allows in the names of record fields.
-    text = new TextDecoder('utf-8', { fatal: major === 3 }).decode(await source.read(headerOffset, dataOffset));
-  } catch (cause) {
-    if (cause instanceof ScalepointError) throw cause;
-    throw bad('header: it is not UTF-8', headerOffset);
+    // Versions 1 and 2 are Latin-1, but what a supported header holds is ASCII.
+    return { text: new TextDecoder('utf-8', { fatal: major === 3 }).decode(bytes), begin, end };
+  } catch {
+    throw bad('header: it is not UTF-8', begin);
   }
-  const { dtype, elementBytes, unitBytes, bigEndian, fortranOrder, shape } = parseHeader(text, headerOffset);
+}
 
+/** Size of the elements in bytes. It has to be the rest of the file. */
+function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: number, dataOffset: number, size: number) {
   const bytes = (elementCount(shape) ?? Number.NaN) * elementBytes;
   if (!Number.isSafeInteger(bytes)) throw bad(`header: the product of shape ${show(shape)} is too large`, headerOffset);
-  if (bytes > size - dataOffset) {
-    throw bad(
-      `shape ${show(shape)} of ${dtype} needs ${bytes} bytes, but the file has only ${size - dataOffset}`,
-      size,
-    );
+  const left = size - dataOffset;
+  if (bytes > left) {
+    throw bad(`shape ${show(shape)} of ${dtype} needs ${bytes} bytes, but the file has only ${left}`, size);
   }
-  if (bytes < size - dataOffset) {
+  if (bytes < left) {
     throw bad(`the array ends at byte ${dataOffset + bytes}, but the file has ${size} bytes`, dataOffset + bytes);
   }
+  return bytes;
+}
 
+/**
+ * Opens a .npy file, versions 1.0, 2.0 and 3.0. Big-endian and column-major (`fortran_order`) arrays are rearranged while they are read;
+ * the latter in memory, so only up to 512 MiB.
+ * @throws ScalepointError `BAD_FILE` if the file breaks the format or has another length than its header says; `UNSUPPORTED_DTYPE` for
+ *   records, objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
+ */
+export async function openNpy(source: ByteSource): Promise<NpyFile> {
+  const { text, begin, end: dataOffset } = await readText(source);
+  const header = parseHeader(text, begin);
+  const { dtype, elementBytes, unitBytes, bigEndian, fortranOrder, shape } = header;
+  const bytes = dataBytes(header, begin, dataOffset, source.size);
   const stem = source.name?.replace(/\.npy$/i, '') ?? '';
   // The one name that no tensor of a safetensors file can have.
   const name = stem === '' || stem === '__metadata__' ? 'array' : stem;
-  const tensor: TensorInfo = { name, dtype, shape, bytes, byteOffset: dataOffset };
   // With at most one dimension that counts, both orders are the same.
   const columnMajor = fortranOrder && shape.filter((dimension) => dimension !== 1).length > 1 && bytes > 0;
   if (columnMajor && bytes > maxColumnMajorBytes) {
     throw new ScalepointError(
       'UNSUPPORTED_DTYPE',
       `the array is column-major (fortran_order) and larger than ${maxColumnMajorBytes} bytes; save numpy.ascontiguousarray of it`,
-      { tensor: name, byteOffset: headerOffset },
+      { tensor: name, byteOffset: begin },
     );
   }
   const swapped = bigEndian && unitBytes > 1;
   let rowMajor: Promise<Uint8Array<ArrayBuffer>> | undefined;
   return {
-    tensor,
+    tensor: { name, dtype, shape, bytes, byteOffset: dataOffset },
     verbatim: !columnMajor && !swapped,
-    async read(begin, end) {
+    async read(from, to) {
       let piece: Uint8Array<ArrayBuffer>;
       if (columnMajor) {
         rowMajor ??= source.read(dataOffset, dataOffset + bytes).then((all) => toRowMajor(all, shape, elementBytes));
-        piece = (await rowMajor).subarray(begin, end);
+        piece = (await rowMajor).subarray(from, to);
       } else {
-        piece = await source.read(dataOffset + begin, dataOffset + end);
+        piece = await source.read(dataOffset + from, dataOffset + to);
       }
       return swapped ? swapBytes(piece, unitBytes) : piece;
     },

@@ -28,7 +28,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   async open(files) {
     const [{ source }] = files as [OpenFile];
     const { tensor, verbatim, read } = await openNpy(source);
-    // Elements that have to be rearranged have no places in the file. They are read as a file of nothing else.
+    // Elements that have to be rearranged have no offsets in the file. They are read as if they were a file of their own.
     const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto: undefined };
     return {
       bytes: source.size,
@@ -40,6 +40,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  // The name of the file means nothing, and an array is no model that could be configured.
+  // An array is not a model: its name means nothing, and there is no configuration.
   plan: (model, choices, partsOf) => planSafetensors(model.tensors, {}, choices, partsOf, false),
 };

@@ -1,6 +1,6 @@
 /**
- * safetensors: `u64 N` (little-endian), N bytes of JSON, then the tensors' bytes. A file is untrusted, so that everything in its header
- * is checked.
+ * Reads and writes headers of safetensors files: `u64 N` (little-endian), N bytes of JSON, then the tensors' bytes. Files are untrusted,
+ * so that everything in a header is checked.
  * Reference: github.com/huggingface/safetensors, README.md and safetensors/src/tensor.rs.
  */
 
@@ -10,7 +10,7 @@ import { type ByteSource, quoted } from '../../files/bytes.js';
 import { compareNames, elementCount } from '../tensors.js';
 import { JsonReader } from './json.js';
 
-/** Element types and their bits, in the order of the reference: a file written by it holds wide types first. */
+/** Element types and their bits, in the order of the reference. It writes files from the last type to the first. */
 const dtypeBits = {
   BOOL: 8,
   F4: 4,
@@ -53,9 +53,9 @@ export interface TensorInfo {
   readonly byteOffset: number;
 }
 
-/** What the header of a file says, checked. */
+/** A header that has been checked. */
 export interface SafetensorsHeader {
-  /** In the order of their bytes, which cover the rest of the file without holes. */
+  /** In the order of their bytes. They cover the rest of the file without gaps. */
   readonly tensors: readonly TensorInfo[];
   /** The strings of `__metadata__`. Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, string>>;
@@ -64,13 +64,13 @@ export interface SafetensorsHeader {
 /** The limit of the format. */
 const maxHeaderBytes = 100_000_000;
 
-/** Bytes of a tensor, or undefined if they are no whole number or too large. */
+/** Size of a tensor in bytes. Undefined if that is not a whole number or too large. */
 export function tensorBytes(dtype: TensorDType, shape: readonly number[]): number | undefined {
   const bits = (elementCount(shape) ?? Number.NaN) * dtypeBits[dtype];
   return Number.isSafeInteger(bits) && bits % 8 === 0 ? bits / 8 : undefined;
 }
 
-/** A header entry with what is needed to check it against the others. */
+/** An entry of the header. */
 interface Entry {
   readonly name: string;
   readonly dtype: TensorDType;
@@ -115,7 +115,7 @@ function fail(message: string, byteOffset: number): never {
   throw new ScalepointError('BAD_FILE', message, { byteOffset });
 }
 
-/** Where the tensors' bytes begin. */
+/** Reads the length of the header. Returns where the tensors' bytes begin. */
 async function readLength(source: ByteSource): Promise<number> {
   if (source.size < 8) {
     fail(`the file has ${source.size} bytes, too few for the 8 that hold the length of the header`, source.size);
@@ -130,7 +130,7 @@ async function readLength(source: ByteSource): Promise<number> {
   return dataOffset;
 }
 
-/** Reads the JSON, as far as it can be checked without the rest of the file. */
+/** Reads the JSON. Offsets are not yet compared with each other and the size of the file. */
 function readEntries(json: JsonReader): { entries: Entry[]; metadata: Record<string, string> } {
   const entries: Entry[] = [];
   const metadata = Object.create(null) as Record<string, string>;
@@ -149,7 +149,7 @@ function readEntries(json: JsonReader): { entries: Entry[]; metadata: Record<str
   return { entries, metadata };
 }
 
-/** Fails unless the tensors, in the order of their bytes, cover `size` bytes without holes. Returns how many they cover. */
+/** Checks that the tensors, in the order of their bytes, neither overlap nor leave gaps nor end beyond `size`. Returns their end. */
 function checkOffsets(json: JsonReader, entries: readonly Entry[], size: number): number {
   let covered = 0;
   for (const { name, begin, end, position } of entries) {
@@ -170,9 +170,8 @@ function checkOffsets(json: JsonReader, entries: readonly Entry[], size: number)
 }
 
 /**
- * Reads and checks the header of a safetensors file. Nothing is allocated on the word of the file alone: every size is held against
- * the size of the file first.
- * @throws ScalepointError `BAD_FILE` saying what is wrong, with the tensor and the offset of its entry where there is one
+ * Reads and checks the header of a safetensors file. Every size is compared with the size of the file before memory is allocated for it.
+ * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
  */
 export async function readSafetensors(source: ByteSource): Promise<SafetensorsHeader> {
   const dataOffset = await readLength(source);
@@ -204,8 +203,8 @@ export interface SafetensorsLayout {
 }
 
 /**
- * Lays out a file as the reference does: wide dtypes first, so that every tensor is aligned, names in byte order within a dtype, the
- * header padded with spaces to a multiple of 8.
+ * Lays out a file as the reference does. Wide dtypes come first, so that every tensor is aligned. Within a dtype, names are in byte order.
+ * The header is padded with spaces to a multiple of 8.
  * @throws RangeError if two tensors have one name, or if a shape does not make whole bytes; ScalepointError `BAD_FILE` if the header
  *   would be longer than the format allows
  */

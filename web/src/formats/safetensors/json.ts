@@ -1,15 +1,15 @@
-/** JSON that is read from bytes, strictly. `JSON.parse` keeps the last of two equal keys without a word, and knows no byte offsets. */
+/** A strict JSON reader. `JSON.parse` silently keeps the last of two equal keys, and its errors have no byte offsets. */
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 
-/** serde_json, the reference's JSON reader, stops at this depth. Only values that nobody reads can nest at all. */
+/** The limit of serde_json, which the reference uses. Only values that are skipped can nest. */
 const maxDepth = 128;
 
 const quote = 0x22;
 const backslash = 0x5c;
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
 
-/** Reads JSON from bytes, keeping the position. Fails with `BAD_FILE` and the offset in the file. */
+/** Reads JSON from bytes. Errors are `BAD_FILE` with the offset in the file. */
 export class JsonReader {
   position = 0;
   /** The tensor being read, for errors. */
@@ -54,7 +54,7 @@ export class JsonReader {
     if (!this.take(character)) this.fail(`expected '${character}' ${where}, got ${this.seen()}`);
   }
 
-  /** What stands at the position, for errors. */
+  /** A description of the next character, for errors. */
   private seen(): string {
     const byte = this.peek();
     if (byte === undefined) return `the end of the ${this.what}`;
@@ -91,7 +91,7 @@ export class JsonReader {
     } catch {
       this.fail(`${what} has an unknown escape`, start);
     }
-    // Half of a surrogate pair is no character: such a name could not be written back as UTF-8.
+    // Half of a surrogate pair cannot be written as UTF-8.
     if (/\p{Surrogate}/u.test(text)) this.fail(`${what} has half of a surrogate pair`, start);
     return text;
   }
@@ -121,7 +121,7 @@ export class JsonReader {
     return values;
   }
 
-  /** Calls `member` with each key and its position; it has to read the value. */
+  /** Reads an object. `member` is called with each key and its position, and has to read the value. */
   object(what: string, member: (key: string, position: number) => void): void {
     const keys = new Set<string>();
     this.expect('{', `at the start of ${what}`);
@@ -138,7 +138,7 @@ export class JsonReader {
     this.expect('}', `at the end of ${what}`);
   }
 
-  /** Steps over a value that nobody reads. */
+  /** Steps over a value. */
   skip(depth: number): void {
     if (depth > maxDepth) this.fail(`the JSON nests deeper than ${maxDepth} levels`);
     const byte = this.peek();

@@ -1,22 +1,22 @@
 /**
- * What is kept by default when weights become integers, told by the names of tensors: what is small and matters much (norms, biases,
- * embeddings, the output layer, the router of experts), and what belongs to weights that are quantized already.
+ * Which tensors are kept by default when weights become integers. Names tell: norms, biases, embeddings, the output layer and the router
+ * of experts are small and matter much; scales and zero points belong to weights that are quantized already.
  */
 
 /** A name in its parts between dots and slashes. */
 interface NameParts {
   readonly parts: readonly string[];
   readonly last: string;
-  /** The module that the parameter stands in directly: `norm1.linear.weight` is a linear layer inside of a norm, and no norm. */
+  /** The innermost module: `linear` in `norm1.linear.weight`, which is a linear layer inside of a norm. */
   readonly owner: string;
-  /** Whether the owner stands next to a list of experts. */
+  /** Whether the owner is next to a list of experts. */
   readonly nextToExperts: boolean;
 }
 
 const scaleName = /(^|_)(scales?|scale_inv|absmax|quant_map)$/i;
 const zeroPointName = /(^|_)(zero_points?|q?zeros)$/i;
 
-/** The first that matches gives the reason. */
+/** Reasons to keep a tensor. The first one that matches is reported. */
 const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean][] = [
   ['bias', ({ last, owner }) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
   ['lm_head', ({ parts }) => parts.some((part) => /^lm_head$/i.test(part))],
@@ -28,7 +28,7 @@ const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean
     'norm',
     ({ owner, last }) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part)),
   ],
-  // Loaders expect routers in floats. A gate without experts beside it is an ordinary layer.
+  // Loaders expect routers in floats. A gate without experts next to it is an ordinary layer.
   [
     'router',
     ({ parts, owner, nextToExperts }) =>
@@ -38,9 +38,12 @@ const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean
   ['zero point', ({ last }) => zeroPointName.test(last)],
 ];
 
-/** Tells by a tensor's name why it is kept by default, if so. Takes all names of the model, as some mean something only together. */
+/**
+ * Makes a function that returns why a tensor of some name is kept by default, or undefined.
+ * @param names all names of the model, since some only have a meaning together
+ */
 export function keeperByName(names: Iterable<string>): (name: string) => string | undefined {
-  /** What comes before `experts` in names. */
+  /** The parts of names before `experts`. */
   const expertPrefixes = new Set<string>();
   for (const name of names) {
     const at = name.search(/(^|[./])experts[./]/i);
@@ -56,7 +59,7 @@ export function keeperByName(names: Iterable<string>): (name: string) => string 
   };
 }
 
-/** Whether a tensor's name says that it holds scales or zero points of others. */
+/** Whether a name is that of scales or zero points. */
 export function namesParameters(name: string): boolean {
   const last = name.split(/[./]/).at(-1) ?? '';
   return scaleName.test(last) || zeroPointName.test(last);

@@ -1,7 +1,6 @@
 /**
- * Models in several safetensors files: an index, `model.safetensors.index.json`, says which tensor is in which file beside it. The
- * index is as untrusted as the files are: it names files, so that only plain names are taken, and everything that it says is held
- * against the headers of the files.
+ * Models in several safetensors files. An index, `model.safetensors.index.json`, maps each tensor to a file in the same folder. It is
+ * untrusted: only plain file names are accepted, and everything in it is compared with the headers of the files.
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
@@ -9,20 +8,20 @@ import { type ByteSource, type FileInput, openSource, quoted } from '../../files
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
 import { JsonReader } from './json.js';
 
-/** What an index says. */
+/** The contents of an index. */
 export interface ShardIndex {
   /** For each tensor the name of its file, in the order of the index. */
   readonly weightMap: ReadonlyMap<string, string>;
-  /** What stands under `metadata`, such as `total_size`. Without a prototype, as `__proto__` may be a key. */
+  /** The values of `metadata`, such as `total_size`. Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
 /** An index repeats the names of the headers, so that the limit of headers is enough for it. */
 const maxIndexBytes = 100_000_000;
 
-/** Fails unless a name from an index is that of a safetensors file in the same folder, on any system. */
+/** Checks that a name from an index is that of a safetensors file in the same folder, on any system. */
 function checkFileName(name: string, json: JsonReader, position: number): void {
-  // Neither another folder, nor a drive or stream of Windows, nor a name that a terminal or a system call would cut.
+  // No other folders, no drives or streams of Windows, no control characters.
   const strange = name === '' || /[/\\:]|\.\./.test(name) || [...name].some((c) => c < ' ' || c === '\x7f');
   if (strange) json.fail(`the file name ${quoted(name)} is no plain name`, position);
   if (!/\.safetensors$/i.test(name)) {
@@ -32,7 +31,7 @@ function checkFileName(name: string, json: JsonReader, position: number): void {
 
 function readWeightMap(json: JsonReader): Map<string, string> {
   const map = new Map<string, string>();
-  // There are few names of files, and as many entries as tensors: equal names share one string.
+  // Many tensors are in few files. Equal names share one string.
   const files = new Map<string, string>();
   json.object('weight_map', (tensor) => {
     json.tensor = tensor;
@@ -52,7 +51,7 @@ function readWeightMap(json: JsonReader): Map<string, string> {
 
 /**
  * Reads and checks an index.
- * @throws ScalepointError `BAD_FILE` saying what is wrong, with the offset and the tensor where there is one
+ * @throws ScalepointError `BAD_FILE` with the offset, and with the tensor if the error is in one
  */
 export async function readIndex(source: ByteSource): Promise<ShardIndex> {
   if (source.size > maxIndexBytes) {
@@ -96,7 +95,7 @@ export interface Shards {
   readonly files: readonly ByteSource[];
   /** Tensors in the order of the files, and of their bytes in each. */
   readonly tensors: readonly ShardTensor[];
-  /** `__metadata__` of the files: of a key in several of them, the first one's value. Without a prototype. */
+  /** `__metadata__` of the files. If several have a key, the value of the first one counts. Without a prototype. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Bytes of the files, without the index. */
   readonly bytes: number;
@@ -109,7 +108,7 @@ export interface Shards {
 /** Opens a file by the name that the index gives it. */
 type OpenShard = (name: string) => Promise<ByteSource>;
 
-/** How files beside an index are opened: by path or URL. */
+/** Opens files in the folder of an index, by path or URL. */
 function besideIndex(input: FileInput): OpenShard {
   if (input instanceof URL) return (name) => openSource(new URL(encodeURIComponent(name), input));
   const paths = nodeModule('node:path');
@@ -119,7 +118,7 @@ function besideIndex(input: FileInput): OpenShard {
   throw typeError('file', 'an index alone is not enough; pass a list of the index and all of its files');
 }
 
-/** How files are found by name among those given. */
+/** Finds files by name among those given. */
 function amongGiven(given: readonly ByteSource[]): OpenShard {
   return async (name) => {
     const [source, other] = given.filter((candidate) => candidate.name === name);
@@ -134,7 +133,7 @@ function amongGiven(given: readonly ByteSource[]): OpenShard {
   };
 }
 
-/** Holds the headers against the index. @throws ScalepointError `BAD_FILE` */
+/** Compares the headers with the index. @throws ScalepointError `BAD_FILE` */
 function checkHeaders(
   { weightMap }: ShardIndex,
   names: readonly string[],
@@ -165,11 +164,11 @@ function checkHeaders(
 
 /**
  * Opens a model in several files.
- * @param input the index as the caller named it; where nothing is given, the files are those beside it
+ * @param input the index as the caller named it. If no files are given, they are opened in its folder.
  * @param source the index
  * @param given the files, in any order. What the index does not name is left alone.
- * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file breaks the rules or they do
- *   not agree, `NOT_FOUND` or `IO` naming a file that is missing. What was opened is closed then.
+ * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they do not
+ *   agree, `NOT_FOUND` or `IO` with the name of a missing file. Files that were opened are closed again.
  */
 export async function openShards(
   input: FileInput,
@@ -209,7 +208,7 @@ export async function openShards(
   }
 }
 
-/** Adds the name of the file to what is wrong with it: with several, the offset alone does not say where. */
+/** Adds the name of the file to an error. With several files, the offset alone would not tell where it is. */
 async function inFile<T>(name: string | undefined, result: Promise<T>): Promise<T> {
   try {
     return await result;

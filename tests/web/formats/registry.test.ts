@@ -1,0 +1,49 @@
+import { modelFormats, resultName } from 'scalepoint/model';
+import { describe, expect, it } from 'vitest';
+
+describe('what formats say about themselves', () => {
+  it.each(modelFormats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
+    const { extensions, targets, aliases, ruleTargets, options, result, examples } = format;
+    const names = targets.map(({ name }) => name);
+    expect(new Set(names).size).toBe(names.length);
+    for (const [alias, name] of Object.entries(aliases)) {
+      expect(names).toContain(name);
+      expect(names).not.toContain(alias);
+    }
+    for (const { options: taken } of targets) {
+      for (const name of taken) expect(Object.keys(options.entries)).toContain(name);
+    }
+    const presets = targets.flatMap(({ preset }) => preset ?? []);
+    expect([...presets].sort()).toEqual(['balanced', 'safe', 'small']);
+    expect(ruleTargets.length).toBeGreaterThan(0);
+    for (const extension of extensions) expect(extension).toMatch(/^\.[a-z.]+$/);
+    expect(modelFormats().map(({ name }) => name)).toContain(result);
+    const flags = Object.values(options.entries).flatMap((entry) => entry.flags.map(({ name }) => `--${name}`));
+    const common = ['--to', '--rule', '--min-sqnr', '--json'];
+    for (const example of examples) {
+      for (const [flag] of example.matchAll(/--[\w-]+/g)) expect([...flags, ...common]).toContain(flag);
+    }
+  });
+
+  it('has no flag twice, except in tables that formats share', () => {
+    const tables = new Set(modelFormats().map(({ options }) => options));
+    const flags = [...tables].flatMap(({ entries }) =>
+      Object.values(entries).flatMap((entry) => entry.flags.map(({ name }) => name)),
+    );
+    expect(new Set(flags).size).toBe(flags.length);
+  });
+});
+
+describe('the name of a result', () => {
+  it('has the target before the usual end of its format, in place of the end of the input', () => {
+    const cases: [input: string, to: string, format: string, output: string][] = [
+      ['model.safetensors', 'int8', 'safetensors', 'model.int8.safetensors'],
+      ['model.safetensors.index.json', 'int4', 'safetensors', 'model.int4.safetensors'],
+      ['MODEL.GGUF', 'Q4_K_M', 'gguf', 'MODEL.Q4_K_M.gguf'],
+      ['weights.v2.npy', 'float16', 'safetensors', 'weights.v2.float16.safetensors'],
+      ['model', 'int8', 'safetensors', 'model.int8.safetensors'],
+      ['model.bin', 'int8', 'safetensors', 'model.bin.int8.safetensors'],
+    ];
+    for (const [input, to, format, output] of cases) expect(resultName(input, { to, format })).toBe(output);
+  });
+});
