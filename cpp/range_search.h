@@ -37,8 +37,8 @@ enum class RangeMethod : int32_t {
 ///          the search to it. Exceptions: without include_zero the best zero point has to be at most 512 in magnitude, because the
 ///          search does not try all scales further out; scales at kMinScale, and values above half of the largest float.
 ///          kMse, any type: never more than with min-max, up to a 1e-5th.
-/// Special: constants, zeros, and parameters without a finite value have what min-max gives. So has every parameter of an empty
-///          array, whose layout is not read.
+/// Special: zeros, what min-max restores exactly, and parameters without a finite value have what min-max gives. So has every
+///          parameter of an empty array, whose layout is not read.
 /// Shape:   scratch: search_scratch_bytes, its address a multiple of 8; scale and zero_point: all of the array's.
 /// Status:  kBadDType, kBadLayout, kSizeMismatch, kBadRange for the percentile, kNonFinite.
 [[nodiscard]] Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec,
