@@ -73,19 +73,30 @@ constexpr double kManySteps = 8;
 /// Small values are those below so many root mean squares. Between 0.9 and 1.3 the time hardly differs.
 constexpr double kSmall = 1.2;
 
-/// Copies the values times the factor to `to`, small ones first.
-void put_small_first(ScaleSpan& span, std::span<const float> x, float factor, float* to) {
-  const auto limit = static_cast<float>(kSmall * span.root_mean);
-  const size_t n = kernels::small_ones_first(x.data(), x.size(), factor, limit, to);
-  span.run.x = to;
-  const double squares = kernels::sum_of_squares({to, n, false}, 1.0f);
+/// Says how many values at the front are small.
+void set_small(ScaleSpan& span, size_t n) {
+  const kernels::Run run = {span.run.x, n, span.run.weighted};
+  const double squares = kernels::sum_of_squares(run, 1.0f);
   if (squares == 0) return;
-  span.small = {n, static_cast<double>(n), squares / (span.root_mean * span.root_mean * span.count)};
+  double count = static_cast<double>(n);
+  if (run.weighted) {
+    count = 0;
+    for (size_t i = 0; i < n; i++) count += run.x[2 * i + 1];
+  }
+  span.small = {n, count, squares / (span.root_mean * span.root_mean * span.count)};
+}
+
+/// How many of the pairs at the front are below the limit in magnitude.
+size_t small_pairs(const kernels::Run& run, double limit) {
+  size_t n = 0;
+  while (n < run.n && std::fabs(run.x[2 * n]) < limit) n++;
+  return n;
 }
 
 /// Bins of stand-ins by the bits of a type. A level is a (2^bits)th of what the windows cover, which is two standard deviations
-/// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out.
-int bin_bits(int bits) { return std::min(bits + 4, kMostBinBits); }
+/// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out; of fewer than 8
+/// bits 64 and 16.
+int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
 
 /// Values that are restored but for this share of their squares are restored exactly, up to the rounding of scale and product.
 constexpr double kExact = 0x1p-46;
@@ -126,18 +137,20 @@ void search_mse(std::span<const float> x, float min, float max, const Quantizati
   span.root_mean = root_mean * factor;
   span.most_trials = spec.dtype.bits > 8 ? kTrialsOf16Bits : most_trials(x.size());
   const bool direct = x.size() <= kLongestDirectRun;
+  const double small = kSmall * span.root_mean;
   if (!direct) {
     span.run = stand_in(x, min, max, root_mean, factor, bin_bits(spec.dtype.bits), room);
+    set_small(span, small_pairs(span.run, small));
   } else if (factor != 1 || (span.start - span.first) * span.root_mean > kManySteps) {
-    put_small_first(span, x, factor, reinterpret_cast<float*>(room));
+    span.run.x = reinterpret_cast<float*>(room);
+    set_small(span,
+              kernels::small_ones_first(x.data(), x.size(), factor, static_cast<float>(small), reinterpret_cast<float*>(room)));
   }
   FoundScale found = search_scale(span, windows);
   if (found.scale == 0) return;
   found.scale /= factor;
-  if (!direct || found.error < kTinyError) {
-    found.scale = kernels::fit_scale(x.data(), x.size(), unit, static_cast<float>(found.scale * unit),
-                                     static_cast<float>(found.low), static_cast<float>(found.low + windows.levels)) /
-                  unit;
+  if (found.error < kTinyError) {
+    found.scale = kernels::fit_scale(x.data(), x.size(), found.scale, found.low, found.low + windows.levels);
   }
   const auto better = static_cast<float>(found.scale);
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));

@@ -45,7 +45,7 @@ constexpr float kRounding = 0x1p-19f;
 constexpr double kShareOf12th = 0.9, kSmallStep = 1.5;
 
 /// Bounds of levels that hold nothing back.
-constexpr float kFarAway = 0x1p24f;
+constexpr float kFarAway = HUGE_VALF;
 
 /// All ones in the first lanes.
 I32x4 first_lanes(size_t count) {
@@ -59,7 +59,7 @@ F32x4 steps(double from, double step) {
 }
 
 /// All ones where error / u^2 may be below the limit.
-I32x4 promising(const Intervals& i, float limit) {
+[[gnu::noinline]] I32x4 promising(const Intervals& i, float limit) {
   const F32x4 a = i.from, b = i.to, fa = i.from_error, fb = i.to_error, most = splat(limit);
   const F32x4 d = sub(b, a), d2 = mul(d, d), rise = sub(fb, fa);
   const F32x4 fa_d = mul(fa, d), fb_d = mul(fb, d), rise_a = mul(rise, a), rise_b = mul(rise, b);

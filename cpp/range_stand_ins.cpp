@@ -23,19 +23,21 @@ kernels::Run stand_in(std::span<const float> x, double min, double max, double r
                deviation = std::sqrt(std::max(variance, 0.0));
   const double unit = std::max({deviation, (max - min) / (1 << (kStandInOctaves - 1)), 0x1p-126});
   kernels::add_to_bins(x.data(), x.size(), middle, static_cast<float>(1 / unit), rest_bits, bins, half);
-  // Two floats take the place of a bin, or of one before it.
+  // Outward from the mean. The pairs of floats for two bins take no more than the place of one of the bins that were read.
   auto* const pairs = reinterpret_cast<float*>(memory);
   size_t n = 0;
-  for (size_t i = 0; i < 2 * half; i++) {
-    const kernels::Bin bin = bins[i];
-    if (bin.count == 0) continue;
-    const auto edge = static_cast<uint32_t>(0x3F800000u + ((i % half) << rest_bits));
-    const double low = bit_cast<float>(edge), high = bit_cast<float>(edge + (1u << rest_bits));
-    const double share = static_cast<double>(bin.rest) / static_cast<double>(bin.count) / (1 << rest_bits);
-    const double distance = (low + (high - low) * share - 1) * unit;
-    pairs[2 * n] = static_cast<float>((i < half ? middle + distance : middle - distance) * factor);
-    pairs[2 * n + 1] = static_cast<float>(bin.count);
-    n++;
+  for (size_t i = 0; i < half; i++) {
+    const auto edge = static_cast<uint32_t>(0x3F800000u + (i << rest_bits));
+    const double low = bit_cast<float>(edge), width = bit_cast<float>(edge + (1u << rest_bits)) - low;
+    const kernels::Bin two[2] = {bins[i], bins[half + i]};
+    for (const kernels::Bin& bin : two) {
+      if (bin.count == 0) continue;
+      const double share = static_cast<double>(bin.rest) / static_cast<double>(bin.count) / (1 << rest_bits);
+      const double distance = (low + width * share - 1) * unit;
+      pairs[2 * n] = static_cast<float>((&bin == two ? middle + distance : middle - distance) * factor);
+      pairs[2 * n + 1] = static_cast<float>(bin.count);
+      n++;
+    }
   }
   return {pairs, n, true};
 }

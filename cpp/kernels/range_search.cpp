@@ -83,29 +83,45 @@ void try_each(const Run& run, F32x4 t, const Trials& trials, TrialSums& out) {
   }
 }
 
-/// All sums, one candidate after the other.
-void try_few(const Run& run, double t_per_u, const Trials& trials, TrialSums& out) {
-  float u[4], low[4], high[4], error[4], slope[4], up[4], down[4];
+/// The sums of one candidate: with T = float those that add_value makes in a lane.
+template <class T>
+void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) {
+  const size_t step = run.weighted ? 2 : 1;
+  double sums[4] = {};
+  for (size_t at = 0; at < run.n; at += kBlock) {
+    const size_t size = run.n - at < kBlock ? run.n - at : kBlock;
+    T of_block[2][4] = {};
+    for (size_t i = 0; i < size; i++) {
+      const float* const p = run.x + step * (at + i);
+      const T v = *p * t, r = v - clamp(round_half_even(v), low, high);
+      const T weight = run.weighted ? p[1] : 1, weighted = r * weight;
+      T* const to = of_block[i % 2];
+      to[0] += weighted * r;
+      to[1] += weighted * v;
+      if (!with_windows) continue;
+      const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
+      to[2] += ((below > 0 ? below : 0) - (above > 0 ? above : 0)) * weight;
+      to[3] += ((above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0)) * weight;
+    }
+    for (int i = 0; i < 4; i++) sums[i] += of_block[0][i] + of_block[1][i];
+  }
+  for (int i = 0; i < 4; i++) out[4 * i] = static_cast<float>(sums[i]);
+}
+
+/// One candidate after the other.
+void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool with_windows, TrialSums& out) {
+  float u[4], low[4], high[4], sums[16];
   store(u, trials.u);
   store(low, trials.low);
   store(high, trials.high);
   for (int lane = 0; lane < 4; lane++) {
-    const double t = u[lane] * t_per_u, bottom = low[lane], top = high[lane];
-    double sums[4] = {};
-    for (size_t i = 0; i < run.n; i++) {
-      const double v = run.x[i] * t, r = v - clamp(round_half_even(v), bottom, top);
-      const double below = bottom + 0.5 - v, above = v - (top + 0.5);
-      sums[0] += r * r;
-      sums[1] += r * v;
-      sums[2] += (below > 0 ? below : 0) - (above > 0 ? above : 0);
-      sums[3] += (above > -1 ? above + 1 : 0) - (below > 1 ? below - 1 : 0);
+    if (run.n <= kFewValues && !run.weighted) {
+      try_one<double>(run, u[lane] * t_per_u, low[lane], high[lane], with_windows, sums + lane);
+    } else {
+      try_one<float>(run, u[lane] * static_cast<float>(t_per_u), low[lane], high[lane], with_windows, sums + lane);
     }
-    error[lane] = static_cast<float>(sums[0]);
-    slope[lane] = static_cast<float>(sums[1]);
-    up[lane] = static_cast<float>(sums[2]);
-    down[lane] = static_cast<float>(sums[3]);
   }
-  out = {load(error), load(slope), load(up), load(down)};
+  out = {load(sums), load(sums + 4), load(sums + 8), load(sums + 12)};
 }
 
 double total(F32x4 a) {
@@ -119,19 +135,18 @@ template <class F>
 double sum_blocks(const float* x, size_t n, float filler, F f) {
   double sum = 0;
   for (size_t at = 0; at < n; at += kBlock) {
-    const size_t size = n - at < kBlock ? n - at : kBlock, whole = size - size % 8;
+    const size_t size = n - at < kBlock ? n - at : kBlock;
     F32x4 even = splat(0.0f), odd = even;
-    const float* p = x + at;
     SCALEPOINT_NO_UNROLL
-    for (const float* const end = p + whole; p != end; p += 8) {
+    for (size_t i = 0; i < size; i += 8) {
+      const float* p = x + at + i;
+      float rest[8];
+      if (size - i < 8) {
+        for (size_t j = 0; j < 8; j++) rest[j] = i + j < size ? p[j] : filler;
+        p = rest;
+      }
       even = add(even, f(p));
       odd = add(odd, f(p + 4));
-    }
-    if (whole < size) {
-      float rest[8];
-      for (size_t i = 0; i < 8; i++) rest[i] = whole + i < size ? p[i] : filler;
-      even = add(even, f(rest));
-      odd = add(odd, f(rest + 4));
     }
     sum += total(add(even, odd));
   }
@@ -141,7 +156,9 @@ double sum_blocks(const float* x, size_t n, float filler, F f) {
 }  // namespace
 
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums) {
-  if (run.n <= kFewValues && !run.weighted) return try_few(run, t_per_u, trials, sums);
+  if (!kSimd || (run.n <= kFewValues && !run.weighted)) {
+    return try_one_by_one(run, t_per_u, trials, which == Sums::kWindows, sums);
+  }
   const F32x4 t = mul(trials.u, splat(static_cast<float>(t_per_u)));
   switch (which) {
     case Sums::kError:
@@ -185,21 +202,14 @@ double error_of_run(const float* x, size_t n, float factor, float scale, float l
   });
 }
 
-double fit_scale(const float* x, size_t n, float factor, float scale, float low, float high) {
-  const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
-  const float nearest_level = low > 0 ? low : high < 0 ? high : 0.0f, filler = scale * nearest_level / factor;
-  const auto level = [&](F32x4 v) { return pmin(pmax(nearest(mul(v, reciprocal)), bottom), top); };
-  const double slope = sum_blocks(x, n, filler, [&](const float* p) {
-    const F32x4 v = mul(load(p), times), k = level(v);
-    return mul(sub(v, mul(s, k)), k);
-  });
-  double squares = sum_blocks(x, n, filler, [&](const float* p) {
-    const F32x4 k = level(mul(load(p), times));
-    return mul(k, k);
-  });
-  // Those of what fills up the last eight.
-  squares -= static_cast<double>((8 - n % 8) % 8) * nearest_level * nearest_level;
-  return scale + slope / squares;
+double fit_scale(const float* x, size_t n, double scale, double low, double high) {
+  double products = 0, squares = 0;
+  for (size_t i = 0; i < n; i++) {
+    const double level = clamp(round_half_even(x[i] / scale), low, high);
+    products += x[i] * level;
+    squares += level * level;
+  }
+  return products / squares;
 }
 
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to) {

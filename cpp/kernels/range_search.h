@@ -42,13 +42,12 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
 /// The sum of (factor x)^2, each as often as it counts, in the same blocks.
 double sum_of_squares(const Run& run, float factor);
 
-/// Below, v = factor x, k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32, and sums are those of such blocks.
-///
-/// The sum of (v - scale k)^2.
+/// The sum of (v - scale k)^2, with v = factor x and k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32 and
+/// summed in such blocks.
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);
 
-/// The scale with the least squared error for these k: scale + sum of (v - scale k) k / sum of k^2. Not finite if all k are 0.
-double fit_scale(const float* x, size_t n, float factor, float scale, float low, float high);
+/// The scale with the least squared error for the levels k that this one assigns: sum x k / sum k^2. Not finite if all k are 0.
+double fit_scale(const float* x, size_t n, double scale, double low, double high);
 
 /// Copies the values times the factor to `to`, those below the limit in magnitude first. Returns how many these are.
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to);
