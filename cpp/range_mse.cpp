@@ -73,17 +73,23 @@ constexpr double kManySteps = 8;
 /// Small values are those below so many root mean squares. Between 0.9 and 1.3 the time hardly differs.
 constexpr double kSmall = 1.2;
 
+double sum_of_squares(const float* x, size_t n, float factor) { return kernels::error_of_run(x, n, factor, 1, 0, 0); }
+
 /// Says how many values at the front are small.
 void set_small(ScaleSpan& span, size_t n) {
-  const kernels::Run run = {span.run.x, n, span.run.weighted};
-  const double squares = kernels::sum_of_squares(run, 1.0f);
-  if (squares == 0) return;
-  double count = static_cast<double>(n);
-  if (run.weighted) {
+  const float* const x = span.run.x;
+  auto count = static_cast<double>(n), squares = 0.0;
+  if (!span.run.weighted) {
+    squares = sum_of_squares(x, n, 1);
+  } else {
     count = 0;
-    for (size_t i = 0; i < n; i++) count += run.x[2 * i + 1];
+    for (size_t i = 0; i < n; i++) {
+      const double value = x[2 * i], weight = x[2 * i + 1];
+      count += weight;
+      squares += value * value * weight;
+    }
   }
-  span.small = {n, count, squares / (span.root_mean * span.root_mean * span.count)};
+  if (squares > 0) span.small = {n, count, squares / (span.root_mean * span.root_mean * span.count)};
 }
 
 /// How many of the pairs at the front are below the limit in magnitude.
@@ -120,8 +126,7 @@ void search_mse(std::span<const float> x, float min, float max, const Quantizati
   if (largest == 0) return;
   const float unit = unit_factor(largest), factor = search_factor(largest);
   const auto count = static_cast<double>(x.size());
-  const double squares = kernels::sum_of_squares({x.data(), x.size(), false}, unit),
-               root_mean = std::sqrt(squares / count) / unit;
+  const double squares = sum_of_squares(x.data(), x.size(), unit), root_mean = std::sqrt(squares / count) / unit;
   const Windows windows = windows_of(spec);
   // Levels from `low` on, with the scale of values times `unit`.
   const auto error = [&](double unit_scale, double low) {

@@ -47,12 +47,6 @@ constexpr double kShareOf12th = 0.9, kSmallStep = 1.5;
 /// Bounds of levels that hold nothing back.
 constexpr float kFarAway = HUGE_VALF;
 
-/// All ones in the first lanes.
-I32x4 first_lanes(size_t count) {
-  static constexpr int32_t kMasks[8] = {-1, -1, -1, -1, 0, 0, 0, 0};
-  return load(kMasks + 4 - count);
-}
-
 F32x4 steps(double from, double step) {
   static constexpr float kCount[4] = {0, 1, 2, 3};
   return add(splat(static_cast<float>(from)), mul(splat(static_cast<float>(step)), load(kCount)));
@@ -174,9 +168,9 @@ class ScaleSearch {
     }
   }
 
-  /// Lets those intervals wait that may hold something better.
-  void keep(const Intervals& intervals) {
-    const uint32_t kept = top_bits(promising(intervals, bound_));
+  /// Lets those intervals wait that may hold something better. lanes: bits of those to look at.
+  void keep(const Intervals& intervals, uint32_t lanes = 15) {
+    const uint32_t kept = top_bits(promising(intervals, bound_)) & lanes;
     if (kept == 0) return;
     const size_t end = waiting_count_;
     store(waiting_[0] + end, intervals.from);
@@ -212,7 +206,7 @@ class ScaleSearch {
     }
   };
 
-  void keep_between(const Row& row, bool up) {
+  [[gnu::noinline]] void keep_between(const Row& row, bool up) {
     keep(row.between(up));
     if (waiting_count_ >= kDrain) drain();
   }
@@ -292,7 +286,7 @@ class ScaleSearch {
   }
 
   /// Tries both ends of an interval and two u between them.
-  void look_closely(float upper, float lower) {
+  [[gnu::noinline]] void look_closely(float upper, float lower) {
     const F32x4 us = pmax(steps(upper, (lower - upper) / 3), splat(lower));
     Row row;
     row.put(attempt(us, splat(middle_)));
@@ -312,21 +306,20 @@ class ScaleSearch {
   /// Halves intervals until none may hold something better.
   void drain() {
     while (waiting_count_ > 0 && trials_left_ > 0) {
-      const size_t count = std::min<size_t>(waiting_count_, 4);
-      waiting_count_ -= count;
-      const I32x4 taken = first_lanes(count);
-      const auto row = [&](size_t i) {
-        const float* const p = waiting_[i] + waiting_count_;
-        return count == 4 ? load(p) : select(taken, load(p), splat(*p));
-      };
+      const size_t count = std::min<size_t>(waiting_count_, 4), at = waiting_count_ -= count;
+      // Lanes without an interval repeat the first.
+      for (size_t i = count; i < 4; i++) {
+        for (auto& row : waiting_) row[at + i] = row[at];
+      }
+      const auto row = [&](size_t i) { return load(waiting_[i] + at); };
       const Intervals i = {row(0), row(1), row(2), row(3), row(4)};
       // The bound may have become lower while they waited.
       if (!any(promising(i, bound_))) continue;
       const F32x4 middle = mul(add(i.from, i.to), splat(0.5f));
       const Nodes nodes = attempt(middle, i.center);
-      // Lanes without an interval get an empty one.
-      keep({i.from, select(taken, middle, i.from), i.from_error, nodes.error, nodes.center});
-      keep({select(taken, middle, i.to), i.to, nodes.error, i.to_error, nodes.center});
+      const uint32_t lanes = (1u << count) - 1;
+      keep({i.from, middle, i.from_error, nodes.error, nodes.center}, lanes);
+      keep({middle, i.to, nodes.error, i.to_error, nodes.center}, lanes);
     }
   }
 

@@ -172,22 +172,6 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
   }
 }
 
-double sum_of_squares(const Run& run, float factor) {
-  const F32x4 times = splat(factor);
-  if (!run.weighted) {
-    return sum_blocks(run.x, run.n, 0.0f, [&](const float* p) {
-      const F32x4 v = mul(load(p), times);
-      return mul(v, v);
-    });
-  }
-  double sum = 0;
-  for (size_t i = 0; i < run.n; i++) {
-    const double v = static_cast<double>(run.x[2 * i]) * factor;
-    sum += v * v * run.x[2 * i + 1];
-  }
-  return sum;
-}
-
 double sum(const float* x, size_t n, float factor) {
   return sum_blocks(x, n, 0.0f, [times = splat(factor)](const float* p) { return mul(load(p), times); });
 }

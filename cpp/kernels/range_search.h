@@ -39,11 +39,8 @@ enum class Sums {
 };
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums);
 
-/// The sum of (factor x)^2, each as often as it counts, in the same blocks.
-double sum_of_squares(const Run& run, float factor);
-
 /// The sum of (v - scale k)^2, with v = factor x and k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32 and
-/// summed in such blocks.
+/// summed in such blocks. With low = high = 0 that is the sum of squares.
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);
 
 /// The scale with the least squared error for the levels k that this one assigns: sum x k / sum k^2. Not finite if all k are 0.
