@@ -20,8 +20,11 @@ namespace scalepoint {
 /// The reverse of pack; signed types are sign-extended.
 [[nodiscard]] Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byte> codes) noexcept;
 
-/// Packs codes of 1 to 8 bits as pack does.
-[[nodiscard]] Status pack_codebook(std::span<const uint8_t> codes, int32_t bits, std::span<std::byte> packed) noexcept;
+/// Packs the codes of a codebook as pack does, in 1 to 8 bits.
+/// Arguments: values, the number of values in the codebook, at most 2^bits.
+/// Status:    kSizeMismatch; kBadRange if a code is not below `values`, and `packed` then means nothing.
+[[nodiscard]] Status pack_codebook(std::span<const uint8_t> codes, size_t values, int32_t bits,
+                                   std::span<std::byte> packed) noexcept;
 [[nodiscard]] Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept;
 
 }  // namespace scalepoint

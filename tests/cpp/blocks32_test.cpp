@@ -1,5 +1,5 @@
 // ggml's blocks of 32 against an oracle that follows the description of the formats word by word, one element at a time, and what
-// the functions for all block types refuse. The library itself is asked in tests/web/blocks.node.test.ts.
+// the functions for all block types refuse. The library itself is asked in tests/web/arrays/blocks.node.test.ts.
 #include "helpers.h"
 
 namespace scalepoint::tests {

@@ -1,5 +1,5 @@
 // ggml's super-blocks (Q2_K to Q6_K) against an oracle that follows the description of the formats word by word, one element at a
-// time. The library itself is asked in tests/web/superblocks.node.test.ts.
+// time. The library itself is asked in tests/web/arrays/superblocks.node.test.ts.
 #include "helpers.h"
 #include "kernels/blocks.h"
 

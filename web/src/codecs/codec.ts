@@ -72,7 +72,7 @@ export interface TileCut {
   readonly roles: readonly Role[];
   /** Ranges of the rows, where they are known. */
   readonly ranges?: readonly Range[];
-  /** False if the ranges tell all that there is to know. @defaultValue true */
+  /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
 
@@ -114,7 +114,7 @@ export interface Problem {
   readonly value: number;
 }
 
-/** What comes of a tile. */
+/** The result of encoding a tile. */
 export interface Encoded {
   /** The parts, by role, good until the core is called again. */
   readonly parts: Readonly<Record<Role, Bytes>>;
@@ -149,11 +149,11 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[]): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
-  /** And back. Returns the address of the floats. Undefined if the elements are no floats. */
+  /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
-  /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
+  /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */
   elementType?(form: F): string | undefined;
-  /** What an overflow means, behind `tensor X holds V at I`. */
+  /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;
   /** What a user should know about tensors that become this form, in sentences without a full stop. */
   notes?(tensors: readonly { readonly shape: readonly number[]; readonly form: F }[]): readonly string[];
