@@ -108,6 +108,65 @@ std::vector<Range> observe(const std::vector<float>& x, const Partition& partiti
   return ranges;
 }
 
+double least_squared_error(const std::vector<float>& x, const QuantizationSpec& spec, int32_t farthest_zero) {
+  const int32_t qmin = lowest_code(spec.dtype), qmax = highest_code(spec.dtype),
+                middle = spec.dtype.is_signed ? 0 : (qmax + 1) / 2;
+  int32_t first_zero = middle, last_zero = middle;
+  if (spec.scheme == Scheme::kAsymmetric) {
+    first_zero = spec.include_zero ? qmin : -farthest_zero;
+    last_zero = spec.include_zero ? qmax : farthest_zero;
+  }
+  // With levels k of the values x, the scale sum x k / sum k^2 is the best, and leaves sum x^2 - (sum x k)^2 / sum k^2.
+  struct Window {
+    int32_t low, high;
+    double products = 0, squares = 0;
+  };
+  double all = 0;
+  for (const float v : x) all += static_cast<double>(v) * v;
+  double least = all;
+  std::vector<Window> windows;
+  int32_t farthest = 0;
+  for (int32_t zero = first_zero; zero <= last_zero; zero++) {
+    Window w = {qmin - zero, qmax - zero};
+    // The largest scales put all values on the level next to 0.
+    const double k = std::clamp(0, w.low, w.high);
+    for (const float v : x) {
+      w.products += v * k;
+      w.squares += k * k;
+    }
+    windows.push_back(w);
+    farthest = std::max({farthest, -w.low, w.high});
+  }
+  // Smaller scales move values away from 0, one level after the other: |x| leaves level k for k + 1 at 1 / scale = (k + 1/2) / |x|.
+  struct Step {
+    double at;
+    float value;
+    int32_t from;
+  };
+  std::vector<Step> steps;
+  for (const float v : x) {
+    for (int32_t k = 0; v != 0 && k < farthest; k++) steps.push_back({(k + 0.5) / std::fabs(static_cast<double>(v)), v, k});
+  }
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.at < b.at; });
+  const auto measure = [&](const Window& w) {
+    if (w.products > 0) least = std::min(least, all - w.products * w.products / w.squares);
+  };
+  for (const Window& w : windows) measure(w);
+  for (const Step& step : steps) {
+    const int32_t sign = step.value < 0 ? -1 : 1, from = sign * step.from, to = from + sign;
+    // Windows that hold both levels: low <= min(from, to) and max(from, to) <= high, where low falls as the zero point rises.
+    const int32_t below = std::min(from, to), above = std::max(from, to);
+    const int32_t begin = std::max(first_zero, qmin - below), end = std::min(last_zero, qmax - above);
+    for (int32_t zero = begin; zero <= end; zero++) {
+      Window& w = windows[static_cast<size_t>(zero - first_zero)];
+      w.products += std::fabs(static_cast<double>(step.value));
+      w.squares += 2 * step.from + 1;
+      measure(w);
+    }
+  }
+  return std::max(0.0, least);
+}
+
 Histogram histogram(const std::vector<float>& x, float min, float max, size_t bins) {
   Histogram result;
   result.counts.resize(bins);
