@@ -35,11 +35,6 @@ const exceptions = [
     loops: 1,
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },
-  {
-    functionName: 'scalepoint::search_qparams(',
-    loops: 1,
-    reason: 'takes a sample from scattered places, once for a long run',
-  },
 ];
 
 // ------------------------------------------------------------------------------------------------------- the text form
