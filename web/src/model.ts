@@ -5,7 +5,7 @@
  */
 import { typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/sinks.js';
+import { pathSink } from './files/path-sink.js';
 import type { FormatInfo } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
@@ -17,7 +17,7 @@ import {
   type ResultFormat,
 } from './formats/registry.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
-import { type ModelInput, withModel } from './pipeline/open.js';
+import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -56,7 +56,7 @@ export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
-export type { ModelInput } from './pipeline/open.js';
+export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
@@ -83,21 +83,31 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
+function checkOpenOptions(options: OpenOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, ['signal']);
+  checkWorkOptions(options);
+}
+
 /**
  * What is in a model. Reads headers only; the format is told by the content, not by the name.
  * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
  */
-export function inspectModel(file: ModelInput): Promise<ModelInfo> {
-  return withModel(file, async (opened) => describe(opened));
+export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
+  checkOpenOptions(options);
+  return withModel(file, options, async (opened) => describe(opened));
 }
 
 /**
  * Reads one tensor of a model file into a new array.
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
-export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
-  return withModel(file, (opened) => read(opened, name));
+export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => read(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -137,9 +147,10 @@ export interface ModelPlan {
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
  *   be converted
  */
-export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, planNames());
-  return withModel(file, async (opened) => {
+export async function planModel(file: ModelInput, options: PlanOptions & OpenOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, [...planNames(), 'signal']);
+  checkWorkOptions(options);
+  return withModel(file, options, async (opened) => {
     const plan = planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
@@ -193,7 +204,7 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withModel(file, (opened) =>
+  const { report, sidecars, memory } = await withModel(file, options, (opened) =>
     quantizeOpen(opened, options as PlanChoices, options),
   );
   const inMemory = () => {
@@ -236,8 +247,8 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   checkNames(options, workNames);
   checkWorkOptions(options);
   options.signal?.throwIfAborted();
-  return withModel(a, (first) =>
-    withModel(b, (second) =>
+  return withModel(a, options, (first) =>
+    withModel(b, options, (second) =>
       compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
     ),
   );

@@ -45,7 +45,7 @@ export async function compare(args: string[]): Promise<number> {
   const signal = abortOnSignal('interrupted');
   const progress = progressLine(quiet);
   // Each one alone first, so that an error in a header names the file.
-  for (const file of [a, b]) await about(file, () => inspectModel(file));
+  for (const file of [a, b]) await about(file, () => inspectModel(file, { signal }));
   let report: CompareReport;
   try {
     report = await compareModels(a, b, {

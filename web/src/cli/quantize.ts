@@ -194,7 +194,7 @@ async function carryOut(
   const { file, plan, rules } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
-  const planned = await about(file, () => planModel(file, plan));
+  const planned = await about(file, () => planModel(file, { ...plan, signal }));
   const output = outputOf(request, planned);
   const places = sidecars.map((sidecar) => ({ sidecar, path: sidecarPath(output, sidecar, planned) }));
   for (const { path } of places) if (path !== undefined) await checkFree(path, force);

@@ -4,7 +4,9 @@
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
-import { type ByteSource, type FileInput, openSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
+import { openSource } from '../../files/open.js';
+import type { OpenInput } from '../format.js';
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
 import { JsonReader } from './json.js';
 
@@ -109,11 +111,11 @@ export interface Shards {
 type OpenShard = (name: string) => Promise<ByteSource>;
 
 /** Opens files in the folder of an index, by path or URL. */
-function besideIndex(input: FileInput): OpenShard {
-  if (input instanceof URL) return (name) => openSource(new URL(encodeURIComponent(name), input));
+function besideIndex(input: FileInput, open: OpenInput): OpenShard {
+  if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
   const paths = nodeModule('node:path');
   if (typeof input === 'string' && paths !== undefined) {
-    return (name) => openSource(paths.join(paths.dirname(input), name));
+    return (name) => open(paths.join(paths.dirname(input), name));
   }
   throw typeError('file', 'an index alone is not enough; pass a list of the index and all of its files');
 }
@@ -167,6 +169,7 @@ function checkHeaders(
  * @param input the index as the caller named it. If no files are given, they are opened in its folder.
  * @param source the index
  * @param given the files, in any order. What the index does not name is left alone.
+ * @param openInput opens the others
  * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they do not
  *   agree, `NOT_FOUND` or `IO` with the name of a missing file. Files that were opened are closed again.
  */
@@ -174,8 +177,9 @@ export async function openShards(
   input: FileInput,
   source: ByteSource,
   given: readonly ByteSource[] = [],
+  openInput: OpenInput = openSource,
 ): Promise<Shards> {
-  const open = given.length > 0 ? amongGiven(given) : besideIndex(input);
+  const open = given.length > 0 ? amongGiven(given) : besideIndex(input, openInput);
   const index = await inFile(source.name, readIndex(source));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];
