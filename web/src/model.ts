@@ -16,6 +16,7 @@ import {
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
+import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
@@ -204,8 +205,8 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withModel(file, options, (opened) =>
-    quantizeOpen(opened, options as PlanChoices, options),
+  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+    withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
   const inMemory = () => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
@@ -247,9 +248,11 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   checkNames(options, workNames);
   checkWorkOptions(options);
   options.signal?.throwIfAborted();
-  return withModel(a, options, (first) =>
-    withModel(b, options, (second) =>
-      compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
+  return withCallbacks(options, (own) =>
+    withModel(a, own, (first) =>
+      withModel(b, own, (second) =>
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+      ),
     ),
   );
 }

@@ -143,7 +143,7 @@ function failureOf(request: WorkerRequest, error: unknown): WorkerReply {
     id: request.kind === 'batch' ? request.id : undefined,
     task: error instanceof TaskError ? error.task : 0,
     message: messageOf(cause),
-    ...(cause instanceof ScalepointError ? { code: cause.code } : {}),
+    ...(cause instanceof ScalepointError ? { code: cause.code, byteOffset: cause.byteOffset } : {}),
   };
 }
 
