@@ -192,7 +192,8 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor to read it, and twice
+ * as much for the plan and the report; and the result unless there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
