@@ -107,7 +107,9 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   if (converter === undefined) throw new Error('a batch came before the start');
   await inputs.begin(batch, givenInputs(batch, given));
   const result = await converter.run(batch, inputs, spare);
-  port.postMessage({ kind: 'result', id, result }, [result.output]);
+  const { buffer } = given;
+  if (buffer.byteLength === 0) port.postMessage({ kind: 'result', id, result }, [result.output]);
+  else port.postMessage({ kind: 'result', id, result, given: buffer }, [result.output, buffer]);
 }
 
 /** Which of the given bytes belong to which input: those of the files that cannot be read here, in their order. */

@@ -32,7 +32,8 @@ export type WorkerRequest =
 export type WorkerReply =
   /** `locked`: whether it holds the lock. */
   | { readonly kind: 'ready'; readonly locked: boolean }
-  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  /** `given`: memory of the request, to be used again. */
+  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult; readonly given?: ArrayBuffer }
   /** `task`: which task of the batch. */
   | {
       readonly kind: 'failure';
@@ -164,6 +165,8 @@ export class WorkerPool implements TileRunner {
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
   readonly #spare: ArrayBuffer[] = [];
+  /** Memory for inputs. */
+  readonly #spareInputs: ArrayBuffer[] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
@@ -245,8 +248,10 @@ export class WorkerPool implements TileRunner {
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
       const error = code === undefined ? new Error(message) : new ScalepointError(code, message, { byteOffset });
       job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), error));
-    } else if (job !== undefined && isResultOf(job.batch, reply.result)) job.resolve(reply.result);
-    else {
+    } else if (job !== undefined && isResultOf(job.batch, reply.result)) {
+      if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
+      job.resolve(reply.result);
+    } else {
       stopped('sent a result that is none of what it was asked for');
       return;
     }
@@ -294,8 +299,10 @@ export class WorkerPool implements TileRunner {
   async #readFor(batch: Batch): Promise<Uint8Array<ArrayBuffer>> {
     const inputs = batch.tasks.map((task) => inputsOf(task).filter(({ file }) => !this.#files[file]?.reference));
     const size = inputs.flat().reduce((sum, { bytes, count }) => sum + bytes * count, 0);
-    const given = allocate(size, ' of input');
-    if (size === 0) return given;
+    if (size === 0) return new Uint8Array(0);
+    // Most batches are of one size.
+    const spare = this.#spareInputs.pop();
+    const given = spare?.byteLength === size ? new Uint8Array(spare) : allocate(size, ' of input');
     const reader = readerOf(this.#files);
     await reader.begin(batch);
     let at = 0;
