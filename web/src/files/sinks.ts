@@ -55,36 +55,48 @@ export function memorySink(size: number): MemorySink {
   };
 }
 
+/** Bytes that follow each other, and where they begin. */
+interface Run {
+  readonly position: number;
+  readonly pieces: Uint8Array<ArrayBuffer>[];
+}
+
 function blobSink(): MemorySink {
-  const blobs: Blob[] = [];
-  let pieces: Uint8Array<ArrayBuffer>[] = [];
+  const blobs: { readonly position: number; readonly blob: Blob }[] = [];
+  /** By their ends. Several parts of a file grow at a time. */
+  const runs = new Map<number, Run>();
   let waiting = 0;
   let finished = false;
   const flush = () => {
-    blobs.push(new Blob(pieces));
-    pieces = [];
+    for (const { position, pieces } of runs.values()) blobs.push({ position, blob: new Blob(pieces) });
+    runs.clear();
     waiting = 0;
   };
+  const whole = () => new Blob(blobs.map(({ blob }) => blob));
   return {
-    positional: false,
+    positional: true,
     keeps: false,
-    async write(_position, piece) {
-      pieces.push(piece.slice());
+    async write(position, piece) {
+      const run = runs.get(position) ?? { position, pieces: [] };
+      runs.delete(position);
+      run.pieces.push(piece.slice());
+      runs.set(position + piece.length, run);
       waiting += piece.length;
       if (waiting >= blobPiece) flush();
     },
     async finish() {
       flush();
+      blobs.sort((a, b) => a.position - b.position);
       finished = true;
     },
     async discard() {
       if (finished) return;
       blobs.length = 0;
-      pieces = [];
+      runs.clear();
     },
-    blob: () => new Blob(blobs),
+    blob: whole,
     async bytes() {
-      const blob = new Blob(blobs);
+      const blob = whole();
       try {
         return new Uint8Array(await blob.arrayBuffer());
       } catch (cause) {

@@ -11,6 +11,8 @@ export interface Write {
   readonly bytes: number;
   /** The tile that they come from, or the first of several; undefined if they were known. */
   readonly tile: TileStep | undefined;
+  /** Memory that they go to in place of a file. `position` is one in it. */
+  readonly into: Uint8Array<ArrayBuffer> | undefined;
 }
 
 /** What is carried out and written together. */
@@ -19,7 +21,7 @@ export interface BatchStep {
   readonly batch: Batch;
   /** Bytes that are known, and where they go in the memory of the batch. */
   readonly known: readonly { readonly offset: number; readonly bytes: Uint8Array<ArrayBuffer> }[];
-  /** In the order of positions. */
+  /** In the order of positions, those into memory first. */
   readonly writes: readonly Write[];
 }
 
@@ -34,6 +36,7 @@ interface Stretch {
   readonly count: number;
   readonly stride: number;
   readonly role: string;
+  readonly into?: Uint8Array<ArrayBuffer>;
   readonly step: Step;
 }
 
@@ -54,6 +57,7 @@ function joined(writes: Write[]): Write[] {
     const last = result.at(-1);
     const follows =
       last?.file === write.file &&
+      last.into === write.into &&
       last.position + last.bytes === write.position &&
       last.offset + last.bytes === write.offset;
     if (!follows) result.push(write);
@@ -68,10 +72,12 @@ function layOut(steps: readonly Step[]): BatchStep {
   const writes: Write[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
   const outputs = new Map<Step, Output[]>();
-  for (const { step, role, file, position, bytes, count, stride } of steps.flatMap(stretchesOf).sort(byPosition)) {
+  for (const { step, role, file, position, bytes, count, stride, into } of steps
+    .flatMap(stretchesOf)
+    .sort(byPosition)) {
     const tile = step.kind === 'tile' ? step : undefined;
     for (let i = 0; i < count; i++) {
-      writes.push({ file, position: position + i * stride, offset: size + i * bytes, bytes, tile });
+      writes.push({ file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
     }
     if (step.kind === 'bytes') known.push({ offset: size, bytes: step.bytes });
     else outputs.set(step, [...(outputs.get(step) ?? []), { role, offset: size, bytes: bytes * count }]);
@@ -84,7 +90,7 @@ function layOut(steps: readonly Step[]): BatchStep {
 
 /** Bytes that are too long to be copied, in the place of a batch. */
 function alone({ file, position, bytes }: BytesStep): BatchStep {
-  const write = { file, position, offset: 0, bytes: bytes.length, tile: undefined };
+  const write = { file, position, offset: 0, bytes: bytes.length, tile: undefined, into: undefined };
   return { tiles: [], batch: { tasks: [], outputBytes: bytes.length }, known: [{ offset: 0, bytes }], writes: [write] };
 }
 

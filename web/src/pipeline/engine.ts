@@ -205,8 +205,12 @@ class Execution {
     // Known bytes by themselves are written from where they are.
     const isAlone = step.tiles.length === 0 && step.known.length === 1;
     const bytes = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
+    // What waits in memory may be known bytes of the same batch.
+    for (const { into, position, offset, bytes: count } of step.writes) {
+      into?.set(bytes.subarray(offset, offset + count), position);
+    }
     if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
-    for (const write of step.writes) await this.#write(write, bytes);
+    for (const write of step.writes) if (write.into === undefined) await this.#write(write, bytes);
     for (const [i, { tensor }] of step.tiles.entries()) {
       const sums = tiles[i]?.sums;
       if (sums !== undefined) this.#add(tensor, sums);

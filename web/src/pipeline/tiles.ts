@@ -20,9 +20,10 @@ export interface BytesStep {
 /** Where runs of a part go. */
 export interface Destination extends Omit<Runs, 'offset'> {
   readonly role: Role;
-  /** Which file of the result, and where in it. */
+  /** Which file of the result, and where in it; or where in memory that is written later. */
   readonly file: number;
   readonly position: number;
+  readonly into?: Uint8Array<ArrayBuffer>;
 }
 
 /** A tile, and where its parts go. */
@@ -68,7 +69,8 @@ export function mainPart({ parts }: LogicalTensor): SourceTensor {
 }
 
 /** Where the parts of a tensor begin in the result, by role. */
-type Places = ReadonlyMap<Role, { readonly file: number; readonly at: number }>;
+type Places = ReadonlyMap<Role, Place>;
+type Place = Pick<Destination, 'file' | 'into'> & { readonly at: number };
 
 /** Zeros from a position up to another, in pieces: the alignment of a file may be anything. */
 function* padding(file: number, from: number, to: number): Generator<BytesStep> {
@@ -98,7 +100,8 @@ function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: Tile
     const place = places.get(role);
     if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
     const { offset, ...runs } = codec.place(source.shape, form, role, rectangle);
-    return { role, file: place.file, position: place.at + offset, ...runs };
+    const { file, into } = place;
+    return { role, file, position: place.at + offset, ...runs, ...(into === undefined ? {} : { into }) };
   });
   const sourceBytes = measures ? piece.inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
   return { kind: 'tile', tensor, task, destinations, sourceBytes, rectangle };
@@ -155,12 +158,65 @@ function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
   return sizes.sort((a, b) => a.segment.at - b.segment.at || a.size - b.size);
 }
 
+/** Bytes of results that may wait in memory for their turn. */
+const mostHeld = 2 ** 24;
+
+/**
+ * Parts that wait for their turn. A file that takes no positions has all scales before all codes, say, and a tensor makes both at once.
+ * Those of small tensors wait in memory; a large tensor is read once for each part.
+ */
+class HeldParts {
+  readonly #parts = new Map<PlannedTensor, Map<Role, Uint8Array<ArrayBuffer>>>();
+  #bytes = 0;
+
+  /** Memory for all parts of a tensor that has several; undefined if they are too large. */
+  hold(tensor: PlannedTensor): Places | undefined {
+    const { parts } = tensor;
+    const size = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+    if (parts.length < 2 || this.#bytes + size > mostHeld) return undefined;
+    this.#bytes += size;
+    const held = new Map(parts.map(({ role, bytes }) => [role, new Uint8Array(bytes)]));
+    this.#parts.set(tensor, held);
+    return new Map([...held].map(([role, into]) => [role, { file: -1, at: 0, into }]));
+  }
+
+  /** Gives a part that was held. */
+  take(tensor: PlannedTensor, role: Role): Uint8Array<ArrayBuffer> | undefined {
+    const held = this.#parts.get(tensor);
+    const bytes = held?.get(role);
+    if (held === undefined || bytes === undefined) return undefined;
+    this.#bytes -= bytes.length;
+    held.delete(role);
+    return bytes;
+  }
+}
+
+/** The steps of a part of a file that takes no positions. */
+async function* partInTurn(
+  tensor: PlannedTensor,
+  role: Role,
+  { places, held, isFirst }: { readonly places: Places; readonly held: HeldParts; readonly isFirst: boolean },
+  ask: Ask,
+): AsyncGenerator<Step> {
+  const room = isFirst ? held.hold(tensor) : undefined;
+  if (room !== undefined) yield* tilesOf(tensor, [...places.keys()], room, ask);
+  const bytes = held.take(tensor, role);
+  if (bytes === undefined) {
+    yield* tilesOf(tensor, [role], places, ask);
+    return;
+  }
+  const { file, at } = places.get(role) as Place;
+  if (bytes.length > 0) yield { kind: 'bytes', file, position: at, bytes };
+}
+
 /**
  * Everything that has to be written, each byte once. In the order of positions if `sequential`; otherwise tensor by tensor, all parts of a
  * tile at once. What the segments leave free is filled with zeros.
  */
 export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): AsyncGenerator<Step> {
   const places = placesOf(plan);
+  const held = new HeldParts();
+  const begun = new Set<PlannedTensor>();
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
     for (const { segment, size } of sortedSegments(plan, output)) {
@@ -173,7 +229,10 @@ export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): A
       }
       const tensor = plan.tensors[segment.tensor] as PlannedTensor;
       const where = places[segment.tensor] as Places;
-      if (sequential) yield* tilesOf(tensor, [segment.role], where, ask);
+      if (sequential) {
+        yield* partInTurn(tensor, segment.role, { places: where, held, isFirst: !begun.has(tensor) }, ask);
+        begun.add(tensor);
+      }
       // The others come with the first.
       else if (segment.role === tensor.parts[0]?.role) yield* tilesOf(tensor, [...where.keys()], where, ask);
     }
