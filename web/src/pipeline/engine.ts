@@ -152,7 +152,7 @@ class Execution {
       const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
       return tiles[0]?.range as Range;
     };
-    for await (const step of batchesOf(stepsOf(plan, sequential, ask))) {
+    for await (const step of batchesOf(stepsOf(plan, sequential), ask)) {
       waiting.push({ step, result: this.#start(step) });
       if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
       signal?.throwIfAborted();
