@@ -216,8 +216,8 @@ class HalfSource extends Source {
       checkUnchanged(bits, this.length, what);
       module.HEAPU16.set(bits.subarray(start, start + count), from >>> 1);
     }
-    if (this.format === 'float16') module.widenFloat16(from, count, this.to);
-    else module.widenBfloat16(from, count, this.to);
+    if (this.format === 'float16') module._widenFloat16(from, count, this.to);
+    else module._widenBfloat16(from, count, this.to);
     return this.to;
   }
 }

@@ -1,6 +1,11 @@
 /** Functions that the caller gave. */
 import type { Progress } from './engine.js';
-import type { WorkOptions } from './start.js';
+
+/** What ends a work, and what hears of it. */
+interface Callbacks {
+  readonly signal?: AbortSignal | undefined;
+  readonly onProgress?: ((progress: Progress) => void) | undefined;
+}
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
   return typeof (value as { then?: unknown } | null | undefined)?.then === 'function';
@@ -10,7 +15,7 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
  * Does some work with options whose `onProgress` may be an async function: a promise of it that is rejected aborts the work with the
  * reason, as an error that it throws does.
  */
-export async function withCallbacks<Options extends WorkOptions, T>(
+export async function withCallbacks<Options extends Callbacks, T>(
   options: Options,
   use: (options: Options) => Promise<T>,
 ): Promise<T> {

@@ -90,7 +90,7 @@ async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<
 /** How a model is opened. */
 export interface OpenOptions {
   /** Stops the work; the promise is rejected with the signal's reason. */
-  readonly signal?: AbortSignal;
+  readonly signal?: AbortSignal | undefined;
 }
 
 /** Opens a model, hands it to `use`, closes its files. All reading ends when the signal aborts. */
