@@ -117,7 +117,8 @@ function checkOpenOptions(options: OpenOptions): void {
 }
 
 /**
- * What is in a model. Reads headers only; the format is told by the content, not by the name.
+ * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
+ * header, and 1 KiB for each tensor and each key of its metadata.
  * @example const { tensors } = await inspectModel('model.safetensors');
  * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
  */
@@ -216,8 +217,8 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor to read it, and twice
- * as much for the plan and the report; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 5 KiB for each tensor; and the result unless
+ * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
