@@ -118,18 +118,18 @@ class ScaleSearch {
     const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slope, slope))), mul(splat(kRounding), product));
     const F32x4 least = pmin(fitted, mul(error, level_square)), squares = mul(square, level_square);
     if (!any(bit_and(greater(mul(splat(best_), squares), least), greater(level_square, splat(0.0f))))) return;
-    float least_of[4], squares_of[4], square_of[4], slope_of[4], level_of[4], u[4], low[4];
+    float least_of[4], squares_of[4], slope_of[4], level_of[4], u[4], low[4];
     store(least_of, least);
     store(squares_of, squares);
-    store(square_of, square);
     store(slope_of, slope);
     store(level_of, level_square);
     store(u, trials.u);
     store(low, trials.low);
+    SCALEPOINT_NO_UNROLL
     for (int i = 0; i < 4; i++) {
       if (!(level_of[i] > 0 && least_of[i] < best_ * squares_of[i])) continue;
       best_ = least_of[i] / squares_of[i];
-      found_ = {(static_cast<double>(square_of[i]) - slope_of[i]) / (level_of[i] * (u[i] * t_per_u_)), low[i], best_};
+      found_ = {(static_cast<double>(u[i] * u[i]) - slope_of[i]) / (level_of[i] * (u[i] * t_per_u_)), low[i], best_};
     }
     bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
   }
@@ -178,6 +178,7 @@ class ScaleSearch {
     store(waiting_[2] + end, intervals.from_error);
     store(waiting_[3] + end, intervals.to_error);
     store(waiting_[4] + end, intervals.center);
+    SCALEPOINT_PER_VECTOR
     for (size_t i = 0; i < 4; i++) {
       if ((kept >> i & 1) == 0) continue;
       for (auto& row : waiting_) row[waiting_count_] = row[end + i];
@@ -222,6 +223,7 @@ class ScaleSearch {
       if (first) row.go_on_from(4);
       first = false;
       keep_between(row, true);
+      SCALEPOINT_PER_VECTOR
       for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
       done |= row.u[7] >= last;
       row.go_on_from(7);
@@ -277,6 +279,7 @@ class ScaleSearch {
       at[3] = u;
       if (!begun) row.go_on_from(4);
       const uint32_t doubtful = top_bits(promising(row.between(false), bound_ / squares));
+      SCALEPOINT_NO_UNROLL
       for (size_t i = 0; i < 4; i++) {
         if ((doubtful >> i & 1) != 0) look_closely(at[i + 3], at[i + 4]);
       }
@@ -308,6 +311,7 @@ class ScaleSearch {
     while (waiting_count_ > 0 && trials_left_ > 0) {
       const size_t count = std::min<size_t>(waiting_count_, 4), at = waiting_count_ -= count;
       // Lanes without an interval repeat the first.
+      SCALEPOINT_NO_UNROLL
       for (size_t i = count; i < 4; i++) {
         for (auto& row : waiting_) row[at + i] = row[at];
       }

@@ -114,6 +114,7 @@ void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool w
   store(u, trials.u);
   store(low, trials.low);
   store(high, trials.high);
+  SCALEPOINT_NO_UNROLL
   for (int lane = 0; lane < 4; lane++) {
     if (run.n <= kFewValues && !run.weighted) {
       try_one<double>(run, u[lane] * t_per_u, low[lane], high[lane], with_windows, sums + lane);
@@ -170,10 +171,6 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
       return run.weighted ? try_each<true, Sums::kWindows>(run, t, trials, sums)
                           : try_each<false, Sums::kWindows>(run, t, trials, sums);
   }
-}
-
-double sum(const float* x, size_t n, float factor) {
-  return sum_blocks(x, n, 0.0f, [times = splat(factor)](const float* p) { return mul(load(p), times); });
 }
 
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
