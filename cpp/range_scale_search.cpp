@@ -87,8 +87,8 @@ class ScaleSearch {
 
   FoundScale search() {
     const auto start = static_cast<float>(span_.start * span_.root_mean);
-    walk_up(start, static_cast<float>(span_.last * span_.root_mean));
-    walk_down(start, static_cast<float>(span_.first * span_.root_mean));
+    walk(true, start, static_cast<float>(span_.last * span_.root_mean));
+    walk(false, start, static_cast<float>(span_.first * span_.root_mean));
     drain();
     return found_;
   }
@@ -212,40 +212,28 @@ class ScaleSearch {
     if (waiting_count_ >= kDrain) drain();
   }
 
-  /// From u up to where clipping alone is worse than the best, or to `last`.
-  void walk_up(float u, float last) {
+  /// From u up to where clipping alone is worse than the best, or to `end`; or from u, which was tried, down to `end`.
+  void walk(bool up, float u, float end) {
     Row row;
     float step = step_, center = middle_;
-    bool first = true;
-    for (bool done = false; !done && trials_left_ > 0;) {
-      const F32x4 us = pmin(steps(u, step), splat(last));
-      row.put(attempt(us, splat(center)));
-      if (first) row.go_on_from(4);
-      first = false;
-      keep_between(row, true);
-      SCALEPOINT_PER_VECTOR
-      for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
-      done |= row.u[7] >= last;
-      row.go_on_from(7);
-      // Far out, where most of the error is that of clipped values, larger steps do.
-      const float spare = row.error[7] - best_ * row.u[7] * row.u[7];
-      if (spare > step_ * step_) step = std::sqrt(spare);
-      u = row.u[7] + step;
-      center = row.center[7];
-    }
-  }
-
-  /// From u, which was tried, down to `first`.
-  void walk_down(float u, float first) {
-    Row row;
-    for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
-      if (small_step(u) > 0) return walk_down_small(u, first);
-      const F32x4 us = pmax(steps(begun ? u - step_ : u, -step_), splat(first));
-      row.put(attempt(us, splat(middle_)));
+    bool begun = false, done = up ? false : u <= end;
+    while (!done && trials_left_ > 0) {
+      if (!up && small_step(u) > 0) return walk_down_small(u, end);
+      const F32x4 ahead = steps(begun ? row.u[7] + (up ? step : -step) : u, up ? step : -step);
+      row.put(attempt(up ? pmin(ahead, splat(end)) : pmax(ahead, splat(end)), splat(center)));
       if (!begun) row.go_on_from(4);
-      keep_between(row, false);
+      begun = true;
+      keep_between(row, up);
       row.go_on_from(7);
       u = row.u[7];
+      done = up ? u >= end : u <= end;
+      if (!up) continue;
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
+      // Far out, where most of the error is that of clipped values, larger steps do.
+      const float spare = row.error[7] - best_ * u * u;
+      if (spare > step_ * step_) step = std::sqrt(spare);
+      center = row.center[7];
     }
   }
 

@@ -216,10 +216,11 @@ void add_to_bins(const float* x, size_t n, float middle, float per_unit, int res
   }
 }
 
-void count_magnitudes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins) {
-  for (const float* const end = x + n; x != end; x = opaque(x + 1)) {
+void count_magnitudes(const Run& run, double per_unit, double* counts, size_t bins) {
+  const size_t step = run.weighted ? 2 : 1;
+  for (const float *x = run.x, *const end = x + step * run.n; x != end; x = opaque(x + step)) {
     const auto bin = static_cast<size_t>((*x < 0 ? -*x : *x) * per_unit);
-    counts[bin < bins ? bin : bins - 1]++;
+    counts[bin < bins ? bin : bins - 1] += run.weighted ? x[1] : 1;
   }
 }
 
