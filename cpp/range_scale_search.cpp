@@ -111,25 +111,23 @@ class ScaleSearch {
   }
 
   /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
-  void take_fits(const kernels::Trials& trials, F32x4 error, F32x4 slope) {
-    const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slope, slope)), error),
-                product = mul(square, error);
-    // No more than what t itself leaves, and no less than what rounding could feign.
-    const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slope, slope))), mul(splat(kRounding), product));
-    const F32x4 least = pmin(fitted, mul(error, level_square)), squares = mul(square, level_square);
-    if (!any(bit_and(greater(mul(splat(best_), squares), least), greater(level_square, splat(0.0f))))) return;
-    float least_of[4], squares_of[4], slope_of[4], level_of[4], u[4], low[4];
-    store(least_of, least);
-    store(squares_of, squares);
-    store(slope_of, slope);
-    store(level_of, level_square);
-    store(u, trials.u);
-    store(low, trials.low);
+  void take_fits(const kernels::Trials& trials, F32x4 errors, F32x4 slopes) {
+    float us[4], lows[4], error_of[4], slope_of[4];
+    store(us, trials.u);
+    store(lows, trials.low);
+    store(error_of, errors);
+    store(slope_of, slopes);
     SCALEPOINT_NO_UNROLL
     for (int i = 0; i < 4; i++) {
-      if (!(level_of[i] > 0 && least_of[i] < best_ * squares_of[i])) continue;
-      best_ = least_of[i] / squares_of[i];
-      found_ = {(static_cast<double>(u[i] * u[i]) - slope_of[i]) / (level_of[i] * (u[i] * t_per_u_)), low[i], best_};
+      const float u = us[i], error = error_of[i], slope = slope_of[i];
+      const float square = u * u, level_square = square - (slope + slope) + error, product = square * error;
+      // No more than what t itself leaves, and no less than what rounding could feign.
+      const float gained = product - slope * slope, fitted = (gained > 0 ? gained : 0) + kRounding * product;
+      const float unfitted = error * level_square, least = unfitted < fitted ? unfitted : fitted;
+      const float squares = square * level_square;
+      if (!(level_square > 0 && least < best_ * squares)) continue;
+      best_ = least / squares;
+      found_ = {(static_cast<double>(square) - slope) / (level_square * (u * t_per_u_)), lows[i], best_};
     }
     bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
   }
