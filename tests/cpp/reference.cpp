@@ -1,6 +1,7 @@
 #include "reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace scalepoint::reference {
@@ -8,11 +9,7 @@ namespace {
 
 bool finite(float x) { return std::fabs(x) <= std::numeric_limits<float>::max(); }
 
-int64_t power_of_two(int exponent) {
-  int64_t result = 1;
-  for (int i = 0; i < exponent; i++) result *= 2;
-  return result;
-}
+constexpr int64_t power_of_two(int exponent) { return int64_t{1} << exponent; }
 
 }  // namespace
 
@@ -51,22 +48,18 @@ size_t Partition::parameter_count() const {
 std::vector<size_t> Partition::parameters() const {
   std::vector<size_t> result(size(), 0);
   if (granularity == Granularity::kPerTensor) return result;
+  const size_t groups = (shape[axis] + group_size - 1) / group_size;
   std::vector<size_t> coordinates(shape.size());
-  for (size_t element = 0; element < result.size(); element++) {
-    size_t rest = element;
-    for (size_t d = shape.size(); d-- > 0;) {
-      coordinates[d] = rest % shape[d];
-      rest /= shape[d];
-    }
+  for (size_t& parameter : result) {
     if (granularity == Granularity::kPerChannel) {
-      result[element] = coordinates[axis];
-      continue;
+      parameter = coordinates[axis];
+    } else {
+      for (size_t d = 0; d < shape.size(); d++) {
+        parameter = d == axis ? parameter * groups + coordinates[d] / group_size : parameter * shape[d] + coordinates[d];
+      }
     }
-    for (size_t d = 0; d < shape.size(); d++) {
-      const size_t length = d == axis ? (shape[d] + group_size - 1) / group_size : shape[d];
-      const size_t coordinate = d == axis ? coordinates[d] / group_size : coordinates[d];
-      result[element] = result[element] * length + coordinate;
-    }
+    // On to the next element: the last coordinate is the fastest.
+    for (size_t d = shape.size(); d-- > 0 && ++coordinates[d] == shape[d];) coordinates[d] = 0;
   }
   return result;
 }
@@ -327,6 +320,17 @@ double minifloat_value(uint8_t bits, Minifloat format) {
   return sign * std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
 }
 
+namespace {
+
+/// The values of codes 0 to `largest`.
+std::vector<double> nonnegative_values(Minifloat format, int largest) {
+  std::vector<double> values;
+  for (int code = 0; code <= largest; code++) values.push_back(minifloat_value(static_cast<uint8_t>(code), format));
+  return values;
+}
+
+}  // namespace
+
 uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
   const bool e4m3 = format == Minifloat::kFloat8E4M3FN, e5m2 = format == Minifloat::kFloat8E5M2;
   const int largest = e4m3 ? 0x7E : e5m2 ? 0x7B : 0x7, sign_bit = e4m3 || e5m2 ? 0x80 : 0x8;
@@ -334,17 +338,19 @@ uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
     if (!e4m3 && !e5m2) return 0x7;
     return static_cast<uint8_t>(0x7F | (std::signbit(x) ? sign_bit : 0));
   }
+  static const std::array<std::vector<double>, 3> all_values = {nonnegative_values(Minifloat::kFloat8E4M3FN, 0x7E),
+                                                                nonnegative_values(Minifloat::kFloat8E5M2, 0x7B),
+                                                                nonnegative_values(Minifloat::kFloat4E2M1, 0x7)};
+  const std::vector<double>& values = all_values[e4m3 ? 0 : e5m2 ? 1 : 2];
   // Far above all values they would seem equally far away in double.
   const double size = std::min(std::fabs(static_cast<double>(x)), 1e6);
   int nearest = 0;
   for (int code = 1; code <= largest; code++) {
-    const double far = std::fabs(minifloat_value(static_cast<uint8_t>(nearest), format) - size);
-    const double near = std::fabs(minifloat_value(static_cast<uint8_t>(code), format) - size);
+    const double far = std::fabs(values[nearest] - size), near = std::fabs(values[code] - size);
     if (near < far || (near == far && code % 2 == 0)) nearest = code;
   }
   // What would be the next number if they went on: as far above the largest as that is above the one before it.
-  const double last = minifloat_value(static_cast<uint8_t>(largest), format);
-  const double middle = last + (last - minifloat_value(static_cast<uint8_t>(largest - 1), format)) / 2;
+  const double last = values[largest], middle = last + (last - values[largest - 1]) / 2;
   const bool escapes = size > middle || (size == middle && largest % 2 == 1);
   if (escapes && overflow == Overflow::kEscape && (e4m3 || e5m2)) nearest = largest + 1;
   return static_cast<uint8_t>(nearest | (std::signbit(x) ? sign_bit : 0));

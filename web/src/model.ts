@@ -3,21 +3,23 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import { typeError } from './core/errors.js';
+import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/sinks.js';
-import type { FormatInfo } from './formats/format.js';
+import { pathSink } from './files/path-sink.js';
+import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
   type FormatOptions,
   type FormatSidecars,
   formatNamed,
   formats,
+  type ModelFormat,
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
+import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
-import { type ModelInput, withModel } from './pipeline/open.js';
+import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -32,6 +34,7 @@ import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
+import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 
 export type { ErrorCode } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -39,9 +42,10 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { FormatInfo, MetadataValue, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
+  didYouMean,
   type Flag,
   keepMention,
   type ModelGranularity,
@@ -56,12 +60,13 @@ export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
-export type { ModelInput } from './pipeline/open.js';
+export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
+export type { VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/workers.js';
 
 /**
@@ -81,23 +86,54 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
   return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
 }
 
-// --------------------------------------------------------------------------------------------------------------------- inspect
+/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
+export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+export type Preset = (typeof presets)[number];
 
 /**
- * What is in a model. Reads headers only; the format is told by the content, not by the name.
- * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read
+ * What models of a format become by a preset.
+ * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
+ * @throws RangeError if there is no such format or preset
  */
-export function inspectModel(file: ModelInput): Promise<ModelInfo> {
-  return withModel(file, async (opened) => describe(opened));
+export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
+  const known = formats().find(({ name }) => name === format);
+  if (known === undefined) {
+    const names = formats().map(({ name }) => name);
+    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
+  }
+  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
+  const { targets } = known;
+  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
+}
+
+// --------------------------------------------------------------------------------------------------------------------- inspect
+
+function checkOpenOptions(options: OpenOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, ['signal']);
+  checkWorkOptions(options as WorkOptions);
+}
+
+/**
+ * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
+ * header, and 1 KiB for each tensor and each key of its metadata.
+ * @example const { tensors } = await inspectModel('model.safetensors');
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
+ */
+export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
+  checkOpenOptions(options);
+  return withModel(file, options, async (opened) => describe(opened));
 }
 
 /**
  * Reads one tensor of a model file into a new array.
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
-export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
-  return withModel(file, (opened) => read(opened, name));
+export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => read(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -137,9 +173,10 @@ export interface ModelPlan {
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
  *   be converted
  */
-export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, planNames());
-  return withModel(file, async (opened) => {
+export async function planModel(file: ModelInput, options: PlanOptions & OpenOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, [...planNames(), 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  return withModel(file, options, async (opened) => {
     const plan = planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
@@ -180,7 +217,8 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 5 KiB for each tensor; and the result unless
+ * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
@@ -193,8 +231,8 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withModel(file, (opened) =>
-    quantizeOpen(opened, options as PlanChoices, options),
+  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+    withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
   const inMemory = () => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
@@ -236,9 +274,38 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   checkNames(options, workNames);
   checkWorkOptions(options);
   options.signal?.throwIfAborted();
-  return withModel(a, (first) =>
-    withModel(b, (second) =>
-      compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
+  return withCallbacks(options, (own) =>
+    withModel(a, own, (first) =>
+      withModel(b, own, (second) =>
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+      ),
     ),
   );
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- verify
+
+/** Options of `verifyModel`. */
+export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
+
+/**
+ * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit
+ * each other, a config.json that says something else. Needs no wasm. A file whose header is wrong cannot be opened: the error says what
+ * it is.
+ * @example const { problems } = await verifyModel('model.gguf');
+ * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
+ */
+export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, [...sidecarNames(), 'onProgress', 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  for (const name of sidecarNames()) {
+    const value = (options as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
+    throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
+  }
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
 }

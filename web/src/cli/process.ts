@@ -1,7 +1,9 @@
 /** The process around a command: signals, the line of progress, memory, output for machines, errors. */
 import { readFileSync } from 'node:fs';
+import { getSystemErrorMap } from 'node:util';
 import type { Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
+import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
 
 /** Wrong usage of the command line: exit code 2. */
@@ -16,15 +18,39 @@ export class Interrupted extends Error {
   }
 }
 
-/** A signal that aborts with an Interrupted when the process is asked to end. */
+/** Signals that ask the process to end, and their numbers. */
+const endings = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGTERM: 15 } as const;
+
+/** How long the work may take to end after a signal. */
+const endMilliseconds = 1000;
+
+/** Ends the process as the signal does by itself, but after what has to be done at its end, such as removing partial files. */
+function endNow(name: keyof typeof endings): never {
+  process.once('exit', () => {
+    process.removeAllListeners(name);
+    // Otherwise the end would wait for calls to the system that may hang.
+    process.kill(process.pid, name);
+  });
+  return process.exit(128 + endings[name]);
+}
+
+/** A signal that aborts with an Interrupted when the process is asked to end. The second time, the process ends at once. */
 export function abortOnSignal(message: string): AbortSignal {
   const controller = new AbortController();
-  const numbers = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 };
-  for (const [name, number] of Object.entries(numbers)) {
-    // Only the first one: a second Ctrl-C ends the process at once.
-    process.once(name, () => controller.abort(new Interrupted(message, 128 + number)));
+  for (const [name, number] of Object.entries(endings) as [keyof typeof endings, number][]) {
+    process.on(name, () => {
+      if (controller.signal.aborted) endNow(name);
+      controller.abort(new Interrupted(message, 128 + number));
+      setTimeout(() => endNow(name), endMilliseconds).unref();
+    });
   }
   return controller.signal;
+}
+
+/** The system's text for an error, such as `no such file or directory`. */
+export function systemText(cause: unknown): string {
+  const { errno, message } = cause as NodeJS.ErrnoException;
+  return (errno === undefined ? undefined : getSystemErrorMap().get(errno)?.[1]) ?? message;
 }
 
 /** The file that an error is about. */
@@ -46,15 +72,15 @@ export function fileOf(error: unknown): string | undefined {
   return error instanceof Error ? placeOf.get(error) : undefined;
 }
 
-/** Prints a value as JSON, which knows neither integers beyond 2^53 (they become strings) nor infinities (null). */
+/** Prints a value as JSON. */
 export function printJson(value: unknown): void {
-  const text = JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? String(item) : item), 2);
-  process.stdout.write(`${text}\n`);
+  process.stdout.write(`${jsonText(value)}\n`);
 }
 
 /** An error as --json prints it. */
 export function errorJson(error: unknown, message = error instanceof Error ? error.message : String(error)) {
   if (error instanceof Interrupted) return { code: 'ABORTED', message };
+  if (error instanceof UsageError) return { code: 'USAGE', message };
   if (!(error instanceof ScalepointError)) return { code: 'INTERNAL', message };
   const { code, tensor, byteOffset } = error;
   return { code, message, tensor, byteOffset };

@@ -6,6 +6,7 @@
  */
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
+import type { BitCheck } from './checks.js';
 
 /**
  * How a tensor is stored: the id of a codec, and whatever else the codec has to know, as plain data. Workers are sent forms and find the
@@ -138,6 +139,8 @@ export interface Stored {
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
+  /** Whether its elements are plain floats: it casts and does not quantize. */
+  readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;
   /** The parts of a tensor. The first one holds its elements. */
@@ -153,6 +156,8 @@ export interface Codec<F extends Form = Form> {
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
   /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */
   elementType?(form: F): string | undefined;
+  /** What the bits of a part may not be. Undefined if they may be anything. */
+  checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
   /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;
   /** What a user should know about tensors that become this form, in sentences without a full stop. */

@@ -45,6 +45,9 @@ export interface OpenFile {
   readonly source: ByteSource;
 }
 
+/** Opens one more file of a model, in the way in which the given ones were opened. */
+export type OpenInput = (input: FileInput) => Promise<ByteSource>;
+
 /** An open model. Formats add what they need for a plan. */
 export interface OpenModel {
   /** Size of its files in bytes. */
@@ -126,6 +129,21 @@ export interface FilePlan {
 /** Gives the parts of a tensor in a form. Formats are handed this, so that they depend on no codec's code. */
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
+// -------------------------------------------------------------------------------------------------------------------- verifying
+
+/** Something that was noticed about a model. */
+export interface Finding {
+  /** A problem makes the model wrong; a note is what its users should know, and may be intended. */
+  readonly kind: 'problem' | 'note';
+  /** What it is, without the tensor's name. */
+  readonly message: string;
+  readonly tensor?: string;
+  /** Name of the file, if the model has several. */
+  readonly file?: string;
+  /** Where it is, from the start of the file. */
+  readonly byteOffset?: number;
+}
+
 // ------------------------------------------------------------------------------------------------------------------------ formats
 
 /** Something that models of a format can become. */
@@ -196,10 +214,12 @@ export interface Format<
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** Opens a model: one file; or an index and, if they were given, the files that it names. */
-  open(files: readonly OpenFile[]): Promise<Model>;
+  /** Opens a model: one file; or an index and, if they were given, the files that it names. Others are opened by `open`. */
+  open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
   plan(model: Model, choices: PlanChoices<Options & Sidecars, TargetName>, partsOf: PartsOf): FilePlan;
+  /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
+  verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

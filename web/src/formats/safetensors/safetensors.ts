@@ -13,6 +13,7 @@ import {
 } from './options.js';
 import { planSafetensors } from './plan.js';
 import { openShards } from './shards.js';
+import { verifySafetensors } from './verify.js';
 
 const brace = 0x7b;
 const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
@@ -68,7 +69,7 @@ export const safetensors: Format<
   sniff: isFile,
   index: { name: 'index.json', sniff: isIndex },
 
-  async open(files) {
+  async open(files, open) {
     const [first, ...others] = files as [OpenFile, ...OpenFile[]];
     const head = await first.source.read(0, Math.min(32, first.source.size));
     return isIndex(head)
@@ -76,11 +77,13 @@ export const safetensors: Format<
           first.input,
           first.source,
           others.map(({ source }) => source),
+          open,
         )
       : openFile(first.source);
   },
 
   tensors: logicalTensors,
+  verify: verifySafetensors,
 
   plan: (model, choices, partsOf) =>
     planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),
