@@ -151,6 +151,13 @@ export class GivenBlocks implements GivenTensor {
       ownBytes: (rows) => rows * rowBytes,
       fill: (layer, row, rows, own) => {
         const from = addressOf(core, this.#bytes, row * rowBytes, rows * rowBytes, 1, own);
+        // A block begins with its scale, a float16. All ones in the exponent stand for NaN and infinities.
+        for (let at = 0; at < rows * rowBytes; at += bytes) {
+          if (((core.module.HEAPU8[from + at + 1] as number) & 0x7c) === 0x7c) {
+            const block = (row * rowBytes + at) / bytes;
+            throw rangeError(`${this.#what}.data`, `the scale of block ${block} is not a finite number`);
+          }
+        }
         checkStatus(core.module.setLayerBlocks(layer, row, from, rows * rowBytes, id));
       },
     };

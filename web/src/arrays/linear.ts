@@ -140,12 +140,27 @@ export class GivenLinear implements GivenTensor {
         const n = rows * groups;
         this.#copyParameters(row * groups, n, own);
         const codes = addressOf(core, this.#codes, row * inputs, rows * inputs, 1, own + 8 * n);
+        this.#checkCodes(codes, row * inputs, rows * inputs);
         const job = { layout: perTensor, spec: this.#spec, scale: own, zeroPoint: own + 4 * n, parameters: n };
         core.withRecord(LinearJob, job, (record) =>
           checkStatus(core.module.setLayerCodes(layer, row, codes, rows * inputs, record)),
         );
       },
     };
+  }
+
+  /** Checks the codes from element `start` on, which lie at an address: layers pack them into fewer bits. */
+  #checkCodes(at: number, start: number, count: number): void {
+    const { bits, qmin, qmax } = this.#info;
+    if (bits === 8) return;
+    const { HEAP8, HEAPU8 } = this.#core.module;
+    const codes = qmin < 0 ? HEAP8 : HEAPU8;
+    for (let i = 0; i < count; i++) {
+      const code = codes[at + i] as number;
+      if (code < qmin || code > qmax) {
+        throw rangeError(`${this.#what}.data`, `expected codes from ${qmin} to ${qmax}, got ${code} at ${start + i}`);
+      }
+    }
   }
 
   /** Leaves n scales, then n zero points, at an address. One of each stands for all. */
