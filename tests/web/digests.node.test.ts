@@ -155,9 +155,6 @@ const namedModel = () =>
       'extreme.weight': extremes([12, 128], 21),
       taken: bell('F32', [16, 64], 22),
       taken_scale: bell('F32', [16], 23),
-      'quantized.weight': raw('I8', [8, 16], 128),
-      'quantized.weight_scale': { dtype: 'F32', shape: [8, 1], data: new Float32Array(8).fill(0.25) },
-      'quantized.zero_point': raw('I8', [8, 1], 8),
       scalar: bell('F32', [], 25),
       vector: bell('BF16', [300], 26),
       'empty.weight': bell('F32', [0, 8], 27),
@@ -333,8 +330,8 @@ describe('safetensors', () => {
       { to: 'float16', rules: [{ match: /q_proj/, to: 'int8' }] },
       { to: 'float8e4m3fn', rules: [{ match: /embed/, to: 'float8e4m3fn' }] },
       { to: 'float8e4m3fn', rules: [{ match: /embed/, to: 'int8' }] },
-      { to: 'int8', rules: [{ match: /taken|quantized|float8|longs|flags/, to: 'int8' }] },
-      { to: 'float16', rules: [{ match: /quantized|longs/, to: 'float16' }] },
+      { to: 'int8', rules: [{ match: /taken|float8|longs|flags/, to: 'int8' }] },
+      { to: 'float16', rules: [{ match: /float8|longs/, to: 'float16' }] },
     ];
     golden.check('rules', await digestsOf(namedModel(), list));
   });
