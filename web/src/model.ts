@@ -140,7 +140,7 @@ export interface ModelPlan {
 export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
   checkPlanOptions(options, planNames());
   return withModel(file, async (opened) => {
-    const plan = planFor(opened, options);
+    const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
     return {

@@ -105,6 +105,7 @@ export function inCommandWords(message: string): string {
   let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
   for (const [, { mention, flags }] of entries(undefined)) {
     if (mention !== undefined) text = text.replaceAll(mention, `--${flags[0]?.name}`);
+    for (const { mention: own } of flags) if (own !== undefined) text = text.replaceAll(...own);
   }
   return text;
 }

@@ -145,8 +145,11 @@ export interface Codec<F extends Form = Form> {
   grid(shape: readonly number[], form: F): Grid;
   /** Where a rectangle of the grid lies in a part. */
   place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
-  /** Cuts a tensor into tiles that make the parts of some roles. This depends on nothing else, so that the error sums are always equal. */
-  cuts(shape: readonly number[], form: F, roles: readonly Role[]): Cuts;
+  /**
+   * Cuts a tensor into tiles that make the parts of some roles. `source` says where the stored tensor can be cut. This depends on nothing
+   * else, so that the error sums are always equal.
+   */
+  cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
   /** And back. Returns the address of the floats. Undefined if the elements are no floats. */

@@ -201,5 +201,9 @@ export interface Format<
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
-  plan(model: Model, choices: PlanChoices<Options & Sidecars, TargetName>, partsOf: PartsOf): FilePlan;
+  plan(
+    model: Model,
+    choices: PlanChoices<Options & Sidecars, TargetName>,
+    partsOf: PartsOf,
+  ): FilePlan | Promise<FilePlan>;
 }

@@ -67,6 +67,8 @@ export interface Flag {
   readonly member?: string;
   /** For the help, in a few words. */
   readonly about: string;
+  /** How messages mention it and its value, and what that is on a command line. */
+  readonly mention?: readonly [text: string, words: string];
 }
 
 /** A JSON file beside a result. Its option holds what is in it already. */

@@ -1,6 +1,6 @@
 /** Compares two models: pairs their tensors by name, decodes both, and adds up the errors. */
-import { type Grid, type Rectangle, tileElements } from '../codecs/codec.js';
-import { elementsOf } from '../codecs/elements.js';
+import type { Rectangle } from '../codecs/codec.js';
+import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
@@ -76,43 +76,13 @@ async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
   };
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ cutting
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b);
-}
-
-/** The least common multiple of all of them. */
-function multipleOf(numbers: readonly number[]): number {
-  return numbers.reduce((multiple, n) => (multiple / greatestCommonDivisor(multiple, n)) * n, 1);
-}
-
-/** Elements over which the core blocks its sums. */
-const errorBlock = 512;
-
 /** Cuts a pair into rectangles that both sides can be cut at. */
-function* rectanglesOf(pair: Pair): Generator<Rectangle> {
+function cutsOf(pair: Pair): Iterable<Rectangle> {
   const { shape } = pair[0];
-  const grids = pair.map((tensor): Grid => codecOf(tensor.form).grid(shape, tensor.form));
-  // If neither side has rows, everything is one row.
-  const rows = grids.find((grid) => grid.rows !== undefined)?.rows ?? 1;
-  const width = elementsOf(shape) / rows;
-  const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
-  const rowsPerTile = Math.floor(tileElements / width / rowUnit) * rowUnit;
-  if (rowsPerTile > 0) {
-    for (let row = 0; row < rows; row += rowsPerTile) {
-      yield { row, rows: Math.min(rowsPerTile, rows - row), column: 0, columns: width, width };
-    }
-    return;
-  }
-  const unit = multipleOf([errorBlock, ...grids.map(({ columnUnit }) => columnUnit)]);
-  const segment = Math.max(1, Math.floor(tileElements / rowUnit / unit)) * unit;
-  for (let row = 0; row < rows; row += rowUnit) {
-    for (let column = 0; column < width; column += segment) {
-      const columns = Math.min(segment, width - column);
-      yield { row, rows: Math.min(rowUnit, rows - row), column, columns, width };
-    }
-  }
+  return rectanglesOf(
+    elementsOf(shape),
+    pair.map(({ form }) => codecOf(form).grid(shape, form)),
+  );
 }
 
 // ---------------------------------------------------------------------------------------------------------------------- comparing
@@ -162,7 +132,7 @@ function* batchesOf(pairs: readonly Pair[], firstFileOfB: number): Generator<Pai
   const limit = new BatchLimit();
   for (const [index, pair] of pairs.entries()) {
     if (elementsOf(pair[0].shape) === 0) continue;
-    for (const rectangle of rectanglesOf(pair)) {
+    for (const rectangle of cutsOf(pair)) {
       if (!limit.admits(rectangle)) {
         yield waiting;
         waiting = [];

@@ -74,7 +74,7 @@ async function openSinks({ files }: FilePlan, { output, overwrite = false }: Res
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
   const { output, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
-  const plan = planFor(opened, choices);
+  const plan = await planFor(opened, choices);
   const sidecars = sidecarsOf(opened, plan, choices);
   const sinks = await openSinks(plan, options);
   let runner: TileRunner | undefined;

@@ -5,7 +5,7 @@ import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import type { PlannedTensor } from '../format.js';
 import type { Sidecar } from '../options.js';
-import { keeperByName } from './keep.js';
+import { keeperByName, linearOnly } from './keep.js';
 
 // ------------------------------------------------------------------------------------------------------------ quantization_config
 
@@ -71,8 +71,9 @@ function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]
 /** Modules with codes that are no linear layers: convolutions, and embeddings that a rule asked for. */
 function specialModules(members: Group['members']): string[] {
   const keptByName = keeperByName([]);
+  const notLinear = linearOnly(members);
   return members.flatMap(({ name, shape }) => {
-    const special = shape.length > 2 || keptByName(name) === 'embedding';
+    const special = notLinear(name, shape) !== undefined || keptByName(name) === 'embedding';
     return special ? (moduleOf(name) ?? []) : [];
   });
 }
@@ -101,6 +102,8 @@ export function describe(
       weights: weightArgs(form),
       input_activations: activations === undefined ? null : activationArgs(),
       output_activations: null,
+      // Loaders go by this one. Those that are older than it go by that of the whole file.
+      format: formatOf(form, activations),
     };
   }
   return {

@@ -12,6 +12,7 @@ import {
   targets,
 } from './options.js';
 import { planSafetensors } from './plan.js';
+import { tensorsAsFloats } from './quantized.js';
 import { openShards } from './shards.js';
 
 const brace = 0x7b;
@@ -82,6 +83,8 @@ export const safetensors: Format<
 
   tensors: logicalTensors,
 
-  plan: (model, choices, partsOf) =>
-    planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),
+  async plan(model, choices, partsOf) {
+    const tensors = await tensorsAsFloats(model, choices.requantize ?? false);
+    return planSafetensors(tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf);
+  },
 };
