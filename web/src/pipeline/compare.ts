@@ -21,6 +21,16 @@ export interface ComparedTensor {
   readonly b: string;
   /** How far b is from a. */
   readonly error: ErrorMeasures;
+  /** Elements that are NaN or infinite in one of them, and finite in the other. `error` leaves them out. */
+  readonly mismatched: number;
+}
+
+/** A tensor of both models that was not compared. */
+export interface SkippedTensor {
+  readonly name: string;
+  readonly reason: string;
+  /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
+  readonly differs: boolean;
 }
 
 /** The result of comparing two models. */
@@ -30,7 +40,7 @@ export interface CompareReport {
   /** Over all of them. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
-  readonly skipped: readonly { readonly name: string; readonly reason: string }[];
+  readonly skipped: readonly SkippedTensor[];
   /** Names of tensors that only one of them has. */
   readonly onlyInA: readonly string[];
   readonly onlyInB: readonly string[];
@@ -41,11 +51,14 @@ export interface CompareReport {
 type Pair = readonly [a: LogicalTensor, b: LogicalTensor];
 
 /** Why two tensors of one name cannot be compared; undefined if they can. */
-function obstacle(pair: Pair): string | undefined {
+function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
   const [a, b] = pair;
-  if (a.shape.join() !== b.shape.join()) return `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`;
+  if (a.shape.join() !== b.shape.join()) {
+    return { reason: `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`, differs: true };
+  }
   const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
-  return unreadable && `${unreadable.type} is no float type that can be read`;
+  if (unreadable === undefined) return undefined;
+  return { reason: `${unreadable.type} is no float type that can be read`, differs: a.type !== b.type };
 }
 
 async function tensorsOf({ format, model }: Opened): Promise<Map<string, LogicalTensor>> {
@@ -60,13 +73,13 @@ interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'>
 async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
   const [inA, inB] = [await tensorsOf(a), await tensorsOf(b)];
   const pairs: Pair[] = [];
-  const skipped: { name: string; reason: string }[] = [];
+  const skipped: SkippedTensor[] = [];
   for (const [name, tensor] of inA) {
     const other = inB.get(name);
     if (other === undefined) continue;
     const reason = obstacle([tensor, other]);
     if (reason === undefined) pairs.push([tensor, other]);
-    else skipped.push({ name, reason });
+    else skipped.push({ name, ...reason });
   }
   return {
     pairs,
@@ -150,6 +163,7 @@ function* batchesOf(pairs: readonly Pair[], firstFileOfB: number): Generator<Pai
 /** Adds up the errors of all pairs, and tells how many elements of which are done. */
 class Sums {
   readonly each: readonly Float64Array[];
+  readonly mismatched: Float64Array;
   readonly #pairs: readonly Pair[];
   readonly #report: (index: number, elementsDone: number) => void;
   #index = 0;
@@ -157,6 +171,7 @@ class Sums {
 
   constructor(pairs: readonly Pair[], report: (index: number, elementsDone: number) => void) {
     this.each = pairs.map(() => new Float64Array(sumCount));
+    this.mismatched = new Float64Array(pairs.length);
     this.#pairs = pairs;
     this.#report = report;
   }
@@ -166,6 +181,7 @@ class Sums {
     for (const [i, { index, task }] of tasks.entries()) {
       this.skipTo(index);
       addSums(this.each[index] as Float64Array, tiles[i]?.sums as Float64Array);
+      this.mismatched[index] = (this.mismatched[index] as number) + (tiles[i]?.mismatched ?? 0);
       this.#elementsDone += task.rows * task.columns;
       this.#report(index, this.#elementsDone);
     }
@@ -241,6 +257,7 @@ export async function compareOpen(
         a: type,
         b: other.type,
         error: measuresOf(sums.each[i] as Float64Array, elementsOf(shape)),
+        mismatched: sums.mismatched[i] as number,
       };
     });
     return { tensors, total: measuresOf(all, elements), ...rest };
