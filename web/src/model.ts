@@ -54,7 +54,7 @@ export {
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
-export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
+export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { ModelInput } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
@@ -162,7 +162,10 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   readonly report: ModelReport;
-  /** safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. */
+  /**
+   * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
+   * its `quantization_config`, if it has one.
+   */
   readonly config?: Readonly<Record<string, unknown>>;
   /** The file's bytes. @throws TypeError if it went to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;

@@ -9,14 +9,15 @@ import {
   quantizeModel,
   type Rule,
   resultName,
+  ScalepointError,
   type Words,
 } from '../model.js';
 import { asUsage, choicesOf, formatFlags, inCommandWords, type SidecarOption, sidecarsOf, tables } from './formats.js';
 import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { checkFree, readSidecars, sidecarPath, write } from './sidecars.js';
+import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
-import { painter, printable } from './text.js';
+import { listed, painter, printable } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 
 /** Options of no format. */
@@ -183,6 +184,18 @@ async function convert(line: Line): Promise<number> {
   }
 }
 
+/** The error for a plan that converts nothing: why, and the ways out. */
+function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
+  const reasons = new Map<string, number>();
+  for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
+  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
+  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  return new ScalepointError(
+    'NO_EFFECT',
+    [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; '),
+  );
+}
+
 async function carryOut(
   line: Line,
   request: Request,
@@ -195,9 +208,10 @@ async function carryOut(
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
   const planned = await about(file, () => planModel(file, plan));
+  if (planned.totals.quantized === 0 && !force) await about(file, () => Promise.reject(nothingToDo(planned)));
   const output = outputOf(request, planned);
-  const places = sidecars.map((sidecar) => ({ sidecar, path: sidecarPath(output, sidecar, planned) }));
-  for (const { path } of places) if (path !== undefined) await checkFree(path, force);
+  const places: Place[] = [];
+  for (const sidecar of sidecars) places.push(await placeOf(output, sidecar, planned, force));
 
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
   const result = await about(file, () =>
@@ -213,10 +227,16 @@ async function carryOut(
     }),
   );
   progress.clear();
-  for (const { sidecar, path } of places) if (path !== undefined) await write(path, sidecar, result, output, force);
+  for (const place of places) await write(place, result, output, force);
   const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   show(line, request, result.report, { output, sidecars: written });
   if (quiet) return;
+  for (const { sidecar, path, cleared } of places) {
+    if (path === undefined || cleared === undefined) continue;
+    process.stderr.write(
+      `scalepoint: took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none\n`,
+    );
+  }
   remark(rules, result.report.tensors, result.report.notes);
   for (const { sidecar, path } of places) {
     if (sidecar.path === undefined || path !== undefined) continue;

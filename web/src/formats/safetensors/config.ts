@@ -144,6 +144,12 @@ export function mergeConfig(
   return { ...rest, quantization_config: quantizationConfig };
 }
 
+/** A config.json without the `quantization_config`, or undefined if it has none. */
+function withoutEntry(config: unknown): Record<string, unknown> | undefined {
+  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+  return before === undefined ? undefined : rest;
+}
+
 function print(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
@@ -169,7 +175,6 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new ScalepointError('BAD_FILE', 'expected a JSON object');
   }
-  mergeConfig(value, {});
   const pattern = new RegExp(`"${mark}([^"]*)"`, 'g');
   return {
     value: value as Record<string, unknown>,
@@ -185,6 +190,7 @@ export const configSidecar: Sidecar = {
     'Loaders of codes need a quantization_config. It is written beside OUT: config.json beside model.safetensors, ' +
     'X.config.json beside X.safetensors.',
   merge: mergeConfig,
+  without: withoutEntry,
   // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
   nameFor(output) {
     return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;
