@@ -3,6 +3,7 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
+import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/sinks.js';
@@ -29,7 +30,15 @@ import {
 } from './pipeline/options.js';
 import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
-import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
+import {
+  describe,
+  type FloatTensor,
+  type ModelInfo,
+  read,
+  readAsFloats,
+  readCodes,
+  type Tensor,
+} from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 
@@ -59,7 +68,7 @@ export type { Progress } from './pipeline/engine.js';
 export type { ModelInput } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
-export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
+export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { WorkerLike } from './pipeline/workers.js';
@@ -83,6 +92,16 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
+/** Checks the options of a call that makes no file. */
+function checkOptions(options: WorkOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, workNames);
+  checkWorkOptions(options);
+  options.signal?.throwIfAborted();
+}
+
 /**
  * What is in a model. Reads headers only; the format is told by the content, not by the name.
  * @example const { tensors } = await inspectModel('model.safetensors');
@@ -98,6 +117,30 @@ export function inspectModel(file: ModelInput): Promise<ModelInfo> {
  */
 export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
   return withModel(file, (opened) => read(opened, name));
+}
+
+/**
+ * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
+ * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
+ * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
+ */
+export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
+  checkOptions(options);
+  return withModel(file, (opened) => readAsFloats(opened, name, options));
+}
+
+/**
+ * Reads one quantized tensor of a model file as `scalepoint` has it, for `dequantize`, `compare` or `linear`: integer codes by the name of
+ * the weight, or blocks of GGUF.
+ * @example const layer = sp.linear(await readQuantized('model.int4.safetensors', 'fc1.weight'));
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor has no integer codes; and what `inspectModel` throws
+ */
+export function readQuantized(
+  file: ModelInput,
+  name: string,
+): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
+  return withModel(file, (opened) => readCodes(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -233,12 +276,7 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
  * @throws what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` never: such tensors are listed as not compared
  */
 export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, workNames);
-  checkWorkOptions(options);
-  options.signal?.throwIfAborted();
+  checkOptions(options);
   return withModel(a, (first) =>
     withModel(b, (second) =>
       compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),

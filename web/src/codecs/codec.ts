@@ -4,6 +4,7 @@
  *
  * The arithmetic of codec X is in cpp/codecs/X.cpp.
  */
+import type { BlockType } from '../core/blocks.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 
@@ -132,6 +133,26 @@ export interface Stored {
   readonly parts: Readonly<Record<Role, number>>;
 }
 
+/** Codes as the API for arrays has them, one an element; or the blocks of ggml as they are. */
+export type Codes =
+  | {
+      readonly kind: 'linear';
+      readonly dtype: 'int4' | 'int8';
+      readonly shape: readonly number[];
+      readonly granularity:
+        | { readonly kind: 'per-channel'; readonly axis: number }
+        | { readonly kind: 'per-group'; readonly groupSize: number; readonly axis: number };
+      readonly data: Int8Array<ArrayBuffer>;
+      readonly scale: Float32Array<ArrayBuffer>;
+      readonly zeroPoint: Int32Array<ArrayBuffer>;
+    }
+  | {
+      readonly kind: 'blocks';
+      readonly type: BlockType;
+      readonly shape: readonly number[];
+      readonly data: Uint8Array<ArrayBuffer>;
+    };
+
 /**
  * A codec. `encode` and `decode` begin by taking all memory that they need from the arena. If the arena only counts, they return at once.
  * So the size that is asked for is always the size that is used.
@@ -154,6 +175,8 @@ export interface Codec<F extends Form = Form> {
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
   /** And back. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
+  /** The codes of a whole tensor. Undefined if it has none that the API for arrays knows. @param parts their bytes, by role */
+  codes?(shape: readonly number[], form: F, parts: Readonly<Record<Role, Uint8Array<ArrayBuffer>>>): Codes | undefined;
   /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
   elementType?(form: F): string | undefined;
   /** What an overflow means, behind `tensor X holds V at I`. */

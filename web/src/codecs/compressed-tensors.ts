@@ -24,6 +24,7 @@ import {
   type Role,
   tileElements,
 } from './codec.js';
+import { compressedCodes } from './codes.js';
 import { elementsOf, errorBlock, multipleOf, runsOf } from './elements.js';
 
 export interface CompressedForm extends Form {
@@ -242,6 +243,8 @@ export const compressedTensors: Codec<CompressedForm> = {
       ),
     );
   },
+
+  codes: (shape, form, parts) => (form.type === 'float' ? undefined : compressedCodes(shape, form, parts)),
 
   overflow: () => ', too large for the scale',
   notes(tensors) {

@@ -25,6 +25,8 @@ export const ggml: Codec<GgmlForm> = {
 
   cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
 
+  codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
+
   elementType: ({ to }) => to,
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
