@@ -62,6 +62,14 @@ function rangesType(rows: number): RecordType<readonly Range[]> {
   };
 }
 
+/** The bit of a part that the core makes. */
+function bitOf(role: string): number {
+  const number = (RoleNumber as Readonly<Record<string, number | undefined>>)[role];
+  if (number === undefined)
+    throw new Error(`scalepoint: the core makes no part '${role}'; see Role in cpp/codecs/codec.h`);
+  return 1 << number;
+}
+
 /** Calls f with the address of a tile. */
 function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
   const { rows, columns, type, source, roles, measures, ranges = [] } = tile;
@@ -72,7 +80,7 @@ function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
       rows,
       columns: reads ? columns : 1,
       type: numberOf(type),
-      wanted: roles.reduce((bits, role) => bits | (1 << RoleNumber[role as keyof typeof RoleNumber]), 0),
+      wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
       measure: measures,
       source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
       ranges: ranges.length === 0 ? 0 : at,
@@ -149,6 +157,6 @@ export function observe(
 export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
   const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8];
   module.HEAPF64.fill(0, begin, end);
-  check(module.accumulateError(x, y, n, scratch.sums));
+  check(module._accumulateError(x, y, n, scratch.sums));
   return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;
 }

@@ -7,6 +7,7 @@
 import type { BlockType } from '../core/blocks.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
+import type { BitCheck } from './checks.js';
 
 /**
  * How a tensor is stored: the id of a codec, and whatever else the codec has to know, as plain data. Workers are sent forms and find the
@@ -73,7 +74,7 @@ export interface TileCut {
   readonly roles: readonly Role[];
   /** Ranges of the rows, where they are known. */
   readonly ranges?: readonly Range[];
-  /** False if the ranges tell all that there is to know. @defaultValue true */
+  /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
 
@@ -115,7 +116,7 @@ export interface Problem {
   readonly value: number;
 }
 
-/** What comes of a tile. */
+/** The result of encoding a tile. */
 export interface Encoded {
   /** The parts, by role, good until the core is called again. */
   readonly parts: Readonly<Record<Role, Bytes>>;
@@ -159,6 +160,8 @@ export type Codes =
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
+  /** Whether its elements are plain floats: it casts and does not quantize. */
+  readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;
   /** The parts of a tensor. The first one holds its elements. */
@@ -173,13 +176,15 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
-  /** And back. Returns the address of the floats. Undefined if the elements are no floats. */
+  /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
   /** The codes of a whole tensor. Undefined if it has none that the API for arrays knows. @param parts their bytes, by role */
   codes?(shape: readonly number[], form: F, parts: Readonly<Record<Role, Uint8Array<ArrayBuffer>>>): Codes | undefined;
-  /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
+  /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */
   elementType?(form: F): string | undefined;
-  /** What an overflow means, behind `tensor X holds V at I`. */
+  /** What the bits of a part may not be. Undefined if they may be anything. */
+  checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
+  /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;
   /** What a user should know about tensors that become this form, in sentences without a full stop. */
   notes?(tensors: readonly { readonly shape: readonly number[]; readonly form: F }[]): readonly string[];

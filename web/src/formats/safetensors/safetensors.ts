@@ -14,6 +14,7 @@ import {
 import { planSafetensors } from './plan.js';
 import { tensorsAsFloats } from './quantized.js';
 import { openShards } from './shards.js';
+import { verifySafetensors } from './verify.js';
 
 const brace = 0x7b;
 const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
@@ -82,6 +83,7 @@ export const safetensors: Format<
   },
 
   tensors: logicalTensors,
+  verify: verifySafetensors,
 
   async plan(model, choices, partsOf) {
     const tensors = await tensorsAsFloats(model, choices.requantize ?? false);
