@@ -214,6 +214,13 @@ describe('standard input and output', () => {
       /^2 .*--min-sqnr: .* cannot be taken back/,
     );
     expect(await fail('compare', '-', '-')).toMatch(/^2 .*only one of the two can be standard input/);
+    const index = await start(['inspect', '-'], { stdin: Buffer.from('{"weight_map": {"a": "1.safetensors"}}') });
+    expect(await index.outcome).toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr:
+        'scalepoint: standard input cannot be an index; name its file, or the folder; see scalepoint inspect --help\n',
+    });
     const stdin = safetensors({ 'a.weight': [[16, 32], wave] });
     const { outcome } = await start(['-', '--to', 'int8'], { stdin });
     expect(await outcome).toMatchObject({

@@ -119,6 +119,10 @@ export async function withInput<T>(text: string, use: (input: Input) => Promise<
   const input = await inputOf(text, signal);
   try {
     return await use(input);
+  } catch (error) {
+    // The files that an index names are looked for beside it.
+    const isIndex = !input.isPath && (error as { option?: unknown }).option === 'file';
+    throw isIndex ? new UsageError(`${input.name} cannot be an index; name its file, or the folder`) : error;
   } finally {
     await input.close();
   }

@@ -1,5 +1,6 @@
 import {
   didYouMean,
+  type FormatInfo,
   inspectModel,
   type ModelPlan,
   type ModelReport,
@@ -90,7 +91,7 @@ function checkLine({ values, positionals }: Line, command: string): string {
 
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
-/** What --to or --preset means. @throws UsageError if somebody must have meant another name */
+/** What --to or --preset means. @throws UsageError if there is no such type */
 async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Promise<string> {
   const formatOf = async () => (await about(name, () => inspectModel(file))).format;
   if (isPreset(preset)) return presetTarget(await formatOf(), preset);
@@ -98,11 +99,12 @@ async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Pro
   const formats = modelFormats();
   if (formats.some((format) => accepts(format, target))) return target;
   const format = await formatOf();
-  const names = formats.find((known) => known.name === format)?.targets.map((known) => known.name) ?? [];
+  const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
+  const names = targets.map((known) => known.name);
   const hint = didYouMean(to, names);
-  if (hint !== '') throw new UsageError(`--to: there is no type ${JSON.stringify(to)}${hint}`);
-  // The model functions list what there is.
-  return target;
+  // Whoever sees the name that was meant needs no list of the others.
+  const what = `there is no type ${JSON.stringify(to)}`;
+  throw new UsageError(`--to: ${what}${hint === '' ? `; a ${label} file can become ${names.join(', ')}` : hint}`);
 }
 
 /** Reads the command line. @throws UsageError */
