@@ -231,7 +231,8 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     const work = (workers?: number) =>
       quantizeModel(current.file.files, {
         ...optionsOf(format, current.choice),
-        ...(place.output === undefined ? {} : { output: place.output }),
+        // The dialog has asked about a file that is there.
+        ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
         ...(workers === undefined ? {} : { workers }),
         signal: controller.signal,
         onProgress: showProgress(start),

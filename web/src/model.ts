@@ -6,7 +6,7 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/sinks.js';
+import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
@@ -18,8 +18,9 @@ import {
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
+import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
-import { type ModelInput, withModel } from './pipeline/open.js';
+import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -68,7 +69,7 @@ export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
-export type { ModelInput } from './pipeline/open.js';
+export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
@@ -126,21 +127,32 @@ function checkOptions(options: WorkOptions): void {
   options.signal?.throwIfAborted();
 }
 
+function checkOpenOptions(options: OpenOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, ['signal']);
+  checkWorkOptions(options as WorkOptions);
+}
+
 /**
- * What is in a model. Reads headers only; the format is told by the content, not by the name.
+ * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
+ * header, and 1 KiB for each tensor and each key of its metadata.
  * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
  */
-export function inspectModel(file: ModelInput): Promise<ModelInfo> {
-  return withModel(file, async (opened) => describe(opened));
+export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
+  checkOpenOptions(options);
+  return withModel(file, options, async (opened) => describe(opened));
 }
 
 /**
  * Reads one tensor of a model file into a new array.
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
-export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
-  return withModel(file, (opened) => read(opened, name));
+export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => read(opened, name));
 }
 
 /**
@@ -151,7 +163,7 @@ export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
  */
 export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
   checkOptions(options);
-  return withModel(file, (opened) => readAsFloats(opened, name, options));
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
 }
 
 /**
@@ -160,11 +172,13 @@ export async function readFloats(file: ModelInput, name: string, options: WorkOp
  * @example const layer = sp.linear(await readQuantized('model.int4.safetensors', 'fc1.weight'));
  * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor has no integer codes; and what `inspectModel` throws
  */
-export function readQuantized(
+export async function readQuantized(
   file: ModelInput,
   name: string,
+  options: OpenOptions = {},
 ): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
-  return withModel(file, (opened) => readCodes(opened, name));
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => readCodes(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -204,9 +218,10 @@ export interface ModelPlan {
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
  *   be converted
  */
-export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, planNames());
-  return withModel(file, async (opened) => {
+export async function planModel(file: ModelInput, options: PlanOptions & OpenOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, [...planNames(), 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  return withModel(file, options, async (opened) => {
     const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
@@ -250,7 +265,8 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 5 KiB for each tensor; and the result unless
+ * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
@@ -263,8 +279,8 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withModel(file, (opened) =>
-    quantizeOpen(opened, options as PlanChoices, options),
+  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+    withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
   const inMemory = () => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
@@ -301,9 +317,11 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
  */
 export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
   checkOptions(options);
-  return withModel(a, (first) =>
-    withModel(b, (second) =>
-      compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
+  return withCallbacks(options, (own) =>
+    withModel(a, own, (first) =>
+      withModel(b, own, (second) =>
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+      ),
     ),
   );
 }
@@ -332,5 +350,5 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
     throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
   }
   options.signal?.throwIfAborted();
-  return withModel(file, (opened) => verifyOpen(opened, options, options));
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
 }

@@ -74,7 +74,7 @@ describe('in Chromium', { timeout: 60_000 }, () => {
       const shifted = new Blob([new Uint8Array(3), mixed, new Uint8Array(2)]).slice(3, 3 + mixed.length);
       for (const workers of [0, 2]) {
         const output = await fresh();
-        const toFile = await quantizeModel(shifted, { ...way, workers, output });
+        const toFile = await quantizeModel(shifted, { ...way, workers, output, overwrite: true });
         expectBytes(await bytesOfFile(output), want, 'OPFS');
         expect(toFile.report).toEqual(report);
 
@@ -202,7 +202,15 @@ describe('a cancelled call in Chromium', { timeout: 30_000 }, () => {
       await before.close();
       const controller = new AbortController();
       const onProgress = ({ tensor }: Progress) => tensor === 'b.weight' && controller.abort(reason);
-      const options = { to: 'int8', ...plain, workers, output, signal: controller.signal, onProgress } as const;
+      const options = {
+        to: 'int8',
+        ...plain,
+        workers,
+        output,
+        overwrite: true,
+        signal: controller.signal,
+        onProgress,
+      } as const;
       expect(await fails(() => quantizeModel(new Blob([model]), options))).toBe(reason);
       expect(await (await output.getFile()).text()).toBe('before');
       expect(await names()).toEqual(['out.safetensors']);

@@ -37,25 +37,34 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
   const shape = checkShape(options.shape, source.length);
+  const { out } = options;
   const { elements, bytes } = info;
-  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, options.out, 'out');
-  checkApart(x, options.out, 'out');
+  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');
+  checkApart(x, out, 'out');
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;
     const from = source.at(start, count);
     const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
-    if (status !== Status.ok) fail(core, status, info, from, count, start);
+    if (status !== Status.ok) fail(source, core, status, info, from, count, start);
     blocks.put(at, (count / elements) * bytes, tile);
   });
   return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
 }
 
-/** What a status means to the caller. x: count floats, which begin with element start. */
-function fail(core: Core, status: Status, info: BlockTypeInfo, x: number, count: number, start: number): never {
+/** What a status means to the caller. x: count floats, which begin with element start of the source. */
+function fail(
+  source: Source,
+  core: Core,
+  status: Status,
+  info: BlockTypeInfo,
+  x: number,
+  count: number,
+  start: number,
+): never {
   const { module, scratch } = core;
   if (status === Status.nonFinite) {
-    throw nonFiniteError(core, x, count, start, "ggml's blocks hold finite values only");
+    throw nonFiniteError(source, core, x, count, start, "ggml's blocks hold finite values only");
   }
   if (status === Status.overflow) {
     // Which block it was shows when they are made one by one.

@@ -9,7 +9,7 @@ import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { withParameters } from './parameters.js';
-import { addressOf, CodeSource, checkAttached, type Source, typedArrayName } from './source.js';
+import { addressOf, CodeSource, checkAttached, checkUnchanged, type Source, typedArrayName } from './source.js';
 import {
   type CodeArray,
   type DType,
@@ -74,10 +74,17 @@ export class GivenLinear implements GivenTensor {
     checkEach(this.#zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
   }
 
+  #checkParameters(): void {
+    const { parameters } = this.#layout;
+    checkUnchanged(this.#scale, parameters, `${this.#what}.scale`);
+    checkUnchanged(this.#zeroPoint, parameters, `${this.#what}.zeroPoint`);
+  }
+
   /** Calls f with the address of a LinearJob of this tensor. */
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
     return withParameters(core, this.#layout, this.#spec, ({ job, scale, zeroPoint }) => {
+      this.#checkParameters();
       core.module.HEAPF32.set(this.#scale, scale / 4);
       core.module.HEAP32.set(this.#zeroPoint, zeroPoint / 4);
       return f(job);
@@ -144,6 +151,7 @@ export class GivenLinear implements GivenTensor {
   /** Leaves n scales, then n zero points, at an address. One of each stands for all. */
   #copyParameters(start: number, n: number, to: number): void {
     const { HEAPF32, HEAP32 } = this.#core.module;
+    this.#checkParameters();
     if (this.#scale.length === 1) {
       HEAPF32.fill(this.#scale[0] as number, to / 4, to / 4 + n);
       HEAP32.fill(this.#zeroPoint[0] as number, to / 4 + n, to / 4 + 2 * n);

@@ -91,7 +91,8 @@ export class Observer {
     if (nonFinite === 'error') {
       forEachTile(source.length, false, (start, count) => {
         const at = source.at(start, count);
-        if (core.module.firstNonFinite(at, count) < count) failQuantizing(core, Status.nonFinite, at, count, start);
+        if (core.module.firstNonFinite(at, count) < count)
+          failQuantizing(source, core, Status.nonFinite, at, count, start);
       });
     }
     if (range !== 'min-max') this.#counts ??= new Float64Array(2 ** (32 - binShift));

@@ -56,7 +56,7 @@ export async function compare(args: string[]): Promise<number> {
         second,
         async (b) => {
           // Each one alone first, so that an error in a header names the file.
-          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file));
+          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file, { signal }));
           const report = await compareModels(a.file, b.file, {
             signal,
             onProgress: progress.update,

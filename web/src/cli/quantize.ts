@@ -143,9 +143,15 @@ export async function plan(args: string[]): Promise<number> {
 }
 
 /** Plans, and checks the output. Errors about options are those of the command line. */
-async function planFor({ values, words }: Line, { input, asked, plan }: Request): Promise<ModelPlan> {
+async function planFor(
+  { values, words }: Line,
+  { input, asked, plan }: Request,
+  signal?: AbortSignal,
+): Promise<ModelPlan> {
   try {
-    const planned = await about(input.name, () => planModel(input.file, plan));
+    const planned = await about(input.name, () =>
+      planModel(input.file, signal === undefined ? plan : { ...plan, signal }),
+    );
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
     return planned;
   } catch (error) {
@@ -281,7 +287,7 @@ async function carryOut(
   const { input, plan } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
-  const planned = await planFor(line, request);
+  const planned = await planFor(line, request, signal);
   const output = outputOf(input, request.asked, planned);
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(output, input);

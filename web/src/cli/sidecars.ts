@@ -1,5 +1,6 @@
 /** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
-import { open, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { type ModelPlan, modelFormats, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
 import type { SidecarOption } from './formats.js';
@@ -12,7 +13,8 @@ const mostBytes = 16 * 2 ** 20;
 export async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
-    const file = await open(path);
+    // A pipe without a writer would hold up the process.
+    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     try {
       const { size } = await file.stat();
       if (size > mostBytes) {
@@ -109,9 +111,11 @@ export async function placeOf(
 /** Looks before the work begins whether a file stands in the way. @throws ScalepointError `EXISTS` or `IO` */
 async function checkFree(path: string, overwrite: boolean): Promise<void> {
   // Whatever else is wrong shows when it is written.
-  const status = await stat(path).catch(() => undefined);
+  const status = (await stat(path).catch(() => undefined)) ?? (await lstat(path).catch(() => undefined));
   if (status === undefined) return;
   const label = JSON.stringify(path);
+  // A link to a missing file.
+  if (status.isSymbolicLink() && overwrite) return;
   if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
   if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
 }

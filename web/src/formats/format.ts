@@ -45,6 +45,9 @@ export interface OpenFile {
   readonly source: ByteSource;
 }
 
+/** Opens one more file of a model, in the way in which the given ones were opened. */
+export type OpenInput = (input: FileInput) => Promise<ByteSource>;
+
 /** An open model. Formats add what they need for a plan. */
 export interface OpenModel {
   /** Size of its files in bytes. */
@@ -211,8 +214,8 @@ export interface Format<
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** Opens a model: one file; or an index and, if they were given, the files that it names. */
-  open(files: readonly OpenFile[]): Promise<Model>;
+  /** Opens a model: one file; or an index and, if they were given, the files that it names. Others are opened by `open`. */
+  open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */

@@ -4,9 +4,10 @@ import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
+import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
-import { interruptible, type Progress } from './engine.js';
+import type { Progress } from './engine.js';
 import type { Opened } from './open.js';
 import { BatchLimit, type BatchResult, type CompareTask, TaskError } from './tasks.js';
 import { mainPart, pieceOf } from './tiles.js';
@@ -204,7 +205,7 @@ async function sumsOf(
   signal: AbortSignal | undefined,
   sums: Sums,
 ): Promise<void> {
-  const { soon, end } = interruptible(signal);
+  const { soon, end } = waitingFor(signal);
   const waiting: { readonly tasks: readonly PairTask[]; readonly result: Promise<BatchResult> }[] = [];
   const takeOldest = async () => {
     const { tasks, result } = waiting.shift() as (typeof waiting)[number];

@@ -1,5 +1,6 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, reports. */
 import { rangeError } from '../core/errors.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import type { FilePlan, OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
@@ -66,11 +67,18 @@ function outputOf(output: ModelOutput, { suffix }: OutputFile): ModelOutput {
 }
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
-async function openSinks({ files }: FilePlan, { output, overwrite = false }: ResultOptions): Promise<ByteSink[]> {
+async function openSinks(
+  { files }: FilePlan,
+  { model }: Opened,
+  { output, overwrite = false }: ResultOptions,
+  waiting: Waiting,
+): Promise<ByteSink[]> {
+  const inputs = model.files.flatMap(({ identity }) => identity ?? []);
+  const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
   try {
     for (const file of files) {
-      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), overwrite));
+      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), options));
     }
     return sinks;
   } catch (error) {
@@ -85,11 +93,13 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   const { model } = opened;
   const plan = await planFor(opened, choices);
   const sidecars = sidecarsOf(opened, plan, choices);
-  const sinks = await openSinks(plan, options);
+  const waiting = waitingFor(signal);
+  let sinks: readonly ByteSink[] = [];
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    runner = await startRunner(convertedElements(plan), model.files, options);
+    sinks = await openSinks(plan, opened, options, waiting);
+    runner = await waiting.soon(startRunner(convertedElements(plan), model.files, options), (late) => late.dispose());
     const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
     const report = reportOf(model, plan, measures);
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
@@ -102,5 +112,6 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   } finally {
     runner?.dispose(failure);
     for (const sink of sinks) await sink.discard(failure);
+    waiting.end();
   }
 }

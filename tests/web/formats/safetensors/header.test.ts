@@ -1,6 +1,6 @@
 import { inspectModel, quantizeModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/bytes.js';
+import { openSource } from '../../../../web/src/files/open.js';
 import {
   layoutSafetensors,
   readSafetensors,

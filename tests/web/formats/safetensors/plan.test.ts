@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { partsOf } from '../../../../web/src/codecs/registry.js';
-import { openSource } from '../../../../web/src/files/bytes.js';
+import { openSource } from '../../../../web/src/files/open.js';
 import type { SourceTensor } from '../../../../web/src/formats/format.js';
 import type { PlanChoices, Rule } from '../../../../web/src/formats/options.js';
 import { mergeConfig } from '../../../../web/src/formats/safetensors/config.js';

@@ -70,7 +70,7 @@ export const safetensors: Format<
   sniff: isFile,
   index: { name: 'index.json', sniff: isIndex },
 
-  async open(files) {
+  async open(files, open) {
     const [first, ...others] = files as [OpenFile, ...OpenFile[]];
     const head = await first.source.read(0, Math.min(32, first.source.size));
     return isIndex(head)
@@ -78,6 +78,7 @@ export const safetensors: Format<
           first.input,
           first.source,
           others.map(({ source }) => source),
+          open,
         )
       : openFile(first.source);
   },
