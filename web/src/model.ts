@@ -3,6 +3,7 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
+import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/path-sink.js';
@@ -31,7 +32,15 @@ import {
 } from './pipeline/options.js';
 import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
-import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
+import {
+  describe,
+  type FloatTensor,
+  type ModelInfo,
+  read,
+  readAsFloats,
+  readCodes,
+  type Tensor,
+} from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
@@ -58,12 +67,12 @@ export {
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
-export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
+export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
-export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
+export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { VerifyReport } from './pipeline/verify.js';
@@ -108,6 +117,16 @@ export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
+/** Checks the options of a call that makes no file. */
+function checkOptions(options: WorkOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, workNames);
+  checkWorkOptions(options);
+  options.signal?.throwIfAborted();
+}
+
 function checkOpenOptions(options: OpenOptions): void {
   if (typeof options !== 'object' || options === null) {
     throw typeError('options', `expected an object, got ${show(options)}`);
@@ -134,6 +153,32 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
   checkOpenOptions(options);
   return withModel(file, options, (opened) => read(opened, name));
+}
+
+/**
+ * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
+ * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
+ * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
+ */
+export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
+  checkOptions(options);
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
+}
+
+/**
+ * Reads one quantized tensor of a model file as `scalepoint` has it, for `dequantize`, `compare` or `linear`: integer codes by the name of
+ * the weight, or blocks of GGUF.
+ * @example const layer = sp.linear(await readQuantized('model.int4.safetensors', 'fc1.weight'));
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor has no integer codes; and what `inspectModel` throws
+ */
+export async function readQuantized(
+  file: ModelInput,
+  name: string,
+  options: OpenOptions = {},
+): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => readCodes(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -177,7 +222,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
   checkPlanOptions(options, [...planNames(), 'signal']);
   checkWorkOptions(options as WorkOptions);
   return withModel(file, options, async (opened) => {
-    const plan = planFor(opened, options);
+    const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
     return {
@@ -199,7 +244,10 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   readonly report: ModelReport;
-  /** safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. */
+  /**
+   * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
+   * its `quantization_config`, if it has one.
+   */
   readonly config?: Readonly<Record<string, unknown>>;
   /** The file's bytes. @throws TypeError if it went to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
@@ -268,12 +316,7 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
  * @throws what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` never: such tensors are listed as not compared
  */
 export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, workNames);
-  checkWorkOptions(options);
-  options.signal?.throwIfAborted();
+  checkOptions(options);
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, (second) =>

@@ -89,7 +89,7 @@ describe('a safetensors model of 3 GiB', { timeout: 120_000 }, () => {
     expect(model.size).toBeGreaterThan(3 * gibibyte);
     await needSpace(1.5 * gibibyte);
     const path = await make(model, 'model.safetensors');
-    await quantize(path, model.header.length, ['int8'], async (output) => {
+    await quantize(path, model.header.length, ['int8', '--plain'], async (output) => {
       const info = await inspectModel(output);
       const file = await open(output);
       for (const { tensor, index, columns, value } of model.values) {

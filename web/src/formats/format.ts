@@ -219,7 +219,11 @@ export interface Format<
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
-  plan(model: Model, choices: PlanChoices<Options & Sidecars, TargetName>, partsOf: PartsOf): FilePlan;
+  plan(
+    model: Model,
+    choices: PlanChoices<Options & Sidecars, TargetName>,
+    partsOf: PartsOf,
+  ): FilePlan | Promise<FilePlan>;
   /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

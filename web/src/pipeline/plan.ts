@@ -49,9 +49,9 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
 }
 
 /** Plans what becomes of an open model. @throws TypeError or RangeError naming the option; ScalepointError */
-export function planFor({ format, model }: Opened, choices: PlanChoices): FilePlan {
+export async function planFor({ format, model }: Opened, choices: PlanChoices): Promise<FilePlan> {
   checkChoices(format, choices);
-  const plan = format.plan(model, choices, partsOf);
+  const plan = await format.plan(model, choices, partsOf);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };
 }

@@ -40,13 +40,22 @@ export interface Quantized {
   readonly memory: MemorySink | undefined;
 }
 
-/** The contents of the files beside a result, those that were given with what is to be added. */
+/** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
-  const { entries } = format.options;
   const given = choices as unknown as Readonly<Record<string, unknown>>;
-  return Object.fromEntries(
-    plan.sidecars.map(({ option, value }) => [option, entries[option]?.sidecar?.merge(given[option] ?? {}, value)]),
-  );
+  const contents: Record<string, unknown> = {};
+  for (const [option, { sidecar }] of Object.entries(format.options.entries)) {
+    if (sidecar === undefined) continue;
+    const addition = plan.sidecars.find((planned) => planned.option === option);
+    const before = given[option];
+    const content = addition
+      ? sidecar.merge(before ?? {}, addition.value)
+      : before === undefined
+        ? undefined
+        : sidecar.without(before);
+    if (content !== undefined) contents[option] = content;
+  }
+  return contents;
 }
 
 /** Where a file of a result goes. */
@@ -82,7 +91,7 @@ async function openSinks(
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
   const { output, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
-  const plan = planFor(opened, choices);
+  const plan = await planFor(opened, choices);
   const sidecars = sidecarsOf(opened, plan, choices);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];

@@ -71,6 +71,8 @@ export interface TileResult {
   /** Error sums, in the core's order. */
   readonly sums?: Float64Array<ArrayBuffer>;
   readonly range?: Range;
+  /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
+  readonly mismatched?: number;
   /** If there is one, everything else means nothing. */
   readonly problem?: Problem;
 }

@@ -131,7 +131,8 @@ export async function rangeOf({ tensor, rectangles }: RangeStep, ask: Ask): Prom
 function* tilesOf(tensor: PlannedTensor, roles: readonly Role[], places: Places): Steps {
   const { source, form } = tensor;
   if (elementsOf(source.shape) === 0) return;
-  const cuts = codecOf(form).cuts(source.shape, form, roles);
+  const stored = codecOf(source.form).grid(source.shape, source.form);
+  const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
   let answer: Range | undefined;
   for (;;) {
     const { value: cut, done } = cuts.next(answer);

@@ -41,5 +41,5 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   tensors: async (model) => model.tensors.map(plainTensor),
 
   // An array is not a model: its name means nothing, and there is no configuration.
-  plan: (model, choices, partsOf) => planSafetensors(model.tensors, {}, choices, partsOf, false),
+  plan: (model, choices, partsOf) => planSafetensors(model.tensors.map(plainTensor), {}, choices, partsOf, false),
 };

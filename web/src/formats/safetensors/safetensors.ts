@@ -12,6 +12,7 @@ import {
   targets,
 } from './options.js';
 import { planSafetensors } from './plan.js';
+import { tensorsAsFloats } from './quantized.js';
 import { openShards } from './shards.js';
 import { verifySafetensors } from './verify.js';
 
@@ -85,6 +86,8 @@ export const safetensors: Format<
   tensors: logicalTensors,
   verify: verifySafetensors,
 
-  plan: (model, choices, partsOf) =>
-    planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),
+  async plan(model, choices, partsOf) {
+    const tensors = await tensorsAsFloats(model, choices.requantize ?? false);
+    return planSafetensors(tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf);
+  },
 };
