@@ -747,6 +747,62 @@ describe('options', () => {
     expectRefusal(check({ to: 'int8', rules: [cast] }), RangeError, 'rules[0].granularity');
   });
 
+  describe.each(['float16', 'bfloat16'])('that mean nothing for %s', (to) => {
+    const cases: readonly [string, unknown][] = [
+      ['scheme', 'symmetric'],
+      ['scheme', 'asymmetric'],
+      ['granularity', { kind: 'per-channel' }],
+      ['granularity', perGroup(32)],
+      ['range', 'mse'],
+      ['range', 'min-max'],
+      ['packed', true],
+      ['packed', false],
+      ['activations', 'int8-dynamic'],
+      ['include', 'all'],
+    ];
+    it.each(cases)('%s: %o is refused', (option, value) => {
+      expectRefusal(check({ to, [option]: value }), RangeError, option);
+      const keep = { match: /x/, keep: true };
+      const other = { match: /x/, to: to === 'float16' ? 'bfloat16' : 'float16' };
+      expectRefusal(check({ to, [option]: value, rules: [keep, other] }), RangeError, option);
+    });
+
+    it.each(cases)('%s: %o is accepted where a rule makes int8, unless it is about which weights', (option, value) => {
+      const given = { to, [option]: value, rules: [{ match: /x/, to: 'int8' }] };
+      if (option === 'include') expectRefusal(check(given), RangeError, option);
+      else check(given)();
+    });
+
+    it('is accepted where it says what float8 of a rule is anyway', () => {
+      const rules = [{ match: /x/, to: 'float8e4m3fn' }];
+      check({ to, rules, scheme: 'symmetric', granularity: { kind: 'per-channel' }, packed: false })();
+      expectRefusal(check({ to, rules, scheme: 'asymmetric' }), RangeError, 'scheme');
+      expectRefusal(check({ to, rules, granularity: perGroup(32) }), RangeError, 'granularity');
+      expectRefusal(check({ to, rules, packed: true }), RangeError, 'packed');
+      expectRefusal(check({ to, rules, range: 'mse' }), RangeError, 'range');
+    });
+
+    it('is heeded where a rule makes integers', () => {
+      const tensors: Tensors = { 'x.weight': ['F32', [8, 64]], 'y.weight': ['F32', [8, 64]] };
+      const rules = [{ match: /^x/, to: 'int4' as const }];
+      const choices = {
+        scheme: 'asymmetric',
+        range: 'mse',
+        granularity: { kind: 'per-group', groupSize: 32 },
+      } as const;
+      const plan = planOf(tensors, { to: to as 'float16', rules, ...choices });
+      expect(formOf(plan)).toMatchObject({ bits: 4, symmetric: false, groupSize: 32, range: 'mse' });
+      expect(formOf(plan, 1)).toEqual({ codec: 'cast', to: to === 'float16' ? 'F16' : 'BF16' });
+    });
+  });
+
+  it('leaves the granularity of a rule with another integer type alone', () => {
+    const rules = [{ match: /^x/, to: 'int4' as const }];
+    const granularity = { kind: 'per-group', groupSize: 32 } as const;
+    const plan = planOf({ 'x.weight': ['F32', [8, 128]] }, { to: 'int8', granularity, rules });
+    expect(formOf(plan)).toMatchObject({ bits: 4, groupSize: 128 });
+  });
+
   it('refuses what does not go together', () => {
     expectRefusal(check({ to: 'float16', granularity: { kind: 'per-channel' } }), RangeError, 'granularity');
     expectRefusal(check({ to: 'float16', activations: 'int8-dynamic' }), RangeError, 'activations');

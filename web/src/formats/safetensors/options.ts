@@ -12,6 +12,7 @@ import {
   type OptionInfo,
   optionTable,
   type PlanChoices,
+  type Rule,
   toggle,
   type Words,
 } from '../options.js';
@@ -81,7 +82,7 @@ export interface SafetensorsOptions {
   readonly scheme?: 'symmetric' | 'asymmetric' | undefined;
   /**
    * safetensors, integers: what shares a scale. Groups are always packed. Tensors of more than two dimensions always have one scale for
-   * each index of axis 0.
+   * each index of axis 0. Rules with another integer type than `to` have their own; with `to` a float, it is for the integers of rules.
    * @defaultValue groups of 128. For int8, if they do not divide all rows, groups of 64 or 32, or per channel if these do not either; and
    *   per channel where codes are not packed
    */
@@ -273,8 +274,8 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   },
   check(choices) {
     checkRules(choices.rules, checkRule);
-    checkFloats(choices);
     checkOneForm(choices);
+    checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);
     checkActivations(choices);
   },
@@ -296,27 +297,56 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
   checkGranularity(granularity, `${path}.granularity`);
 }
 
-/** Options that mean nothing for floats. */
-function checkFloats({ to, scheme, granularity, range, packed, activations, include }: Choices): void {
-  if (isFloat8(to)) {
+const hasCodes = (target: string) => isFloat8(target) || bitsOf(target) !== undefined;
+
+/** What a result is made of: the target, and those of the rules. */
+function targetsIn({ to, rules = [] }: Choices): string[] {
+  return [to, ...rules.flatMap((rule) => (rule.keep ? [] : [rule.to]))];
+}
+
+/** Options that mean nothing for any of the targets, so that nobody takes them for heeded. */
+function checkUse(choices: Choices): void {
+  const { to, scheme, granularity, range, packed, activations, include } = choices;
+  const all = targetsIn(choices);
+  // Rules name their weights themselves.
+  if (include !== undefined && !hasCodes(to)) throw rangeError('include', `only for codes, got to: '${to}'`);
+  if (all.some((target) => bitsOf(target) !== undefined)) return;
+  const float8 = all.find(isFloat8);
+  const refuse = (option: string, what: string) => {
+    throw rangeError(option, `only for ${what}, got to: '${to}'`);
+  };
+  const integers = "to: 'int8' or 'int4'";
+  if (float8 !== undefined) {
+    // What float8 is anyway may be said.
     if (granularity?.kind === 'per-group') {
-      throw rangeError('granularity', `to: '${to}' has one scale a channel, got granularity 'per-group'`);
+      throw rangeError('granularity', `to: '${float8}' has one scale a channel, got granularity 'per-group'`);
     }
-    if (scheme === 'asymmetric') throw rangeError('scheme', `to: '${to}' is symmetric, got 'asymmetric'`);
-    if (packed === true) throw rangeError('packed', `only for integers, got packed: true with to: '${to}'`);
+    if (scheme === 'asymmetric') throw rangeError('scheme', `to: '${float8}' is symmetric, got 'asymmetric'`);
+    if (packed === true) throw rangeError('packed', `only for integers, got packed: true with to: '${float8}'`);
+  } else {
+    if (granularity !== undefined) refuse('granularity', integers);
+    if (scheme !== undefined) refuse('scheme', integers);
+    if (packed !== undefined) refuse('packed', integers);
   }
-  if (bitsOf(to) !== undefined) return;
-  if (include !== undefined && !isFloat8(to)) throw rangeError('include', `only for codes, got to: '${to}'`);
-  if (granularity !== undefined && !isFloat8(to)) {
-    throw rangeError('granularity', `only for to: 'int8' or 'int4', got to: '${to}'`);
-  }
-  if (range !== undefined) throw rangeError('range', `only for to: 'int8' or 'int4', got to: '${to}'`);
-  if (activations !== undefined) throw rangeError('activations', `only for to: 'int8', got to: '${to}'`);
+  if (range !== undefined) refuse('range', integers);
+  if (activations !== undefined) refuse('activations', "to: 'int8'");
+}
+
+/**
+ * The granularity that was asked for where weights become `to`. That of the options is for their target; where this has none, it is for
+ * the integers of the rules.
+ */
+export function granularityOf(
+  choices: SafetensorsOptions & { readonly to: string },
+  to: string,
+  rule: Rule | undefined,
+): ModelGranularity | undefined {
+  const isMeant = to === choices.to || bitsOf(choices.to) === undefined;
+  return rule?.granularity ?? (isMeant ? choices.granularity : undefined);
 }
 
 /** A configuration has one form for all codes of a file. */
 function checkOneForm({ to, rules = [] }: Choices): void {
-  const hasCodes = (target: string) => isFloat8(target) || bitsOf(target) !== undefined;
   let codes: string | undefined = hasCodes(to) ? to : undefined;
   for (const [i, rule] of rules.entries()) {
     if (rule.keep || !hasCodes(rule.to)) continue;
@@ -337,14 +367,12 @@ interface IntegerWeights {
 }
 
 function weightsOf(choices: Choices): IntegerWeights[] {
-  const { to, granularity, rules = [] } = choices;
+  const { to, rules = [] } = choices;
   const all = [
-    { path: '', to, granularity },
-    ...rules.flatMap((rule, i) => {
-      if (rule.keep) return [];
-      const asked = rule.granularity ?? (rule.to === to ? granularity : undefined);
-      return [{ path: `rules[${i}].`, to: rule.to, granularity: asked }];
-    }),
+    { path: '', to, granularity: granularityOf(choices, to, undefined) },
+    ...rules.flatMap((rule, i) =>
+      rule.keep ? [] : [{ path: `rules[${i}].`, to: rule.to, granularity: granularityOf(choices, rule.to, rule) }],
+    ),
   ];
   return all.flatMap(({ granularity: asked, ...weights }) => {
     const bits = bitsOf(weights.to);

@@ -24,6 +24,7 @@ import { type Left, notesOf } from './notes.js';
 import {
   bitsOf,
   defaultGroupSizes,
+  granularityOf,
   isFloat8,
   isPlain,
   type SafetensorsOptions,
@@ -191,8 +192,7 @@ class Planner {
 
   /** The granularity that was asked for. */
   #asked({ to, rule }: Wish) {
-    const { granularity, to: target } = this.#choices;
-    return rule?.granularity ?? (to === target ? granularity : undefined);
+    return granularityOf(this.#choices, to, rule);
   }
 
   /** Elements that share a scale; undefined for whole rows. */
