@@ -7,15 +7,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, expect, test } from 'vitest';
-import { layoutSafetensors } from '../../../web/src/formats/safetensors/header.js';
 import { inspectModel, quantizeModel } from '../../../web/src/model.js';
+import { laidOut } from '../support/plans.js';
 
 let server: Server | undefined;
 afterEach(() => server?.close());
 
 /** A file with a matrix of 64 x 1024 and a bias. */
 function model(): Uint8Array<ArrayBuffer> {
-  const { header, tensors, size } = layoutSafetensors([
+  const { header, tensors, size } = laidOut([
     { name: 'fc.weight', dtype: 'F32', shape: [64, 1024] },
     { name: 'fc.bias', dtype: 'F32', shape: [64] },
   ]);

@@ -183,17 +183,16 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
     const planned = whole.map((source): PlannedTensor => {
       const [first] = source.parts;
       if (first !== undefined && ruleFor(rules, source.name)?.keep) return keptTensor(first.tensor, 'rule');
-      const parts = partsOf(source.shape, form).map((part) => ({ ...part, name: source.name + part.suffix }));
-      return { source, form, parts };
+      return { source, form, parts: partsOf(source.shape, form) };
     });
     let at = 4;
     const segments: Segment[] = [{ at: 0, bytes: bytesOf('BOX!') }];
     const entries: Entry[] = [];
-    planned.forEach(({ parts }, tensor) => {
-      for (const { role, ...part } of parts) {
+    planned.forEach(({ source, parts }, tensor) => {
+      for (const { role, suffix, ...part } of parts) {
         segments.push({ at, bytes: bytesOf('T') }, { at: at + 1, tensor, role });
-        const { name, dtype, shape, bytes } = part;
-        entries.push({ name, dtype, shape, bytes, byteOffset: at + 1 });
+        const { dtype, shape, bytes } = part;
+        entries.push({ name: source.name + suffix, dtype, shape, bytes, byteOffset: at + 1 });
         // Nothing says what is in between: zeros.
         at += 1 + bytes + 3;
       }

@@ -1,12 +1,26 @@
 // Plans of formats as tests look at them.
+
+import type { Part } from '../../../web/src/codecs/codec.js';
 import { partsOf } from '../../../web/src/codecs/registry.js';
-import type { FilePlan, PlannedPart, PlannedTensor, SourceTensor } from '../../../web/src/formats/format.js';
+import type { FilePlan, PlannedTensor, SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
 import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
 import { type GgufChoices, planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
+import { layoutSafetensors, type NamedTensor, tensorBytes } from '../../../web/src/formats/safetensors/header.js';
+
+/** A file to be written, with its tensors as the reader finds them. */
+export function laidOut(tensors: readonly NamedTensor[], metadata?: Readonly<Record<string, string>>) {
+  const { header, order, offsets, size } = layoutSafetensors(tensors, metadata);
+  const placed = order.map((index) => {
+    const { name, dtype, shape } = tensors[index]!;
+    return { name, dtype, shape, bytes: tensorBytes(dtype, shape)!, byteOffset: offsets[index]! };
+  });
+  return { header, tensors: placed, size };
+}
 
 /** A part, and where it begins in the file. */
-export interface PlacedPart extends PlannedPart {
+export interface PlacedPart extends Omit<Part, 'suffix'> {
+  readonly name: string;
   readonly byteOffset: number;
 }
 
@@ -29,21 +43,26 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   const [first] = file.segments;
   if (first === undefined || !('bytes' in first) || first.at !== 0) throw new Error('expected the header first');
   const places = new Map(
-    file.segments.map((segment) => [
-      'bytes' in segment ? segment.bytes : `${segment.tensor} ${segment.role}`,
-      segment.at,
-    ]),
+    file.segments.flatMap((segment): [string, number][] =>
+      'bytes' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]],
+    ),
   );
+  // Parts that are known have no segments of their own. Only safetensors has them, and its header says where they are.
+  const knownPlace = (name: string): number => {
+    const entries = JSON.parse(new TextDecoder().decode(first.bytes.subarray(8)));
+    return first.bytes.length + entries[name].data_offsets[0];
+  };
   return {
     header: first.bytes,
     size: file.size,
     tensors: tensors.map((tensor, i) => ({
       ...tensor,
       source: tensor.source.parts[0]!.tensor,
-      parts: tensor.parts.map((part) => {
-        const byteOffset = places.get(part.constant ?? `${i} ${part.role}`);
-        if (byteOffset === undefined) throw new Error(`${part.name} has no place`);
-        return { ...part, byteOffset };
+      parts: tensor.parts.map(({ suffix, ...part }) => {
+        const name = tensor.source.name + suffix;
+        const byteOffset = part.constant === undefined ? places.get(`${i} ${part.role}`) : knownPlace(name);
+        if (byteOffset === undefined) throw new Error(`${name} has no place`);
+        return { ...part, name, byteOffset };
       }),
     })),
     notes,

@@ -75,18 +75,16 @@ export interface LogicalTensor {
 
 // ------------------------------------------------------------------------------------------------------------------------- plans
 
-/** An array of a result that belongs to a tensor. */
-export interface PlannedPart extends Omit<Part, 'suffix'> {
-  readonly name: string;
-}
-
 /** What becomes of a tensor. */
 export interface PlannedTensor {
   readonly source: LogicalTensor;
   /** The form that it is stored in. */
   readonly form: Form;
-  /** What the result holds of it, at least one part. The first one holds its elements. */
-  readonly parts: readonly PlannedPart[];
+  /**
+   * What the result holds of it, at least one part, named after the tensor. The first one holds its elements. Tensors of one shape and
+   * form may share the list.
+   */
+  readonly parts: readonly Part[];
   /** Why it is copied, in a few words such as `bias`, `1-D` or `rule`; undefined if it is converted. */
   readonly kept?: string;
 }

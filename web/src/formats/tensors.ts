@@ -4,7 +4,7 @@ import type { Form, Part } from '../codecs/codec.js';
 import type { CopyForm } from '../codecs/copy.js';
 import type { GgmlForm } from '../codecs/ggml.js';
 import { isBlockType } from '../core/blocks.js';
-import type { LogicalTensor, PlannedPart, PlannedTensor, SourceTensor } from './format.js';
+import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
 
 /** Number of elements of a shape, or undefined if it is no safe integer. Zeros do not hide an overflow of the other dimensions. */
 export function elementCount(shape: readonly number[]): number | undefined {
@@ -32,11 +32,15 @@ export function compareNames(a: string, b: string): number {
   return a.length - b.length;
 }
 
-const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
+/** The form of each type of floats. One object for all tensors: a model may have a hundred thousand of them. */
+const floatForms = new Map(
+  (['F32', 'F16', 'BF16', 'F64'] as const).map((to): [string, CastForm] => [to, { codec: 'cast', to }]),
+);
 
 /** The form of a tensor that is one array of elements. */
 function formOf({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm {
-  if (floatTypes.includes(dtype)) return { codec: 'cast', to: dtype as CastForm['to'] };
+  const float = floatForms.get(dtype);
+  if (float !== undefined) return float;
   if (isBlockType(dtype)) return { codec: 'ggml', to: dtype };
   return { codec: 'copy', dtype, bytes };
 }
@@ -49,11 +53,7 @@ export function plainTensor(tensor: SourceTensor): LogicalTensor {
 
 /** A tensor that is converted. Its parts are named after it. */
 export function convertedLogical(source: LogicalTensor, form: Form, parts: readonly Part[]): PlannedTensor {
-  const named = parts.map(({ role, suffix, dtype, shape, bytes, constant }): PlannedPart => {
-    const part = { role, name: source.name + suffix, dtype, shape, bytes };
-    return constant === undefined ? part : { ...part, constant };
-  });
-  return { source, form, parts: named };
+  return { source, form, parts };
 }
 
 /** The same for a stored tensor by itself. */
@@ -61,14 +61,20 @@ export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonl
   return convertedLogical(plainTensor(tensor), form, parts);
 }
 
-/** A stored tensor that is copied, and why. */
-export function keptTensor(tensor: SourceTensor, kept: string): PlannedTensor {
+/** What copies of tensors of one type and shape have in common. */
+export type Copies = Map<string, { readonly form: CopyForm; readonly parts: readonly Part[] }>;
+
+/** A stored tensor that is copied, and why. @param copies those before it, to share what they have in common */
+export function keptTensor(tensor: SourceTensor, kept: string, copies: Copies = new Map()): PlannedTensor {
   const { name, shape, dtype, bytes } = tensor;
-  const form: CopyForm = { codec: 'copy', dtype, bytes };
-  return {
-    source: { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] },
-    form,
-    parts: [{ role: 'data', name, dtype, shape, bytes }],
-    kept,
-  };
+  const key = `${dtype} ${shape}`;
+  let copy = copies.get(key);
+  // Types of blocks that are not known may have any size.
+  if (copy?.form.bytes !== bytes) {
+    const parts = [{ role: 'data', suffix: '', dtype, shape, bytes }];
+    copy = { form: { codec: 'copy', dtype, bytes }, parts };
+    copies.set(key, copy);
+  }
+  const { form, parts } = copy;
+  return { source: { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] }, form, parts, kept };
 }

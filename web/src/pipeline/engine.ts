@@ -82,22 +82,23 @@ function located(error: unknown, { source }: PlannedTensor, files: readonly Byte
 
 /** Calls onProgress at the end of every tensor, and in between when 50 ms have passed. Tells whether it was the end. */
 function progressReporter({ tensors }: FilePlan, onProgress?: (progress: Progress) => void) {
-  const indices = new Map(tensors.map((tensor, index) => [tensor, index]));
-  const rest = new Map(tensors.map((tensor) => [tensor, storedBytes(tensor.source)]));
-  const bytesTotal = [...rest.values()].reduce((sum, bytes) => sum + bytes, 0);
+  const rest = Float64Array.from(tensors, ({ source }) => storedBytes(source));
+  const bytesTotal = rest.reduce((sum, bytes) => sum + bytes, 0);
   let bytesDone = 0;
   let last = performance.now();
-  return (tensor: PlannedTensor, bytes: number) => {
+  return (index: number, bytes: number) => {
     bytesDone += bytes;
-    const left = (rest.get(tensor) ?? 0) - bytes;
-    rest.set(tensor, left);
+    const left = (rest[index] as number) - bytes;
+    rest[index] = left;
     const now = performance.now();
     if (left > 0 && now - last < 50) return false;
     last = now;
-    onProgress?.({
+    if (onProgress === undefined) return left === 0;
+    const tensor = tensors[index] as PlannedTensor;
+    onProgress({
       phase: tensor.kept === undefined ? 'quantize' : 'copy',
       tensor: tensor.source.name,
-      index: indices.get(tensor) ?? 0,
+      index,
       count: tensors.length,
       bytesDone,
       bytesTotal,
@@ -128,12 +129,44 @@ interface Waiting {
 /** A tile that a batch is about, for errors. */
 type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
 
+/** Tensors whose error sums are in one array. */
+const sumsAtOnce = 256;
+
+/** The error sums of tensors. In few arrays: each array by itself takes several times as much memory as what it holds. */
+class SumsOfTensors {
+  readonly #pages: (Float64Array | undefined)[];
+  readonly #found: Uint8Array;
+
+  constructor(count: number) {
+    this.#pages = new Array(Math.ceil(count / sumsAtOnce));
+    this.#found = new Uint8Array(count);
+  }
+
+  #at(index: number): Float64Array {
+    const number = Math.floor(index / sumsAtOnce);
+    const page = this.#pages[number] ?? new Float64Array(sumsAtOnce * sumCount);
+    this.#pages[number] = page;
+    const begin = (index % sumsAtOnce) * sumCount;
+    return page.subarray(begin, begin + sumCount);
+  }
+
+  add(index: number, more: Float64Array): void {
+    addSums(this.#at(index), more);
+    this.#found[index] = 1;
+  }
+
+  /** Undefined if there are none. */
+  of(index: number): Float64Array | undefined {
+    return this.#found[index] === 1 ? this.#at(index) : undefined;
+  }
+}
+
 /** Carries out one plan. */
 class Execution {
   readonly #work: Work;
   readonly #soon: <T>(promise: Promise<T>) => Promise<T>;
-  readonly #report: (tensor: PlannedTensor, bytes: number) => boolean;
-  readonly #sums = new Map<PlannedTensor, Float64Array>();
+  readonly #report: (index: number, bytes: number) => boolean;
+  readonly #sums: SumsOfTensors;
   /** Where each file that takes no positions ends so far. */
   readonly #ends = new Map<ByteSink, number>();
 
@@ -141,6 +174,7 @@ class Execution {
     this.#work = work;
     this.#soon = soon;
     this.#report = progressReporter(work.plan, work.onProgress);
+    this.#sums = new SumsOfTensors(work.plan.tensors.length);
   }
 
   /** Writes everything. */
@@ -158,17 +192,17 @@ class Execution {
       signal?.throwIfAborted();
     }
     for (const step of waiting) await this.#finish(step);
-    for (const tensor of plan.tensors) if (storedBytes(tensor.source) === 0) this.#report(tensor, 0);
+    for (const [i, { source }] of plan.tensors.entries()) if (storedBytes(source) === 0) this.#report(i, 0);
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
   }
 
   /** The measures of every tensor that was read as floats, in the order of the plan. */
   measures(): (ErrorMeasures | undefined)[] {
-    return this.#work.plan.tensors.map((tensor) => {
+    return this.#work.plan.tensors.map((tensor, i) => {
       const elements = elementsOf(tensor.source.shape);
       const none = elements === 0 && tensor.kept === undefined ? new Float64Array(sumCount) : undefined;
-      const sum = this.#sums.get(tensor) ?? none;
+      const sum = this.#sums.of(i) ?? none;
       return sum && measuresOf(sum, elements);
     });
   }
@@ -211,9 +245,9 @@ class Execution {
     }
     if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
     for (const write of step.writes) if (write.into === undefined) await this.#write(write, bytes);
-    for (const [i, { tensor }] of step.tiles.entries()) {
+    for (const [i, { index }] of step.tiles.entries()) {
       const sums = tiles[i]?.sums;
-      if (sums !== undefined) this.#add(tensor, sums);
+      if (sums !== undefined) this.#sums.add(index, sums);
     }
     const { sinks, runner } = this.#work;
     if (step.tiles.length > 0 && !sinks.some(({ keeps }) => keeps)) runner.recycle(output);
@@ -232,17 +266,11 @@ class Execution {
     }
   }
 
-  #add(tensor: PlannedTensor, more: Float64Array): void {
-    const sums = this.#sums.get(tensor) ?? new Float64Array(sumCount);
-    addSums(sums, more);
-    this.#sums.set(tensor, sums);
-  }
-
   /** Reports the tiles of a batch. If it ends a tensor, the tensor's file still has to be the one that was opened. */
   async #done({ tiles }: BatchStep): Promise<void> {
     const ended = new Map<number, PlannedTensor>();
-    for (const { tensor, sourceBytes } of tiles) {
-      if (sourceBytes > 0 && this.#report(tensor, sourceBytes)) ended.set(mainPart(tensor.source).file, tensor);
+    for (const { tensor, index, sourceBytes } of tiles) {
+      if (sourceBytes > 0 && this.#report(index, sourceBytes)) ended.set(mainPart(tensor.source).file, tensor);
     }
     const { files } = this.#work;
     for (const [file, tensor] of ended) {

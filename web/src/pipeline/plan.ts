@@ -41,6 +41,7 @@ export interface ModelTotals {
 function codecNotes(tensors: readonly PlannedTensor[]): string[] {
   const byCodec = new Map<string, { shape: readonly number[]; form: PlannedTensor['form'] }[]>();
   for (const { source, form } of tensors) {
+    if (codecOf(form).notes === undefined) continue;
     const list = byCodec.get(form.codec) ?? [];
     list.push({ shape: source.shape, form });
     byCodec.set(form.codec, list);
@@ -58,15 +59,14 @@ export async function planFor({ format, model }: Opened, choices: PlanChoices): 
 
 /** What a plan says about a tensor. */
 export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTensorInfo {
-  return {
-    name: source.name,
-    shape: source.shape,
-    from: source.type,
-    to: codecOf(form).label(form),
-    bytesBefore: storedBytes(source),
-    bytesAfter: parts.reduce((sum, { bytes }) => sum + bytes, 0),
-    ...(kept === undefined ? {} : { kept }),
-  };
+  const { name, shape, type: from } = source;
+  const to = codecOf(form).label(form);
+  const bytesBefore = storedBytes(source);
+  const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+  // Written out: spread objects take several times the memory.
+  return kept === undefined
+    ? { name, shape, from, to, bytesBefore, bytesAfter }
+    : { name, shape, from, to, bytesBefore, bytesAfter, kept };
 }
 
 /** Size of a result in bytes. */

@@ -140,7 +140,7 @@ export async function readAsFloats(
   const plan: FilePlan = {
     format: format.name,
     files: [{ suffix: '', size: part.bytes, segments: [{ at: 0, tensor: 0, role: part.role }] }],
-    tensors: [{ source, form: floatForm, parts: [{ ...part, name }] }],
+    tensors: [{ source, form: floatForm, parts: [part] }],
     notes: [],
     sidecars: [],
   };

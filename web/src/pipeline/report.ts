@@ -41,9 +41,11 @@ export function reportOf(
 ): ModelReport {
   const tensors = plan.tensors.map((tensor, i): TensorReport => {
     const error = measures[i];
-    const info = infoOf(tensor);
+    const info: { -readonly [Key in keyof TensorReport]: TensorReport[Key] } = infoOf(tensor);
     if (error === undefined) return info;
-    return { ...info, nonFinite: error.nonFinite, ...(tensor.kept === undefined ? { error } : {}) };
+    info.nonFinite = error.nonFinite;
+    if (tensor.kept === undefined) info.error = error;
+    return info;
   });
   return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: plan.notes };
 }

@@ -5,7 +5,7 @@
 import { type Range, type Rectangle, type Role, type Runs, type TileCut, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
+import type { FilePlan, LogicalTensor, OutputFile, PlannedTensor, Segment, SourceTensor } from '../formats/format.js';
 import type { EncodeTask, Piece, RangeTask } from './tasks.js';
 
 /** Bytes that are known. */
@@ -30,6 +30,8 @@ export interface Destination extends Omit<Runs, 'offset'> {
 export interface TileStep {
   readonly kind: 'tile';
   readonly tensor: PlannedTensor;
+  /** Which tensor of the plan it is. */
+  readonly index: number;
   /** Without outputs: they are laid out with those of its batch. */
   readonly task: Omit<EncodeTask, 'outputs'>;
   readonly destinations: readonly Destination[];
@@ -92,7 +94,12 @@ function* padding(file: number, from: number, to: number): Steps {
   }
 }
 
-function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut, places: Places): TileStep {
+function stepOf(
+  tensor: PlannedTensor,
+  index: number,
+  { rectangle, roles, ranges, reads }: TileCut,
+  places: Places,
+): TileStep {
   const { source, form, parts } = tensor;
   const codec = codecOf(form);
   const piece = pieceOf(source, rectangle);
@@ -114,7 +121,7 @@ function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: Tile
     return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
   });
   const sourceBytes = measures ? piece.inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { kind: 'tile', tensor, task, destinations, sourceBytes, rectangle };
+  return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
 }
 
 /** Answers a question for a range. */
@@ -128,7 +135,7 @@ export async function rangeOf({ tensor, rectangles }: RangeStep, ask: Ask): Prom
 }
 
 /** The tiles of a tensor that make the parts of some roles. */
-function* tilesOf(tensor: PlannedTensor, roles: readonly Role[], places: Places): Steps {
+function* tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
   const { source, form } = tensor;
   if (elementsOf(source.shape) === 0) return;
   const stored = codecOf(source.form).grid(source.shape, source.form);
@@ -139,33 +146,72 @@ function* tilesOf(tensor: PlannedTensor, roles: readonly Role[], places: Places)
     if (done) return;
     if (cut.kind === 'range') answer = yield { kind: 'range', tensor, rectangles: cut.rectangles };
     else {
-      yield stepOf(tensor, cut, places);
+      yield stepOf(tensor, index, cut, places);
       answer = undefined;
     }
   }
 }
 
-/** Where the parts of every tensor begin. */
-function placesOf({ tensors, files }: FilePlan): readonly Places[] {
-  const places = tensors.map((): Place[] => []);
-  for (const [file, { segments }] of files.entries()) {
-    for (const segment of segments) {
-      if (!('tensor' in segment)) continue;
-      places[segment.tensor]?.push({ role: segment.role, file, at: segment.at, into: undefined });
+/** Where the parts of every tensor begin. In plain numbers: there may be several hundred thousand of them. */
+class PartPlaces {
+  readonly #tensors: FilePlan['tensors'];
+  /** The number of the first part of each tensor. */
+  readonly #first: Uint32Array;
+  /** By the numbers of parts; a file of -1 if a part is written nowhere. */
+  readonly #at: Float64Array;
+  readonly #file: Int32Array;
+
+  constructor({ tensors, files }: FilePlan) {
+    this.#tensors = tensors;
+    this.#first = new Uint32Array(tensors.length);
+    let count = 0;
+    for (const [i, { parts }] of tensors.entries()) {
+      this.#first[i] = count;
+      count += parts.length;
+    }
+    this.#at = new Float64Array(count);
+    this.#file = new Int32Array(count).fill(-1);
+    for (const [file, { segments }] of files.entries()) {
+      for (const segment of segments) {
+        if (!('tensor' in segment)) continue;
+        const part = this.#partOf(segment.tensor, segment.role);
+        this.#at[part] = segment.at;
+        this.#file[part] = file;
+      }
     }
   }
-  return places;
+
+  #partOf(tensor: number, role: Role): number {
+    const index = this.#tensors[tensor]?.parts.findIndex((part) => part.role === role) ?? -1;
+    if (index < 0) throw new Error(`the plan has a segment for nothing, ${role}`);
+    return (this.#first[tensor] as number) + index;
+  }
+
+  of(tensor: number): Places {
+    const places: Place[] = [];
+    const first = this.#first[tensor] as number;
+    for (const [i, { role }] of (this.#tensors[tensor] as PlannedTensor).parts.entries()) {
+      const file = this.#file[first + i] as number;
+      if (file >= 0) places.push({ role, file, at: this.#at[first + i] as number, into: undefined });
+    }
+    return places;
+  }
 }
 
-/** A file's segments in order, with their sizes. Empty ones come before what begins at the same position. */
-function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
-  const sizes = segments.map((segment) => {
-    if ('bytes' in segment) return { segment, size: segment.bytes.length };
-    const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
-    if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
-    return { segment, size: part.bytes };
-  });
-  return sizes.sort((a, b) => a.segment.at - b.segment.at || a.size - b.size);
+/** Size of a segment in bytes. */
+function sizeOf({ tensors }: FilePlan, segment: Segment): number {
+  if ('bytes' in segment) return segment.bytes.length;
+  const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
+  if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
+  return part.bytes;
+}
+
+/** A file's segments in order. Empty ones come before what begins at the same position. */
+function sortedSegments(plan: FilePlan, { segments }: OutputFile): readonly Segment[] {
+  const compare = (a: Segment, b: Segment) => a.at - b.at || sizeOf(plan, a) - sizeOf(plan, b);
+  // Most plans have them in order.
+  const isSorted = segments.every((segment, i) => i === 0 || compare(segments[i - 1] as Segment, segment) <= 0);
+  return isSorted ? segments : segments.toSorted(compare);
 }
 
 /** Bytes of results that may wait in memory for their turn. */
@@ -202,12 +248,19 @@ class HeldParts {
 }
 
 /** The steps of a part of a file that takes no positions. */
-function* partInTurn(tensor: PlannedTensor, role: Role, places: Places, held: HeldParts, isFirst: boolean): Steps {
+function* partInTurn(
+  tensor: PlannedTensor,
+  index: number,
+  role: Role,
+  places: Places,
+  held: HeldParts,
+  isFirst: boolean,
+): Steps {
   const room = isFirst ? held.hold(tensor) : undefined;
-  if (room !== undefined) yield* tilesOf(tensor, rolesOf(places), room);
+  if (room !== undefined) yield* tilesOf(tensor, index, rolesOf(places), room);
   const bytes = held.take(tensor, role);
   if (bytes === undefined) {
-    yield* tilesOf(tensor, [role], places);
+    yield* tilesOf(tensor, index, [role], places);
     return;
   }
   const { file, at } = places.find((place) => place.role === role) as Place;
@@ -221,27 +274,29 @@ const rolesOf = (places: Places) => places.map(({ role }) => role);
  * tile at once. What the segments leave free is filled with zeros.
  */
 export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
-  const places = placesOf(plan);
+  const places = new PartPlaces(plan);
   const held = new HeldParts();
   const begun = new Set<PlannedTensor>();
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
-    for (const { segment, size } of sortedSegments(plan, output)) {
+    for (const segment of sortedSegments(plan, output)) {
       const { at } = segment;
       yield* padding(file, end, at);
-      end = at + size;
+      end = at + sizeOf(plan, segment);
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
         continue;
       }
-      const tensor = plan.tensors[segment.tensor] as PlannedTensor;
-      const where = places[segment.tensor] as Places;
+      const { tensor: index, role } = segment;
+      const tensor = plan.tensors[index] as PlannedTensor;
       if (sequential) {
-        yield* partInTurn(tensor, segment.role, where, held, !begun.has(tensor));
+        yield* partInTurn(tensor, index, role, places.of(index), held, !begun.has(tensor));
         begun.add(tensor);
+      } else if (role === tensor.parts[0]?.role) {
+        // The others come with the first.
+        const where = places.of(index);
+        yield* tilesOf(tensor, index, rolesOf(where), where);
       }
-      // The others come with the first.
-      else if (segment.role === tensor.parts[0]?.role) yield* tilesOf(tensor, rolesOf(where), where);
     }
     yield* padding(file, end, output.size);
   }

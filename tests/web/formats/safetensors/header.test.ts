@@ -6,6 +6,7 @@ import {
   readSafetensors,
   type TensorDType,
 } from '../../../../web/src/formats/safetensors/header.js';
+import { laidOut } from '../../support/plans.js';
 
 /** A file with this header text and so many bytes of data, 0, 1, 2, ... */
 function file(header: string, dataBytes = 0): Uint8Array<ArrayBuffer> {
@@ -427,7 +428,7 @@ describe('laying out safetensors', () => {
   ];
 
   it('puts wide dtypes first, then names in byte order, and pads with spaces to a multiple of 8', () => {
-    const { header, tensors: placed, size } = layoutSafetensors(tensors, { format: 'pt' });
+    const { header, tensors: placed, size } = laidOut(tensors, { format: 'pt' });
     expect(placed.map(({ name }) => name)).toEqual(['c', 'B', 'a', '__proto__', 'b']);
     expect(placed.map(({ byteOffset }) => byteOffset - header.length)).toEqual([0, 8, 12, 20, 20]);
     expect(size).toBe(header.length + 23);
@@ -441,14 +442,14 @@ describe('laying out safetensors', () => {
 
   it('orders names as their UTF-8 bytes, beyond U+FFFF too', () => {
     const names = ['\u{1f600}', '\uff5e', 'z', 'é', 'zz', ''];
-    const { tensors: placed } = layoutSafetensors(names.map((name) => ({ name, dtype: 'U8' as const, shape: [1] })));
+    const { tensors: placed } = laidOut(names.map((name) => ({ name, dtype: 'U8' as const, shape: [1] })));
     expect(placed.map(({ name }) => name)).toEqual(['', 'z', 'zz', 'é', '\uff5e', '\u{1f600}']);
   });
 
   it('writes what the reader reads', async () => {
     const metadata = JSON.parse('{"__proto__":"x","key \\"\\n":"重み"}') as Record<string, string>;
     for (let n = 0; n <= tensors.length; n++) {
-      const { header, tensors: placed, size } = layoutSafetensors(tensors.slice(0, n), metadata);
+      const { header, tensors: placed, size } = laidOut(tensors.slice(0, n), metadata);
       const bytes = new Uint8Array(size);
       bytes.set(header);
       const found = await read(bytes);

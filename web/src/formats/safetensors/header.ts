@@ -80,7 +80,20 @@ interface Entry {
   readonly position: number;
 }
 
-function readEntry(json: JsonReader, name: string, position: number, dataOffset: number): Entry {
+/** Shapes that were read, by their numbers. Most tensors of a model have one of few. */
+type Shapes = Map<string, readonly number[]>;
+
+function shared(shapes: Shapes, shape: number[]): readonly number[] {
+  const key = shape.join();
+  const known = shapes.get(key);
+  if (known !== undefined) return known;
+  // A copy takes no more memory than its numbers need.
+  const copy = shape.slice();
+  shapes.set(key, copy);
+  return copy;
+}
+
+function readEntry(json: JsonReader, name: string, position: number, dataOffset: number, shapes: Shapes): Entry {
   const found: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
   json.object('the entry', maxExtras, (key) => {
     if (key === 'dtype') found.dtype = json.string('dtype');
@@ -106,7 +119,8 @@ function readEntry(json: JsonReader, name: string, position: number, dataOffset:
   if (end - begin !== bytes) {
     json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
   }
-  return { tensor: { name, dtype: known, shape, bytes, byteOffset: dataOffset + begin }, position };
+  const byteOffset = dataOffset + begin;
+  return { tensor: { name, dtype: known, shape: shared(shapes, shape), bytes, byteOffset }, position };
 }
 
 function fail(message: string, byteOffset: number): never {
@@ -131,6 +145,7 @@ async function readLength(source: ByteSource): Promise<number> {
 /** Reads the JSON. Offsets are not yet compared with each other and the size of the file. */
 function readEntries(json: JsonReader, dataOffset: number): { entries: Entry[]; metadata: Record<string, string> } {
   const entries: Entry[] = [];
+  const shapes: Shapes = new Map();
   const metadata = Object.create(null) as Record<string, string>;
   json.object('the header', maxMembers, (name, position) => {
     if (name === '__metadata__') {
@@ -140,7 +155,7 @@ function readEntries(json: JsonReader, dataOffset: number): { entries: Entry[]; 
       return;
     }
     json.tensor = name;
-    entries.push(readEntry(json, name, position, dataOffset));
+    entries.push(readEntry(json, name, position, dataOffset, shapes));
     json.tensor = undefined;
   });
   if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
@@ -185,14 +200,113 @@ export async function readSafetensors(source: ByteSource): Promise<SafetensorsHe
   return { tensors: entries.map(({ tensor }) => tensor), metadata };
 }
 
+/** A tensor to be written. */
+export interface NamedTensor {
+  readonly name: string;
+  readonly dtype: TensorDType;
+  readonly shape: readonly number[];
+}
+
 /** A safetensors file to be written: its header, and where each tensor's bytes go. */
 export interface SafetensorsLayout {
   /** The first bytes of the file: length and JSON. */
   readonly header: Uint8Array<ArrayBuffer>;
-  /** In the order of their bytes. */
-  readonly tensors: readonly TensorInfo[];
+  /** Which tensors follow, by their indices, in the order of their bytes. */
+  readonly order: readonly number[];
+  /** Where each tensor begins, from the start of the file, by its index. */
+  readonly offsets: Float64Array;
   /** Bytes of the whole file. */
   readonly size: number;
+}
+
+type Compare = (a: string, b: string) => number;
+
+/** Engines compare strings by their units, fast. That is byte order, unless there are units from the surrogates on. */
+function comparerOf(tensors: readonly NamedTensor[]): Compare {
+  const isSimple = tensors.every(({ name }) => !/[\ud800-\uffff]/.test(name));
+  return isSimple ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : compareNames;
+}
+
+/** A name that two sorted lists have in common, or that one has twice. */
+function twice(a: readonly string[], b: readonly string[], compare: Compare): string | undefined {
+  if (a === b) return a.find((name, i) => i > 0 && name === a[i - 1]);
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    const order = compare(a[i] as string, b[j] as string);
+    if (order === 0) return a[i];
+    if (order < 0) i++;
+    else j++;
+  }
+  return undefined;
+}
+
+/** The tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError if a name is taken */
+function orderOf(tensors: readonly NamedTensor[]): number[] {
+  const compare = comparerOf(tensors);
+  const byType = new Map<TensorDType, number[]>();
+  for (const [index, { dtype }] of tensors.entries()) {
+    const list = byType.get(dtype);
+    if (list === undefined) byType.set(dtype, [index]);
+    else list.push(index);
+  }
+  const nameOf = (index: number) => (tensors[index] as NamedTensor).name;
+  const place = (dtype: TensorDType) => dtypeOrder.get(dtype) ?? 0;
+  const lists = [...byType]
+    .sort(([a], [b]) => place(b) - place(a))
+    .map(([, list]) => list.sort((a, b) => compare(nameOf(a), nameOf(b))));
+  // A set of all names would take more memory and time than comparing the few lists.
+  const names = [...lists.map((list) => list.map(nameOf)), ['__metadata__']];
+  for (const [i, first] of names.entries()) {
+    for (const second of names.slice(i)) {
+      const taken = twice(first, second, compare);
+      if (taken !== undefined) throw new RangeError(`tensor ${quoted(taken)}: the name is taken`);
+    }
+  }
+  return lists.flat();
+}
+
+/** Where each tensor begins and the last one ends, from the end of the header. @throws RangeError as `layoutSafetensors` */
+function placesOf(tensors: readonly NamedTensor[], order: readonly number[]): { offsets: Float64Array; end: number } {
+  const offsets = new Float64Array(tensors.length);
+  let end = 0;
+  for (const index of order) {
+    const { name, dtype, shape } = tensors[index] as NamedTensor;
+    const bytes = tensorBytes(dtype, shape);
+    if (bytes === undefined)
+      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
+    offsets[index] = end;
+    end += bytes;
+  }
+  return { offsets, end };
+}
+
+/** Tensors whose JSON is made at a time. The header of a hundred thousand has tens of megabytes. */
+const tensorsAtOnce = 512;
+
+/** The JSON of a header, in pieces. */
+function* jsonOf(
+  tensors: readonly NamedTensor[],
+  order: readonly number[],
+  offsets: Float64Array,
+  end: number,
+  metadata: Readonly<Record<string, string>>,
+): Generator<string, void> {
+  let piece = '{';
+  if (Object.keys(metadata).length > 0) {
+    piece += `"__metadata__":${JSON.stringify(metadata)}${order.length > 0 ? ',' : ''}`;
+  }
+  for (let i = 0; i < order.length; i++) {
+    const index = order[i] as number;
+    const { name, dtype, shape } = tensors[index] as NamedTensor;
+    const next = order[i + 1];
+    const stop = next === undefined ? end : offsets[next];
+    const place = `[${offsets[index]},${stop}]}`;
+    piece += `${JSON.stringify(name)}:{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":${place}`;
+    if (next !== undefined) piece += ',';
+    if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
+    yield piece;
+    piece = '';
+  }
+  yield `${piece}}`;
 }
 
 /**
@@ -202,41 +316,27 @@ export interface SafetensorsLayout {
  *   would be longer than the format allows
  */
 export function layoutSafetensors(
-  tensors: readonly { readonly name: string; readonly dtype: TensorDType; readonly shape: readonly number[] }[],
+  tensors: readonly NamedTensor[],
   metadata: Readonly<Record<string, string>> = {},
 ): SafetensorsLayout {
-  const order = (dtype: TensorDType) => dtypeOrder.get(dtype) ?? 0;
-  const sorted = [...tensors].sort((a, b) => order(b.dtype) - order(a.dtype) || compareNames(a.name, b.name));
-  const members: string[] = [];
-  const names = new Set<string>(['__metadata__']);
-  if (Object.keys(metadata).length > 0) members.push(`"__metadata__":${JSON.stringify(metadata)}`);
-  let offset = 0;
-  const placed = sorted.map(({ name, dtype, shape }) => {
-    const bytes = tensorBytes(dtype, shape);
-    if (bytes === undefined)
-      throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
-    if (names.has(name)) throw new RangeError(`tensor ${quoted(name)}: the name is taken`);
-    names.add(name);
-    const end = offset + bytes;
-    members.push(
-      `${JSON.stringify(name)}:{"dtype":"${dtype}","shape":${JSON.stringify(shape)},"data_offsets":[${offset},${end}]}`,
-    );
-    const info = { name, dtype, shape, bytes, byteOffset: offset };
-    offset = end;
-    return info;
-  });
-
-  const json = new TextEncoder().encode(`{${members.join(',')}}`);
-  const length = Math.ceil(json.length / 8) * 8;
+  const order = orderOf(tensors);
+  const { offsets, end } = placesOf(tensors, order);
+  const json = () => jsonOf(tensors, order, offsets, end, metadata);
+  const encoder = new TextEncoder();
+  // Made twice, once to know its length: so it is never in memory as a string, or as bytes of any other size.
+  let used = 0;
+  for (const piece of json()) used += encoder.encode(piece).length;
+  const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
     throw new ScalepointError(
       'BAD_FILE',
       `the header would have ${length} bytes, more than the ${maxHeaderBytes} allowed`,
     );
   }
-  const header = new Uint8Array(8 + length).fill(0x20);
+  const header = new Uint8Array(8 + length).fill(0x20, 8 + used);
   new DataView(header.buffer).setBigUint64(0, BigInt(length), true);
-  header.set(json, 8);
-  const shifted = placed.map((info) => ({ ...info, byteOffset: header.length + info.byteOffset }));
-  return { header, tensors: shifted, size: header.length + offset };
+  let at = 8;
+  for (const piece of json()) at += encoder.encodeInto(piece, header.subarray(at)).written;
+  for (let i = 0; i < offsets.length; i++) offsets[i] = (offsets[i] as number) + header.length;
+  return { header, order, offsets, size: header.length + end };
 }

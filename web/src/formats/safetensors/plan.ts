@@ -3,22 +3,13 @@
  * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
-import type { Role } from '../../codecs/codec.js';
+import type { Part, Role } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import type {
-  FilePlan,
-  LogicalTensor,
-  OutputFile,
-  PartsOf,
-  PlannedPart,
-  PlannedTensor,
-  Segment,
-  SourceTensor,
-} from '../format.js';
+import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { convertedLogical, elementCount, keptTensor } from '../tensors.js';
+import { type Copies, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
-import { layoutSafetensors, type TensorDType } from './header.js';
+import { layoutSafetensors, type NamedTensor, type TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
 import { type Left, notesOf } from './notes.js';
 import {
@@ -89,7 +80,17 @@ interface Wish {
 class Planner {
   readonly #choices: SafetensorsChoices;
   readonly #isModel: boolean;
-  readonly #partsOf: PartsOf;
+  readonly #makeParts: PartsOf;
+  /** Forms and parts are made once for all tensors that have them in common. */
+  readonly #forms = new Map<string, CompressedForm>();
+  readonly #casts: Readonly<Record<CastType, CastForm>> = {
+    F32: { codec: 'cast', to: 'F32' },
+    F16: { codec: 'cast', to: 'F16' },
+    BF16: { codec: 'cast', to: 'BF16' },
+  };
+  readonly #parts = new Map<CompressedForm | CastForm, Map<string, readonly Part[]>>();
+  readonly #copies: Copies = new Map();
+  readonly #ends = new Map<string, boolean>();
   readonly #names: ReadonlySet<string>;
   readonly #keptByName: (name: string) => string | undefined;
   readonly #notLinear: (name: string, shape: readonly number[]) => string | undefined;
@@ -107,7 +108,7 @@ class Planner {
   ) {
     this.#choices = choices;
     this.#isModel = isModel;
-    this.#partsOf = partsOf;
+    this.#makeParts = partsOf;
     this.#names = names;
     this.#keptByName = isModel ? keeperByName(names) : () => undefined;
     this.#notLinear = isModel ? linearOnly(tensors) : () => undefined;
@@ -133,7 +134,7 @@ class Planner {
       const form = this.#formOf(wish, groupSize);
       const columns = source.shape.at(-1) as number;
       const cuts = form.groupSize === undefined || columns % form.groupSize === 0;
-      const misfit = this.#misfit(wish, cuts ? form : { ...form, groupSize: undefined });
+      const misfit = this.#misfit(wish, cuts ? form : this.#formWith(wish, undefined));
       if (misfit !== undefined) return this.#keep(floats, misfit);
       if (!cuts) {
         left.push({ source, bytes, why: 'rows', groupSize: form.groupSize as number });
@@ -142,6 +143,20 @@ class Planner {
       return convertedLogical(source, form, this.#partsOf(source.shape, form));
     });
     return { planned, left };
+  }
+
+  #partsOf(shape: readonly number[], form: CompressedForm | CastForm): readonly Part[] {
+    let known = this.#parts.get(form);
+    if (known === undefined) {
+      known = new Map();
+      this.#parts.set(form, known);
+    }
+    const key = shape.join();
+    const found = known.get(key);
+    if (found !== undefined) return found;
+    const parts = this.#makeParts(shape, form);
+    known.set(key, parts);
+    return parts;
   }
 
   #wish(source: LogicalTensor): Wish {
@@ -175,10 +190,20 @@ class Planner {
   /** Why the codes of a tensor cannot be stored, or need not be. */
   #misfit({ floats: { source, bytes }, rule }: Wish, form: CompressedForm): string | undefined {
     const parts = this.#partsOf(source.shape, form);
-    const taken = parts.find(({ suffix }) => suffix !== '' && this.#names.has(source.name + suffix));
+    const taken = parts.find(({ suffix }) => this.#isEnd(suffix) && this.#names.has(source.name + suffix));
     if (taken !== undefined) return `${partWords[taken.role]} name taken`;
     if (rule !== undefined) return undefined;
     return parts.reduce((sum, part) => sum + part.bytes, 0) >= bytes ? 'not smaller' : undefined;
+  }
+
+  /** Whether a name of the model ends in what a part adds to one. Mostly none does, and no name has to be made to know that. */
+  #isEnd(suffix: string): boolean {
+    if (suffix === '') return false;
+    const known = this.#ends.get(suffix);
+    if (known !== undefined) return known;
+    const isEnd = [...this.#names].some((name) => name.endsWith(suffix));
+    this.#ends.set(suffix, isEnd);
+    return isEnd;
   }
 
   /** The length of the rows of a tensor that gets the default groups of int8. */
@@ -205,18 +230,29 @@ class Planner {
   }
 
   #formOf(wish: Wish, groupSizeOfInt8: number | undefined): CompressedForm {
+    const plain = isFloat8(wish.to) || isPlain(this.#choices);
+    return this.#formWith(wish, plain ? undefined : this.#groupSizeOf(wish, bitsOf(wish.to) ?? 8, groupSizeOfInt8));
+  }
+
+  #formWith({ to, floats }: Wish, groupSize: number | undefined): CompressedForm {
+    const key = `${to} ${floats.dtype} ${groupSize}`;
+    const known = this.#forms.get(key);
+    if (known !== undefined) return known;
+    const form = this.#newForm(to, floats, groupSize);
+    this.#forms.set(key, form);
+    return form;
+  }
+
+  #newForm(to: string, floats: Floats, groupSize: number | undefined): CompressedForm {
     const { scheme = 'symmetric', range = 'min-max' } = this.#choices;
-    const { to, floats } = wish;
     const float = isFloat8(to);
-    const bits = bitsOf(to) ?? 8;
-    const plain = float || isPlain(this.#choices);
     return {
       codec: 'compressed-tensors',
       type: float ? 'float' : 'int',
-      bits,
+      bits: bitsOf(to) ?? 8,
       symmetric: scheme === 'symmetric' || float,
-      groupSize: plain ? undefined : this.#groupSizeOf(wish, bits, groupSizeOfInt8),
-      packed: !plain,
+      groupSize,
+      packed: !float && !isPlain(this.#choices),
       scale: floats.dtype === 'F64' ? 'F32' : (floats.dtype as CastType),
       ...(range === 'min-max' || float ? {} : { range }),
     };
@@ -224,28 +260,60 @@ class Planner {
 
   /** Copies a tensor. Codes become the floats that they stand for: no configuration would tell what copies of them mean. */
   #keep({ source, stored, dtype }: Floats, kept: string): PlannedTensor {
-    return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept);
+    return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept, this.#copies);
   }
 
   #cast(source: LogicalTensor, to: CastType): PlannedTensor {
-    const form: CastForm = { codec: 'cast', to };
+    const form = this.#casts[to];
     return convertedLogical(source, form, this.#partsOf(source.shape, form));
   }
 }
 
-/** Lays out the file. */
+/** Bytes that are known, one after the other in the file. */
+function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(list.reduce((sum, { length }) => sum + length, 0));
+  let at = 0;
+  for (const piece of list) {
+    bytes.set(piece, at);
+    at += piece.length;
+  }
+  return bytes;
+}
+
+/** Lays out the file. Its segments are in order. */
 function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>): OutputFile {
-  const parts = tensors.flatMap((tensor) => tensor.parts);
-  const layout = layoutSafetensors(parts as readonly (PlannedPart & { readonly dtype: TensorDType })[], metadata);
-  const places = new Map(layout.tensors.map(({ name, byteOffset }) => [name, byteOffset]));
-  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-  for (const [tensor, { parts }] of tensors.entries()) {
-    for (const { name, role, constant } of parts) {
-      const at = places.get(name) as number;
-      segments.push(constant === undefined ? { at, tensor, role } : { at, bytes: constant });
+  const named: NamedTensor[] = [];
+  const owners: number[] = [];
+  for (const [tensor, { source, parts }] of tensors.entries()) {
+    for (const { suffix, dtype, shape } of parts) {
+      named.push({ name: suffix === '' ? source.name : source.name + suffix, dtype: dtype as TensorDType, shape });
+      owners.push(tensor);
     }
   }
-  return { suffix: '', size: layout.size, segments };
+  const { header, size, order, offsets } = layoutSafetensors(named, metadata);
+  const firsts = new Uint32Array(tensors.length);
+  for (let i = owners.length - 1; i >= 0; i--) firsts[owners[i] as number] = i;
+  const segments: Segment[] = [{ at: 0, bytes: header }];
+  let known: Uint8Array[] = [];
+  let knownAt = 0;
+  const flush = () => {
+    if (known.length > 0) segments.push({ at: knownAt, bytes: joined(known) });
+    known = [];
+  };
+  for (const index of order) {
+    const tensor = owners[index] as number;
+    const part = tensors[tensor]?.parts[index - (firsts[tensor] as number)] as Part;
+    const at = offsets[index] as number;
+    if (part.constant === undefined) {
+      flush();
+      segments.push({ at, tensor, role: part.role });
+      continue;
+    }
+    if (known.length === 0) knownAt = at;
+    known.push(part.constant);
+  }
+  flush();
+  return { suffix: '', size, segments };
 }
 
 /**

@@ -36,7 +36,14 @@ async function openFile(source: ByteSource): Promise<OpenModel> {
   return {
     bytes: source.size,
     files: [source],
-    tensors: tensors.map((tensor) => ({ ...tensor, file: 0 })),
+    tensors: tensors.map(({ name, dtype, shape, bytes, byteOffset }) => ({
+      name,
+      dtype,
+      shape,
+      bytes,
+      byteOffset,
+      file: 0,
+    })),
     metadata,
   };
 }
