@@ -318,7 +318,7 @@ describe('scalepoint quantize', () => {
 
   it.skipIf(samples === undefined)('keeps its table of a real model within 80 columns', async () => {
     const file = join(samples ?? '', 'silero_vad_16k.safetensors');
-    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '-o', 'small.safetensors'], {
+    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '--all', '-o', 'small.safetensors'], {
       COLUMNS: '80',
     });
     expect(code).toBe(0);
