@@ -6,6 +6,7 @@ import {
   EncodedTile,
   ErrorSums,
   type Heaps,
+  ObservedSets,
   ObservedTile,
   ProblemKind,
   type Problem as ProblemRecord,
@@ -17,7 +18,7 @@ import {
 } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Encoded, Problem, Range, Tile } from './codec.js';
+import type { Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
 import { bytesOf } from './elements.js';
 
 /** What a call takes last: memory of so many bytes, and the address of its result. Without memory it only counts. */
@@ -50,22 +51,24 @@ export function numberOf(type: string): number {
   return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
 }
 
-/** Ranges of rows, one after the other. */
-function rangesType(rows: number): RecordType<readonly Range[]> {
+/** Pairs of numbers, one after the other. */
+function rangesType(pairs: number): RecordType<Float32Array> {
   return {
-    bytes: rows * ValueRange.bytes,
+    bytes: pairs * ValueRange.bytes,
     write({ HEAPF32 }, at, ranges) {
-      HEAPF32.set(ranges.flat(), at / 4);
+      HEAPF32.set(ranges, at / 4);
     },
   };
 }
 
+const noRanges = new Float32Array(0);
+
 /** Calls f with the address of a tile. */
 function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
-  const { rows, columns, type, source, roles, measures, ranges = [] } = tile;
+  const { rows, columns, type, source, roles, measures, ranges = noRanges } = tile;
   // Where the ranges tell everything, there is no source.
   const reads = ranges.length === 0 || roles.includes('data');
-  return core.withRecord(rangesType(ranges.length), ranges, (at) => {
+  return core.withRecord(rangesType(ranges.length / 2), ranges, (at) => {
     const record = {
       rows,
       columns: reads ? columns : 1,
@@ -141,6 +144,29 @@ export function observe(
   if (result === undefined) return {};
   const { range, problem } = result;
   return { range: [range.min, range.max], ...problemOf(problem) };
+}
+
+/** What a codec says of the sets of a tile. */
+export function observeSets(core: Core, tile: Tile, arena: Arena, call: (tile: number, ...room: Room) => Status): Observed {
+  const result = withTile(core, tile, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
+  if (result === undefined) return {};
+  const { ranges, count, problem } = result;
+  const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
+  return { sets, ...problemOf(problem) };
+}
+
+/** The record of a stored rectangle. `size` gives the bytes of its parts. */
+export function storedRecord(
+  rows: number,
+  columns: number,
+  parts: Readonly<Record<Role, number>>,
+  size: (role: Role) => number,
+) {
+  const part = (role: Role) => {
+    const data = parts[role];
+    return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
+  };
+  return { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
 }
 
 /** The sums of the errors of n floats at y against those at x. */

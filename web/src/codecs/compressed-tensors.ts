@@ -177,7 +177,7 @@ function* cutLongRows(
     others = roles.filter((role) => role === 'data');
     if (parameters.length > 0) {
       const rectangle = { row, rows, column: 0, columns: width, width };
-      yield { kind: 'tile', rectangle, roles: parameters, ranges, reads: false };
+      yield { kind: 'tile', rectangle, roles: parameters, ranges: Float32Array.from(ranges.flat()), reads: false };
     }
   } else if (rowsPerWord(form) > 1 && roles.includes('zeroPoint')) {
     // The zero points of these rows share words.
@@ -188,7 +188,7 @@ function* cutLongRows(
   for (let r = 0; r < rows; r++) {
     const range = ranges[r];
     for (const rectangle of segments(row + r, 1)) {
-      yield { kind: 'tile', rectangle, roles: others, ...(range === undefined ? {} : { ranges: [range] }) };
+      yield { kind: 'tile', rectangle, roles: others, ...(range === undefined ? {} : { ranges: Float32Array.from(range) }) };
     }
   }
 }

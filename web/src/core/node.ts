@@ -26,6 +26,7 @@ export interface NodeModules {
   'node:fs/promises': {
     open(path: string | URL, flags: string): Promise<WritableFileHandle>;
     stat(path: string): Promise<{ isFile(): boolean }>;
+    realpath(path: string): Promise<string>;
     rename(from: string, to: string): Promise<void>;
     rm(path: string, options: { force: boolean }): Promise<void>;
   };

@@ -88,9 +88,21 @@ export interface PlannedTensor {
   readonly kept?: string;
 }
 
-/** A stretch of a file to be written: bytes that are known, or a part of a tensor, which is named by its index in the plan. */
+/** Bytes of a file of the input. */
+export interface Copied {
+  /** Which file of the model. */
+  readonly from: number;
+  readonly begin: number;
+  readonly bytes: number;
+}
+
+/**
+ * A stretch of a file to be written: bytes that are known, bytes of the input, or a part of a tensor, which is named by its index in the
+ * plan.
+ */
 export type Segment =
   | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly at: number; readonly copied: Copied }
   | { readonly at: number; readonly tensor: number; readonly role: Role };
 
 /** A file of a result. */
@@ -196,7 +208,9 @@ export interface Format<
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** Opens a model: one file; or an index and, if they were given, the files that it names. */
+  /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
+  readonly takesData?: boolean;
+  /** Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. */
   open(files: readonly OpenFile[]): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;

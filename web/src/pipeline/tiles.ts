@@ -2,11 +2,12 @@
  * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form alone, so that the same
  * sums are added in the same order whoever does the work and wherever it goes.
  */
-import { type Range, type Rectangle, type Role, type Runs, type TileCut, tileElements } from '../codecs/codec.js';
+import { type Range, type Rectangle, type Role, type Runs, type SetsCut, type TileCut, tileElements } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
-import type { EncodeTask, Piece, RangeTask } from './tasks.js';
+import type { ByteSource } from '../files/bytes.js';
+import type { Copied, FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
+import type { EncodeTask, Piece, RangeTask, SetsTask, TileResult } from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -39,8 +40,8 @@ export interface TileStep {
 
 export type Step = BytesStep | TileStep;
 
-/** Finds the range of a rectangle out of turn. */
-export type Ask = (tensor: PlannedTensor, task: RangeTask, rectangle: Rectangle) => Promise<Range>;
+/** Carries out a task about a rectangle out of turn. */
+export type Ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => Promise<TileResult>;
 
 /** The index in its tensor of an element of a rectangle. */
 export function elementAt({ row, column, columns, width }: Rectangle, index: number): number {
@@ -66,6 +67,9 @@ export function storedBytes({ parts }: LogicalTensor): number {
 export function mainPart({ parts }: LogicalTensor): SourceTensor {
   return (parts[0] as (typeof parts)[number]).tensor;
 }
+
+/** The files of the input. */
+type Files = readonly ByteSource[];
 
 /** Where the parts of a tensor begin in the result, by role. */
 type Places = ReadonlyMap<Role, { readonly file: number; readonly at: number }>;
@@ -110,8 +114,25 @@ async function rangeOf(tensor: PlannedTensor, rectangles: readonly Rectangle[], 
     const { rows, columns } = rectangle;
     return ask(tensor, { kind: 'range', rows, columns, pieces: [pieceOf(tensor.source, rectangle)] }, rectangle);
   });
-  const found = await Promise.all(asked);
+  const found = (await Promise.all(asked)).map(({ range }) => range as Range);
   return [Math.min(...found.map(([min]) => min)), Math.max(...found.map(([, max]) => max))];
+}
+
+/** What the codec has to know of all sets. */
+async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: Ask): Promise<Float32Array<ArrayBuffer>> {
+  const all = new Float32Array(2 * count);
+  for (let i = 0; i < count; i++) all.set([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY], 2 * i);
+  const add = async ({ rectangle, first }: (typeof pieces)[number]) => {
+    const { rows, columns } = rectangle;
+    const task: SetsTask = { kind: 'sets', rows, columns, pieces: [pieceOf(tensor.source, rectangle)], to: tensor.form };
+    const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
+    for (let from = 0, to = 2 * first; from < sets.length; from += 2, to += 2) {
+      all[to] = Math.min(all[to] as number, sets[from] as number);
+      all[to + 1] = Math.max(all[to + 1] as number, sets[from + 1] as number);
+    }
+  };
+  await Promise.all(pieces.map(add));
+  return all;
 }
 
 /** The tiles of a tensor that make the parts of some roles. */
@@ -124,12 +145,14 @@ async function* tilesOf(
   const { source, form } = tensor;
   if (elementsOf(source.shape) === 0) return;
   const cuts = codecOf(form).cuts(source.shape, form, roles);
-  let answer: Range | undefined;
+  let answer: Range | Float32Array<ArrayBuffer> | undefined;
   for (;;) {
     const { value: cut, done } = cuts.next(answer);
     if (done) return;
-    answer = cut.kind === 'range' ? await rangeOf(tensor, cut.rectangles, ask) : undefined;
-    if (cut.kind === 'tile') yield stepOf(tensor, cut, places);
+    answer = undefined;
+    if (cut.kind === 'range') answer = await rangeOf(tensor, cut.rectangles, ask);
+    else if (cut.kind === 'sets') answer = await setsOf(tensor, cut, ask);
+    else yield stepOf(tensor, cut, places);
   }
 }
 
@@ -144,10 +167,22 @@ function placesOf({ tensors, files }: FilePlan): readonly Places[] {
   return places;
 }
 
+/** Bytes of the input, some at a time. */
+async function* copied(file: number, position: number, { from, begin, bytes }: Copied, files: Files): AsyncGenerator<BytesStep> {
+  const source = files[from];
+  if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
+  for (let done = 0; done < bytes; ) {
+    const size = Math.min(bytes - done, tileElements);
+    yield { kind: 'bytes', file, position: position + done, bytes: await source.read(begin + done, begin + done + size) };
+    done += size;
+  }
+}
+
 /** A file's segments in order, with their sizes. Empty ones come before what begins at the same position. */
 function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
   const sizes = segments.map((segment) => {
     if ('bytes' in segment) return { segment, size: segment.bytes.length };
+    if ('copied' in segment) return { segment, size: segment.copied.bytes };
     const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
     if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
     return { segment, size: part.bytes };
@@ -159,7 +194,7 @@ function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
  * Everything that has to be written, each byte once. In the order of positions if `sequential`; otherwise tensor by tensor, all parts of a
  * tile at once. What the segments leave free is filled with zeros.
  */
-export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): AsyncGenerator<Step> {
+export async function* stepsOf(plan: FilePlan, files: Files, sequential: boolean, ask: Ask): AsyncGenerator<Step> {
   const places = placesOf(plan);
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
@@ -169,6 +204,10 @@ export async function* stepsOf(plan: FilePlan, sequential: boolean, ask: Ask): A
       end = at + size;
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
+        continue;
+      }
+      if ('copied' in segment) {
+        yield* copied(file, at, segment.copied, files);
         continue;
       }
       const tensor = plan.tensors[segment.tensor] as PlannedTensor;

@@ -1,0 +1,223 @@
+/** A result in the making: what becomes of each tensor, and what changes in the graphs. */
+import type { Form } from '../../codecs/codec.js';
+import type { FilePlan, PartsOf, PlannedPart, PlannedTensor } from '../format.js';
+import { keptTensor, plainTensor } from '../tensors.js';
+import { Edits, layOut } from './edits.js';
+import { integerField, bytesPiece, type NewNode, type NewTensor, nodePieces, opsetPieces, type Piece, piecesField, tensorPieces, textField } from './encode.js';
+import { Graphs, type Scope } from './graph.js';
+import type { OnnxModel, Weight } from './model.js';
+import { canRaise, irVersionOf } from './opsets.js';
+import { attributeField, graphField, modelField, nodeField, type OnnxGraph, type OnnxNode, tensorField, typeNumber } from './proto.js';
+
+const functionNodeField = 7;
+const functionOpsetField = 9;
+
+/** Where nodes are put. */
+export type Position = { readonly graph: OnnxGraph; readonly before: OnnxNode | undefined };
+
+export class Builder {
+  readonly model: OnnxModel;
+  readonly graphs: Graphs;
+  readonly edits = new Edits();
+  readonly notes: string[] = [];
+  readonly #partsOf: PartsOf;
+  readonly #tensors: (PlannedTensor | undefined)[];
+  readonly #more: PlannedTensor[] = [];
+  readonly #opsets = new Map<Scope, Map<string, number>>();
+  readonly #dropped = new Set<OnnxGraph>();
+
+  constructor(model: OnnxModel, partsOf: PartsOf) {
+    this.model = model;
+    this.graphs = new Graphs(model);
+    this.#partsOf = partsOf;
+    this.#tensors = model.weights.map(() => undefined);
+    for (const scope of this.graphs.scopes) this.#opsets.set(scope, new Map(scope.opsets));
+  }
+
+  // --------------------------------------------------------------------------------------------------------------------- tensors
+
+  /** What a form makes of a tensor. */
+  parts({ source }: Weight, form: Form): readonly PlannedPart[] {
+    return this.#partsOf(source.shape, form).map(({ suffix, ...part }) => ({ ...part, name: source.name + suffix }));
+  }
+
+  /** Converts a tensor. Returns its number in the plan. A tensor can be converted to several forms. */
+  convert(weight: Weight, form: Form): number {
+    const planned: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
+    const index = this.model.weights.indexOf(weight);
+    if (this.#tensors[index] === undefined) {
+      this.#tensors[index] = planned;
+      return index;
+    }
+    this.#more.push(planned);
+    return this.#tensors.length + this.#more.length - 1;
+  }
+
+  /** Copies a tensor. */
+  keep(weight: Weight, reason: string): void {
+    const index = this.model.weights.indexOf(weight);
+    this.#tensors[index] = keptTensor(weight.source, reason);
+    if (weight.tensor.data.kind === 'external' && weight.source.bytes > 0) this.#inline(weight, index);
+  }
+
+  /** Puts the bytes of a kept tensor that lie in another file into its message. */
+  #inline({ tensor, source }: Weight, index: number): void {
+    const { raw, external, location } = tensorField;
+    const data: readonly number[] = [raw, external, location];
+    for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
+      if (data.includes(number)) this.edits.replace(start);
+    }
+    const bytes: Piece = { tensor: index, role: 'data', size: source.bytes };
+    this.edits.append(tensor.begin, piecesField(raw, [bytes]));
+  }
+
+  /** A part of a converted tensor as a tensor of the result. */
+  tensorOf(index: number, role: string, name: string, shape?: readonly number[]): NewTensor {
+    const planned = this.#tensors[index] ?? this.#more[index - this.#tensors.length];
+    const part = planned?.parts.find((one) => one.role === role);
+    if (part === undefined) throw new Error(`tensor ${index} has no ${role}`);
+    const data: Piece = { tensor: index, role, size: part.bytes };
+    return { name, type: typeNumber(part.dtype), shape: shape ?? part.shape, data };
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- graphs
+
+  /** Adds tensors to the graph of a weight, in its place if it is an initializer. */
+  addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
+    for (const one of tensors) {
+      const pieces = tensorPieces(one);
+      // Functions have no initializers.
+      if (this.graphs.scopeOf(graph).function?.body === graph) {
+        this.#addConstant(graph, node, one, pieces);
+        continue;
+      }
+      const field = piecesField(graphField.initializer, pieces);
+      if (node === undefined) this.edits.before(tensor.start, field);
+      else this.edits.append(this.#lastPiece(graph), field);
+    }
+  }
+
+  #addConstant(graph: OnnxGraph, before: OnnxNode | undefined, { name }: NewTensor, pieces: readonly Piece[]): void {
+    const attribute = [
+      bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),
+      ...piecesField(attributeField.t, pieces),
+    ];
+    const node = [
+      bytesPiece([...textField(nodeField.output, name), ...textField(nodeField.opType, 'Constant')]),
+      ...piecesField(nodeField.attribute, attribute),
+    ];
+    this.#insert({ graph, before }, piecesField(this.#nodeField(graph), node));
+  }
+
+  #lastPiece(graph: OnnxGraph): number {
+    return (graph.pieces.at(-1) as OnnxGraph['pieces'][number]).begin;
+  }
+
+  #nodeField(graph: OnnxGraph): number {
+    return this.graphs.scopeOf(graph).function?.body === graph ? functionNodeField : graphField.node;
+  }
+
+  /** Puts nodes at a position. */
+  addNodes(position: Position, nodes: readonly NewNode[]): void {
+    const field = this.#nodeField(position.graph);
+    for (const node of nodes) {
+      const name = node.name === undefined ? {} : { name: this.graphs.freshNode(node.name) };
+      this.#insert(position, nodePieces({ ...node, ...name }, field));
+    }
+  }
+
+  #insert({ graph, before }: Position, pieces: readonly Piece[]): void {
+    const first = before ?? graph.nodes[0];
+    if (first === undefined) this.edits.append(this.#lastPiece(graph), pieces);
+    else this.edits.before(first.start, pieces);
+  }
+
+  /** Takes a weight away: its initializer with the input of the same name, or its node. */
+  remove({ graph, tensor, node, value }: Weight): void {
+    this.edits.replace(node?.start ?? tensor.start);
+    if (node !== undefined) return;
+    for (const input of graph.inputs) {
+      if (input.name !== value) continue;
+      this.edits.replace(input.start);
+      this.#dropped.add(graph);
+    }
+  }
+
+  removeNode(node: OnnxNode): void {
+    this.edits.replace(node.start);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- opsets
+
+  opsetOf(graph: OnnxGraph, domain = ''): number | undefined {
+    return this.#opsets.get(this.graphs.scopeOf(graph))?.get(domain);
+  }
+
+  /** Raises the version of ai.onnx if that is needed. False if the graph has operators that mean something else then. */
+  raise(graph: OnnxGraph, version: number): boolean {
+    const scope = this.graphs.scopeOf(graph);
+    const now = this.#opsets.get(scope)?.get('');
+    if (now !== undefined && now >= version) return true;
+    if (!canRaise(this.graphs, scope, version)) return false;
+    this.#opsets.get(scope)?.set('', version);
+    return true;
+  }
+
+  /** Imports onnxruntime's operators. */
+  importContrib(graph: OnnxGraph): string {
+    const opsets = this.#opsets.get(this.graphs.scopeOf(graph));
+    if (opsets !== undefined && !opsets.has(contrib)) opsets.set(contrib, 1);
+    return contrib;
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- result
+
+  /** Writes the versions that have changed. */
+  #writeVersions(): void {
+    const { proto, skeleton, source } = this.model;
+    let ir = this.#dropped.size > 0 ? 4 : 0;
+    for (const scope of this.graphs.scopes) {
+      const [begin, end, field] =
+        scope.function === undefined
+          ? [0, source.size, modelField.opsetImport]
+          : [scope.root.pieces[0]?.begin ?? 0, scope.root.pieces[0]?.end ?? 0, functionOpsetField];
+      for (const [domain, version] of this.#opsets.get(scope) ?? []) {
+        if (scope.opsets.get(domain) === version) continue;
+        this.edits.append(begin, opsetPieces(domain, version, field));
+        if (domain === '' && scope.opsets.has('')) ir = Math.max(ir, irVersionOf(version));
+        if (domain !== '') continue;
+        for (const old of skeleton.fields(begin, end)) {
+          if (old.number === field && !this.#isOther(old.begin, old.end)) this.edits.replace(old.start);
+        }
+      }
+    }
+    if (ir <= proto.irVersion) return;
+    for (const { number, start } of skeleton.fields(0, source.size)) if (number === modelField.irVersion) this.edits.replace(start);
+    this.edits.append(0, [bytesPiece(integerField(modelField.irVersion, ir))]);
+  }
+
+  /** Whether an opset is not that of ai.onnx. */
+  #isOther(begin: number, end: number): boolean {
+    for (const field of this.model.skeleton.fields(begin, end)) {
+      if (field.number !== 1 || field.wire !== 2) continue;
+      const name = String.fromCharCode(...(this.model.skeleton.bytes(field.begin, field.end) ?? []));
+      if (name !== '' && name !== 'ai.onnx') return true;
+    }
+    return false;
+  }
+
+  finish(): FilePlan {
+    this.#writeVersions();
+    const tensors = [
+      ...this.#tensors.map((planned, i) => {
+        if (planned === undefined) throw new Error(`nothing was decided about ${this.model.weights[i]?.source.name}`);
+        return planned;
+      }),
+      ...this.#more,
+    ];
+    const pieces = this.edits.apply(this.model, 0, this.model.source.size);
+    return { format: 'onnx', files: [layOut(this.model, pieces, tensors)], tensors, notes: this.notes, sidecars: [] };
+  }
+}
+
+export const contrib = 'com.microsoft';

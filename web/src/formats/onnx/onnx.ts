@@ -1,0 +1,60 @@
+/** ONNX models. */
+import type { Format, OpenFile, OpenModel } from '../format.js';
+import { plainTensor } from '../tensors.js';
+import { type OnnxModel, openOnnx } from './model.js';
+import { type OnnxOptions, type OnnxTarget, onnxTargets, options, targets } from './options.js';
+import { planOnnx } from './plan.js';
+
+/** Fields of a model that can come first, by their tags: with a number, and with bytes. */
+const numberTags: readonly number[] = [0x08, 0x28];
+const bytesTags: readonly number[] = [0x12, 0x1a, 0x22, 0x32, 0x3a, 0x42, 0x72];
+
+/** Whether bytes look like the first two fields of a model. */
+function isModel(head: Uint8Array): boolean {
+  const [tag, value, next] = head;
+  if (tag === 0x08) return value !== undefined && value > 0 && value < 0x80 && (next === undefined || isTag(next));
+  // What is inside of opset_import and of a graph begins with a tag as well.
+  if (tag === 0x42) return value !== undefined && value < 0x80 && (next === 0x0a || next === 0x10);
+  if (tag !== 0x3a) return false;
+  const inner = head[1 + head.subarray(1).findIndex((byte) => byte < 0x80) + 1];
+  return inner === 0x0a || inner === 0x12 || inner === 0x2a;
+}
+
+function isTag(byte: number): boolean {
+  return numberTags.includes(byte) || bytesTags.includes(byte);
+}
+
+/** Versions, and how many tensors there are of each type. */
+function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
+  const types = new Map<string, number>();
+  for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);
+  const { opsets } = metadata;
+  return [...(typeof opsets === 'string' ? [`opset ${opsets.slice(0, 60)}`] : []), ...[...types].map(([type, n]) => `${n} × ${type}`)];
+}
+
+export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
+  name: 'onnx',
+  label: 'ONNX',
+  files: 'ONNX',
+  extensions: ['.onnx'],
+  result: 'onnx',
+  about:
+    'ONNX models keep their graph, inputs and outputs; weights of MatMul, Gemm, Conv, Gather, LSTM and the like become codes, and nodes ' +
+    'that read codes are added.',
+  examples: ['model.onnx --to q4', "model.onnx --to int8-weights --rule 'lm_head=keep'"],
+  targets,
+  aliases: {},
+  ruleTargets: onnxTargets,
+  options,
+  unit: 'parameter',
+  facts,
+
+  sniff: isModel,
+  takesData: true,
+
+  open: ([file, ...others]) => openOnnx(file as OpenFile, others),
+
+  tensors: async (model) => model.tensors.map(plainTensor),
+
+  plan: (model, choices, partsOf) => planOnnx(model, choices, partsOf),
+};

@@ -1,0 +1,71 @@
+/** What ONNX models can become, and the options that decide about it. */
+import { rangeError } from '../../core/errors.js';
+import type { SearchedRange } from '../../core/range.js';
+import { show } from '../../core/show.js';
+import type { Target } from '../format.js';
+import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+
+/** What ONNX models can become. */
+export const onnxTargets = ['int8-weights', 'uint8-weights', 'int4-weights', 'q4', 'fp16'] as const;
+
+/** A target of an ONNX model. */
+export type OnnxTarget = (typeof onnxTargets)[number];
+
+export const targets: readonly Target[] = [
+  { name: 'int8-weights', about: '8 bits, a scale for each channel; floats when it runs', options: ['range'], preset: 'balanced' },
+  { name: 'uint8-weights', about: 'the same with zero points', options: ['range'] },
+  { name: 'int4-weights', about: '4 bits in blocks, for every runtime of opset 21', options: ['range', 'blockSize', 'zeroPoints'] },
+  { name: 'q4', about: '4 bits in blocks, for onnxruntime', options: ['range', 'blockSize', 'zeroPoints'], preset: 'small' },
+  { name: 'fp16', about: 'weights with half the bytes of float32', options: [], preset: 'safe' },
+] satisfies readonly (Target & { readonly name: OnnxTarget })[];
+
+/** What decides about an ONNX result. */
+export interface OnnxOptions {
+  /**
+   * safetensors and ONNX, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are
+   * stored, and is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all
+   * their values.
+   * @defaultValue 'min-max'
+   */
+  readonly range?: 'min-max' | SearchedRange | undefined;
+  /** ONNX, 4 bits: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32 */
+  readonly blockSize?: number | undefined;
+  /** ONNX, 4 bits: whether blocks have zero points, which take 2 % more. @defaultValue false */
+  readonly zeroPoints?: boolean | undefined;
+}
+
+const blockSizes: readonly unknown[] = [16, 32, 64, 128, 256];
+
+export type OnnxChoices = PlanChoices<OnnxOptions, OnnxTarget>;
+
+export const options = optionTable<OnnxOptions>({
+  title: 'ONNX',
+  entries: {
+    range: searchedRange,
+    blockSize: {
+      flags: [{ name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' }],
+      check(value, name) {
+        if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
+      },
+      read: (words) => Number(words['block-size']),
+    },
+    zeroPoints: toggle({ name: 'zero-points', about: '4 bits: zero points for the blocks' }),
+  },
+  check({ to, range, blockSize, zeroPoints, rules }) {
+    const target = targets.find(({ name }) => name === to);
+    for (const [name, value] of Object.entries({ range, blockSize, zeroPoints })) {
+      if (value !== undefined && target !== undefined && !target.options.includes(name)) {
+        throw rangeError(name, `not for to: '${to}'`);
+      }
+    }
+    if (to === 'q4' && range !== undefined && range !== 'min-max' && range !== 'mse') {
+      throw rangeError('range', `expected 'min-max' or 'mse' for to: 'q4', got ${show(range)}`);
+    }
+    checkRules(rules, ({ to: wanted, granularity }, path) => {
+      if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
+        throw rangeError(`${path}.to`, `expected one of ${onnxTargets.join(', ')}, got ${show(wanted)}`);
+      }
+      if (granularity !== undefined) throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+    });
+  },
+});
