@@ -4,7 +4,7 @@ import type { FilePlan, PartsOf, PlannedPart, PlannedTensor } from '../format.js
 import { keptTensor, plainTensor } from '../tensors.js';
 import { Edits, layOut } from './edits.js';
 import { integerField, bytesPiece, type NewNode, type NewTensor, nodePieces, opsetPieces, type Piece, piecesField, tensorPieces, textField } from './encode.js';
-import { Graphs, type Scope } from './graph.js';
+import { Graphs, isMover, type Scope, type Use } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { canRaise, irVersionOf } from './opsets.js';
 import { attributeField, graphField, modelField, nodeField, type OnnxGraph, type OnnxNode, tensorField, typeNumber } from './proto.js';
@@ -97,6 +97,13 @@ export class Builder {
     }
   }
 
+  /** Adds a small tensor that is known. */
+  addConstant(graph: OnnxGraph, tensor: NewTensor): void {
+    const pieces = tensorPieces(tensor);
+    if (this.graphs.scopeOf(graph).function?.body === graph) this.#addConstant(graph, undefined, tensor, pieces);
+    else this.edits.append(this.#lastPiece(graph), piecesField(graphField.initializer, pieces));
+  }
+
   #addConstant(graph: OnnxGraph, before: OnnxNode | undefined, { name }: NewTensor, pieces: readonly Piece[]): void {
     const attribute = [
       bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),
@@ -145,6 +152,24 @@ export class Builder {
 
   removeNode(node: OnnxNode): void {
     this.edits.replace(node.start);
+  }
+
+  /**
+   * Takes away the nodes between a weight and some of its readers, unless others read them, too. Returns whether anybody still reads the
+   * weight as floats.
+   */
+  release({ graph, value }: Weight, replaced: ReadonlySet<OnnxNode>): boolean {
+    const isNeeded = (at: OnnxGraph, name: string): boolean => {
+      const uses = this.graphs.uses(at, name);
+      return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use)).includes(true);
+    };
+    const isRead = ({ node, graph: inside }: Use): boolean => {
+      if (replaced.has(node)) return false;
+      if (!isMover(node) || node.outputs.some((output) => isNeeded(inside, output))) return true;
+      if (!this.edits.isReplaced(node.start)) this.removeNode(node);
+      return false;
+    };
+    return isNeeded(graph, value);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets

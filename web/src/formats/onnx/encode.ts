@@ -70,6 +70,8 @@ export interface NewNode {
   readonly inputs: readonly string[];
   readonly outputs: readonly string[];
   readonly attributes?: Readonly<Record<string, AttributeValue>>;
+  /** Attributes of another node, as they are. */
+  readonly copied?: readonly Piece[];
 }
 
 function attributeBytes(name: string, value: AttributeValue): number[] {
@@ -84,7 +86,10 @@ function attributeBytes(name: string, value: AttributeValue): number[] {
 }
 
 /** A node as a field of a graph or of a function. */
-export function nodePieces({ opType, domain = '', name = '', inputs, outputs, attributes = {} }: NewNode, field: number): Piece[] {
+export function nodePieces(
+  { opType, domain = '', name = '', inputs, outputs, attributes = {}, copied = [] }: NewNode,
+  field: number,
+): Piece[] {
   const bytes = [
     ...inputs.flatMap((input) => textField(nodeField.input, input)),
     ...outputs.flatMap((output) => textField(nodeField.output, output)),
@@ -93,7 +98,7 @@ export function nodePieces({ opType, domain = '', name = '', inputs, outputs, at
     ...Object.entries(attributes).flatMap(([key, value]) => bytesField(nodeField.attribute, attributeBytes(key, value))),
     ...(domain === '' ? [] : textField(nodeField.domain, domain)),
   ];
-  return piecesField(field, [bytesPiece(bytes)]);
+  return piecesField(field, [bytesPiece(bytes), ...copied]);
 }
 
 /** A tensor to be added. Its elements come from the plan, or are known. */

@@ -23,7 +23,7 @@ interface Product {
 }
 
 /** Whether a path leaves the elements in place, or swaps both dimensions. Undefined for any other. */
-function swaps(path: readonly OnnxNode[]): boolean | undefined {
+export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
   for (const { opType, attributes } of path) {
     if (opType === 'Identity') continue;
@@ -83,7 +83,7 @@ export function blockWeight(
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const inputs = [codes, scales, zeroPoints ? zeros : ''];
   for (const { reader } of taken) multiply(builder, reader, inputs, { K: k, N: n, bits, block_size: blockSize });
-  for (const node of new Set(taken.flatMap(({ reader }) => reader.path))) builder.removeNode(node);
+  builder.release(weight, new Set(taken.map(({ reader }) => reader.node)));
   return undefined;
 }
 

@@ -6,13 +6,27 @@ import type { Target } from '../format.js';
 import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 
 /** What ONNX models can become. */
-export const onnxTargets = ['int8-weights', 'uint8-weights', 'int4-weights', 'q4', 'fp16'] as const;
+export const onnxTargets = [
+  'q8',
+  'int8',
+  'uint8',
+  'int8-weights',
+  'uint8-weights',
+  'int4-weights',
+  'q4',
+  'fp16',
+] as const;
 
 /** A target of an ONNX model. */
 export type OnnxTarget = (typeof onnxTargets)[number];
 
+const dynamicOptions = ['range', 'perChannel'];
+
 export const targets: readonly Target[] = [
-  { name: 'int8-weights', about: '8 bits, a scale for each channel; floats when it runs', options: ['range'], preset: 'balanced' },
+  { name: 'q8', about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions', options: dynamicOptions, preset: 'balanced' },
+  { name: 'int8', about: 'the same, symmetric', options: dynamicOptions },
+  { name: 'uint8', about: 'the same with zero points', options: dynamicOptions },
+  { name: 'int8-weights', about: '8 bits, a scale for each channel; floats when it runs', options: ['range'] },
   { name: 'uint8-weights', about: 'the same with zero points', options: ['range'] },
   { name: 'int4-weights', about: '4 bits in blocks, for every runtime of opset 21', options: ['range', 'blockSize', 'zeroPoints'] },
   { name: 'q4', about: '4 bits in blocks, for onnxruntime', options: ['range', 'blockSize', 'zeroPoints'], preset: 'small' },
@@ -28,6 +42,8 @@ export interface OnnxOptions {
    * @defaultValue 'min-max'
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
+  /** ONNX, q8, int8 and uint8: whether each channel of a weight has a scale. @defaultValue false */
+  readonly perChannel?: boolean | undefined;
   /** ONNX, 4 bits: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32 */
   readonly blockSize?: number | undefined;
   /** ONNX, 4 bits: whether blocks have zero points, which take 2 % more. @defaultValue false */
@@ -42,6 +58,7 @@ export const options = optionTable<OnnxOptions>({
   title: 'ONNX',
   entries: {
     range: searchedRange,
+    perChannel: toggle({ name: 'per-channel', about: 'q8, int8, uint8: a scale for each channel of a weight' }),
     blockSize: {
       flags: [{ name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' }],
       check(value, name) {
@@ -51,9 +68,9 @@ export const options = optionTable<OnnxOptions>({
     },
     zeroPoints: toggle({ name: 'zero-points', about: '4 bits: zero points for the blocks' }),
   },
-  check({ to, range, blockSize, zeroPoints, rules }) {
+  check({ to, range, perChannel, blockSize, zeroPoints, rules }) {
     const target = targets.find(({ name }) => name === to);
-    for (const [name, value] of Object.entries({ range, blockSize, zeroPoints })) {
+    for (const [name, value] of Object.entries({ range, perChannel, blockSize, zeroPoints })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, `not for to: '${to}'`);
       }

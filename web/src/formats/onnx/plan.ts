@@ -2,6 +2,7 @@
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
 import { Builder } from './builder.js';
+import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
@@ -9,13 +10,35 @@ import type { OnnxChoices, OnnxTarget } from './options.js';
 import { channelsOf, reasonToKeep } from './readers.js';
 import { dequantizeWeight } from './weights.js';
 
+/** How weights are converted to the targets that quantize activations as well. */
+class Dynamics {
+  readonly #builder: Builder;
+  readonly #choices: OnnxChoices;
+  readonly #made = new Map<boolean, Dynamic>();
+
+  constructor(builder: Builder, choices: OnnxChoices) {
+    this.#builder = builder;
+    this.#choices = choices;
+  }
+
+  for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
+    const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
+    const { perChannel = false, range } = this.#choices;
+    const options = { signed, perChannel, range: range === 'min-max' ? undefined : range };
+    const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
+    this.#made.set(signed, made);
+    return made;
+  }
+}
+
 /** Converts a weight. Returns why not, if that is not possible. */
-function convert(builder: Builder, weight: Weight, to: OnnxTarget, choices: OnnxChoices): string | undefined {
+function convert(builder: Builder, dynamics: Dynamics, weight: Weight, to: OnnxTarget, choices: OnnxChoices): string | undefined {
   const reason = reasonToKeep(builder.model, weight);
   if (reason !== undefined) return reason;
   if (to === 'fp16') return halveWeight(builder, weight);
   const channels = channelsOf(builder.graphs, weight);
   if (typeof channels === 'string') return channels;
+  if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const range = choices.range === 'min-max' ? undefined : choices.range;
   if (to === 'q4') return blockWeight(builder, weight, channels, { bits: 4, blockSize, zeroPoints, range: range && 'mse' });
@@ -31,9 +54,10 @@ function convert(builder: Builder, weight: Weight, to: OnnxTarget, choices: Onnx
 export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf): FilePlan {
   const { to, rules = [] } = choices;
   const builder = new Builder(model, partsOf);
+  const dynamics = new Dynamics(builder, choices);
   for (const weight of model.weights) {
     const rule = ruleFor(rules, weight.source.name);
-    const reason = rule?.keep ? 'rule' : convert(builder, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
+    const reason = rule?.keep ? 'rule' : convert(builder, dynamics, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
     if (reason !== undefined) builder.keep(weight, reason);
   }
   const plan = builder.finish();

@@ -134,6 +134,9 @@ export interface OnnxTensor {
 
 /** An attribute of a node. */
 export interface OnnxAttribute {
+  /** Where its field lies. */
+  readonly start: number;
+  readonly end: number;
   readonly name: string;
   readonly i?: number;
   readonly f?: number;
@@ -393,7 +396,7 @@ export class Parser {
 
   #attribute(outer: Field): OnnxAttribute {
     this.#message(outer, 'an attribute');
-    let result: OnnxAttribute = { name: '', graphs: [], refers: false };
+    let result: OnnxAttribute = { start: outer.start, end: outer.end, name: '', graphs: [], refers: false };
     const ints: number[] = [];
     const floatChunks: Field[] = [];
     const graphs: OnnxGraph[] = [];

@@ -46,76 +46,109 @@ export function isSmaller(builder: Builder, weight: Weight, form: DequantizeLine
 }
 
 /** The operator in some domain that reads codes with a form's scales; undefined if there is none. */
-function dequantizer(builder: Builder, { graph }: Weight, { bits, axis, blockSize }: DequantizeLinearForm): string | undefined {
+export function dequantizer(builder: Builder, { graph }: Weight, { bits, axis, blockSize }: DequantizeLinearForm): string | undefined {
   const needed = bits === 2 ? 25 : bits === 4 || blockSize !== undefined ? 21 : axis === undefined ? 10 : 13;
   if (builder.raise(graph, needed)) return '';
   return blockSize === undefined && bits !== 2 ? builder.importContrib(graph) : undefined;
 }
 
 /** Readers that look up rows of a table. */
-function lookups({ value }: Weight, { axis }: DequantizeLinearForm, { readers }: Channels): readonly Reader[] {
+function lookups({ value }: Weight, { axis, blockSize }: DequantizeLinearForm, { readers }: Channels): readonly Reader[] {
   return readers.filter(
     ({ node, input, path }) =>
-      axis === 0 && path.length === 0 && input === 0 && node.opType === 'Gather' && node.inputs[0] === value,
+      axis === 0 && blockSize === undefined && path.length === 0 && input === 0 && node.opType === 'Gather' && node.inputs[0] === value,
   );
+}
+
+/** Blocks lie along the axis that a product sums over. */
+function blockAxis(rank: number, channelAxis: number | undefined): number | undefined {
+  if (rank === 2 && channelAxis !== undefined) return 1 - channelAxis;
+  // Weights of an LSTM: directions, gates, inputs.
+  return rank === 3 && channelAxis === 1 ? 2 : undefined;
 }
 
 /** Stores a weight as codes. Returns why not, if that is not possible. */
 export function dequantizeWeight(builder: Builder, weight: Weight, channels: Channels, options: CodeOptions): string | undefined {
   const { shape } = weight.source;
-  let form = linearForm(shape, channels.axis, options);
+  const axis = options.blockSize === undefined ? channels.axis : blockAxis(shape.length, channels.axis);
+  if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
+  let form = linearForm(shape, axis, options);
   if (!isSmaller(builder, weight, form)) {
     form = linearForm(shape, undefined, { ...options, blockSize: undefined });
     if (!isSmaller(builder, weight, form)) return 'not smaller';
   }
-  const { graph, value, node } = weight;
+  const { graph, value } = weight;
   const gathered = weight.source.shape.length === 2 ? lookups(weight, form, channels) : [];
   const uses = builder.graphs.uses(graph, value);
   const isTable = gathered.length > 0 && gathered.length === uses.length && !builder.graphs.isOutput(graph, value);
   const domain = isTable ? '' : dequantizer(builder, weight, form);
   if (domain === undefined) return `opset ${builder.opsetOf(graph)}`;
 
+  // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
+  const names = storeCodes(builder, weight, form, isTable ? [shape[0] as number, 1] : undefined);
+  if (isTable) for (const reader of gathered) gatherCodes(builder, reader, names);
+  else addDequantize(builder, weight, form, names, domain);
+  return undefined;
+}
+
+/** Names of codes and of what belongs to them. */
+export interface CodeNames {
+  readonly codes: string;
+  readonly scale: string;
+  readonly zeroPoint: string | undefined;
+}
+
+/** Puts codes, scales and zero points in the place of a weight. */
+export function storeCodes(
+  builder: Builder,
+  weight: Weight,
+  form: DequantizeLinearForm,
+  setShape?: readonly number[],
+): CodeNames {
+  const { value } = weight;
   const index = builder.convert(weight, form);
   const names = {
     codes: builder.graphs.freshValue(`${value}_quantized`),
     scale: builder.graphs.freshValue(`${value}_scale`),
     zeroPoint: form.zeroPoint ? builder.graphs.freshValue(`${value}_zero_point`) : undefined,
   };
-  // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
-  const setShape = isTable ? { shape: [shape[0] as number, 1] } : {};
   const tensors: NewTensor[] = [
-    builder.tensorOf(index, 'scale', names.scale, setShape.shape),
-    ...(names.zeroPoint === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', names.zeroPoint, setShape.shape)]),
+    builder.tensorOf(index, 'scale', names.scale, setShape),
+    ...(names.zeroPoint === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', names.zeroPoint, setShape)]),
     builder.tensorOf(index, 'data', names.codes),
   ];
   builder.addTensors(weight, tensors);
   builder.remove(weight);
-  if (isTable) {
-    for (const reader of gathered) gatherCodes(builder, reader, names);
-    return undefined;
-  }
-  const inputs = [names.codes, names.scale, ...(names.zeroPoint === undefined ? [] : [names.zeroPoint])];
-  const attributes = {
-    ...(form.axis === undefined ? {} : { axis: form.axis }),
-    ...(form.blockSize === undefined ? {} : { block_size: form.blockSize }),
-  };
+  return names;
+}
+
+/** Adds the node that makes floats of codes, under the name of the weight. */
+export function addDequantize(
+  builder: Builder,
+  { graph, value, node }: Weight,
+  { axis, blockSize }: DequantizeLinearForm,
+  { codes, scale, zeroPoint }: CodeNames,
+  domain: string,
+): void {
   const dequantize: NewNode = {
     opType: 'DequantizeLinear',
     domain,
     name: `${value}_DequantizeLinear`,
-    inputs,
+    inputs: [codes, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])],
     outputs: [value],
-    attributes,
+    attributes: {
+      ...(axis === undefined ? {} : { axis }),
+      ...(blockSize === undefined ? {} : { block_size: blockSize }),
+    },
   };
   builder.addNodes({ graph, before: node }, [dequantize]);
-  return undefined;
 }
 
 /** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
 function gatherCodes(
   builder: Builder,
   { node, graph }: Reader,
-  names: { readonly codes: string; readonly scale: string; readonly zeroPoint: string | undefined },
+  names: CodeNames,
 ): void {
   const [, indices = ''] = node.inputs;
   const [output = ''] = node.outputs;
