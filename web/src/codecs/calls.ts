@@ -10,11 +10,9 @@ import {
   ObservedTile,
   ProblemKind,
   type Problem as ProblemRecord,
-  type RecordType,
   Role as RoleNumber,
   Status,
   Tile as TileRecord,
-  ValueRange,
 } from '../core/door.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
@@ -51,35 +49,37 @@ export function numberOf(type: string): number {
   return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
 }
 
-/** Pairs of numbers, one after the other. */
-function rangesType(pairs: number): RecordType<Float32Array> {
-  return {
-    bytes: pairs * ValueRange.bytes,
-    write({ HEAPF32 }, at, ranges) {
-      HEAPF32.set(ranges, at / 4);
-    },
-  };
-}
-
 const noRanges = new Float32Array(0);
 
-/** Calls f with the address of a tile. */
-function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
-  const { rows, columns, type, source, roles, measures, ranges = noRanges } = tile;
-  // Where the ranges tell everything, there is no source.
-  const reads = ranges.length === 0 || roles.includes('data');
-  return core.withRecord(rangesType(ranges.length / 2), ranges, (at) => {
-    const record = {
-      rows,
-      columns: reads ? columns : 1,
-      type: numberOf(type),
-      wanted: roles.reduce((bits, role) => bits | (1 << RoleNumber[role as keyof typeof RoleNumber]), 0),
-      measure: measures,
-      source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
-      ranges: ranges.length === 0 ? 0 : at,
-    };
-    return core.withRecord(TileRecord, record, f);
-  });
+/** Puts what is known of a tile's sets into the arena. Returns the address; 0 if nothing is known. */
+function placeRanges({ module }: Core, { ranges = noRanges }: Tile, arena: Arena): number {
+  if (ranges.length === 0) return 0;
+  const at = arena.take(4 * ranges.length);
+  // An arena that only counts may begin at 0, which would mean that there are none.
+  if (arena.onlyCounts) return Math.max(16, at);
+  module.HEAPF32.set(ranges, at / 4);
+  return at;
+}
+
+/** Whether anything is made of a tile's elements. If not, the ranges of its sets tell everything. */
+export function readsElements({ ranges, roles }: Tile): boolean {
+  return ranges === undefined || ranges.length === 0 || roles.includes('data');
+}
+
+/** Calls f with the address of a tile whose ranges are at an address. */
+function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T): T {
+  const { rows, columns, type, source, roles, measures } = tile;
+  const reads = readsElements(tile);
+  const record = {
+    rows,
+    columns,
+    type: numberOf(type),
+    wanted: roles.reduce((bits, role) => bits | (1 << RoleNumber[role as keyof typeof RoleNumber]), 0),
+    measure: measures,
+    source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
+    ranges,
+  };
+  return core.withRecord(TileRecord, record, f);
 }
 
 const problemKinds = {
@@ -101,7 +101,8 @@ export function encodeTile(
   arena: Arena,
   call: (tile: number, ...room: Room) => Status,
 ): Encoded {
-  const result = withTile(core, tile, (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)));
+  const ranges = placeRanges(core, tile, arena);
+  const result = withTile(core, tile, ranges, (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)));
   if (result === undefined) return { parts: {} };
   const { problem, sums, ...bytes } = result.encoded;
   const parts = tile.roles.map((role) => [role, bytes[role as keyof typeof bytes]] as const);
@@ -124,7 +125,7 @@ function elements(type: string, rows: number, columns: number, source: number): 
 
 /** Elements as floats, where they are if they are float32. Returns their address. */
 export function floats(core: Core, arena: Arena, type: string, rows: number, columns: number, source: number): number {
-  return withTile(core, elements(type, rows, columns, source), (tile) =>
+  return withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room)),
   );
 }
@@ -138,7 +139,7 @@ export function observe(
   columns: number,
   source: number,
 ): { readonly range?: Range; readonly problem?: Problem } {
-  const result = withTile(core, elements(type, rows, columns, source), (tile) =>
+  const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     inArena(core, arena, ObservedTile, (...room) => core.module.observeTile(tile, ...room)),
   );
   if (result === undefined) return {};
@@ -148,7 +149,7 @@ export function observe(
 
 /** What a codec says of the sets of a tile. */
 export function observeSets(core: Core, tile: Tile, arena: Arena, call: (tile: number, ...room: Room) => Status): Observed {
-  const result = withTile(core, tile, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
+  const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
   if (result === undefined) return {};
   const { ranges, count, problem } = result;
   const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;

@@ -10,7 +10,7 @@
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile } from './calls.js';
+import { decodeTile, encodeTile, readsElements } from './calls.js';
 import type { CastType } from './cast.js';
 import {
   type Codec,
@@ -217,7 +217,9 @@ export const compressedTensors: Codec<CompressedForm> = {
   place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
   cuts: cutsOf,
 
-  encode(core, tile, form, arena) {
+  encode(core, whole, form, arena) {
+    // The ranges of rows take no memory for their columns.
+    const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCompressedTensors(at, codes, ...room)),
     );

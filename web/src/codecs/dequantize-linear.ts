@@ -4,7 +4,7 @@
  */
 import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile, observeSets, storedRecord } from './calls.js';
+import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
 import { type Codec, type Cuts, type Form, type Part, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
 import { elementsOf, runsOf } from './elements.js';
 
@@ -227,7 +227,10 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
   place: placeOf,
   cuts: cutsOf,
 
-  encode(core, tile, form, arena) {
+  encode(core, whole, form, arena) {
+    // What shares a scale takes no memory if only the scale is made.
+    const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
+    const tile = readsElements(whole) ? whole : { ...whole, ...line };
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeDequantizeLinear(at, codes, ...room)),
     );

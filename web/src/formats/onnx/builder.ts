@@ -150,6 +150,22 @@ export class Builder {
     }
   }
 
+  /**
+   * The name that a node gives the floats of a weight: that of the weight, so that nobody else has to change. Two nodes must not give the
+   * same name in graphs inside of each other, as two initializers may. Then the readers are told another name.
+   */
+  floatName(weight: Weight): string {
+    const { graph, value } = weight;
+    if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
+    const name = this.graphs.freshValue(`${value}_float`);
+    for (const { node, input } of this.graphs.uses(graph, value)) {
+      const fields = [...this.model.skeleton.fields(node.begin, node.end)].filter(({ number }) => number === nodeField.input);
+      const start = fields[input]?.start;
+      if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(nodeField.input, name))]);
+    }
+    return name;
+  }
+
   removeNode(node: OnnxNode): void {
     this.edits.replace(node.start);
   }

@@ -121,6 +121,14 @@ export class Graphs {
     return this.#find(graph, name)?.isOutput ?? false;
   }
 
+  /** Whether a graph around that of a weight, or inside of it, gives the same name to something else. */
+  isShadowed({ graph, value }: Weight): boolean {
+    const isInside = (inner: OnnxGraph | undefined, outer: OnnxGraph): boolean =>
+      inner !== undefined && (inner === outer || isInside(this.#parents.get(inner), outer));
+    const others = [...this.#values].filter(([other, values]) => other !== graph && values.has(value));
+    return others.some(([other]) => isInside(other, graph) || isInside(graph, other));
+  }
+
   scopeOf(graph: OnnxGraph): Scope {
     return this.#scopes.get(graph) as Scope;
   }

@@ -20,7 +20,7 @@ export const onnxTargets = [
 /** A target of an ONNX model. */
 export type OnnxTarget = (typeof onnxTargets)[number];
 
-const dynamicOptions = ['range', 'perChannel'];
+const dynamicOptions = ['range', 'perTensor'];
 
 export const targets: readonly Target[] = [
   { name: 'q8', about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions', options: dynamicOptions, preset: 'balanced' },
@@ -42,8 +42,8 @@ export interface OnnxOptions {
    * @defaultValue 'min-max'
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
-  /** ONNX, q8, int8 and uint8: whether each channel of a weight has a scale. @defaultValue false */
-  readonly perChannel?: boolean | undefined;
+  /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
+  readonly perTensor?: boolean | undefined;
   /** ONNX, 4 bits: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32 */
   readonly blockSize?: number | undefined;
   /** ONNX, 4 bits: whether blocks have zero points, which take 2 % more. @defaultValue false */
@@ -58,7 +58,7 @@ export const options = optionTable<OnnxOptions>({
   title: 'ONNX',
   entries: {
     range: searchedRange,
-    perChannel: toggle({ name: 'per-channel', about: 'q8, int8, uint8: a scale for each channel of a weight' }),
+    perTensor: toggle({ name: 'per-tensor', about: 'q8, int8, uint8: one scale for each weight, not for each channel' }),
     blockSize: {
       flags: [{ name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' }],
       check(value, name) {
@@ -68,9 +68,9 @@ export const options = optionTable<OnnxOptions>({
     },
     zeroPoints: toggle({ name: 'zero-points', about: '4 bits: zero points for the blocks' }),
   },
-  check({ to, range, perChannel, blockSize, zeroPoints, rules }) {
+  check({ to, range, perTensor, blockSize, zeroPoints, rules }) {
     const target = targets.find(({ name }) => name === to);
-    for (const [name, value] of Object.entries({ range, perChannel, blockSize, zeroPoints })) {
+    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, `not for to: '${to}'`);
       }

@@ -23,8 +23,8 @@ class Dynamics {
 
   for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
     const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
-    const { perChannel = false, range } = this.#choices;
-    const options = { signed, perChannel, range: range === 'min-max' ? undefined : range };
+    const { perTensor = false, range } = this.#choices;
+    const options = { signed, perChannel: !perTensor, range: range === 'min-max' ? undefined : range };
     const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
     this.#made.set(signed, made);
     return made;

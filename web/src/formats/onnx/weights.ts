@@ -125,17 +125,18 @@ export function storeCodes(
 /** Adds the node that makes floats of codes, under the name of the weight. */
 export function addDequantize(
   builder: Builder,
-  { graph, value, node }: Weight,
+  weight: Weight,
   { axis, blockSize }: DequantizeLinearForm,
   { codes, scale, zeroPoint }: CodeNames,
   domain: string,
 ): void {
+  const { graph, value, node } = weight;
   const dequantize: NewNode = {
     opType: 'DequantizeLinear',
     domain,
     name: `${value}_DequantizeLinear`,
     inputs: [codes, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])],
-    outputs: [value],
+    outputs: [builder.floatName(weight)],
     attributes: {
       ...(axis === undefined ? {} : { axis }),
       ...(blockSize === undefined ? {} : { block_size: blockSize }),
