@@ -287,9 +287,8 @@ Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::Dequ
 /// What the codec has to know of elements that share a scale across tiles.
 Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
                                  ObservedSets& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) {
-    return observe(tile, codes, arena, result.ranges, result.count, result.problem);
-  });
+  return in_arena(memory, bytes, result.memory,
+                  [&](codecs::Arena& arena) { return observe(tile, codes, arena, result.ranges, result.count, result.problem); });
 }
 
 Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,

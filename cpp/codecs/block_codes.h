@@ -26,26 +26,34 @@ inline float stored_scale(float scale, ElementType type) {
   return scale;
 }
 
+/// Gives a block a scale.
+inline void set_scale(BlockScale& block, float scale, ElementType type) {
+  block.scale = stored_scale(scale, type);
+  block.reciprocal = 1.0f / block.scale;
+  if (!std::isinf(block.reciprocal)) return;
+  block.scale = 0;
+  block.reciprocal = 0;
+}
+
 /// symmetric   scale = v / -2^(bits - 1), v being the value of largest magnitude, of two the smaller one. So scales may be negative.
 ///             The zero point is 2^(bits - 1).
 /// asymmetric  the range is widened to hold 0; scale = (max - min) / (2^bits - 1), zero point = round_half_away(-min / scale),
 ///             saturated.
-/// All in float32. The reciprocal is that of the scale as it is stored; 0 for a scale of 0.
+/// All in float32. The reciprocal is that of the scale as it is stored; 0 for a scale of 0. A scale without a finite reciprocal is 0.
 inline BlockScale choose_block(float min, float max, int32_t bits, bool symmetric, ElementType type) {
   BlockScale block;
   const auto levels = static_cast<float>((1 << bits) - 1);
   if (symmetric) {
     const float largest = std::fabs(max) > std::fabs(min) ? max : min;
     block.zero_point = 1 << (bits - 1);
-    block.scale = stored_scale(largest / static_cast<float>(-block.zero_point), type);
+    set_scale(block, largest / static_cast<float>(-block.zero_point), type);
   } else {
     min = min < 0 ? min : 0.0f;
     max = max > 0 ? max : 0.0f;
-    block.scale = stored_scale((max - min) / levels, type);
+    set_scale(block, (max - min) / levels, type);
     const float zero_point = block.scale != 0 ? 0.0f - min / block.scale : min;
     block.zero_point = static_cast<int32_t>(std::round(zero_point < 0 ? 0.0f : zero_point > levels ? levels : zero_point));
   }
-  block.reciprocal = block.scale != 0 ? 1.0f / block.scale : 0.0f;
   return block;
 }
 

@@ -34,12 +34,23 @@ struct Form {
     if (size == 0 || (has_blocks() && block == 0)) return Status::kBadLayout;
     const auto blocks_of = [&](uint64_t n) { return n / block + (n % block != 0); };
     switch (codes.sharing) {
-      case Sharing::kTile: sets = 1; break;
-      case Sharing::kRows: layout = {Granularity::kPerChannel, rows, columns, 1}, sets = rows; break;
-      case Sharing::kColumns: layout = {Granularity::kPerChannel, columns, 1, 1}, sets = columns; break;
-      case Sharing::kRowBlocks: layout = {Granularity::kPerGroup, columns, 1, block}, sets = rows * blocks_of(columns); break;
-      case Sharing::kColumnBlocks: layout = {Granularity::kPerGroup, rows, columns, block}, sets = columns * blocks_of(rows); break;
-      default: return Status::kBadLayout;
+      case Sharing::kTile:
+        sets = 1;
+        break;
+      case Sharing::kRows:
+        layout = {Granularity::kPerChannel, rows, columns, 1}, sets = rows;
+        break;
+      case Sharing::kColumns:
+        layout = {Granularity::kPerChannel, columns, 1, 1}, sets = columns;
+        break;
+      case Sharing::kRowBlocks:
+        layout = {Granularity::kPerGroup, columns, 1, block}, sets = rows * blocks_of(columns);
+        break;
+      case Sharing::kColumnBlocks:
+        layout = {Granularity::kPerGroup, rows, columns, block}, sets = columns * blocks_of(rows);
+        break;
+      default:
+        return Status::kBadLayout;
     }
     return Status::kOk;
   }
@@ -47,8 +58,6 @@ struct Form {
   [[nodiscard]] bool has_blocks() const {
     return codes.sharing == Sharing::kRowBlocks || codes.sharing == Sharing::kColumnBlocks;
   }
-  /// Whether codes are made as choose_block has it.
-  [[nodiscard]] bool is_mlas() const { return has_blocks() && !codes.search; }
   [[nodiscard]] uint64_t scale_bytes() const { return codes.scale == ElementType::kF16 ? 2 : 4; }
   [[nodiscard]] uint64_t packed(uint64_t n) const { return packed_bytes(n, codes.bits); }
   [[nodiscard]] DType dtype() const { return {codes.bits, codes.is_signed}; }
@@ -91,13 +100,14 @@ class Encoder {
     zero_point_ = arena.take<int32_t>(form.sets);
     scratch_bytes_ = searches() ? search_scratch_bytes(form.size, form.layout) : 0;
     scratch_ = arena.take<std::byte>(scratch_bytes_);
+    blocks_ = arena.take<BlockScale>(form.has_blocks() ? form.sets : 0);
+    gain_ = arena.take<double>(form.has_blocks() && searches() ? form.sets : 0);
   }
 
   /// Takes memory for the parts.
   void take_parts(Arena& arena) {
     const bool data = tile_.wants(Role::kData);
-    blocks_ = arena.take<BlockScale>(data && form_.is_mlas() ? form_.sets : 0);
-    restored_ = arena.take<float>(data && form_.is_mlas() && tile_.measure ? form_.size : 0);
+    restored_ = arena.take<float>(data && form_.has_blocks() && tile_.measure ? form_.size : 0);
     made_ = arena.take<std::byte>(data && codes_.bits < 8 ? form_.size : 0);
     data_ = take_part(arena, Role::kData, form_.packed(form_.size), result_.data);
     scales_ = take_part(arena, Role::kScale, form_.sets * form_.scale_bytes(), result_.scale);
@@ -108,7 +118,7 @@ class Encoder {
   Status run() {
     Status status = choose();
     if (status != Status::kOk || has_problem()) return status;
-    if (tile_.wants(Role::kData)) status = form_.is_mlas() ? store_blocks() : store_codes();
+    if (tile_.wants(Role::kData)) status = form_.has_blocks() ? store_blocks() : store_codes();
     if (status == Status::kOk && !has_problem()) store_parameters();
     return status;
   }
@@ -148,8 +158,9 @@ class Encoder {
   /// Scales and zero points that are searched for.
   Status search() {
     x_ = floats_.read(0, size());
-    const Status status = search_qparams({x_, size()}, form_.layout, form_.spec(), codes_.method, codes_.percentile,
-                                         {scratch_, static_cast<size_t>(scratch_bytes_)}, {scale_, sets()}, {zero_point_, sets()});
+    const Status status =
+        search_qparams({x_, size()}, form_.layout, form_.spec(), codes_.method, codes_.percentile,
+                       {scratch_, static_cast<size_t>(scratch_bytes_)}, {scale_, sets()}, {zero_point_, sets()});
     if (status != Status::kNonFinite) return status;
     result_.problem = floats_.first_problem(0);
     return Status::kOk;
@@ -170,11 +181,13 @@ class Encoder {
         scale_[i] = min_[i];
         zero_point_[i] = static_cast<int32_t>(max_[i]);
       }
-    } else if (const Status status = searches() ? search() : look_at_range(); status != Status::kOk || has_problem()) {
-      return status;
+    } else {
+      Status status = searches() ? search() : Status::kOk;
+      if (status == Status::kOk && !has_problem() && (!searches() || form_.has_blocks())) status = look_at_range();
+      if (status != Status::kOk || has_problem()) return status;
     }
-    if (form_.is_mlas()) {
-      for (size_t i = 0; i < sets(); i++) choose_in_block(i);
+    if (form_.has_blocks()) {
+      choose_in_blocks();
     } else if (!codes_.search) {
       for (size_t i = 0; i < sets(); i++) choose_from_range(i);
     }
@@ -183,17 +196,44 @@ class Encoder {
       if (!std::isfinite(scale_[i])) find_overflow(i);
     }
     // A scale that float16 rounds to 0 would make no codes.
-    for (size_t i = 0; !form_.is_mlas() && i < sets(); i++) {
+    for (size_t i = 0; !form_.has_blocks() && i < sets(); i++) {
       if (scale_[i] == 0) scale_[i] = 0x1p-24f;
     }
     return Status::kOk;
   }
 
-  void choose_in_block(size_t i) const {
-    const BlockScale block = choose_block(min_[i], max_[i], codes_.bits, codes_.symmetric, codes_.scale);
-    if (blocks_ != nullptr) blocks_[i] = block;
-    scale_[i] = block.scale;
-    zero_point_[i] = block.zero_point - (codes_.is_signed ? 1 << (codes_.bits - 1) : 0);
+  /// The better of what choose_block says and of what the search has found.
+  void choose_in_blocks() const {
+    const int32_t flip = codes_.is_signed ? 1 << (codes_.bits - 1) : 0;
+    for (size_t i = 0; i < sets(); i++) blocks_[i] = choose_block(min_[i], max_[i], codes_.bits, codes_.symmetric, codes_.scale);
+    if (searches()) {
+      std::fill_n(gain_, sets(), 0.0);
+      form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
+        const BlockScale other = searched(static_cast<size_t>(set));
+        for (uint64_t i = first; i < first + n; i++) gain_[set] += error_of(x_[i], blocks_[set]) - error_of(x_[i], other);
+      });
+      for (size_t i = 0; i < sets(); i++) {
+        const BlockScale other = searched(i);
+        if (gain_[i] > 0 && other.scale != 0 && std::isfinite(other.scale)) blocks_[i] = other;
+      }
+    }
+    for (size_t i = 0; i < sets(); i++) {
+      scale_[i] = blocks_[i].scale;
+      zero_point_[i] = blocks_[i].zero_point - flip;
+    }
+  }
+
+  [[nodiscard]] BlockScale searched(size_t i) const {
+    BlockScale block;
+    set_scale(block, scale_[i], codes_.scale);
+    block.zero_point = zero_point_[i] + (codes_.is_signed ? 1 << (codes_.bits - 1) : 0);
+    return block;
+  }
+
+  [[nodiscard]] double error_of(float x, const BlockScale& block) const {
+    const auto levels = static_cast<float>((1 << codes_.bits) - 1);
+    const double error = static_cast<double>(x) - block_value(block_code(x, block, levels), block);
+    return error * error;
   }
 
   /// compute_scale_zp of onnxruntime.
@@ -201,7 +241,8 @@ class Encoder {
     const DType type = form_.dtype();
     const double low = std::min(min_[i], 0.0f), high = std::max(max_[i], 0.0f);
     const double magnitude = std::max(-low, high);
-    const double scale = codes_.symmetric ? 2 * magnitude / (type.qmax() - type.qmin() - 1) : (high - low) / (type.qmax() - type.qmin());
+    const double scale =
+        codes_.symmetric ? 2 * magnitude / (type.qmax() - type.qmin() - 1) : (high - low) / (type.qmax() - type.qmin());
     zero_point_[i] = type.middle();
     if (scale < std::numeric_limits<float>::min()) {
       scale_[i] = 1;
@@ -229,10 +270,9 @@ class Encoder {
     std::byte* const made = codes_.bits < 8 ? made_ : data_;
     const std::span<const float> x = {x_, size()}, scale = {scale_, sets()};
     const std::span<const int32_t> zero_point = {zero_point_, sets()};
-    const Status status =
-        tile_.measure
-            ? quantize_linear_measured(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()}, result_.sums)
-            : quantize_linear(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()});
+    const Status status = tile_.measure ? quantize_linear_measured(x, form_.layout, 0, scale, zero_point, form_.spec(),
+                                                                   {made, size()}, result_.sums)
+                                        : quantize_linear(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()});
     if (status == Status::kOk) pack_data();
     return status;
   }
@@ -278,6 +318,7 @@ class Encoder {
   float *min_, *max_, *scale_, *restored_ = nullptr;
   int32_t* zero_point_;
   BlockScale* blocks_ = nullptr;
+  double* gain_ = nullptr;  ///< how much less the search loses
   uint64_t scratch_bytes_;
   std::byte *scratch_, *made_ = nullptr, *data_ = nullptr, *scales_ = nullptr, *codes_of_zero_ = nullptr, *zero_points_ = nullptr;
 };
@@ -292,7 +333,8 @@ Status init(const Tile& tile, bool reads, Form& form) {
 
 Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept {
   Form form = {.codes = codes, .layout = {}};
-  if (const Status status = init(tile, tile.ranges == nullptr || tile.wants(Role::kData), form); status != Status::kOk) return status;
+  if (const Status status = init(tile, tile.ranges == nullptr || tile.wants(Role::kData), form); status != Status::kOk)
+    return status;
   result = {};
   Encoder encoder(tile, form, arena, result);
   encoder.take_parts(arena);

@@ -135,22 +135,21 @@ class Encoder {
     if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
     BlockScale other;
     other.zero_point = block.zero_point;
+    float scale = 0;
     if (codes_.symmetric) {
-      float absmax = 0;
       const std::span<const float> book = {book_, size_t{1} << codes_.bits};
-      const Status status = search_absmax(x, x.size(), book, Decision::kNearest, false, {&absmax, 1});
+      const Status status = search_absmax(x, x.size(), book, Decision::kNearest, false, {&scale, 1});
       if (status != Status::kOk) return status;
-      other.scale = absmax / static_cast<float>(1 << (codes_.bits - 1));
+      scale /= static_cast<float>(1 << (codes_.bits - 1));
     } else {
       const QuantizationSpec spec = {.dtype = {codes_.bits, false}, .scheme = Scheme::kAsymmetric};
       const Status status = search_qparams(x, {Granularity::kPerTensor}, spec, RangeMethod::kMse, 100,
-                                           {scratch_, static_cast<size_t>(scratch_bytes_)}, {&other.scale, 1}, {&other.zero_point, 1});
+                                           {scratch_, static_cast<size_t>(scratch_bytes_)}, {&scale, 1}, {&other.zero_point, 1});
       if (status != Status::kOk) return status;
     }
-    other.scale = stored_scale(other.scale, codes_.scale);
-    other.reciprocal = other.scale != 0 ? 1.0f / other.scale : 0.0f;
-    const bool is_possible = other.scale != 0 && std::isfinite(other.scale) && std::isfinite(other.reciprocal) &&
-                             other.zero_point >= 0 && static_cast<float>(other.zero_point) <= form_.levels();
+    set_scale(other, scale, codes_.scale);
+    const bool is_possible = other.scale != 0 && std::isfinite(other.scale) && other.zero_point >= 0 &&
+                             static_cast<float>(other.zero_point) <= form_.levels();
     if (is_possible && error_of(x, other) < error_of(x, block)) block = other;
     return Status::kOk;
   }
@@ -177,7 +176,8 @@ class Encoder {
     const auto blocks = static_cast<size_t>(form_.blocks);
     constexpr kernels::CodeForm kUnsigned = kernels::CodeForm::kUnsigned;
     if (data_ != nullptr) {
-      kernels::pack_codes(made_, blocks * codes_.block_size, codes_.bits, kUnsigned, uint8s(data_ + column * form_.column_bytes()));
+      kernels::pack_codes(made_, blocks * codes_.block_size, codes_.bits, kUnsigned,
+                          uint8s(data_ + column * form_.column_bytes()));
     }
     if (scales_ != nullptr && codes_.scale == ElementType::kF16) {
       kernels::float32_to_float16(scales_of_column_, blocks, reinterpret_cast<uint16_t*>(scales_) + column * form_.blocks);
@@ -239,7 +239,8 @@ Status decode(const Stored& stored, const MatMulNBits& codes, Arena& arena, cons
       std::memcpy(scale, scales, blocks * sizeof(float));
     }
     if (has_zero_points) {
-      kernels::unpack_codes(uint8s(stored.zero_point.data + column * form.zero_point_bytes()), blocks, codes.bits, kUnsigned, zeros);
+      kernels::unpack_codes(uint8s(stored.zero_point.data + column * form.zero_point_bytes()), blocks, codes.bits, kUnsigned,
+                            zeros);
     }
     for (uint64_t i = 0; i < form.k; i++) {
       const uint64_t block = i / codes.block_size;

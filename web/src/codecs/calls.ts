@@ -102,7 +102,9 @@ export function encodeTile(
   call: (tile: number, ...room: Room) => Status,
 ): Encoded {
   const ranges = placeRanges(core, tile, arena);
-  const result = withTile(core, tile, ranges, (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)));
+  const result = withTile(core, tile, ranges, (at) =>
+    inArena(core, arena, EncodedTile, (...room) => call(at, ...room)),
+  );
   if (result === undefined) return { parts: {} };
   const { problem, sums, ...bytes } = result.encoded;
   const parts = tile.roles.map((role) => [role, bytes[role as keyof typeof bytes]] as const);
@@ -148,7 +150,12 @@ export function observe(
 }
 
 /** What a codec says of the sets of a tile. */
-export function observeSets(core: Core, tile: Tile, arena: Arena, call: (tile: number, ...room: Room) => Status): Observed {
+export function observeSets(
+  core: Core,
+  tile: Tile,
+  arena: Arena,
+  call: (tile: number, ...room: Room) => Status,
+): Observed {
   const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
   if (result === undefined) return {};
   const { ranges, count, problem } = result;

@@ -188,7 +188,12 @@ function* cutLongRows(
   for (let r = 0; r < rows; r++) {
     const range = ranges[r];
     for (const rectangle of segments(row + r, 1)) {
-      yield { kind: 'tile', rectangle, roles: others, ...(range === undefined ? {} : { ranges: Float32Array.from(range) }) };
+      yield {
+        kind: 'tile',
+        rectangle,
+        roles: others,
+        ...(range === undefined ? {} : { ranges: Float32Array.from(range) }),
+      };
     }
   }
 }

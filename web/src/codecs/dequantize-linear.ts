@@ -5,7 +5,16 @@
 import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
-import { type Codec, type Cuts, type Form, type Part, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
+import {
+  type Codec,
+  type Cuts,
+  type Form,
+  type Part,
+  type Rectangle,
+  type Role,
+  type Runs,
+  tileElements,
+} from './codec.js';
 import { elementsOf, runsOf } from './elements.js';
 
 /**
@@ -42,12 +51,16 @@ interface Matrix {
   readonly block: number;
 }
 
-function matrixOf(shape: readonly number[], { sharing, axis, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'blockSize'>): Matrix {
+function matrixOf(
+  shape: readonly number[],
+  { sharing, axis, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'blockSize'>,
+): Matrix {
   const block = blockSize ?? 0;
   if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
   const outer = elementsOf(shape.slice(0, axis));
   const size = shape[axis] as number;
-  if (sharing === 'columns' || sharing === 'rowBlocks') return { sharing, rows: outer, columns: size, period: outer, block };
+  if (sharing === 'columns' || sharing === 'rowBlocks')
+    return { sharing, rows: outer, columns: size, period: outer, block };
   return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period: size, block };
 }
 
@@ -112,7 +125,8 @@ function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Rol
   if (role === 'data') {
     const { row, rows, column, columns, width } = rectangle;
     // Rows that end within a byte come whole.
-    if (column === 0 && columns === width) return runsOf(codes(row * width), codes(rows * width), 1, codes(rows * width));
+    if (column === 0 && columns === width)
+      return runsOf(codes(row * width), codes(rows * width), 1, codes(rows * width));
     return runsOf(codes(row * width + column), codes(columns), rows, codes(width));
   }
   const size = (n: number) => (role === 'zeroPoint' ? codes(n) : n * (form.scale === 'F16' ? 2 : 4));
@@ -195,7 +209,15 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
 // --------------------------------------------------------------------------------------------------------------- in the core
 
 /** What the core has to know of a form. */
-function codesOf({ bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm): DequantizeLinear {
+function codesOf({
+  bits,
+  signed,
+  symmetric,
+  sharing,
+  blockSize,
+  scale,
+  range,
+}: DequantizeLinearForm): DequantizeLinear {
   return {
     bits,
     isSigned: signed,

@@ -8,7 +8,8 @@ import { ggml } from './ggml.js';
 import { matMulNBits } from './matmul-nbits.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits]) codecs.set(codec.id, codec as unknown as Codec);
+for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits])
+  codecs.set(codec.id, codec as unknown as Codec);
 
 /** Makes one more codec known in this thread. Workers know those of this file only. Returns how to forget it. */
 export function registerCodec<F extends Form>(codec: Codec<F>): () => void {

@@ -8,7 +8,15 @@ import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
-import { type Batch, type BatchResult, type EncodeTask, type SetsTask, TaskError, type TileResult, type TileTask } from './tasks.js';
+import {
+  type Batch,
+  type BatchResult,
+  type EncodeTask,
+  type SetsTask,
+  TaskError,
+  type TileResult,
+  type TileTask,
+} from './tasks.js';
 
 /** What a task gives, in wasm memory. */
 type Outcome = Encoded & TileResult;

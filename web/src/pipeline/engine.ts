@@ -152,7 +152,9 @@ type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
 
 /** Tensors that no tile is about: empty ones, and those that are copied together with what is around them. */
 function unread({ tensors, files }: FilePlan): PlannedTensor[] {
-  const placed = new Set(files.flatMap(({ segments }) => segments.map((part) => ('tensor' in part ? part.tensor : -1))));
+  const placed = new Set(
+    files.flatMap(({ segments }) => segments.map((part) => ('tensor' in part ? part.tensor : -1))),
+  );
   return tensors.filter(({ source }, i) => storedBytes(source) === 0 || !placed.has(i));
 }
 

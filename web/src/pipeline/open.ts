@@ -61,7 +61,9 @@ function headOf(source: ByteSource): Promise<Uint8Array> {
 }
 
 /** The only one of several files that is a model with data in other files. Undefined if none is, or more than one. */
-async function modelWithData(files: readonly OpenFile[]): Promise<{ readonly format: Format; readonly first: number } | undefined> {
+async function modelWithData(
+  files: readonly OpenFile[],
+): Promise<{ readonly format: Format; readonly first: number } | undefined> {
   const found: { format: Format; first: number }[] = [];
   for (const [first, { source }] of files.entries()) {
     const { format, isIndex } = formatOf(await headOf(source)) ?? {};

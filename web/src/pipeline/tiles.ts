@@ -2,7 +2,15 @@
  * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form alone, so that the same
  * sums are added in the same order whoever does the work and wherever it goes.
  */
-import { type Range, type Rectangle, type Role, type Runs, type SetsCut, type TileCut, tileElements } from '../codecs/codec.js';
+import {
+  type Range,
+  type Rectangle,
+  type Role,
+  type Runs,
+  type SetsCut,
+  type TileCut,
+  tileElements,
+} from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { ByteSource } from '../files/bytes.js';
@@ -124,7 +132,13 @@ async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: As
   for (let i = 0; i < count; i++) all.set([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY], 2 * i);
   const add = async ({ rectangle, first }: (typeof pieces)[number]) => {
     const { rows, columns } = rectangle;
-    const task: SetsTask = { kind: 'sets', rows, columns, pieces: [pieceOf(tensor.source, rectangle)], to: tensor.form };
+    const task: SetsTask = {
+      kind: 'sets',
+      rows,
+      columns,
+      pieces: [pieceOf(tensor.source, rectangle)],
+      to: tensor.form,
+    };
     const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
     for (let from = 0, to = 2 * first; from < sets.length; from += 2, to += 2) {
       all[to] = Math.min(all[to] as number, sets[from] as number);
@@ -168,12 +182,22 @@ function placesOf({ tensors, files }: FilePlan): readonly Places[] {
 }
 
 /** Bytes of the input, some at a time. */
-async function* copied(file: number, position: number, { from, begin, bytes }: Copied, files: Files): AsyncGenerator<BytesStep> {
+async function* copied(
+  file: number,
+  position: number,
+  { from, begin, bytes }: Copied,
+  files: Files,
+): AsyncGenerator<BytesStep> {
   const source = files[from];
   if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
   for (let done = 0; done < bytes; ) {
     const size = Math.min(bytes - done, tileElements);
-    yield { kind: 'bytes', file, position: position + done, bytes: await source.read(begin + done, begin + done + size) };
+    yield {
+      kind: 'bytes',
+      file,
+      position: position + done,
+      bytes: await source.read(begin + done, begin + done + size),
+    };
     done += size;
   }
 }

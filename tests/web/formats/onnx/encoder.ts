@@ -47,7 +47,17 @@ export function weights(n: number, seed = 1, spread = 0.1): Float32Array<ArrayBu
 }
 export const rawOf = (values: Float32Array<ArrayBuffer>) => new Uint8Array(values.buffer);
 export function floatTensor(name: string, dims: readonly number[], seed = 1, spread = 0.1): Bytes {
-  return tensor({ name, dims, raw: rawOf(weights(dims.reduce((a, b) => a * b, 1), seed, spread)) });
+  return tensor({
+    name,
+    dims,
+    raw: rawOf(
+      weights(
+        dims.reduce((a, b) => a * b, 1),
+        seed,
+        spread,
+      ),
+    ),
+  });
 }
 
 export type Attribute = number | readonly number[] | string | { float: number } | { tensor: Bytes } | { graph: Bytes };

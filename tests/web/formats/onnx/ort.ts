@@ -14,7 +14,14 @@ export function feedsFor(session: ort.InferenceSession): Feeds {
     const shape = input.shape.map((dimension) => (typeof dimension === 'number' ? dimension : 3));
     const n = shape.reduce((a, b) => a * b, 1);
     if (input.type === 'int64') {
-      return [input.name, new ort.Tensor('int64', BigInt64Array.from({ length: n }, (_, j) => BigInt(j % 7)), shape)] as const;
+      return [
+        input.name,
+        new ort.Tensor(
+          'int64',
+          BigInt64Array.from({ length: n }, (_, j) => BigInt(j % 7)),
+          shape,
+        ),
+      ] as const;
     }
     if (input.type === 'bool') return [input.name, new ort.Tensor('bool', new Uint8Array(n).fill(1), shape)] as const;
     return [input.name, new ort.Tensor('float32', onnx.weights(n, 100 + i, 1), shape)] as const;

@@ -41,7 +41,9 @@ describe('the tensors of an ONNX model', () => {
   };
   it.each(Object.entries(forms))('are read from %s', async (_form, tensor) => {
     const file = holding(tensor);
-    expect((await inspectModel(file)).tensors).toMatchObject([{ name: 'w', dtype: 'F32', shape: [64, 16], bytes: 4096 }]);
+    expect((await inspectModel(file)).tensors).toMatchObject([
+      { name: 'w', dtype: 'F32', shape: [64, 16], bytes: 4096 },
+    ]);
     expect((await readTensor(file, 'w')).data).toEqual(values);
   });
 
@@ -50,7 +52,12 @@ describe('the tensors of an ONNX model', () => {
     const entries = [...halves].flatMap((value) => onnx.varint(value));
     const half = onnx.tensor({ name: 'w', type: 10, dims: [40_000], more: bytes(5, entries) });
     expect((await readTensor(holding(half), 'w')).data).toEqual(halves);
-    const signed = onnx.tensor({ name: 'w', type: 3, dims: [3], more: [-1, -128, 127].flatMap((value) => int(5, value)) });
+    const signed = onnx.tensor({
+      name: 'w',
+      type: 3,
+      dims: [3],
+      more: [-1, -128, 127].flatMap((value) => int(5, value)),
+    });
     expect((await readTensor(holding(signed), 'w')).data).toEqual(Int8Array.of(-1, -128, 127));
     const many = holding(onnx.tensor({ name: 'w', type: 3, dims: [3], more: bytes(5, [1, 2, 3, 4]) }));
     await expect(readTensor(many, 'w')).rejects.toMatchObject({ code: 'BAD_FILE' });
@@ -58,7 +65,12 @@ describe('the tensors of an ONNX model', () => {
 
   it('are found in constants, branches and functions, under names of their own', async () => {
     const constant = (out: string): onnx.TestNode => {
-      return { op: 'Constant', in: [], out: [out], attributes: { value: { tensor: onnx.tensor({ dims: [64, 16], raw }) } } };
+      return {
+        op: 'Constant',
+        in: [],
+        out: [out],
+        attributes: { value: { tensor: onnx.tensor({ dims: [64, 16], raw }) } },
+      };
     };
     const branch = onnx.graph({
       nodes: [constant('c'), { op: 'MatMul', in: ['x', 'c'], out: ['b'] }],
@@ -95,13 +107,21 @@ describe('a file that is no good', () => {
     ['a field without a number', holding(good, { more: [0, 1] }), /number 0/],
     ['a number of eleven bytes', holding(good, { more: [...new Array<number>(11).fill(0x80)] }), /more than 10 bytes/],
     ['a length beyond its message', holding(good, { more: [(9 << 3) | 2, 100, 1] }), /reaches beyond/],
-    ['raw data of another size', holding(onnx.tensor({ name: 'w', dims: [64, 17], raw })), /raw_data has 4096 bytes, but/],
+    [
+      'raw data of another size',
+      holding(onnx.tensor({ name: 'w', dims: [64, 17], raw })),
+      /raw_data has 4096 bytes, but/,
+    ],
     ['too few floats', holding(onnx.tensor({ name: 'w', dims: [64, 17], more: bytes(4, raw) })), /takes 1088 entries/],
     ['a negative dimension', holding(onnx.tensor({ name: 'w', dims: [-64, -16], raw })), /its shape is -64×-16/],
     ['dimensions that overflow', holding(onnx.tensor({ name: 'w', dims: [2 ** 40, 2 ** 40, 0] })), /too large/],
     ['data in two places', holding([...good, ...bytes(4, raw)]), /data in two places/],
     ['no data', holding(onnx.tensor({ name: 'w', dims: [64, 16] })), /no data/],
-    ['data of another type', holding(onnx.tensor({ name: 'w', dims: [2], more: bytes(7, [1, 2]) })), /field 7 holds no F32/],
+    [
+      'data of another type',
+      holding(onnx.tensor({ name: 'w', dims: [2], more: bytes(7, [1, 2]) })),
+      /field 7 holds no F32/,
+    ],
     ['two tensors of a name', holding(good, { initializers: [good, good] }), /two tensors "w"/],
     ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /no UTF-8/],
     ['no graph', Uint8Array.from([...int(1, 8), ...onnx.opsetImport('', 17)]), /no graph/],
@@ -170,8 +190,13 @@ describe('data in other files', () => {
 
   it('have to be there', async () => {
     const files = [named('other', data), named('m.onnx', holding(at('m.onnx_data')))];
-    await expect(inspectModel(files)).rejects.toMatchObject({ code: 'NOT_FOUND', message: expect.stringMatching(/m\.onnx_data/) });
-    await expect(inspectModel(holding(at('m.onnx_data')))).rejects.toThrow(/pass a list of the model and "m.onnx_data"/);
+    await expect(inspectModel(files)).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringMatching(/m\.onnx_data/),
+    });
+    await expect(inspectModel(holding(at('m.onnx_data')))).rejects.toThrow(
+      /pass a list of the model and "m.onnx_data"/,
+    );
   });
 
   const wrong: readonly [what: string, tensor: onnx.Bytes, message: RegExp][] = [
@@ -183,12 +208,19 @@ describe('data in other files', () => {
     ['nowhere', outside(entry('offset', '8')), /names no file/],
     ['at a place that is no number', outside(entry('location', 'd'), entry('offset', '0x8')), /"0x8" for its offset/],
     ['at two places', outside(entry('location', 'd'), entry('location', 'e')), /"location" twice/],
-    ['of another length', outside(entry('location', 'm.onnx_data'), entry('length', '40')), /40 bytes in "m.onnx_data"/],
+    [
+      'of another length',
+      outside(entry('location', 'm.onnx_data'), entry('length', '40')),
+      /40 bytes in "m.onnx_data"/,
+    ],
     ['behind the end', outside(entry('location', 'm.onnx_data'), entry('offset', '9')), /lie outside of "m.onnx_data"/],
     ['here and there', [...at('m.onnx_data'), ...bytes(9, raw)], /data in two places/],
   ];
   it.each(wrong)('lie %s', async (_what, tensor, message) => {
     const files = [named('m.onnx', holding(tensor)), named('m.onnx_data', data)];
-    await expect(inspectModel(files)).rejects.toMatchObject({ code: 'BAD_FILE', message: expect.stringMatching(message) });
+    await expect(inspectModel(files)).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringMatching(message),
+    });
   });
 });

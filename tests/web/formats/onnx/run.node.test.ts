@@ -1,7 +1,7 @@
 // Results run in onnxruntime-web, with its optimizer and without, and give nearly what the float32 model gives.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ModelTarget, planModel, type PlanOptions, quantizeModel } from 'scalepoint/model';
+import { type ModelTarget, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, run } from './ort.js';
@@ -47,21 +47,49 @@ describe('weights of every operator', () => {
   const models: readonly [what: string, file: Uint8Array, targets?: readonly ModelTarget[]][] = [
     ['MatMul', twoD('MatMul', [96, 64], [3, 96])],
     ['MatMul, rows that fill no block', twoD('MatMul', [75, 33], [3, 75])],
-    ['MatMul with a batch', product('MatMul', [2, 64, 48], [2, 3, 64], [2, 3, 48])(), ['int8-weights', 'uint8-weights', 'q8', 'fp16']],
-    ['MatMul whose first input is the weight', onnx.model({
-      nodes: [{ op: 'MatMul', in: ['w', 'x'], out: ['y'] }],
-      initializers: [onnx.floatTensor('w', [48, 64])],
-      inputs: [['x', [64, 3]]],
-      outputs: [['y', [48, 3]]],
-    }), ['int8-weights', 'uint8-weights', 'int4-weights', 'q8', 'fp16']],
+    [
+      'MatMul with a batch',
+      product('MatMul', [2, 64, 48], [2, 3, 64], [2, 3, 48])(),
+      ['int8-weights', 'uint8-weights', 'q8', 'fp16'],
+    ],
+    [
+      'MatMul whose first input is the weight',
+      onnx.model({
+        nodes: [{ op: 'MatMul', in: ['w', 'x'], out: ['y'] }],
+        initializers: [onnx.floatTensor('w', [48, 64])],
+        inputs: [['x', [64, 3]]],
+        outputs: [['y', [48, 3]]],
+      }),
+      ['int8-weights', 'uint8-weights', 'int4-weights', 'q8', 'fp16'],
+    ],
     ['Gemm', twoD('Gemm', [96, 64], [3, 96])],
     ['Gemm with transB', twoD('Gemm', [64, 96], [3, 96], { transB: 1 })],
     ['Gemm with alpha', twoD('Gemm', [96, 64], [3, 96], { alpha: { float: 0.5 } }), ['int8-weights', 'q8', 'fp16']],
-    ['Conv', product('Conv', [16, 8, 3, 3], [1, 8, 9, 9], [1, 16, 'h', 'w'])({ pads: [1, 1, 1, 1], strides: [2, 2] }), ['int8-weights', 'uint8-weights', 'q8', 'int8', 'uint8', 'fp16']],
-    ['Conv with groups', product('Conv', [32, 4, 3, 3], [1, 16, 9, 9], [1, 32, 'h', 'w'])({ group: 4 }), ['int8-weights', 'q8', 'fp16']],
-    ['Conv of one dimension', product('Conv', [16, 32, 5], [1, 32, 20], [1, 16, 'l'])(), ['int8-weights', 'q8', 'fp16']],
-    ['ConvTranspose', product('ConvTranspose', [8, 16, 3, 3], [1, 8, 5, 5], [1, 16, 'h', 'w'])(), ['int8-weights', 'uint8-weights', 'q8', 'fp16']],
-    ['Einsum', product('Einsum', [64, 48], [3, 64], [3, 48])({ equation: 'ab,bc->ac' }), ['int8-weights', 'q8', 'fp16']],
+    [
+      'Conv',
+      product('Conv', [16, 8, 3, 3], [1, 8, 9, 9], [1, 16, 'h', 'w'])({ pads: [1, 1, 1, 1], strides: [2, 2] }),
+      ['int8-weights', 'uint8-weights', 'q8', 'int8', 'uint8', 'fp16'],
+    ],
+    [
+      'Conv with groups',
+      product('Conv', [32, 4, 3, 3], [1, 16, 9, 9], [1, 32, 'h', 'w'])({ group: 4 }),
+      ['int8-weights', 'q8', 'fp16'],
+    ],
+    [
+      'Conv of one dimension',
+      product('Conv', [16, 32, 5], [1, 32, 20], [1, 16, 'l'])(),
+      ['int8-weights', 'q8', 'fp16'],
+    ],
+    [
+      'ConvTranspose',
+      product('ConvTranspose', [8, 16, 3, 3], [1, 8, 5, 5], [1, 16, 'h', 'w'])(),
+      ['int8-weights', 'uint8-weights', 'q8', 'fp16'],
+    ],
+    [
+      'Einsum',
+      product('Einsum', [64, 48], [3, 64], [3, 48])({ equation: 'ab,bc->ac' }),
+      ['int8-weights', 'q8', 'fp16'],
+    ],
   ];
   const cases = models.flatMap(([what, file, targets = all]) => targets.map((to) => [what, to, file] as const));
   it.each(cases)('%s as %s', async (_what, to, file) => {
@@ -96,7 +124,8 @@ describe('weights of every operator', () => {
       const { report, made } = await check(file, { to });
       expect(report.totals.quantized).toBe(1);
       // The table is never restored as a whole.
-      if (to === 'int8-weights' && axis === 0) expect(new TextDecoder('latin1').decode(made)).not.toContain('DequantizeLinear');
+      if (to === 'int8-weights' && axis === 0)
+        expect(new TextDecoder('latin1').decode(made)).not.toContain('DequantizeLinear');
     }
   });
 });
@@ -112,13 +141,27 @@ describe('where weights hide', () => {
   const choice = (then: onnx.Bytes, otherwise: onnx.Bytes, main: Partial<onnx.TestGraph> = {}) =>
     onnx.model({
       nodes: [
-        { op: 'If', name: 'choice', in: ['c'], out: ['y'], attributes: { then_branch: { graph: then }, else_branch: { graph: otherwise } } },
+        {
+          op: 'If',
+          name: 'choice',
+          in: ['c'],
+          out: ['y'],
+          attributes: { then_branch: { graph: then }, else_branch: { graph: otherwise } },
+        },
       ],
-      inputs: [['c', [], 9], ['x', [3, 64]]],
+      inputs: [
+        ['c', [], 9],
+        ['x', [3, 64]],
+      ],
       outputs: [['y', [3, 48]]],
       ...main,
     });
-  const constant = (value: onnx.Bytes): onnx.TestNode => ({ op: 'Constant', in: [], out: ['k'], attributes: { value: { tensor: value } } });
+  const constant = (value: onnx.Bytes): onnx.TestNode => ({
+    op: 'Constant',
+    in: [],
+    out: ['k'],
+    attributes: { value: { tensor: value } },
+  });
 
   it.each(all)('weights of branches, as %s', async (to) => {
     const { report } = await check(choice(branch(1), branch(2)), { to });
@@ -133,7 +176,11 @@ describe('where weights hide', () => {
   });
 
   it.each(all)('weights that branches take from outside, of which one has a namesake inside, as %s', async (to) => {
-    const outer = onnx.graph({ nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['b'] }], inputs: [], outputs: [['b', [3, 48]]] });
+    const outer = onnx.graph({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['b'] }],
+      inputs: [],
+      outputs: [['b', [3, 48]]],
+    });
     const file = choice(outer, branch(2), { initializers: [onnx.floatTensor('w', [64, 48], 3)] });
     const { report } = await check(file, { to });
     expect(report.totals.quantized).toBe(2);
@@ -191,8 +238,15 @@ describe('where weights hide', () => {
         { op: 'Add', in: ['w', 'x2'], out: ['z'] },
       ],
       initializers: [onnx.floatTensor('w', [64, 48])],
-      inputs: [['x', [3, 64]], ['x2', [64, 48]]],
-      outputs: [['y', [3, 48]], ['z', [64, 48]], ['w', [64, 48]]],
+      inputs: [
+        ['x', [3, 64]],
+        ['x2', [64, 48]],
+      ],
+      outputs: [
+        ['y', [3, 48]],
+        ['z', [64, 48]],
+        ['w', [64, 48]],
+      ],
     });
     for (const to of ['int8-weights', 'q8', 'fp16'] as const) {
       const { report } = await check(file, { to });
@@ -208,7 +262,10 @@ describe('where weights hide', () => {
         {
           nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
           initializers: [onnx.floatTensor('w', [64, 48])],
-          inputs: [['x', [3, 64]], ['w', [64, 48]]],
+          inputs: [
+            ['x', [3, 64]],
+            ['w', [64, 48]],
+          ],
           outputs: [['y', [3, 48]]],
         },
         { opset, ir: 3 },

@@ -3,11 +3,32 @@ import type { Form } from '../../codecs/codec.js';
 import type { FilePlan, PartsOf, PlannedPart, PlannedTensor } from '../format.js';
 import { keptTensor, plainTensor } from '../tensors.js';
 import { Edits, layOut } from './edits.js';
-import { integerField, bytesPiece, type NewNode, type NewTensor, nodePieces, opsetPieces, type Piece, piecesField, tensorPieces, textField } from './encode.js';
+import {
+  attributePieces,
+  bytesPiece,
+  integerField,
+  type NewNode,
+  type NewTensor,
+  nodePieces,
+  opsetPieces,
+  type Piece,
+  piecesField,
+  tensorPieces,
+  textField,
+} from './encode.js';
 import { Graphs, isMover, type Scope, type Use } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { canRaise, irVersionOf } from './opsets.js';
-import { attributeField, graphField, modelField, nodeField, type OnnxGraph, type OnnxNode, tensorField, typeNumber } from './proto.js';
+import {
+  attributeField,
+  graphField,
+  modelField,
+  nodeField,
+  type OnnxGraph,
+  type OnnxNode,
+  tensorField,
+  typeNumber,
+} from './proto.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;
@@ -25,6 +46,7 @@ export class Builder {
   readonly #more: PlannedTensor[] = [];
   readonly #opsets = new Map<Scope, Map<string, number>>();
   readonly #dropped = new Set<OnnxGraph>();
+  readonly #spelled = new Set<number>();
 
   constructor(model: OnnxModel, partsOf: PartsOf) {
     this.model = model;
@@ -159,11 +181,24 @@ export class Builder {
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
     const name = this.graphs.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
-      const fields = [...this.model.skeleton.fields(node.begin, node.end)].filter(({ number }) => number === nodeField.input);
+      const fields = [...this.model.skeleton.fields(node.begin, node.end)].filter(
+        ({ number }) => number === nodeField.input,
+      );
       const start = fields[input]?.start;
       if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(nodeField.input, name))]);
     }
     return name;
+  }
+
+  /**
+   * Says how a Transpose swaps dimensions where it says nothing: onnxruntime 1.30 fails to load a DequantizeLinear in front of a Transpose
+   * and a MatMul otherwise.
+   */
+  spellOut({ opType, attributes, begin }: OnnxNode, rank: number): void {
+    if (opType !== 'Transpose' || attributes.has('perm') || this.#spelled.has(begin)) return;
+    this.#spelled.add(begin);
+    const perm = Array.from({ length: rank }, (_, i) => rank - 1 - i);
+    this.edits.append(begin, attributePieces('perm', perm));
   }
 
   removeNode(node: OnnxNode): void {
@@ -233,7 +268,8 @@ export class Builder {
       }
     }
     if (ir <= proto.irVersion) return;
-    for (const { number, start } of skeleton.fields(0, source.size)) if (number === modelField.irVersion) this.edits.replace(start);
+    for (const { number, start } of skeleton.fields(0, source.size))
+      if (number === modelField.irVersion) this.edits.replace(start);
     this.edits.append(0, [bytesPiece(integerField(modelField.irVersion, ir))]);
   }
 

@@ -124,7 +124,10 @@ class Varints {
       if (entry >= first) this.#put(view, (entry - first) * size, low, high);
     }
     // Behind the last entry there is nothing else.
-    if (last === total && (offset < this.#length(chunk) || this.#chunks.slice(chunk + 1).some((f) => f.end > f.begin))) {
+    if (
+      last === total &&
+      (offset < this.#length(chunk) || this.#chunks.slice(chunk + 1).some((f) => f.end > f.begin))
+    ) {
       badFile(`tensor ${quoted(this.#tensor.name)}: it has more data than its shape takes`, this.#tensor.begin);
     }
     return bytes.subarray(begin - first * size, end - first * size);

@@ -12,7 +12,15 @@ import type { Weight } from './model.js';
 import { swaps } from './nbits.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, floatOf, intOf } from './readers.js';
-import { addDequantize, type CodeNames, dequantizer, dequantizeWeight, isSmaller, linearForm, storeCodes } from './weights.js';
+import {
+  addDequantize,
+  type CodeNames,
+  dequantizer,
+  dequantizeWeight,
+  isSmaller,
+  linearForm,
+  storeCodes,
+} from './weights.js';
 
 /** What decides about dynamic quantization. */
 export interface DynamicOptions {
@@ -123,7 +131,12 @@ export class Dynamic {
     const first = readers.reduce((least, use) => (this.#at(use.node) < this.#at(least) ? use.node : least), node);
     const { codes, scale, zeroPoint } = activation;
     this.#builder.addNodes({ graph, before: first }, [
-      { opType: 'DynamicQuantizeLinear', name: `${name}_QuantizeLinear`, inputs: [name], outputs: [codes, scale, zeroPoint] },
+      {
+        opType: 'DynamicQuantizeLinear',
+        name: `${name}_QuantizeLinear`,
+        inputs: [name],
+        outputs: [codes, scale, zeroPoint],
+      },
     ]);
     return activation;
   }
@@ -139,7 +152,13 @@ export class Dynamic {
     const cast = graphs.freshValue(`${result}_output_quantized_cast_output`);
     const scale = graphs.freshValue(`${name}_quant_scales_mul:0`);
     return [
-      { opType: 'Cast', name: `${result}_output_quantized_cast`, inputs: [product], outputs: [cast], attributes: { to: typeNumber('F32') } },
+      {
+        opType: 'Cast',
+        name: `${result}_output_quantized_cast`,
+        inputs: [product],
+        outputs: [cast],
+        attributes: { to: typeNumber('F32') },
+      },
       { opType: 'Mul', name: `${name}_quant_scales_mul`, inputs: scales, outputs: [scale] },
       { opType: 'Mul', name: `${name}_quant_output_scale_mul`, inputs: [cast, scale], outputs: [output] },
     ];
@@ -152,13 +171,16 @@ export class Dynamic {
     const [output = ''] = node.outputs;
     const name = node.name || output;
     const position = { graph, before: node };
-    const isSwapped = weight.source.shape.length === 2 && swaps(path) !== (node.opType === 'Gemm' && intOf(node, 'transB', 0) !== 0);
+    const isSwapped =
+      weight.source.shape.length === 2 && swaps(path) !== (node.opType === 'Gemm' && intOf(node, 'transB', 0) !== 0);
     let matrix = codes;
     if (isSwapped) {
       matrix = builder.graphs.freshValue(`${codes}_transposed`);
       // The optimizer does this once, when it loads the model.
       const perm = { perm: [1, 0] };
-      builder.addNodes(position, [{ opType: 'Transpose', name: matrix, inputs: [codes], outputs: [matrix], attributes: perm }]);
+      builder.addNodes(position, [
+        { opType: 'Transpose', name: matrix, inputs: [codes], outputs: [matrix], attributes: perm },
+      ]);
     }
     const product = builder.graphs.freshValue(`${output}_output_quantized`);
     const c = node.opType === 'Gemm' ? (node.inputs[2] ?? '') : '';
@@ -203,7 +225,11 @@ export class Dynamic {
   }
 
   /** The one zero point of a convolution's weights. All those of symmetric codes are the same. */
-  #convolutionZeroPoint(graph: OnnxGraph, { codes, zeroPoint }: CodeNames, { axis }: DequantizeLinearForm): string | undefined {
+  #convolutionZeroPoint(
+    graph: OnnxGraph,
+    { codes, zeroPoint }: CodeNames,
+    { axis }: DequantizeLinearForm,
+  ): string | undefined {
     if (axis === undefined || zeroPoint === undefined) return zeroPoint;
     const name = this.#builder.graphs.freshValue(`${codes}_zero`);
     this.#builder.addConstant(graph, { name, type: typeNumber('U8'), shape: [], data: { bytes: Uint8Array.of(128) } });

@@ -41,7 +41,9 @@ export class Edits {
 
   /** Whether anything changes in [begin, end). */
   #touches(begin: number, end: number): boolean {
-    this.#positions ??= [...this.#replaced.keys(), ...this.#before.keys(), ...this.#appended.keys()].sort((a, b) => a - b);
+    this.#positions ??= [...this.#replaced.keys(), ...this.#before.keys(), ...this.#appended.keys()].sort(
+      (a, b) => a - b,
+    );
     const positions = this.#positions;
     let [low, high] = [0, positions.length];
     while (low < high) {

@@ -76,13 +76,20 @@ export interface NewNode {
 
 function attributeBytes(name: string, value: AttributeValue): number[] {
   const bytes = textField(attributeField.name, name);
-  if (typeof value === 'number') return [...bytes, ...integerField(attributeField.i, value), ...integerField(attributeField.type, 2)];
-  if (typeof value === 'string') return [...bytes, ...textField(attributeField.s, value), ...integerField(attributeField.type, 3)];
+  if (typeof value === 'number')
+    return [...bytes, ...integerField(attributeField.i, value), ...integerField(attributeField.type, 2)];
+  if (typeof value === 'string')
+    return [...bytes, ...textField(attributeField.s, value), ...integerField(attributeField.type, 3)];
   if ('float' in value) {
     return [...bytes, ...floatField(attributeField.f, value.float), ...integerField(attributeField.type, 1)];
   }
   const ints = value.flatMap((one) => integerField(attributeField.ints, one));
   return [...bytes, ...ints, ...integerField(attributeField.type, 7)];
+}
+
+/** An attribute as a field of a node. */
+export function attributePieces(name: string, value: AttributeValue): Piece[] {
+  return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
 }
 
 /** A node as a field of a graph or of a function. */
@@ -95,7 +102,9 @@ export function nodePieces(
     ...outputs.flatMap((output) => textField(nodeField.output, output)),
     ...(name === '' ? [] : textField(nodeField.name, name)),
     ...textField(nodeField.opType, opType),
-    ...Object.entries(attributes).flatMap(([key, value]) => bytesField(nodeField.attribute, attributeBytes(key, value))),
+    ...Object.entries(attributes).flatMap(([key, value]) =>
+      bytesField(nodeField.attribute, attributeBytes(key, value)),
+    ),
     ...(domain === '' ? [] : textField(nodeField.domain, domain)),
   ];
   return piecesField(field, [bytesPiece(bytes), ...copied]);
@@ -122,7 +131,9 @@ export function tensorPieces({ name, type, shape, data }: NewTensor): Piece[] {
 
 /** A message of opset_import. */
 export function opsetPieces(domain: string, version: number, field: number): Piece[] {
-  return piecesField(field, [bytesPiece([...(domain === '' ? [] : textField(1, domain)), ...integerField(2, version)])]);
+  return piecesField(field, [
+    bytesPiece([...(domain === '' ? [] : textField(1, domain)), ...integerField(2, version)]),
+  ]);
 }
 
 /** int64 elements, little-endian. */

@@ -13,7 +13,11 @@ export function checkLocation(location: string, at: number, tensor: string): str
   const parts = location.replace(/^(\.\/)+/, '').split('/');
   const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
   if (!isPlain || parts.length === 0) {
-    badFile(`tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`, at, tensor);
+    badFile(
+      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`,
+      at,
+      tensor,
+    );
   }
   return parts.join('/');
 }

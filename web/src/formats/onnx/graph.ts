@@ -31,7 +31,18 @@ export interface Scope {
 }
 
 /** Operators that only move elements, or change their type. The first input decides. */
-const movers: readonly string[] = ['Identity', 'Transpose', 'Reshape', 'Cast', 'Squeeze', 'Unsqueeze', 'Flatten', 'Slice', 'Split', 'Concat'];
+const movers: readonly string[] = [
+  'Identity',
+  'Transpose',
+  'Reshape',
+  'Cast',
+  'Squeeze',
+  'Unsqueeze',
+  'Flatten',
+  'Slice',
+  'Split',
+  'Concat',
+];
 
 export function isMover({ opType, domain }: OnnxNode): boolean {
   return domain === '' && movers.includes(opType);

@@ -13,7 +13,13 @@ export function halveWeight(builder: Builder, weight: Weight): string | undefine
   const name = builder.graphs.freshValue(`${value}_fp16`);
   builder.addTensors(weight, [builder.tensorOf(index, 'data', name)]);
   builder.remove(weight);
-  const cast = { opType: 'Cast', name: `${value}_Cast`, inputs: [name], outputs: [builder.floatName(weight)], attributes: { to: typeNumber('F32') } };
+  const cast = {
+    opType: 'Cast',
+    name: `${value}_Cast`,
+    inputs: [name],
+    outputs: [builder.floatName(weight)],
+    attributes: { to: typeNumber('F32') },
+  };
   builder.addNodes({ graph, before: node }, [cast]);
   return undefined;
 }

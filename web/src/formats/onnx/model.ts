@@ -3,7 +3,15 @@ import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenModel, SourceTensor } from '../format.js';
 import { assembled, plainPlace } from './data.js';
 import { checkLocation, ExternalFiles } from './external.js';
-import { modelSchema, type OnnxFunction, type OnnxGraph, type OnnxNode, type OnnxProto, type OnnxTensor, Parser } from './proto.js';
+import {
+  modelSchema,
+  type OnnxFunction,
+  type OnnxGraph,
+  type OnnxNode,
+  type OnnxProto,
+  type OnnxTensor,
+  Parser,
+} from './proto.js';
 import { badFile, readSkeleton, type Skeleton } from './wire.js';
 
 /** A tensor of a graph. */
@@ -102,7 +110,13 @@ class Opener {
   }
 
   /** Adds a tensor, under a name that no other has. */
-  async #add(tensor: OnnxTensor, graph: OnnxGraph, path: string, value: string, node: OnnxNode | undefined): Promise<void> {
+  async #add(
+    tensor: OnnxTensor,
+    graph: OnnxGraph,
+    path: string,
+    value: string,
+    node: OnnxNode | undefined,
+  ): Promise<void> {
     const { element, shape, bytes } = tensor;
     if (element === undefined) return;
     let name = path + value;
@@ -125,7 +139,11 @@ class Opener {
     const { location, offset, length } = data;
     const source = await this.#external.find(checkLocation(location, begin, name));
     if (length !== undefined && length !== bytes) {
-      badFile(`tensor ${quoted(name)}: it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`, begin, name);
+      badFile(
+        `tensor ${quoted(name)}: it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`,
+        begin,
+        name,
+      );
     }
     if (offset + bytes > source.size) {
       const message = `its bytes ${offset} to ${offset + bytes} lie outside of ${quoted(location)}, which has ${source.size}`;

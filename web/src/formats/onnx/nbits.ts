@@ -70,10 +70,14 @@ export function blockWeight(
     ...(range === undefined ? {} : { range }),
   };
   const others = readers.length - taken.length > 0 || builder.graphs.isOutput(graph, value);
-  if (others) return `also read by ${readers.find((reader) => !taken.some((one) => one.reader === reader))?.node.opType}`;
-  if (builder.parts(weight, form).reduce((sum, part) => sum + part.bytes, 0) >= weight.source.bytes) return 'not smaller';
+  if (others)
+    return `also read by ${readers.find((reader) => !taken.some((one) => one.reader === reader))?.node.opType}`;
+  if (builder.parts(weight, form).reduce((sum, part) => sum + part.bytes, 0) >= weight.source.bytes)
+    return 'not smaller';
   const index = builder.convert(weight, form);
-  const names = [`${value}_Q${bits}`, `${value}_scales`, `${value}_zero_points`].map((name) => builder.graphs.freshValue(name));
+  const names = [`${value}_Q${bits}`, `${value}_scales`, `${value}_zero_points`].map((name) =>
+    builder.graphs.freshValue(name),
+  );
   const [codes = '', scales = '', zeros = ''] = names;
   const tensors = [builder.tensorOf(index, 'data', codes), builder.tensorOf(index, 'scale', scales)];
   if (zeroPoints) tensors.push(builder.tensorOf(index, 'zeroPoint', zeros));
@@ -106,4 +110,3 @@ function multiply(
   builder.addNodes({ graph, before: node }, nodes);
   builder.removeNode(node);
 }
-

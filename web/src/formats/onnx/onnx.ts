@@ -29,7 +29,10 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
   const types = new Map<string, number>();
   for (const { dtype } of tensors) types.set(dtype, (types.get(dtype) ?? 0) + 1);
   const { opsets } = metadata;
-  return [...(typeof opsets === 'string' ? [`opset ${opsets.slice(0, 60)}`] : []), ...[...types].map(([type, n]) => `${n} × ${type}`)];
+  return [
+    ...(typeof opsets === 'string' ? [`opset ${opsets.slice(0, 60)}`] : []),
+    ...[...types].map(([type, n]) => `${n} × ${type}`),
+  ];
 }
 
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {

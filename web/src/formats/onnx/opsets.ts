@@ -6,7 +6,24 @@ import type { Graphs, Scope } from './graph.js';
 
 /** Operators that a version gave another meaning, or other inputs in place of attributes. */
 const changes: Readonly<Record<number, readonly string[]>> = {
-  7: ['Gemm', 'Upsample', 'BatchNormalization', 'Dropout', 'Add', 'Sub', 'Mul', 'Div', 'Pow', 'And', 'Or', 'Xor', 'Equal', 'Greater', 'Less', 'PRelu'],
+  7: [
+    'Gemm',
+    'Upsample',
+    'BatchNormalization',
+    'Dropout',
+    'Add',
+    'Sub',
+    'Mul',
+    'Div',
+    'Pow',
+    'And',
+    'Or',
+    'Xor',
+    'Equal',
+    'Greater',
+    'Less',
+    'PRelu',
+  ],
   8: ['Expand'],
   9: ['BatchNormalization', 'Scan', 'Upsample'],
   10: ['Slice', 'TopK', 'Upsample'],
@@ -15,7 +32,18 @@ const changes: Readonly<Record<number, readonly string[]>> = {
   13: ['Softmax', 'LogSoftmax', 'Hardmax', 'Squeeze', 'Unsqueeze', 'ReduceSum', 'Split'],
   14: ['BatchNormalization'],
   16: ['RoiAlign'],
-  18: ['ReduceMax', 'ReduceMin', 'ReduceMean', 'ReduceProd', 'ReduceL1', 'ReduceL2', 'ReduceLogSum', 'ReduceLogSumExp', 'ReduceSumSquare', 'Split'],
+  18: [
+    'ReduceMax',
+    'ReduceMin',
+    'ReduceMean',
+    'ReduceProd',
+    'ReduceL1',
+    'ReduceL2',
+    'ReduceLogSum',
+    'ReduceLogSumExp',
+    'ReduceSumSquare',
+    'Split',
+  ],
   20: ['GridSample', 'DFT'],
   21: ['GroupNormalization'],
 };
@@ -43,9 +71,10 @@ export function canRaise(graphs: Graphs, { opsets, function: inFunction }: Scope
   const from = opsets.get('');
   // Functions have numbers of their own.
   if (from === undefined || inFunction !== undefined) return false;
-  const changed = new Set(Object.entries(changes).flatMap(([version, names]) => (+version > from && +version <= to ? names : [])));
+  const changed = new Set(
+    Object.entries(changes).flatMap(([version, names]) => (+version > from && +version <= to ? names : [])),
+  );
   return !graphs.nodes.some(
-    ({ node, graph }) =>
-      graphs.scopeOf(graph).function === undefined && node.domain === '' && changed.has(node.opType),
+    ({ node, graph }) => graphs.scopeOf(graph).function === undefined && node.domain === '' && changed.has(node.opType),
   );
 }

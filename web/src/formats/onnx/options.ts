@@ -23,13 +23,27 @@ export type OnnxTarget = (typeof onnxTargets)[number];
 const dynamicOptions = ['range', 'perTensor'];
 
 export const targets: readonly Target[] = [
-  { name: 'q8', about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions', options: dynamicOptions, preset: 'balanced' },
+  {
+    name: 'q8',
+    about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
+    options: dynamicOptions,
+    preset: 'balanced',
+  },
   { name: 'int8', about: 'the same, symmetric', options: dynamicOptions },
   { name: 'uint8', about: 'the same with zero points', options: dynamicOptions },
   { name: 'int8-weights', about: '8 bits, a scale for each channel; floats when it runs', options: ['range'] },
   { name: 'uint8-weights', about: 'the same with zero points', options: ['range'] },
-  { name: 'int4-weights', about: '4 bits in blocks, for every runtime of opset 21', options: ['range', 'blockSize', 'zeroPoints'] },
-  { name: 'q4', about: '4 bits in blocks, for onnxruntime', options: ['range', 'blockSize', 'zeroPoints'], preset: 'small' },
+  {
+    name: 'int4-weights',
+    about: '4 bits in blocks, for every runtime of opset 21',
+    options: ['range', 'blockSize', 'zeroPoints'],
+  },
+  {
+    name: 'q4',
+    about: '4 bits in blocks, for onnxruntime',
+    options: ['range', 'blockSize', 'zeroPoints'],
+    preset: 'small',
+  },
   { name: 'fp16', about: 'weights with half the bytes of float32', options: [], preset: 'safe' },
 ] satisfies readonly (Target & { readonly name: OnnxTarget })[];
 
@@ -58,9 +72,14 @@ export const options = optionTable<OnnxOptions>({
   title: 'ONNX',
   entries: {
     range: searchedRange,
-    perTensor: toggle({ name: 'per-tensor', about: 'q8, int8, uint8: one scale for each weight, not for each channel' }),
+    perTensor: toggle({
+      name: 'per-tensor',
+      about: 'q8, int8, uint8: one scale for each weight, not for each channel',
+    }),
     blockSize: {
-      flags: [{ name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' }],
+      flags: [
+        { name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' },
+      ],
       check(value, name) {
         if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
       },
@@ -82,7 +101,8 @@ export const options = optionTable<OnnxOptions>({
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
         throw rangeError(`${path}.to`, `expected one of ${onnxTargets.join(', ')}, got ${show(wanted)}`);
       }
-      if (granularity !== undefined) throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+      if (granularity !== undefined)
+        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
     });
   },
 });

@@ -32,7 +32,13 @@ class Dynamics {
 }
 
 /** Converts a weight. Returns why not, if that is not possible. */
-function convert(builder: Builder, dynamics: Dynamics, weight: Weight, to: OnnxTarget, choices: OnnxChoices): string | undefined {
+function convert(
+  builder: Builder,
+  dynamics: Dynamics,
+  weight: Weight,
+  to: OnnxTarget,
+  choices: OnnxChoices,
+): string | undefined {
   const reason = reasonToKeep(builder.model, weight);
   if (reason !== undefined) return reason;
   if (to === 'fp16') return halveWeight(builder, weight);
@@ -41,7 +47,8 @@ function convert(builder: Builder, dynamics: Dynamics, weight: Weight, to: OnnxT
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const range = choices.range === 'min-max' ? undefined : choices.range;
-  if (to === 'q4') return blockWeight(builder, weight, channels, { bits: 4, blockSize, zeroPoints, range: range && 'mse' });
+  if (to === 'q4')
+    return blockWeight(builder, weight, channels, { bits: 4, blockSize, zeroPoints, range: range && 'mse' });
   if (to === 'int8-weights' || to === 'uint8-weights') {
     const signed = to === 'int8-weights';
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
@@ -57,12 +64,17 @@ export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsO
   const dynamics = new Dynamics(builder, choices);
   for (const weight of model.weights) {
     const rule = ruleFor(rules, weight.source.name);
-    const reason = rule?.keep ? 'rule' : convert(builder, dynamics, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
+    const reason = rule?.keep
+      ? 'rule'
+      : convert(builder, dynamics, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
     if (reason !== undefined) builder.keep(weight, reason);
   }
   const plan = builder.finish();
   if (plan.tensors.every(({ kept }) => kept !== undefined)) {
-    return { ...plan, notes: [...plan.notes, 'nothing was converted: the model has no weights of a size and kind that pay'] };
+    return {
+      ...plan,
+      notes: [...plan.notes, 'nothing was converted: the model has no weights of a size and kind that pay'],
+    };
   }
   return plan;
 }

@@ -9,9 +9,29 @@ import { badFile, type Field, mostDepth, readVarint, type ScanSchema, type Skele
 // ------------------------------------------------------------------------------------------------------------------- field numbers
 
 export const modelField = { irVersion: 1, graph: 7, opsetImport: 8, trainingInfo: 20, functions: 25 } as const;
-export const graphField = { node: 1, name: 2, initializer: 5, input: 11, output: 12, valueInfo: 13, sparse: 15 } as const;
+export const graphField = {
+  node: 1,
+  name: 2,
+  initializer: 5,
+  input: 11,
+  output: 12,
+  valueInfo: 13,
+  sparse: 15,
+} as const;
 export const nodeField = { input: 1, output: 2, name: 3, opType: 4, attribute: 5, domain: 7 } as const;
-export const attributeField = { name: 1, f: 2, i: 3, s: 4, t: 5, g: 6, floats: 7, ints: 8, graphs: 11, type: 20, ref: 21 } as const;
+export const attributeField = {
+  name: 1,
+  f: 2,
+  i: 3,
+  s: 4,
+  t: 5,
+  g: 6,
+  floats: 7,
+  ints: 8,
+  graphs: 11,
+  type: 20,
+  ref: 21,
+} as const;
 export const tensorField = {
   dims: 1,
   type: 2,
@@ -114,7 +134,12 @@ export type TensorData =
   | { readonly kind: 'fixed'; readonly chunks: readonly Field[]; readonly unit: 4 | 8 }
   /** In fields of varints, each one or many. */
   | { readonly kind: 'varints'; readonly chunks: readonly Field[] }
-  | { readonly kind: 'external'; readonly location: string; readonly offset: number; readonly length: number | undefined }
+  | {
+      readonly kind: 'external';
+      readonly location: string;
+      readonly offset: number;
+      readonly length: number | undefined;
+    }
   | { readonly kind: 'none' };
 
 /** A tensor. */
@@ -307,7 +332,9 @@ export class Parser {
     const count = this.#count(shape, bad);
     const bytes = Math.ceil((count * (element?.bits ?? 0)) / 8);
     if (!Number.isSafeInteger(bytes)) bad(`its shape is ${shape.join('×')}, which is too large`);
-    const sources = [...typed].filter(([, fields]) => fields.some((field) => field.wire !== 2 || field.end > field.begin));
+    const sources = [...typed].filter(([, fields]) =>
+      fields.some((field) => field.wire !== 2 || field.end > field.begin),
+    );
     const hasRaw = raw !== undefined && raw.end > raw.begin;
     const isExternal = location === 1;
     if (sources.length + Number(hasRaw) + Number(isExternal) > 1) bad('it has data in two places');
@@ -413,7 +440,8 @@ export class Parser {
         result = { ...result, tensor: this.tensor(this.#message(field, 'a tensor')) };
       } else if (number === attributeField.g || number === attributeField.graphs) {
         graphs.push(this.#graph([this.#message(field, 'a graph')]));
-      } else if (number === attributeField.ref) result = { ...result, refers: this.#text(field, 'an attribute') !== '' };
+      } else if (number === attributeField.ref)
+        result = { ...result, refers: this.#text(field, 'an attribute') !== '' };
     }
     if (floatChunks.length > 0) result = { ...result, tensor: this.#floatList(outer, floatChunks) };
     return { ...result, graphs, ...(ints.length > 0 ? { ints } : {}) };
@@ -435,7 +463,16 @@ export class Parser {
       bytes += chunk.end - chunk.begin;
     }
     if (bytes % 4 !== 0) badFile('floats of an attribute end within one', start);
-    return { start, begin, end, name: '', element, shape: [bytes / 4], bytes, data: { kind: 'fixed', chunks, unit: 4 } };
+    return {
+      start,
+      begin,
+      end,
+      name: '',
+      element,
+      shape: [bytes / 4],
+      bytes,
+      data: { kind: 'fixed', chunks, unit: 4 },
+    };
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- graphs

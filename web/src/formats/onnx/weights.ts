@@ -27,7 +27,8 @@ export function linearForm(
   const product = (dimensions: readonly number[]) => dimensions.reduce((all, n) => all * n, 1);
   let sharing: DequantizeLinearForm['sharing'] = 'tile';
   if (axis !== undefined) {
-    const isLast = product(shape.slice(axis + 1)) === 1 && (blockSize !== undefined || product(shape.slice(0, axis)) > 1);
+    const isLast =
+      product(shape.slice(axis + 1)) === 1 && (blockSize !== undefined || product(shape.slice(0, axis)) > 1);
     if (blockSize !== undefined) sharing = isLast ? 'rowBlocks' : 'columnBlocks';
     else sharing = isLast ? 'columns' : 'rows';
   }
@@ -46,17 +47,30 @@ export function isSmaller(builder: Builder, weight: Weight, form: DequantizeLine
 }
 
 /** The operator in some domain that reads codes with a form's scales; undefined if there is none. */
-export function dequantizer(builder: Builder, { graph }: Weight, { bits, axis, blockSize }: DequantizeLinearForm): string | undefined {
+export function dequantizer(
+  builder: Builder,
+  { graph }: Weight,
+  { bits, axis, blockSize }: DequantizeLinearForm,
+): string | undefined {
   const needed = bits === 2 ? 25 : bits === 4 || blockSize !== undefined ? 21 : axis === undefined ? 10 : 13;
   if (builder.raise(graph, needed)) return '';
   return blockSize === undefined && bits !== 2 ? builder.importContrib(graph) : undefined;
 }
 
 /** Readers that look up rows of a table. */
-function lookups({ value }: Weight, { axis, blockSize }: DequantizeLinearForm, { readers }: Channels): readonly Reader[] {
+function lookups(
+  { value }: Weight,
+  { axis, blockSize }: DequantizeLinearForm,
+  { readers }: Channels,
+): readonly Reader[] {
   return readers.filter(
     ({ node, input, path }) =>
-      axis === 0 && blockSize === undefined && path.length === 0 && input === 0 && node.opType === 'Gather' && node.inputs[0] === value,
+      axis === 0 &&
+      blockSize === undefined &&
+      path.length === 0 &&
+      input === 0 &&
+      node.opType === 'Gather' &&
+      node.inputs[0] === value,
   );
 }
 
@@ -68,7 +82,12 @@ function blockAxis(rank: number, channelAxis: number | undefined): number | unde
 }
 
 /** Stores a weight as codes. Returns why not, if that is not possible. */
-export function dequantizeWeight(builder: Builder, weight: Weight, channels: Channels, options: CodeOptions): string | undefined {
+export function dequantizeWeight(
+  builder: Builder,
+  weight: Weight,
+  channels: Channels,
+  options: CodeOptions,
+): string | undefined {
   const { shape } = weight.source;
   const axis = options.blockSize === undefined ? channels.axis : blockAxis(shape.length, channels.axis);
   if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
@@ -131,6 +150,10 @@ export function addDequantize(
   domain: string,
 ): void {
   const { graph, value, node } = weight;
+  for (const { path } of builder.graphs.readers(weight)) {
+    const [first] = path;
+    if (first !== undefined) builder.spellOut(first, weight.source.shape.length);
+  }
   const dequantize: NewNode = {
     opType: 'DequantizeLinear',
     domain,
@@ -146,11 +169,7 @@ export function addDequantize(
 }
 
 /** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
-function gatherCodes(
-  builder: Builder,
-  { node, graph }: Reader,
-  names: CodeNames,
-): void {
+function gatherCodes(builder: Builder, { node, graph }: Reader, names: CodeNames): void {
   const [, indices = ''] = node.inputs;
   const [output = ''] = node.outputs;
   const fresh = (what: string) => builder.graphs.freshValue(`${output}_${what}`);
@@ -176,4 +195,3 @@ function gatherCodes(
   builder.addNodes(position, [...nodes, two('Mul', centered, scale, output)]);
   builder.removeNode(node);
 }
-
