@@ -302,6 +302,17 @@ Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBi
   return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
 }
 
+Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
+                          EncodedTile& result) {
+  return encode_tile(tile, codes, memory, bytes, result);
+}
+
+/// Floats of codes.
+Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
+                          DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+}
+
 /// Floats of elements.
 Status decode_elements(const codecs::Tile& tile, std::byte* memory, size_t bytes, DecodedTile& result) {
   return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(tile, arena, result.x); });

@@ -19,6 +19,7 @@
 #include "codecs/dequantize_linear.h"
 #include "codecs/elements.h"
 #include "codecs/ggml.h"
+#include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
 #include "scalepoint.h"
 

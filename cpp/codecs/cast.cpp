@@ -26,6 +26,17 @@ const float* write(const float* x, size_t n, ElementType to, std::byte* out, flo
   }
 }
 
+/// Puts the largest finite value in the place of infinities that were none.
+void saturate(const float* x, size_t n, ElementType to, std::byte* out, float* y) {
+  auto* const bits = reinterpret_cast<uint16_t*>(out);
+  for (size_t i = 0; i < n; i++) {
+    if (is_finite(y[i]) || !is_finite(x[i])) continue;
+    // An infinity has the bits behind those of the largest value.
+    bits[i]--;
+    to == ElementType::kF16 ? kernels::float16_to_float32(bits + i, 1, y + i) : kernels::bfloat16_to_float32(bits + i, 1, y + i);
+  }
+}
+
 /// The first of n finite elements that is finite no longer. y is what became of x, the elements from `first` on.
 Problem find_lost(const Floats& floats, uint64_t first, const float* x, const float* y, size_t n) {
   for (size_t i = 0; i < n; i++) {
@@ -56,6 +67,7 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   for (uint64_t at = 0; at < size; at += kStepSize) {
     const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
     const float *const x = floats.read(at, n), *const y = write(x, n, to, data + at * bytes, room);
+    if (cast.saturate && y == room) saturate(x, n, to, data + at * bytes, room);
     // The sums are needed in any case: they count what is not finite.
     const double before = sums.non_finite;
     kernels::accumulate_error(x, y, n, sums);

@@ -46,16 +46,18 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   ];
 }
 
-function* cutsOf(shape: readonly number[], form: MatMulNBitsForm, roles: readonly Role[]): Cuts {
-  const { k, n } = sizesOf(shape, form);
+/** Tiles of whole columns of B [K, N]. If it is transposed, they are rows. */
+export function* cutColumns(shape: readonly number[], transposed: boolean, roles: readonly Role[]): Cuts {
+  const [first = 0, second = 0] = shape;
+  const [k, n] = transposed ? [second, first] : [first, second];
   if (k * n === 0) return;
-  // Whole columns of B, and whole cache lines of its rows.
+  // Where columns are gathered, whole cache lines of the rows.
   const most = Math.max(1, Math.floor(tileElements / k / 16)) * 16;
-  for (let first = 0; first < n; first += most) {
-    const some = Math.min(most, n - first);
-    const rectangle = form.transposed
-      ? { row: first, rows: some, column: 0, columns: k, width: k }
-      : { row: 0, rows: k, column: first, columns: some, width: n };
+  for (let begin = 0; begin < n; begin += most) {
+    const some = Math.min(most, n - begin);
+    const rectangle = transposed
+      ? { row: begin, rows: some, column: 0, columns: k, width: k }
+      : { row: 0, rows: k, column: begin, columns: some, width: n };
     yield { kind: 'tile', rectangle, roles };
   }
 }
@@ -83,7 +85,7 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     return runsOf(first * size, some * size, 1, some * size);
   },
 
-  cuts: cutsOf,
+  cuts: (shape, { transposed }, roles) => cutColumns(shape, transposed, roles),
 
   encode(core, tile, form, arena) {
     return core.withRecord(MatMulNBits, codesOf(form), (codes) =>

@@ -5,10 +5,11 @@ import { compressedTensors } from './compressed-tensors.js';
 import { copy } from './copy.js';
 import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
+import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits])
+for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits, matMulBnb4])
   codecs.set(codec.id, codec as unknown as Codec);
 
 /** Makes one more codec known in this thread. Workers know those of this file only. Returns how to forget it. */

@@ -15,9 +15,16 @@ const limits: Partial<Record<ModelTarget, number>> = {
   int8: 0.99,
   uint8: 0.99,
   q4: 0.98,
+  q4f16: 0.98,
+  q2: 0.85,
+  'q8-blocks': 0.9999,
+  bnb4: 0.98,
   fp16: 0.99999,
 };
 const all = Object.keys(limits) as ModelTarget[];
+
+/** Blocks of floats need rows that they divide. Those of 8 bits do not pay if they are half empty. */
+const uneven = all.filter((to) => to !== 'bnb4' && to !== 'q8-blocks');
 
 async function make(file: Uint8Array, options: PlanOptions) {
   const { report, bytes } = await quantizeModel(file, { workers: 0, ...options });
@@ -46,7 +53,7 @@ const twoD = (op: string, w: number[], x: number[], attributes: onnx.TestNode['a
 describe('weights of every operator', () => {
   const models: readonly [what: string, file: Uint8Array, targets?: readonly ModelTarget[]][] = [
     ['MatMul', twoD('MatMul', [96, 64], [3, 96])],
-    ['MatMul, rows that fill no block', twoD('MatMul', [75, 33], [3, 75])],
+    ['MatMul, rows that fill no block', twoD('MatMul', [75, 33], [3, 75]), uneven],
     [
       'MatMul with a batch',
       product('MatMul', [2, 64, 48], [2, 3, 64], [2, 3, 48])(),
@@ -123,9 +130,49 @@ describe('weights of every operator', () => {
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
       const { report, made } = await check(file, { to });
       expect(report.totals.quantized).toBe(1);
+      if (axis === 0) await check(file, { to: 'q4', blockSize: 16 });
       // The table is never restored as a whole.
       if (to === 'int8-weights' && axis === 0)
         expect(new TextDecoder('latin1').decode(made)).not.toContain('DequantizeLinear');
+    }
+  });
+});
+
+describe('blocks', () => {
+  const options: PlanOptions[] = [16, 32, 64, 128, 256].flatMap((blockSize) =>
+    [false, true].flatMap((zeroPoints) =>
+      (['q4', 'q2', 'q8-blocks', 'q4f16', 'int4-weights'] as const).flatMap((to) =>
+        (['min-max', 'mse'] as const).map((range): PlanOptions => ({ to, blockSize, zeroPoints, range })),
+      ),
+    ),
+  );
+  it.each(options)('$to, $blockSize, zero points $zeroPoints, $range', async (choice) => {
+    const file = onnx.product(
+      'MatMul',
+      [300, 48],
+      [3, 300],
+      [3, 48],
+    )({}, { opset: choice.to === 'int4-weights' ? 21 : 17 });
+    // 2 bits in large blocks leave little.
+    const { report } = await check(file, choice, choice.to === 'q2' ? 0.6 : 0.97);
+    const plain = await make(file, { ...choice, range: 'min-max' });
+    expect(report.tensors[0]?.error?.sqnrDb).toBeGreaterThanOrEqual(plain.report.tensors[0]?.error?.sqnrDb ?? 0);
+  });
+
+  it('take as many bytes as they should', async () => {
+    const file = onnx.product('MatMul', [512, 512], [3, 512], [3, 512])();
+    const shares: [PlanOptions, number][] = [
+      [{ to: 'q4' }, 0.157],
+      [{ to: 'q4', zeroPoints: true }, 0.161],
+      [{ to: 'q4f16' }, 0.141],
+      [{ to: 'int4-weights' }, 0.157],
+      [{ to: 'int8-weights' }, 0.26],
+      [{ to: 'q8' }, 0.26],
+      [{ to: 'bnb4' }, 0.142],
+    ];
+    for (const [choice, share] of shares) {
+      const { totals } = (await make(file, choice)).report;
+      expect(totals.bytesAfter, choice.to).toBeLessThan(file.length * share);
     }
   });
 });
@@ -224,7 +271,7 @@ describe('where weights hide', () => {
       inputs: [['i', [1, 4], 7]],
       outputs: [['y', [1, 4, 80]]],
     });
-    for (const to of ['int8-weights', 'uint8-weights', 'q8', 'int8', 'fp16'] as const) {
+    for (const to of ['int8-weights', 'uint8-weights', 'q8', 'int8', 'q4', 'q4f16', 'q8-blocks', 'fp16'] as const) {
       const { report } = await check(file, { to });
       expect(report.totals.quantized).toBe(1);
       expect(report.totals.bytesAfter).toBeLessThan(file.length * (to === 'fp16' ? 0.55 : 0.33));

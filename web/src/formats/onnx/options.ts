@@ -14,6 +14,10 @@ export const onnxTargets = [
   'uint8-weights',
   'int4-weights',
   'q4',
+  'q4f16',
+  'q2',
+  'q8-blocks',
+  'bnb4',
   'fp16',
 ] as const;
 
@@ -21,6 +25,7 @@ export const onnxTargets = [
 export type OnnxTarget = (typeof onnxTargets)[number];
 
 const dynamicOptions = ['range', 'perTensor'];
+const blockOptions = ['range', 'blockSize', 'zeroPoints'];
 
 export const targets: readonly Target[] = [
   {
@@ -44,6 +49,10 @@ export const targets: readonly Target[] = [
     options: ['range', 'blockSize', 'zeroPoints'],
     preset: 'small',
   },
+  { name: 'q4f16', about: 'q4, with everything else in float16', options: blockOptions },
+  { name: 'q2', about: '2 bits in blocks, for onnxruntime', options: blockOptions },
+  { name: 'q8-blocks', about: '8 bits in blocks, for onnxruntime', options: blockOptions },
+  { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize'] },
   { name: 'fp16', about: 'weights with half the bytes of float32', options: [], preset: 'safe' },
 ] satisfies readonly (Target & { readonly name: OnnxTarget })[];
 
@@ -58,9 +67,9 @@ export interface OnnxOptions {
   readonly range?: 'min-max' | SearchedRange | undefined;
   /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
   readonly perTensor?: boolean | undefined;
-  /** ONNX, 4 bits: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32 */
+  /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
   readonly blockSize?: number | undefined;
-  /** ONNX, 4 bits: whether blocks have zero points, which take 2 % more. @defaultValue false */
+  /** ONNX, blocks: whether they have zero points, which take 2 % more. @defaultValue false */
   readonly zeroPoints?: boolean | undefined;
 }
 
@@ -77,15 +86,13 @@ export const options = optionTable<OnnxOptions>({
       about: 'q8, int8, uint8: one scale for each weight, not for each channel',
     }),
     blockSize: {
-      flags: [
-        { name: 'block-size', value: 'N', about: '4 bits: elements that share a scale, 16 to 256 (32 by default)' },
-      ],
+      flags: [{ name: 'block-size', value: 'N', about: 'elements of a block, 16 to 256 (32 by default; bnb4: 64)' }],
       check(value, name) {
         if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
       },
       read: (words) => Number(words['block-size']),
     },
-    zeroPoints: toggle({ name: 'zero-points', about: '4 bits: zero points for the blocks' }),
+    zeroPoints: toggle({ name: 'zero-points', about: 'zero points for blocks of integers' }),
   },
   check({ to, range, perTensor, blockSize, zeroPoints, rules }) {
     const target = targets.find(({ name }) => name === to);
@@ -94,8 +101,9 @@ export const options = optionTable<OnnxOptions>({
         throw rangeError(name, `not for to: '${to}'`);
       }
     }
-    if (to === 'q4' && range !== undefined && range !== 'min-max' && range !== 'mse') {
-      throw rangeError('range', `expected 'min-max' or 'mse' for to: 'q4', got ${show(range)}`);
+    const searched: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q8-blocks'];
+    if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {
+      throw rangeError('range', `expected 'min-max' or 'mse' for to: '${to}', got ${show(range)}`);
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {

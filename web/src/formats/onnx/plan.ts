@@ -43,12 +43,20 @@ function convert(
   if (reason !== undefined) return reason;
   if (to === 'fp16') return halveWeight(builder, weight);
   const channels = channelsOf(builder.graphs, weight);
-  if (typeof channels === 'string') return channels;
+  if (typeof channels === 'string')
+    return to === 'q4f16' && isComputed(channels) ? halveWeight(builder, weight) : channels;
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const range = choices.range === 'min-max' ? undefined : choices.range;
-  if (to === 'q4')
-    return blockWeight(builder, weight, channels, { bits: 4, blockSize, zeroPoints, range: range && 'mse' });
+  if (to === 'bnb4')
+    return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
+  const bits = blockBits[to];
+  if (bits !== undefined) {
+    const isHalf = to.endsWith('f16');
+    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale: isHalf ? 'F16' : 'F32' } as const;
+    const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
+    return failed !== undefined && isHalf ? halveWeight(builder, weight) : failed;
+  }
   if (to === 'int8-weights' || to === 'uint8-weights') {
     const signed = to === 'int8-weights';
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
@@ -56,6 +64,14 @@ function convert(
   const signed = !zeroPoints;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
+
+/** Whether a weight is read by nodes that compute with floats, such as Add. */
+function isComputed(reason: string): boolean {
+  return reason.startsWith('read by');
+}
+
+/** Bits of the codes of MatMulNBits. */
+const blockBits: { readonly [To in OnnxTarget]?: 2 | 4 | 8 } = { q2: 2, q4: 4, q4f16: 4, 'q8-blocks': 8 };
 
 /** @throws ScalepointError */
 export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf): FilePlan {
