@@ -78,7 +78,8 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
+  const { resultEnd, extensions } = formatNamed(format);
+  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
 }
 
 // --------------------------------------------------------------------------------------------------------------------- inspect

@@ -185,6 +185,8 @@ export interface FormatInfo<
   readonly options: OptionTable;
   /** What its elements are called. */
   readonly unit: 'element' | 'parameter';
+  /** How the name of a result ends, in place of the extension of the input, where others expect that. */
+  resultEnd?(to: string): string;
   /** What a summary says of a model in addition to what it says of all of them. */
   facts?(model: Pick<OpenModel, 'tensors' | 'metadata'>): readonly string[];
 }
@@ -214,6 +216,14 @@ export interface Format<
   open(files: readonly OpenFile[]): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
-  /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
-  plan(model: Model, choices: PlanChoices<Options & Sidecars, TargetName>, partsOf: PartsOf): FilePlan;
+  /**
+   * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
+   * @param output the name of the result without its folder, if it has one
+   */
+  plan(
+    model: Model,
+    choices: PlanChoices<Options & Sidecars, TargetName>,
+    partsOf: PartsOf,
+    output?: string | undefined,
+  ): FilePlan;
 }

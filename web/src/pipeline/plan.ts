@@ -46,10 +46,14 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
   return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
 }
 
-/** Plans what becomes of an open model. @throws TypeError or RangeError naming the option; ScalepointError */
-export function planFor({ format, model }: Opened, choices: PlanChoices): FilePlan {
+/**
+ * Plans what becomes of an open model.
+ * @param output the name of the result, if it has one
+ * @throws TypeError or RangeError naming the option; ScalepointError
+ */
+export function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): FilePlan {
   checkChoices(format, choices);
-  const plan = format.plan(model, choices, partsOf);
+  const plan = format.plan(model, choices, partsOf, output);
   return { ...plan, notes: [...plan.notes, ...codecNotes(plan.tensors)] };
 }
 

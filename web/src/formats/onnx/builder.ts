@@ -1,11 +1,14 @@
 /** A result in the making: what becomes of each tensor, and what changes in the graphs. */
 import type { Form } from '../../codecs/codec.js';
-import type { FilePlan, PartsOf, PlannedPart, PlannedTensor } from '../format.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedPart, PlannedTensor, Segment } from '../format.js';
 import { keptTensor, plainTensor } from '../tensors.js';
 import { Edits, layOut } from './edits.js';
 import {
   attributePieces,
   bytesPiece,
+  type External,
+  externalPieces,
+  externalTensorPieces,
   integerField,
   type NewNode,
   type NewTensor,
@@ -45,11 +48,14 @@ export class Builder {
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
   readonly #opsets = new Map<Scope, Map<string, number>>();
+  readonly #data: DataFile | undefined;
   readonly #dropped = new Set<OnnxGraph>();
   readonly #spelled = new Set<number>();
 
-  constructor(model: OnnxModel, partsOf: PartsOf) {
+  /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
+  constructor(model: OnnxModel, partsOf: PartsOf, dataFile: string | undefined) {
     this.model = model;
+    this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
     this.graphs = new Graphs(model);
     this.#partsOf = partsOf;
     this.#tensors = model.weights.map(() => undefined);
@@ -79,18 +85,28 @@ export class Builder {
   keep(weight: Weight, reason: string): void {
     const index = this.model.weights.indexOf(weight);
     this.#tensors[index] = keptTensor(weight.source, reason);
-    if (weight.tensor.data.kind === 'external' && weight.source.bytes > 0) this.#inline(weight, index);
+    const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
+    const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
+    const external = isShape ? undefined : this.#place(weight.graph, bytes);
+    if (external !== undefined) this.#replaceData(weight, externalPieces(external));
+    else if (weight.tensor.data.kind === 'external') this.#replaceData(weight, piecesField(tensorField.raw, [bytes]));
   }
 
-  /** Puts the bytes of a kept tensor that lie in another file into its message. */
-  #inline({ tensor, source }: Weight, index: number): void {
-    const { raw, external, location } = tensorField;
-    const data: readonly number[] = [raw, external, location];
+  /** Finds a place in the file beside the model, if it is for such bytes. */
+  #place(graph: OnnxGraph, data: Piece): External | undefined {
+    // onnxruntime-web finds no such data from inside of a branch or of a loop. Small tensors may decide about shapes.
+    const isMain = graph === this.model.proto.graph;
+    return isMain && 'size' in data && data.size >= smallestExternal ? this.#data?.add(data) : undefined;
+  }
+
+  /** Puts other fields in the place of a tensor's data. */
+  #replaceData({ tensor }: Weight, pieces: readonly Piece[]): void {
+    const { raw, external, location, floats, int32s, doubles, uint64s } = tensorField;
+    const data: readonly number[] = [raw, external, location, floats, int32s, doubles, uint64s];
     for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
       if (data.includes(number)) this.edits.replace(start);
     }
-    const bytes: Piece = { tensor: index, role: 'data', size: source.bytes };
-    this.edits.append(tensor.begin, piecesField(raw, [bytes]));
+    this.edits.append(tensor.begin, pieces);
   }
 
   /** A part of a converted tensor as a tensor of the result. */
@@ -107,7 +123,8 @@ export class Builder {
   /** Adds tensors to the graph of a weight, in its place if it is an initializer. */
   addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
     for (const one of tensors) {
-      const pieces = tensorPieces(one);
+      const external = this.#place(graph, one.data);
+      const pieces = external === undefined ? tensorPieces(one) : externalTensorPieces(one, external);
       // Functions have no initializers.
       if (this.graphs.scopeOf(graph).function?.body === graph) {
         this.#addConstant(graph, node, one, pieces);
@@ -293,8 +310,41 @@ export class Builder {
       ...this.#more,
     ];
     const pieces = this.edits.apply(this.model, 0, this.model.source.size);
-    return { format: 'onnx', files: [layOut(this.model, pieces, tensors)], tensors, notes: this.notes, sidecars: [] };
+    const placed = new Set(this.#data?.segments.map((segment) => ('tensor' in segment ? segment.tensor : -1)));
+    const main = layOut(this.model, pieces, tensors, placed);
+    const files = this.#data === undefined ? [main] : [main, this.#data.file()];
+    return { format: 'onnx', files, tensors, notes: this.notes, sidecars: [] };
   }
 }
 
 export const contrib = 'com.microsoft';
+
+/** What the file beside a model has in its name in addition. */
+export const dataSuffix = '_data';
+
+/** Fewer bytes stay in the model, as onnx has it. */
+const smallestExternal = 1024;
+
+/** A file beside the model that takes weights. */
+class DataFile {
+  readonly segments: Segment[] = [];
+  readonly #name: string;
+  #size = 0;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  add({ tensor, role, size }: { readonly tensor: number; readonly role: string; readonly size: number }): External {
+    // Large tensors begin with a page, so that they can be mapped into memory.
+    const unit = size >= 1 << 20 ? 4096 : 64;
+    const offset = Math.ceil(this.#size / unit) * unit;
+    this.segments.push({ at: offset, tensor, role });
+    this.#size = offset + size;
+    return { location: this.#name, offset, length: size };
+  }
+
+  file(): OutputFile {
+    return { suffix: dataSuffix, size: this.#size, segments: this.segments };
+  }
+}

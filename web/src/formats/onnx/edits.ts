@@ -117,12 +117,27 @@ class Joined {
   }
 }
 
-/** Lays out a file. Ranges of the model's file are cut at the tensors that are copied by themselves. */
-export function layOut(model: OnnxModel, pieces: readonly Piece[], tensors: readonly PlannedTensor[]): OutputFile {
+/**
+ * Lays out a file. Ranges of the model's file are cut at the tensors that are copied by themselves.
+ * @param elsewhere tensors that have other places
+ */
+export function layOut(
+  model: OnnxModel,
+  pieces: readonly Piece[],
+  tensors: readonly PlannedTensor[],
+  elsewhere: ReadonlySet<number>,
+): OutputFile {
   const places = tensors
     .flatMap(({ kept, source }, tensor): Place[] => {
       const [part] = source.parts;
-      if (kept === undefined || part === undefined || part.tensor.file !== 0 || part.tensor.bytes === 0) return [];
+      if (
+        elsewhere.has(tensor) ||
+        kept === undefined ||
+        part === undefined ||
+        part.tensor.file !== 0 ||
+        part.tensor.bytes === 0
+      )
+        return [];
       const { byteOffset, bytes } = part.tensor;
       return [{ tensor, begin: byteOffset, end: byteOffset + bytes }];
     })

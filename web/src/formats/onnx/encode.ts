@@ -119,14 +119,38 @@ export interface NewTensor {
   readonly data: Piece;
 }
 
-/** The message of a tensor. */
-export function tensorPieces({ name, type, shape, data }: NewTensor): Piece[] {
-  const head = [
+function headOf({ name, type, shape }: NewTensor): number[] {
+  return [
     ...shape.flatMap((dimension) => integerField(tensorField.dims, dimension)),
     ...integerField(tensorField.type, type),
     ...(name === '' ? [] : textField(tensorField.name, name)),
   ];
-  return [bytesPiece(head), ...piecesField(tensorField.raw, [data])];
+}
+
+/** The message of a tensor. */
+export function tensorPieces(tensor: NewTensor): Piece[] {
+  return [bytesPiece(headOf(tensor)), ...piecesField(tensorField.raw, [tensor.data])];
+}
+
+/** Where the elements of a tensor lie in another file. */
+export interface External {
+  readonly location: string;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** The fields of a tensor that say so. */
+export function externalPieces({ location, offset, length }: External): Piece[] {
+  const entries = Object.entries({ location, offset: String(offset), length: String(length) });
+  const fields = entries.flatMap(([key, value]) =>
+    bytesField(tensorField.external, [...textField(1, key), ...textField(2, value)]),
+  );
+  return [bytesPiece([...fields, ...integerField(tensorField.location, 1)])];
+}
+
+/** The message of a tensor whose elements lie in another file. */
+export function externalTensorPieces(tensor: NewTensor, external: External): Piece[] {
+  return [bytesPiece(headOf(tensor)), ...externalPieces(external)];
 }
 
 /** A message of opset_import. */

@@ -3,6 +3,7 @@ import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenModel, SourceTensor } from '../format.js';
 import { assembled, plainPlace } from './data.js';
 import { checkLocation, ExternalFiles } from './external.js';
+import { Parser } from './parse.js';
 import {
   modelSchema,
   type OnnxFunction,
@@ -10,7 +11,6 @@ import {
   type OnnxNode,
   type OnnxProto,
   type OnnxTensor,
-  Parser,
 } from './proto.js';
 import { badFile, readSkeleton, type Skeleton } from './wire.js';
 

@@ -35,6 +35,9 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
   ];
 }
 
+/** transformers.js looks for the file `_quantized` if it is asked for q8. All other targets are called alike. */
+const endings: Readonly<Record<string, string>> = { q8: 'quantized' };
+
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
   name: 'onnx',
   label: 'ONNX',
@@ -52,6 +55,8 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   unit: 'parameter',
   facts,
 
+  resultEnd: (to) => `_${endings[to] ?? to}.onnx`,
+
   sniff: isModel,
   takesData: true,
 
@@ -59,5 +64,5 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  plan: (model, choices, partsOf) => planOnnx(model, choices, partsOf),
+  plan: planOnnx,
 };

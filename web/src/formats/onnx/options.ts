@@ -24,8 +24,8 @@ export const onnxTargets = [
 /** A target of an ONNX model. */
 export type OnnxTarget = (typeof onnxTargets)[number];
 
-const dynamicOptions = ['range', 'perTensor'];
-const blockOptions = ['range', 'blockSize', 'zeroPoints'];
+const dynamicOptions = ['range', 'perTensor', 'externalData'];
+const blockOptions = ['range', 'blockSize', 'zeroPoints', 'externalData'];
 
 export const targets: readonly Target[] = [
   {
@@ -36,24 +36,28 @@ export const targets: readonly Target[] = [
   },
   { name: 'int8', about: 'the same, symmetric', options: dynamicOptions },
   { name: 'uint8', about: 'the same with zero points', options: dynamicOptions },
-  { name: 'int8-weights', about: '8 bits, a scale for each channel; floats when it runs', options: ['range'] },
-  { name: 'uint8-weights', about: 'the same with zero points', options: ['range'] },
+  {
+    name: 'int8-weights',
+    about: '8 bits, a scale for each channel; floats when it runs',
+    options: ['range', 'externalData'],
+  },
+  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'externalData'] },
   {
     name: 'int4-weights',
     about: '4 bits in blocks, for every runtime of opset 21',
-    options: ['range', 'blockSize', 'zeroPoints'],
+    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
   },
   {
     name: 'q4',
     about: '4 bits in blocks, for onnxruntime',
-    options: ['range', 'blockSize', 'zeroPoints'],
+    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
     preset: 'small',
   },
   { name: 'q4f16', about: 'q4, with everything else in float16', options: blockOptions },
   { name: 'q2', about: '2 bits in blocks, for onnxruntime', options: blockOptions },
   { name: 'q8-blocks', about: '8 bits in blocks, for onnxruntime', options: blockOptions },
-  { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize'] },
-  { name: 'fp16', about: 'weights with half the bytes of float32', options: [], preset: 'safe' },
+  { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize', 'externalData'] },
+  { name: 'fp16', about: 'weights with half the bytes of float32', options: ['externalData'], preset: 'safe' },
 ] satisfies readonly (Target & { readonly name: OnnxTarget })[];
 
 /** What decides about an ONNX result. */
@@ -71,6 +75,12 @@ export interface OnnxOptions {
   readonly blockSize?: number | undefined;
   /** ONNX, blocks: whether they have zero points, which take 2 % more. @defaultValue false */
   readonly zeroPoints?: boolean | undefined;
+  /**
+   * ONNX: whether weights go into a second file, whose name is that of the output with `_data` at its end. transformers.js wants
+   * `use_external_data_format` in config.json for it. The output has to be a path.
+   * @defaultValue false, unless the model would have 2 GiB or more
+   */
+  readonly externalData?: boolean | undefined;
 }
 
 const blockSizes: readonly unknown[] = [16, 32, 64, 128, 256];
@@ -92,6 +102,7 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => Number(words['block-size']),
     },
+    externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
     zeroPoints: toggle({ name: 'zero-points', about: 'zero points for blocks of integers' }),
   },
   check({ to, range, perTensor, blockSize, zeroPoints, rules }) {

@@ -1,7 +1,7 @@
 /** Plans ONNX results: decides about each weight, and changes the graph accordingly. Everything follows from the skeleton. */
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
-import { Builder } from './builder.js';
+import { Builder, dataSuffix } from './builder.js';
 import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import type { OnnxModel, Weight } from './model.js';
@@ -73,10 +73,23 @@ function isComputed(reason: string): boolean {
 /** Bits of the codes of MatMulNBits. */
 const blockBits: { readonly [To in OnnxTarget]?: 2 | 4 | 8 } = { q2: 2, q4: 4, q4f16: 4, 'q8-blocks': 8 };
 
-/** @throws ScalepointError */
-export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf): FilePlan {
+/** A message of protobuf has fewer bytes. */
+const mostBytes = 2 ** 31 - 1;
+
+/**
+ * Plans what becomes of a model. Its weights go into a file beside it if that is asked for, or if it would be too large.
+ * @param output the name of the result, by which it names that file
+ */
+export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, output = 'model.onnx'): FilePlan {
+  const dataFile = output + dataSuffix;
+  const plan = planInto(model, choices, partsOf, choices.externalData ? dataFile : undefined);
+  const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
+  return isTooLarge && !choices.externalData ? planInto(model, choices, partsOf, dataFile) : plan;
+}
+
+function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, dataFile: string | undefined): FilePlan {
   const { to, rules = [] } = choices;
-  const builder = new Builder(model, partsOf);
+  const builder = new Builder(model, partsOf, dataFile);
   const dynamics = new Dynamics(builder, choices);
   for (const weight of model.weights) {
     const rule = ruleFor(rules, weight.source.name);
@@ -86,11 +99,32 @@ export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsO
     if (reason !== undefined) builder.keep(weight, reason);
   }
   const plan = builder.finish();
-  if (plan.tensors.every(({ kept }) => kept !== undefined)) {
-    return {
-      ...plan,
-      notes: [...plan.notes, 'nothing was converted: the model has no weights of a size and kind that pay'],
-    };
+  const converted = plan.tensors.filter(({ kept }) => kept === undefined);
+  const notes =
+    converted.length === 0
+      ? [nothing]
+      : costsOf(
+          to,
+          converted.map(({ form }) => form.codec),
+        );
+  return { ...plan, notes: [...plan.notes, ...notes] };
+}
+
+const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';
+
+/** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread. */
+function costsOf(to: OnnxTarget, codecs: readonly string[]): string[] {
+  if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
+    return [
+      'in WebAssembly, products with blocks take up to 17 times as long as float32 for a single row, and less than twice as long for many; ' +
+        'they need a quarter of the memory',
+    ];
   }
-  return plan;
+  if (to.endsWith('-weights') && codecs.includes('dequantize-linear')) {
+    return [
+      'onnxruntime dequantizes the weights at every run, which takes up to 13 times as long as float32 for a single row; the session option ' +
+        "extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32",
+    ];
+  }
+  return [];
 }
