@@ -385,7 +385,7 @@ Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena,
   if (has_zero_points) {
     kernels::unpack_codes(uint8s(stored.zero_point.data), sets, codes.bits, form_of, zero_point);
   } else {
-    std::memset(zero_point, 0, sets);
+    std::memset(zero_point, codes.symmetric ? form.dtype().middle() : 0, sets);
   }
   const auto value = [&](uint8_t code) {
     return codes.is_signed ? static_cast<int32_t>(static_cast<int8_t>(code)) : static_cast<int32_t>(code);

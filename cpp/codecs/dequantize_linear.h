@@ -47,7 +47,8 @@ struct DequantizeLinear {
 ///          empty, or there are blocks without a size.
 [[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
 
-/// The floats that stored codes stand for: (code - zero point) * scale. Without zero points these are 0.
+/// The floats that stored codes stand for: (code - zero point) * scale. Zero points that are not stored are 0; those of symmetric
+/// codes without a sign 2^(bits - 1).
 /// Status:  kBadDType, kBadLayout, kSizeMismatch.
 [[nodiscard]] Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena, const float*& x) noexcept;
 

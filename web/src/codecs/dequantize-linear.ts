@@ -28,7 +28,7 @@ export interface DequantizeLinearForm extends Form {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
-  /** Whether zero points are stored. Without, they are 0. */
+  /** Whether zero points are stored. Without, they are 0, or 2^(bits - 1) if the codes are symmetric and have no sign. */
   readonly zeroPoint: boolean;
   readonly sharing: ScaleSharing;
   /** Undefined: one scale for all. */

@@ -83,9 +83,11 @@ export class Dynamic {
     if (taken.length === 0 || !builder.raise(weight.graph, 11)) {
       return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
     }
-    const form = this.#formOf(weight, channels, new Set(taken.map(({ kind }) => kind)));
+    let form = this.#formOf(weight, channels, new Set(taken.map(({ kind }) => kind)));
     if (!isSmaller(builder, weight, form)) return 'not smaller';
     const isNeeded = builder.release(weight, new Set(taken.map(({ reader }) => reader.node)));
+    // Floats for somebody else take codes with zero points as they are stored.
+    if (isNeeded && !form.zeroPoint && !form.signed) form = { ...form, zeroPoint: true };
     const domain = isNeeded ? dequantizer(builder, weight, form) : undefined;
     const names = storeCodes(builder, weight, form);
     if (domain !== undefined) addDequantize(builder, weight, form, names, domain);
@@ -106,7 +108,13 @@ export class Dynamic {
     // one zero point, so that only symmetric codes can have a scale for each channel.
     if (kinds.has('convolution')) {
       const each = perChannel && kinds.size === 1;
-      return linearForm(shape, each ? 0 : undefined, { bits: 8, signed: false, symmetric: signed || each, range });
+      const form = linearForm(shape, each ? 0 : undefined, {
+        bits: 8,
+        signed: false,
+        symmetric: signed || each,
+        range,
+      });
+      return each ? { ...form, zeroPoint: false } : form;
     }
     const along = perChannel && shape.length === 2 ? axis : undefined;
     return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
@@ -230,7 +238,7 @@ export class Dynamic {
     { codes, zeroPoint }: CodeNames,
     { axis }: DequantizeLinearForm,
   ): string | undefined {
-    if (axis === undefined || zeroPoint === undefined) return zeroPoint;
+    if (axis === undefined) return zeroPoint;
     const name = this.#builder.graphs.freshValue(`${codes}_zero`);
     this.#builder.addConstant(graph, { name, type: typeNumber('U8'), shape: [], data: { bytes: Uint8Array.of(128) } });
     return name;

@@ -1,6 +1,6 @@
 /** ONNX models. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
-import { plainTensor } from '../tensors.js';
+import { logicalTensors } from './logical.js';
 import { type OnnxModel, openOnnx } from './model.js';
 import { type OnnxOptions, type OnnxTarget, onnxTargets, options, targets } from './options.js';
 import { planOnnx } from './plan.js';
@@ -62,7 +62,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   open: ([file, ...others]) => openOnnx(file as OpenFile, others),
 
-  tensors: async (model) => model.tensors.map(plainTensor),
+  tensors: async (model) => logicalTensors(model),
 
   plan: planOnnx,
 };
