@@ -7,7 +7,7 @@ import { elementCount, plainTensor } from '../tensors.js';
 import { Graphs, type Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { swaps } from './nbits.js';
-import type { OnnxNode } from './proto.js';
+import { type OnnxNode, typeNumber } from './proto.js';
 import { intOf } from './readers.js';
 import { linearForm } from './weights.js';
 
@@ -63,6 +63,11 @@ function linear(
   return { name, shape, form: whole, data, scale, zeroPoint };
 }
 
+/** What the name of a tensor has before that of its value. */
+function prefixOf({ source, value }: Weight): string {
+  return source.name.slice(0, source.name.length - value.length);
+}
+
 /** The name of the weight that codes were made of. */
 function nameWithout({ source }: Weight, end: string): string {
   return source.name.endsWith(end) ? source.name.slice(0, -end.length) : source.name;
@@ -72,12 +77,18 @@ class Finder {
   readonly #graphs: Graphs;
   readonly #byName: ReadonlyMap<string, Weight>;
   readonly found: Found[] = [];
+  /** Names that floats of 16 bits have as soon as a Cast has widened them. */
+  readonly widened = new Map<Weight, string>();
 
   constructor(model: OnnxModel) {
     this.#graphs = new Graphs(model);
     this.#byName = new Map(model.weights.map((weight) => [weight.source.name, weight]));
     for (const { node, graph } of this.#graphs.nodes) {
       const weights = node.inputs.map((name) => (name === '' ? undefined : this.#graphs.weightAt(graph, name)));
+      const [first] = weights;
+      if (node.opType === 'Cast' && first?.source.dtype === 'F16' && intOf(node, 'to', 0) === typeNumber('F32')) {
+        this.widened.set(first, prefixOf(first) + (node.outputs[0] ?? ''));
+      }
       const found = this.#codesOf(node, weights);
       if (found !== undefined) this.found.push(found);
     }
@@ -94,10 +105,9 @@ class Finder {
       first !== undefined &&
       (node.inputs[2] === undefined) === (third === undefined)
     ) {
-      const prefix = first.source.name.slice(0, first.source.name.length - first.value.length);
       const blockSize = intOf(node, 'block_size', 0) || undefined;
       const wanted = { axis: intOf(node, 'axis', 1), blockSize, symmetric: false };
-      return linear(prefix + (node.outputs[0] ?? ''), first, second, third, wanted);
+      return linear(prefixOf(first) + (node.outputs[0] ?? ''), first, second, third, wanted);
     }
     if (node.domain !== 'com.microsoft' || second === undefined || third === undefined) return undefined;
     const [k, n, blockSize] = ['K', 'N', 'block_size'].map((name) => intOf(node, name, 0)) as [number, number, number];
@@ -153,7 +163,8 @@ export function logicalTensors(model: OnnxModel): LogicalTensor[] {
   const taken = new Set<Weight>();
   const names = new Set<string>();
   const result: LogicalTensor[] = [];
-  for (const { name, shape, form, data, scale, zeroPoint } of new Finder(model).found) {
+  const finder = new Finder(model);
+  for (const { name, shape, form, data, scale, zeroPoint } of finder.found) {
     if (names.has(name) || taken.has(data)) continue;
     names.add(name);
     const parts = [
@@ -164,6 +175,11 @@ export function logicalTensors(model: OnnxModel): LogicalTensor[] {
     for (const weight of [data, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])]) taken.add(weight);
     result.push({ name, shape, type: data.source.dtype, form, parts });
   }
-  for (const weight of model.weights) if (!taken.has(weight)) result.push(plainTensor(weight.source));
+  for (const weight of model.weights) {
+    if (taken.has(weight)) continue;
+    const plain = plainTensor(weight.source);
+    const name = finder.widened.get(weight);
+    result.push(name === undefined || names.has(name) ? plain : { ...plain, name });
+  }
   return result;
 }
