@@ -9,29 +9,30 @@
 namespace scalepoint {
 namespace {
 
-// Which scales are tried for a block. Widths are multiples of the scale at which the largest value has the codebook's largest for a quotient.
-// What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal and heavy-tailed values
-// (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to 256 values.
+// Which scales are tried for a block. Widths are multiples of the scale at which the largest value has the codebook's largest for
+// a quotient. What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal and
+// heavy-tailed values (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to 256
+// values.
 
-/// The widest scale. Up to 16 values 1 would leave up to 1.3% more error, and 1.16 gains nothing. (Values that end abruptly gain by wider
-/// scales: uniform ones with nf4 another 15% up to 1.3.)
+/// The widest scale. Up to 16 values 1 would leave up to 1.3% more error, and 1.16 gains nothing. (Values that end abruptly gain
+/// by wider scales: uniform ones with nf4 another 15% up to 1.3.)
 constexpr double kWidest = 1.12;
 /// The search goes on at least this far. With 4 values 0.9 would leave 0.1% more error; with 16 it makes no difference.
 constexpr double kNarrow = 0.67;
-/// ... and beyond while the error is below this times the least so far. With 4 values 1 would leave 3.5% more error; 3 gains nothing and
-/// tries four times as many scales.
+/// ... and beyond while the error is below this times the least so far. With 4 values 1 would leave 3.5% more error; 3 gains
+/// nothing and tries four times as many scales.
 constexpr double kPromising = 2;
 /// Scales that are tried at most on either side of 0: down to 2e-8 of the widest with kStepOfFew, 5e-4 with kStepOfMany.
 constexpr int kMostWidths = 500;
-/// From one scale to the next. The more values, the more the error goes up and down from scale to scale. Up to 16 values 0.965 leaves 0.06%
-/// more error than 0.996 would, with 33 scales a block instead of 261. For more values 0.965 would leave 12% more than the fine search with 256
-/// values; 0.985 leaves 6%, with 71 scales.
+/// From one scale to the next. The more values, the more the error goes up and down from scale to scale. Up to 16 values 0.965
+/// leaves 0.06% more error than 0.996 would, with 33 scales a block instead of 261. For more values 0.965 would leave 12% more
+/// than the fine search with 256 values; 0.985 leaves 6%, with 71 scales.
 constexpr double kStepOfFew = 0.965, kStepOfMany = 0.985;
-/// How often the best scale is improved to the best for its codes. With 16 values the second time lowers the error by up to 0.1%, the third
-/// by up to 0.03%; with 256 values by 0.5% and 0.1%. More gains nothing.
+/// How often the best scale is improved to the best for its codes. With 16 values the second time lowers the error by up to 0.1%,
+/// the third by up to 0.03%; with 256 values by 0.5% and 0.1%. More gains nothing.
 constexpr int kImprovements = 3;
-/// Multiples of a unit on either side of the nearest that are tried. With 16 values the nearest alone would leave up to 0.07% more error.
-/// With 256 values it would leave 8 to 32% more, and one on either side 2 to 8%.
+/// Multiples of a unit on either side of the nearest that are tried. With 16 values the nearest alone would leave up to 0.07%
+/// more error. With 256 values it would leave 8 to 32% more, and one on either side 2 to 8%.
 constexpr int kMultiples = 2;
 
 /// A codebook made ready for a search.
@@ -41,8 +42,8 @@ struct Book {
   float largest;
 };
 
-/// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with the sum of
-/// its squares for the energy.
+/// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with
+/// the sum of its squares for the energy.
 struct Fit {
   double products = 0, squares = 0;
 

@@ -33,15 +33,15 @@ void release(std::byte* address) { std::free(address); }
 
 // --------------------------------------------------------------------------------------------------------- linear quantization
 
-void clear_range(float* min, float* max, size_t n) { scalepoint::clear_range({min, n}, {max, n}); }
+SCALEPOINT_PLAIN_EXPORT void clear_range(float* min, float* max, size_t n) { scalepoint::clear_range({min, n}, {max, n}); }
 
 /// Widens min and max, one a parameter of the job, by n elements from `start` on.
-Status observe(const LinearJob& job, const float* x, size_t n, uint64_t start, float* min, float* max) {
+SCALEPOINT_PLAIN_EXPORT Status observe(const LinearJob& job, const float* x, size_t n, uint64_t start, float* min, float* max) {
   return scalepoint::observe({x, n}, job.layout, start, job.spec.non_finite, {min, job.parameters}, {max, job.parameters});
 }
 
 /// Fills the job's scales and zero points.
-Status choose_qparams(const LinearJob& job, const float* min, const float* max) {
+SCALEPOINT_PLAIN_EXPORT Status choose_qparams(const LinearJob& job, const float* min, const float* max) {
   return scalepoint::choose_qparams({min, job.parameters}, {max, job.parameters}, job.spec, job.scales(), job.zero_points());
 }
 
@@ -55,13 +55,13 @@ Status search_qparams(const LinearJob& job, const float* x, size_t n, RangeMetho
 }
 
 /// n codes from element `start` on.
-Status quantize_linear(const LinearJob& job, const float* x, size_t n, uint64_t start, std::byte* codes) {
+SCALEPOINT_PLAIN_EXPORT Status quantize_linear(const LinearJob& job, const float* x, size_t n, uint64_t start, std::byte* codes) {
   return scalepoint::quantize_linear({x, n}, job.layout, start, job.scales(), job.zero_points(), job.spec, job.codes(codes, n));
 }
 
 /// The same, and adds the errors of the codes to the sums.
-Status quantize_linear_measured(const LinearJob& job, const float* x, size_t n, uint64_t start, std::byte* codes,
-                                ErrorSums& sums) {
+SCALEPOINT_PLAIN_EXPORT Status quantize_linear_measured(const LinearJob& job, const float* x, size_t n, uint64_t start,
+                                                        std::byte* codes, ErrorSums& sums) {
   return scalepoint::quantize_linear_measured({x, n}, job.layout, start, job.scales(), job.zero_points(), job.spec,
                                               job.codes(codes, n), sums);
 }
@@ -74,36 +74,37 @@ SCALEPOINT_PLAIN_EXPORT Status quantize_runs(const QuantizationSpec& spec, const
                                    {codes, n * spec.dtype.storage_bytes()});
 }
 
-Status dequantize_linear(const LinearJob& job, const std::byte* codes, size_t n, uint64_t start, float* x) {
+SCALEPOINT_PLAIN_EXPORT Status dequantize_linear(const LinearJob& job, const std::byte* codes, size_t n, uint64_t start,
+                                                 float* x) {
   return scalepoint::dequantize_linear(job.codes(codes, n), job.spec.dtype, job.layout, start, job.scales(), job.zero_points(),
                                        {x, n});
 }
 
 /// n codes of at most 8 bits, or of 16, packed densely.
-Status pack(const std::byte* codes, size_t n, const DType& dtype, std::byte* packed) {
+SCALEPOINT_PLAIN_EXPORT Status pack(const std::byte* codes, size_t n, const DType& dtype, std::byte* packed) {
   return scalepoint::pack({codes, n * dtype.storage_bytes()}, dtype, packed_span(packed, n, dtype.bits));
 }
 
 /// The reverse of pack, for n codes.
-Status unpack(const std::byte* packed, size_t n, const DType& dtype, std::byte* codes) {
+SCALEPOINT_PLAIN_EXPORT Status unpack(const std::byte* packed, size_t n, const DType& dtype, std::byte* codes) {
   return scalepoint::unpack(packed_span(packed, n, dtype.bits), dtype, {codes, n * dtype.storage_bytes()});
 }
 
 // ----------------------------------------------------------------------------------------------------------------- measures
 
-Status accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums) {
+SCALEPOINT_PLAIN_EXPORT Status accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums) {
   return scalepoint::accumulate_error({x, n}, {y, n}, sums);
 }
 
-Status accumulate_code_error(const LinearJob& job, const float* x, size_t n, uint64_t start, const std::byte* codes,
-                             ErrorSums& sums) {
+SCALEPOINT_PLAIN_EXPORT Status accumulate_code_error(const LinearJob& job, const float* x, size_t n, uint64_t start,
+                                                     const std::byte* codes, ErrorSums& sums) {
   return scalepoint::accumulate_code_error({x, n}, job.codes(codes, n), job.spec.dtype, job.layout, start, job.scales(),
                                            job.zero_points(), sums);
 }
 
 /// sums: one a parameter of the layout.
-Status accumulate_error_each(const Layout& layout, const float* x, const float* y, size_t n, uint64_t start, ErrorSums* sums,
-                             size_t parameters) {
+SCALEPOINT_PLAIN_EXPORT Status accumulate_error_each(const Layout& layout, const float* x, const float* y, size_t n,
+                                                     uint64_t start, ErrorSums* sums, size_t parameters) {
   return scalepoint::accumulate_error_each({x, n}, {y, n}, layout, start, {sums, parameters});
 }
 
@@ -111,44 +112,53 @@ Status accumulate_error_each(const Layout& layout, const float* x, const float* 
 size_t first_non_finite(const float* x, size_t n) { return scalepoint::first_non_finite({x, n}); }
 
 /// below_above: two sums.
-Status histogram(const float* x, size_t n, float min, float max, uint32_t* counts, size_t bins, double* below_above) {
+SCALEPOINT_PLAIN_EXPORT Status histogram(const float* x, size_t n, float min, float max, uint32_t* counts, size_t bins,
+                                         double* below_above) {
   return scalepoint::histogram({x, n}, min, max, {counts, bins}, below_above, below_above + 1);
 }
 
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
 
 /// n elements.
-Status quantize_blocks(const float* x, size_t n, BlockType type, std::byte* blocks) {
+SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockType type, std::byte* blocks) {
   return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)});
 }
 
 /// n elements.
-Status dequantize_blocks(const std::byte* blocks, size_t n, BlockType type, float* x) {
+SCALEPOINT_PLAIN_EXPORT Status dequantize_blocks(const std::byte* blocks, size_t n, BlockType type, float* x) {
   return scalepoint::dequantize_blocks({blocks, blocks_bytes(type, n)}, type, {x, n});
 }
 
 // ------------------------------------------------------------------------------------------------------------- float formats
 
-Status widen_float16(const uint16_t* bits, size_t n, float* x) { return float16_to_float32({bits, n}, {x, n}); }
+SCALEPOINT_PLAIN_EXPORT Status widen_float16(const uint16_t* bits, size_t n, float* x) {
+  return float16_to_float32({bits, n}, {x, n});
+}
 
-Status widen_bfloat16(const uint16_t* bits, size_t n, float* x) { return bfloat16_to_float32({bits, n}, {x, n}); }
+SCALEPOINT_PLAIN_EXPORT Status widen_bfloat16(const uint16_t* bits, size_t n, float* x) {
+  return bfloat16_to_float32({bits, n}, {x, n});
+}
 
-Status narrow_float16(const float* x, size_t n, uint16_t* bits) { return float32_to_float16({x, n}, {bits, n}); }
+SCALEPOINT_PLAIN_EXPORT Status narrow_float16(const float* x, size_t n, uint16_t* bits) {
+  return float32_to_float16({x, n}, {bits, n});
+}
 
-Status narrow_bfloat16(const float* x, size_t n, uint16_t* bits) { return float32_to_bfloat16({x, n}, {bits, n}); }
+SCALEPOINT_PLAIN_EXPORT Status narrow_bfloat16(const float* x, size_t n, uint16_t* bits) {
+  return float32_to_bfloat16({x, n}, {bits, n});
+}
 
-Status narrow_minifloat(const float* x, size_t n, Minifloat format, Overflow overflow, uint8_t* bits) {
+SCALEPOINT_PLAIN_EXPORT Status narrow_minifloat(const float* x, size_t n, Minifloat format, Overflow overflow, uint8_t* bits) {
   return float32_to_minifloat({x, n}, format, overflow, {bits, n});
 }
 
-Status widen_minifloat(const uint8_t* bits, size_t n, Minifloat format, float* x) {
+SCALEPOINT_PLAIN_EXPORT Status widen_minifloat(const uint8_t* bits, size_t n, Minifloat format, float* x) {
   return minifloat_to_float32({bits, n}, format, {x, n});
 }
 
 // ---------------------------------------------------------------------------------------------------------------- codebooks
 
 /// Raises the absmax of the blocks that n elements from `start` on touch.
-Status observe_absmax(const CodebookJob& job, const float* x, size_t n, uint64_t start) {
+SCALEPOINT_PLAIN_EXPORT Status observe_absmax(const CodebookJob& job, const float* x, size_t n, uint64_t start) {
   return scalepoint::observe_absmax({x, n}, job.blocks(start), job.scales(n, start));
 }
 
@@ -159,16 +169,18 @@ Status search_absmax(const CodebookJob& job, const float* x, size_t n, uint64_t 
   return scalepoint::search_absmax({x, n}, job.block_size, job.book(), job.decision, rounded, job.scales(n, start));
 }
 
-Status quantize_codebook(const CodebookJob& job, const float* x, size_t n, uint64_t start, uint8_t* codes) {
+SCALEPOINT_PLAIN_EXPORT Status quantize_codebook(const CodebookJob& job, const float* x, size_t n, uint64_t start,
+                                                 uint8_t* codes) {
   return scalepoint::quantize_codebook({x, n}, job.blocks(start), job.scales(n, start), job.book(), job.decision, {codes, n});
 }
 
-Status dequantize_codebook(const CodebookJob& job, const uint8_t* codes, size_t n, uint64_t start, float* x) {
+SCALEPOINT_PLAIN_EXPORT Status dequantize_codebook(const CodebookJob& job, const uint8_t* codes, size_t n, uint64_t start,
+                                                   float* x) {
   return scalepoint::dequantize_codebook({codes, n}, job.blocks(start), job.scales(n, start), job.book(), {x, n});
 }
 
-Status accumulate_codebook_error(const CodebookJob& job, const float* x, size_t n, uint64_t start, const uint8_t* codes,
-                                 ErrorSums& sums) {
+SCALEPOINT_PLAIN_EXPORT Status accumulate_codebook_error(const CodebookJob& job, const float* x, size_t n, uint64_t start,
+                                                         const uint8_t* codes, ErrorSums& sums) {
   return scalepoint::accumulate_codebook_error({x, n}, {codes, n}, job.blocks(start), job.scales(n, start), job.book(), sums);
 }
 
@@ -195,11 +207,11 @@ Status learn_codebook(const CodebookJob& job, std::byte* learner) {
   return scalepoint::learn_codebook({learner, scalepoint::codebook_learner_bytes()}, job.book());
 }
 
-Status pack_codebook(const uint8_t* codes, size_t n, int32_t bits, std::byte* packed) {
-  return scalepoint::pack_codebook({codes, n}, bits, packed_span(packed, n, bits));
+SCALEPOINT_PLAIN_EXPORT Status pack_codebook(const uint8_t* codes, size_t n, size_t values, int32_t bits, std::byte* packed) {
+  return scalepoint::pack_codebook({codes, n}, values, bits, packed_span(packed, n, bits));
 }
 
-Status unpack_codebook(const std::byte* packed, size_t n, int32_t bits, uint8_t* codes) {
+SCALEPOINT_PLAIN_EXPORT Status unpack_codebook(const std::byte* packed, size_t n, int32_t bits, uint8_t* codes) {
   return scalepoint::unpack_codebook(packed_span(packed, n, bits), bits, {codes, n});
 }
 

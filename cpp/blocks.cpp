@@ -10,7 +10,7 @@ namespace scalepoint {
 namespace {
 
 constexpr size_t kSuperBlock = 256;
-/// Super-blocks between two looks at the data: 16 KiB of floats, which stay in the first-level cache.
+/// Super-blocks that are checked, converted and checked again at a time: 16 KiB of floats, which stay in the first-level cache.
 constexpr size_t kChunk = 16;
 
 /// Whether none of `count` float16 numbers at `p` is an infinity or NaN.
@@ -20,15 +20,15 @@ bool finite_halves(const std::byte* p, size_t count) {
   return finite;
 }
 
-/// Super-blocks of kBytes, with kScales float16 numbers at kScalesAt. False if x holds NaN or an infinity, or a scale is beyond
-/// float16.
+/// Quantizes n super-blocks of kBytes, which have kScales float16 numbers at kScalesAt. Returns false if x holds NaN or an infinity,
+/// or if a scale is beyond float16.
 template <void (*kQuantize)(const float*, size_t, std::byte*), size_t kBytes, size_t kScalesAt, size_t kScales>
 bool quantize_checked(const float* x, size_t n, std::byte* out) {
   for (size_t i = 0; i < n; i += kChunk) {
     const size_t count = std::min(kChunk, n - i);
     const float* from = x + i * kSuperBlock;
     std::byte* to = out + i * kBytes;
-    if (kernels::range(from, count * kSuperBlock).largest >= kInfinityBits) return false;
+    if (kernels::largest_magnitude(from, count * kSuperBlock) >= kInfinityBits) return false;
     kQuantize(from, count, to);
     for (size_t k = 0; k < count; k++) {
       if (!finite_halves(to + k * kBytes + kScalesAt, kScales)) return false;

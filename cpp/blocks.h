@@ -45,7 +45,7 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
     {BlockType::kQ6_K, {256, 210}}, {BlockType::kIQ4_NL, {32, 18}}, {BlockType::kMXFP4, {32, 17}},
 };
 
-/// Zeros if there is no such type.
+/// The size of the blocks of a type; zeros if there is no such type.
 [[nodiscard]] constexpr BlockSize block_size(BlockType type) noexcept {
   for (const auto& [candidate, size] : kBlockTypes) {
     if (candidate == type) return size;
@@ -60,13 +60,13 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
 }
 
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them without an importance matrix.
-/// Shape:   x.size() is a multiple of the block's elements, blocks.size() the bytes of as many blocks.
-/// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a block would restore infinities, as
-///          its scale or minimum is beyond float16. What blocks holds after an error means nothing.
+/// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks.
+/// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond
+///          float16, so that its block would be restored as infinities. blocks mean nothing unless kOk.
 [[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept;
 
-/// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: scales that are NaN
-/// or infinite give such floats.
+/// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: a scale that is NaN
+/// or infinite gives such floats.
 /// Status:  kBadDType, kSizeMismatch.
 [[nodiscard]] Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept;
 

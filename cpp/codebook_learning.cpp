@@ -12,8 +12,8 @@ namespace {
 
 using kernels::kQuotientBins;
 
-/// Groups of bins that dynamic programming goes over. Its time grows with their number times its logarithm, its memory with their number times
-/// the number of cells. Lloyd's iteration, which follows, goes over all bins.
+/// Groups of bins that dynamic programming goes over. Its time grows with their number times its logarithm, its memory with their
+/// number times the number of cells. Lloyd's iteration, which follows, goes over all bins.
 constexpr size_t kGroups = 2048;
 /// Rounds of Lloyd's iteration at most. The most that was seen is 207: 255 values of a million quotients.
 constexpr int32_t kMostRounds = 1000;
@@ -54,12 +54,13 @@ double gain_of(const Learner& learner, size_t from, size_t to) {
   return weight > 0 ? moment * moment / weight : 0;  // a large sum may not notice a small weight
 }
 
-/// Joins neighboring bins into at most kGroups groups. A group of more than one bin has at most 1/341 of the weight, of the range and of the number of
-/// bins together. Returns the number of groups, at least 341 if there are more than kGroups bins.
+/// Joins neighboring bins into at most kGroups groups. A group of more than one bin has at most 1/341 of the weight, of the range
+/// and of the number of bins together. Returns the number of groups, at least 341 if there are more than kGroups bins.
 size_t group(Learner& learner, size_t used) {
   const bool join = used > kGroups;
   const double weight = learner.weight[used - 1], range = learner.mean[used - 1] - learner.mean[0];
-  // The shares of all bins sum to 3, and any two neighboring groups exceed the limit: that makes fewer than 2 * 3 / limit + 1 groups.
+  // The shares of all bins sum to 3, and any two neighboring groups exceed the limit: that makes fewer than 2 * 3 / limit + 1
+  // groups.
   const double limit = 6.0 / (kGroups - 1);
   size_t groups = 0;
   double held = 0;
@@ -77,8 +78,8 @@ size_t group(Learner& learner, size_t used) {
   return groups;
 }
 
-/// Finds the best partitions of the first g groups, low <= g < high, into cells + 1 cells, given those into `cells`. The last cell begins within
-/// [first, last]. With more groups it begins no earlier, so the middle one narrows the search on either side.
+/// Finds the best partitions of the first g groups, low <= g < high, into cells + 1 cells, given those into `cells`. The last
+/// cell begins within [first, last]. With more groups it begins no earlier, so the middle one narrows the search on either side.
 void best_partitions(Learner& learner, size_t cells, size_t low, size_t high, size_t first, size_t last) {
   if (low >= high) return;
   const double* before = learner.gain[cells % 2 == 1 ? 0 : 1];

@@ -35,8 +35,8 @@ void for_each_block(size_t n, Blocks blocks, F f) {
   }
 }
 
-/// Calls f(floats, factor) for pieces of x in order. The products floats * factor are the quotients x / absmax. If 1 / absmax is not finite, the
-/// floats are those of x times 2^64. If absmax is 0, the factor is 0.
+/// Calls f(floats, factor) for pieces of x in order. The products floats * factor are the quotients x / absmax. If 1 / absmax is
+/// not finite, the floats are those of x times 2^64. If absmax is 0, the factor is 0.
 template <class F>
 void with_factor(std::span<const float> x, float absmax, F f) {
   const float factor = absmax == 0 ? 0 : 1 / absmax;

@@ -8,8 +8,9 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Where bitsandbytes' decision trees for nf4 and fp4 change the code (csrc/kernels.cu). These are its decimal numbers. Written as floats they
-// are the nearest floats; four lie so close to the middle of two floats that rounding them to double first would give other ones.
+// Where bitsandbytes' decision trees for nf4 and fp4 change the code (csrc/kernels.cu). These are its decimal numbers. Written as
+// floats they are the nearest floats; four lie so close to the middle of two floats that rounding them to double first would give
+// other ones.
 constexpr float kNf4Thresholds[15] = {-0.8480964004993439f,  -0.6106329262256622f,  -0.4599952697753906f,   -0.33967943489551544f,
                                       -0.23460740596055984f, -0.13791173323988914f, -0.045525018125772476f, 0.03979014977812767f,
                                       0.1202552504837513f,   0.2035212516784668f,   0.2920137718319893f,    0.3893125355243683f,

@@ -1,9 +1,10 @@
-// What error measures are made from.
+// The sums that error measures are made from.
 #pragma once
 
 namespace scalepoint {
 
-/// Sums from which every error measure follows; e = x - y. Pairs with a NaN or an infinity count in non_finite and nowhere else.
+/// Sums over pairs of an original x and a restored value y, with e = x - y. All error measures follow from them. A pair with a
+/// NaN or an infinity counts in non_finite alone.
 struct ErrorSums {
   double squared_error = 0;   ///< sum e^2
   double absolute_error = 0;  ///< sum |e|

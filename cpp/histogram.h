@@ -9,10 +9,12 @@
 
 namespace scalepoint {
 
-/// Adds the elements of x to counts: bin i holds [min + i w, min + (i + 1) w) with w = (max - min) / counts.size(), the last bin
-/// also max; the bin of x is floor((x - min) * (counts.size() / (max - min))) in double. Smaller values (and -infinity) add to
-/// *below, larger ones to *above, NaN to neither. min == max puts the values equal to it into bin 0.
-/// Status:  kBadRange unless min <= max, both finite; kSizeMismatch if counts is empty.
+/// Adds the elements of x to counts. The bins divide [min, max] evenly: bin i holds [min + i w, min + (i + 1) w) with
+/// w = (max - min) / counts.size(), and the last bin also max. The bin of x is floor((x - min) * (counts.size() / (max - min))),
+/// computed in double.
+/// Special: smaller values, -infinity too, add to *below, and larger ones to *above. NaN is skipped. If min == max, values equal
+///          to it go into bin 0.
+/// Status:  kBadRange unless min <= max and both are finite; kSizeMismatch if counts is empty.
 [[nodiscard]] Status histogram(std::span<const float> x, float min, float max, std::span<uint32_t> counts, double* below,
                                double* above) noexcept;
 

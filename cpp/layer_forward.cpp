@@ -1,8 +1,8 @@
-// Multiplying with a layer: activations become integers, whose products with the weights are exact. What that takes is in a workspace of
-// the caller.
+// Multiplying with a layer: activations become integers, whose products with the weights are exact. What that takes is in a
+// workspace of the caller.
 //
-// Rows of x go two ways. Several of them are walked together through a panel of integers, while a tile of weights stays in 16 bits. The rest
-// go alone: rows that are left over, and rows of floats that one round of fixed point does not hold.
+// Rows of x go two ways. Several of them are walked together through a panel of integers, while a tile of weights stays in 16
+// bits. The rest go alone: rows that are left over, and rows of floats that one round of fixed point does not hold.
 #include <cmath>
 #include <cstring>
 
@@ -160,7 +160,8 @@ void finish(const Layer& layer, uint64_t tile, const double* total, double scale
   }
 }
 
-/// A row of x with NaN or infinities: adds only their products with the weights, since the other columns do not change the result.
+/// A row of x with NaN or infinities: adds only their products with the weights, since the other columns do not change the
+/// result.
 void propagate(const Layer& layer, const float* x, float* y) {
   const LayerSpec& spec = layer.spec();
   std::memcpy(y, layer.bias, spec.rows * sizeof(float));

@@ -1,5 +1,5 @@
-// A layer in memory: where its parts lie, and how a code lies in its tile. A layer is one piece of memory: a head, the segments of its
-// columns, bias, scales, zero points and weights.
+// A layer in memory: where its parts lie, and how a code lies in its tile. A layer is one piece of memory: a head, the segments
+// of its columns, bias, scales, zero points and weights.
 #pragma once
 
 #include "kernels/layer.h"

@@ -1,5 +1,7 @@
 #include "pack.h"
 
+#include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "kernels/pack.h"
@@ -45,11 +47,33 @@ Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byt
   return Status::kOk;
 }
 
-Status pack_codebook(std::span<const uint8_t> codes, int32_t bits, std::span<std::byte> packed) noexcept {
-  if (bits != 1) return pack(std::as_bytes(codes), {bits > 8 ? 0 : bits, false}, packed);  // the one width that no dtype has
-  if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
-  kernels::pack_codes(codes.data(), codes.size(), bits, kernels::CodeForm::kUnsigned, bytes(packed));
-  return Status::kOk;
+namespace {
+
+/// Whether all codes are below `values`.
+bool all_below(std::span<const uint8_t> codes, size_t values) {
+  // The bits of all codes, eight codes at a time: enough where `values` is a power of two, as it is for most codebooks.
+  uint64_t together = 0, eight;
+  size_t i = 0;
+  for (; i + sizeof eight <= codes.size(); i += sizeof eight) {
+    std::memcpy(&eight, &codes[i], sizeof eight);
+    together |= eight;
+  }
+  for (; i < codes.size(); i++) together |= codes[i];
+  constexpr uint64_t kEachByte = 0x0101010101010101;
+  if (std::has_single_bit(values)) return (together & (kEachByte * ((256 - values) & 0xFF))) == 0;
+  return std::all_of(codes.begin(), codes.end(), [values](uint8_t code) { return code < values; });
+}
+
+}  // namespace
+
+Status pack_codebook(std::span<const uint8_t> codes, size_t values, int32_t bits, std::span<std::byte> packed) noexcept {
+  if (bits == 1) {  // the one width that no dtype has
+    if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
+    kernels::pack_codes(codes.data(), codes.size(), bits, kernels::CodeForm::kUnsigned, bytes(packed));
+  } else if (const Status s = pack(std::as_bytes(codes), {bits > 8 ? 0 : bits, false}, packed); s != Status::kOk) {
+    return s;
+  }
+  return all_below(codes, values) ? Status::kOk : Status::kBadRange;
 }
 
 Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept {

@@ -11,8 +11,8 @@ struct QParams {
   int32_t zero_point;
 };
 
-/// The scale as float32, lowered where `steps` of it would be beyond float32, so that no code restores to an infinity. That takes
-/// values next to the largest float.
+/// The scale as float32. It is lowered where `steps` of it would be beyond float32, so that no code is restored as an infinity.
+/// Only ranges that come near the largest float need that.
 float finite_scale(double scale, int32_t steps) {
   const double largest = FLT_MAX;
   auto rounded = static_cast<float>(scale * steps <= largest ? scale : largest / steps);
@@ -37,13 +37,14 @@ QParams asymmetric_qparams(double min, double max, DType dtype, bool include_zer
   }
   if (min == max) {
     if (min == 0) return {1.0f, 0};
-    // One step from the zero point in either direction: exact, unless c is raised to the smallest scale.
-    const double size = min < 0 ? -min : min;
-    return {static_cast<float>(size > kMinScale ? size : kMinScale), min < 0 && !dtype.is_signed ? 1 : 0};
+    // c is one step from the zero point, in either direction. That restores it exactly, unless |c| is below the smallest scale.
+    const double magnitude = min < 0 ? -min : min;
+    return {static_cast<float>(magnitude > kMinScale ? magnitude : kMinScale), min < 0 && !dtype.is_signed ? 1 : 0};
   }
   double scale = (max - min) / (dtype.qmax() - dtype.qmin());
   if (!include_zero) {
-    // Keeps qmin - min / scale within the limit; the other bound is then at most 2^22 steps from 0, where float32 has every half.
+    // Keeps |qmin - min / scale| within the limit. The other bound is at most 2^16 steps farther, so all of the range is within
+    // 2^22 steps of 0, where float32 has every half.
     constexpr double kLimit = kMaxZeroPoint - 65536;
     const double widened = min > 0 ? min / (kLimit + dtype.qmin()) : -min / (kLimit - dtype.qmin());
     if (scale < widened) scale = widened;
@@ -62,7 +63,7 @@ Status choose_qparams(std::span<const float> min, std::span<const float> max, co
   if (min.size() != max.size() || min.size() != scale.size() || min.size() != zero_point.size()) return Status::kSizeMismatch;
   for (size_t i = 0; i < min.size(); i++) {
     double low = min[i], high = max[i];
-    if (low > high) low = high = 0;  // nothing finite was seen
+    if (low > high) low = high = 0;  // an empty range: nothing finite was seen
     if (!std::isfinite(low) || !std::isfinite(high)) return Status::kBadRange;
     const QParams chosen = spec.scheme == Scheme::kSymmetric ? symmetric_qparams(low, high, spec.dtype, spec.symmetric_range)
                                                              : asymmetric_qparams(low, high, spec.dtype, spec.include_zero);

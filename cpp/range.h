@@ -1,4 +1,4 @@
-// The range of the values that share a scale: smallest and largest.
+// The range of the values that share a parameter: smallest and largest.
 #pragma once
 
 #include <cstddef>
@@ -14,14 +14,14 @@ namespace scalepoint {
 /// Sets min and max to the empty range that observe starts from: +infinity and -infinity.
 void clear_range(std::span<float> min, std::span<float> max) noexcept;
 
-/// Widens min[p] and max[p] by every finite element x[i] whose parameter is p. x is the piece [start, start + x.size()) of the
-/// array.
-/// Special: -0 counts as 0. NaN and infinities are left out under NonFinite::kSaturate.
-/// Status:  kBadLayout, kSizeMismatch if min or max is too short, kNonFinite if x holds one and the policy is kError.
+/// Widens the range [min[p], max[p]] of every parameter p to hold the finite elements that use p. x is the piece
+/// [start, start + x.size()) of an array.
+/// Special: -0 counts as 0. NaN and infinities are skipped under NonFinite::kSaturate.
+/// Status:  kBadLayout, kSizeMismatch if min or max is too short, kNonFinite if x holds NaN or an infinity under kError.
 [[nodiscard]] Status observe(std::span<const float> x, const Layout& layout, uint64_t start, NonFinite non_finite,
                              std::span<float> min, std::span<float> max) noexcept;
 
-/// Index of the first NaN or infinity, or x.size() if there is none.
+/// The index of the first NaN or infinity, or x.size() if there is none.
 [[nodiscard]] size_t first_non_finite(std::span<const float> x) noexcept;
 
 }  // namespace scalepoint

@@ -46,7 +46,7 @@ double EntropySearch::threshold(std::span<const float> x, double largest, size_t
   sum_up();
   double least = HUGE_VAL;
   size_t best = kBins;
-  for (size_t bins = kBins; bins >= std::min(levels, kBins); bins--) {
+  for (size_t bins = kBins; bins >= std::min(levels, kBins) && held_[bins] >= kLeastKept * held_[kBins]; bins--) {
     // With an end in an empty bin, what is beyond would have no share in any level: the divergence is infinite.
     if (counts_[bins - 1] == 0) continue;
     const double found = divergence(bins, std::min(levels, bins));

@@ -4,38 +4,115 @@
 #include <cfloat>
 #include <cmath>
 
+#include "kernels/range_search.h"
 #include "qparams.h"
+#include "range_scale_search.h"
+#include "range_stand_ins.h"
 #include "round.h"
 
 namespace scalepoint {
+namespace {
 
-SearchSpace::SearchSpace(const QuantizationSpec& spec)
-    : qmin(spec.dtype.qmin()), qmax(spec.dtype.qmax()), symmetric(spec.scheme == Scheme::kSymmetric) {
-  if (symmetric)
-    lowest_zero = highest_zero = spec.dtype.middle();
-  else if (spec.include_zero)
-    lowest_zero = qmin, highest_zero = qmax;
-  else
-    lowest_zero = -(kMaxZeroPoint - 65536.0), highest_zero = kMaxZeroPoint - 65536.0;
+/// The largest magnitude of a zero point that choose_qparams gives.
+constexpr double kFarthestZero = kMaxZeroPoint - 65536.0;
+
+Windows windows_of(const QuantizationSpec& spec) {
+  const double qmin = spec.dtype.qmin(), levels = spec.dtype.qmax() - qmin;
+  if (spec.scheme == Scheme::kSymmetric) return {levels, qmin - spec.dtype.middle(), qmin - spec.dtype.middle()};
+  if (spec.include_zero) return {levels, -levels, 0};
+  return {levels, qmin - kFarthestZero, qmin + kFarthestZero};
 }
 
-double SearchSpace::clamped(double zero) const { return std::clamp(zero, lowest_zero, highest_zero); }
+/// Whether the windows may lie anywhere, without 0 in them.
+bool are_free(const Windows& windows) { return windows.lowest < -windows.levels; }
 
-double SearchSpace::covering(double min, double max, double zero) const {
-  const double low = qmin - zero, high = qmax - zero;
-  return std::max(high > 0 ? max / high : 0, low < 0 ? min / low : 0);
+/// The least t = 1 / scale that has to be tried. Where a window still holds twice each level that values have at t, 2 t is no
+/// worse than t: it has the same levels and others between them.
+double least_t(double min, double max, const Windows& windows) {
+  if (!windows.fixed()) return std::floor(windows.levels / 2) / (max - min);
+  double least = HUGE_VAL;
+  if (max > 0) least = std::min(least, (std::floor((windows.lowest + windows.levels) / 2) + 0.5) / max);
+  if (min < 0) least = std::min(least, (std::floor(-windows.lowest / 2) + 0.5) / -min);
+  return least;
 }
 
-double SearchSpace::zero_for(double min, double max, double scale, double share) const {
-  const double all_low = clamped(qmin - min / scale), all_high = clamped(qmax - max / scale);
-  return round_half_even(all_low + (all_high - all_low) * share);
+/// Trials for types of up to 8 bits. Few runs of any length take 400, except of values far from 0 in windows that need not hold
+/// it: there scales that differ by 1 / |zero point| have errors of their own. Of two or three values many scales restore nearly
+/// all, so that telling the best takes thousands, but each is quick.
+int most_trials(size_t n) { return 2048 + static_cast<int>(32768 / n); }
+
+/// 16 bits would take hundreds of times as many. They get a few scales between that of min-max and one an eighth wider.
+constexpr int kTrialsOf16Bits = 64;
+constexpr double kWidestOf16Bits = 1.125;
+
+/// The power of two that values are searched with: not 1 where t or u could leave the range of normal floats.
+float search_factor(double largest) { return largest > 0x1p60 || largest < 0x1p-60 ? unit_factor(largest) : 1.0f; }
+
+/// Where to search, for values times the factor.
+ScaleSpan span_of(const QuantizationSpec& spec, const Windows& windows, double min, double max, double scale, double factor) {
+  const double largest = std::max(std::fabs(min), std::fabs(max)) * factor;
+  ScaleSpan span = {};
+  span.min = (are_free(windows) ? min : std::min(min, 0.0)) * factor;
+  span.max = (are_free(windows) ? max : std::max(max, 0.0)) * factor;
+  // No scale is below kMinScale, and no zero point too far away.
+  span.last = 1 / (kMinScale * factor);
+  if (are_free(windows)) span.last = std::min(span.last, kFarthestZero / largest);
+  span.start = std::min(1 / (scale * factor), span.last);
+  span.first = least_t(span.min, span.max, windows);
+  // Where min-max's scale was raised, even half of the levels are too many. Any scale with a level but 0 may be the best.
+  if (span.first >= span.start) span.first = 0.5 / largest;
+  if (spec.dtype.bits > 8) span.first = std::max(span.first, span.start / kWidestOf16Bits);
+  // No level is beyond the largest float.
+  const double farthest = windows.fixed() ? std::max(-windows.lowest, windows.lowest + windows.levels) : windows.levels;
+  span.first = std::min(std::max(span.first, farthest / (FLT_MAX * static_cast<double>(factor)) * (1 + 0x1p-20)), span.start);
+  return span;
 }
 
-float SearchSpace::usable_scale(double scale, double zero) const {
-  const auto rounded = static_cast<float>(scale);
-  const auto farthest = static_cast<float>(std::max(std::fabs(qmin - zero), std::fabs(qmax - zero)));
-  return rounded >= kMinScale && rounded * farthest <= FLT_MAX ? rounded : 0.0f;
+/// The search is worth putting the small values in front if it would take so many steps with all of them.
+constexpr double kManySteps = 8;
+/// Small values are those below so many root mean squares. Between 0.9 and 1.3 the time hardly differs.
+constexpr double kSmall = 1.2;
+
+double sum_of_squares(const float* x, size_t n, float factor) { return kernels::error_of_run(x, n, factor, 1, 0, 0); }
+
+/// Says how many values at the front are small.
+void set_small(ScaleSpan& span, size_t n) {
+  const float* const x = span.run.x;
+  auto count = static_cast<double>(n), squares = 0.0;
+  if (!span.run.weighted) {
+    squares = sum_of_squares(x, n, 1);
+  } else {
+    count = 0;
+    for (size_t i = 0; i < n; i++) {
+      const double value = x[2 * i], weight = x[2 * i + 1];
+      count += weight;
+      squares += value * value * weight;
+    }
+  }
+  if (squares > 0) span.small = {n, count, squares / (span.root_mean * span.root_mean * span.count)};
 }
+
+/// How many of the pairs at the front are below the limit in magnitude.
+size_t small_pairs(const kernels::Run& run, double limit) {
+  size_t n = 0;
+  while (n < run.n && std::fabs(run.x[2 * n]) < limit) n++;
+  return n;
+}
+
+/// Bins of stand-ins by the bits of a type. A level is a (2^bits)th of what the windows cover, which is two standard deviations
+/// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out; of fewer than 8
+/// bits 64 and 16.
+int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
+
+/// Values that are restored but for this share of their squares are restored exactly, up to the rounding of scale and product.
+constexpr double kExact = 0x1p-46;
+
+/// Below this share of the mean square, the rounding of sums to float32 shows in a scale.
+constexpr double kTinyError = 0x1p-26;
+
+}  // namespace
+
+size_t mse_room(size_t n) { return n > kLongestDirectRun ? kStandInBytes : (n + n % 2) * sizeof(float); }
 
 float unit_factor(double largest) {
   int e = 0;
@@ -43,40 +120,49 @@ float unit_factor(double largest) {
   return static_cast<float>(std::ldexp(1.0, std::clamp(-e, -126, 126)));
 }
 
-void search_short(ShortRuns& four, const SearchSpace& space, float* scale, int32_t* zero_point) {
-  kernels::FourRuns& runs = four.runs;
-  float start[4], plain_zero[4], plain[4];
-  for (int i = 0; i < 4; i++) {
-    start[i] = four.scale[i] * four.factor[i];
-    plain_zero[i] = static_cast<float>(four.zero[i]);
+void search_mse(std::span<const float> x, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+                int32_t& zero_point) {
+  const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
+  if (largest == 0) return;
+  const float unit = unit_factor(largest), factor = search_factor(largest);
+  const auto count = static_cast<double>(x.size());
+  const double squares = sum_of_squares(x.data(), x.size(), unit), root_mean = std::sqrt(squares / count) / unit;
+  const Windows windows = windows_of(spec);
+  // Levels from `low` on, with the scale of values times `unit`.
+  const auto error = [&](double unit_scale, double low) {
+    return kernels::error_of_run(x.data(), x.size(), unit, static_cast<float>(unit_scale), static_cast<float>(low),
+                                 static_cast<float>(low + windows.levels));
+  };
+  const double plain = error(scale * unit, spec.dtype.qmin() - zero_point);
+  if (plain <= squares * kExact) return;
+
+  ScaleSpan span = span_of(spec, windows, min, max, scale, factor);
+  span.run = {x.data(), x.size(), false};
+  span.count = count;
+  span.root_mean = root_mean * factor;
+  span.most_trials = spec.dtype.bits > 8 ? kTrialsOf16Bits : most_trials(x.size());
+  const bool direct = x.size() <= kLongestDirectRun;
+  const double small = kSmall * span.root_mean;
+  if (!direct) {
+    span.run = stand_in(x, min, max, root_mean, factor, bin_bits(spec.dtype.bits), room);
+    set_small(span, small_pairs(span.run, small));
+  } else if (factor != 1 || (span.start - span.first) * span.root_mean > kManySteps) {
+    span.run.x = reinterpret_cast<float*>(room);
+    set_small(span,
+              kernels::small_ones_first(x.data(), x.size(), factor, static_cast<float>(small), reinterpret_cast<float*>(room)));
   }
-  kernels::errors_of_four(runs, start, plain_zero, plain);
-  float error[4], found[4], zero[4];
-  for (int i = 0; i < 4; i++) {
-    // The farthest value errs by what is clipped of it, so clipping more than the root of the whole error of min-max cannot pay.
-    // One eighth of the scale of min-max is the narrowest: below it, the candidates that are tried would lie too far apart.
-    const float most_clipped = std::sqrt(plain[i]);
-    const double narrow = space.symmetric ? space.covering(std::min(runs.min[i] + most_clipped, 0.0f),
-                                                           std::max(runs.max[i] - most_clipped, 0.0f), four.zero[i])
-                                          : (runs.max[i] - runs.min[i] - 2 * most_clipped) / space.levels();
-    runs.from[i] = std::max(static_cast<float>(narrow), start[i] / 8);
-    runs.to[i] = start[i] * kWidest;
-    error[i] = plain[i];
-    found[i] = start[i];
-    zero[i] = plain_zero[i];
+  FoundScale found = search_scale(span, windows);
+  if (found.scale == 0) return;
+  found.scale /= factor;
+  if (found.error < kTinyError) {
+    found.scale = kernels::fit_scale(x.data(), x.size(), found.scale, found.low, found.low + windows.levels);
   }
-  kernels::search_four(runs, error, found, zero);
-  // The improved scale is measured again, with the codes that it gives itself, beside min-max.
-  float rounded[4];
-  for (int i = 0; i < 4; i++) {
-    rounded[i] = space.usable_scale(found[i] / four.factor[i], zero[i]);
-    found[i] = rounded[i] > 0 ? rounded[i] * four.factor[i] : start[i];
-  }
-  kernels::errors_of_four(runs, found, zero, error);
-  for (int i = 0; i < 4; i++) {
-    const bool better = rounded[i] > 0 && error[i] < plain[i] * kGain;
-    scale[i] = better ? rounded[i] : four.scale[i];
-    zero_point[i] = better ? static_cast<int32_t>(zero[i]) : four.zero[i];
+  const auto better = static_cast<float>(found.scale);
+  const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
+  if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
+  if (error(better * unit, found.low) < plain * kGain) {
+    scale = better;
+    zero_point = static_cast<int32_t>(spec.dtype.qmin() - found.low);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/kernels.h"
+#include "kernels/range.h"
+#include "kernels/range_search.h"
 #include "qparams.h"
 #include "quantile.h"
 #include "range.h"
@@ -35,72 +36,52 @@ Place place_of(const Layout& layout, size_t size, size_t parameter) {
 /// The largest number of values of a parameter.
 size_t largest_place(const Layout& layout, size_t size) { return size == 0 ? 0 : place_of(layout, size, 0).size(); }
 
-/// Copies the values of a parameter. What is not finite becomes the first value that is, or 0. Returns whether all were finite.
-bool gather(const float* x, const Place& place, float* to) {
+/// Copies the finite values of a parameter. Returns how many there are.
+size_t gather(const float* x, const Place& place, float* to) {
   for (size_t line = 0; line < place.lines; line++) {
     kernels::copy_steps(x + place.offset + line * place.line_step, place.step, place.length, 1, to + line * place.length, 1);
   }
   const size_t n = place.size();
-  const size_t bad = first_non_finite({to, n});
-  if (bad == n) return true;
-  size_t good = 0;
-  while (good < n && !is_finite(to[good])) good++;
-  const float stand_in = good < n ? to[good] : 0.0f;
-  for (size_t i = bad; i < n; i++) {
-    if (!is_finite(to[i])) to[i] = stand_in;
+  size_t kept = first_non_finite({to, n});
+  for (size_t i = kept; i < n; i++) {
+    if (is_finite(to[i])) to[kept++] = to[i];
   }
-  return false;
+  return kept;
 }
 
-/// The scratch memory in floats: four short runs, the room of a method, and the values of one parameter. The methods take turns
-/// in their room, as a call uses one of them.
-constexpr size_t kMethodRoom = kLongRunRoom;
-static_assert(sizeof(EntropySearch) <= kMethodRoom * sizeof(float));
+/// Bytes that a method works in; after them, the scratch memory has room for the values of one parameter.
+size_t room_bytes(size_t run) { return std::max(sizeof(EntropySearch), mse_room(run)); }
 
 /// The search for all parameters of an array.
 class RangeSearch {
  public:
   RangeSearch(std::span<const float> x, const QuantizationSpec& spec, RangeMethod method, double percentile,
-              std::span<std::byte> scratch, std::span<float> scale, std::span<int32_t> zero_point)
+              std::span<std::byte> scratch, size_t room, std::span<float> scale, std::span<int32_t> zero_point)
       : x_(x),
         spec_(spec),
-        space_(spec),
         method_(method),
         percentile_(percentile),
-        four_x_(reinterpret_cast<float*>(scratch.data())),
-        room_(four_x_ + 4 * kShortRun),
-        gathered_(room_ + kMethodRoom),
+        room_(scratch.data()),
+        gathered_(reinterpret_cast<float*>(room_ + room)),
         entropy_(*reinterpret_cast<EntropySearch*>(room_)),
         scale_(scale),
         zero_point_(zero_point) {
     if (method == RangeMethod::kEntropy) entropy_.prepare();
-    kernels::FourRuns& runs = four_.runs;
-    runs.x = four_x_;
-    runs.qmin = static_cast<float>(space_.qmin);
-    runs.qmax = static_cast<float>(space_.qmax);
-    runs.lowest_zero = static_cast<float>(space_.lowest_zero);
-    runs.highest_zero = static_cast<float>(space_.highest_zero);
-    runs.steps = space_.symmetric ? kScales : kScalesOfZeros;
-    runs.most_zeros = space_.symmetric ? 1 : kZeros;
   }
 
   Status search(const Layout& layout) {
     for (size_t p = 0; p < scale_.size(); p++) {
-      const Place place = x_.empty() ? Place{} : place_of(layout, x_.size(), p);
-      const Values values = values_at(place);
+      const Values values = values_at(place_of(layout, x_.size(), p));
       const Status status = choose(values, p);
       if (status != Status::kOk) return status;
-      if (method_ == RangeMethod::kMse) improve(values, p);
+      if (method_ == RangeMethod::kMse)
+        search_mse({values.x, values.n}, values.min, values.max, spec_, room_, scale_[p], zero_point_[p]);
     }
-    search_waiting();
     return finite_ || spec_.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
   }
 
  private:
-  /// What a short run is searched with: scales, or scales and zero points at each. About as many candidates either way.
-  static constexpr int kScales = 32, kScalesOfZeros = 12, kZeros = 5;
-
-  /// The values of a parameter, in place or gathered, and their range.
+  /// The finite values of a parameter, in place or gathered, and their range: [0, 0] if there are none.
   struct Values {
     const float* x;
     size_t n;
@@ -112,14 +93,14 @@ class RangeSearch {
   };
 
   Values values_at(const Place& place) {
-    const size_t n = place.size();
-    if (n == 0) return {x_.data(), 0, false, 0, 0};
-    if (place.step == 1 && place.lines <= 1) {
+    if (place.step == 1 && place.lines == 1) {
       const float* values = x_.data() + place.offset;
-      const kernels::Range range = kernels::range(values, n);
-      if (range.largest < kInfinityBits) return {values, n, false, range.min, range.max};
+      const kernels::Range range = kernels::range(values, place.length);
+      if (range.largest < kInfinityBits) return {values, place.length, false, range.min, range.max};
     }
-    if (!gather(x_.data(), place, gathered_)) finite_ = false;
+    const size_t n = gather(x_.data(), place, gathered_);
+    if (n < place.size()) finite_ = false;
+    if (n == 0) return {gathered_, 0, true, 0, 0};
     const kernels::Range range = kernels::range(gathered_, n);
     return {gathered_, n, true, range.min, range.max};
   }
@@ -129,7 +110,7 @@ class RangeSearch {
     float min = values.min, max = values.max;
     if (method_ == RangeMethod::kPercentile && values.n > 0) {
       to_percentiles(values, min, max);
-    } else if (method_ == RangeMethod::kEntropy && values.largest() > 0) {
+    } else if (method_ == RangeMethod::kEntropy && values.n >= EntropySearch::kFewestValues && values.largest() > 0) {
       const double threshold = entropy_.threshold({values.x, values.n}, values.largest(), size_t{1} << (spec_.dtype.bits - 1));
       min = static_cast<float>(std::max<double>(min, -threshold));
       max = static_cast<float>(std::min<double>(max, threshold));
@@ -150,79 +131,50 @@ class RangeSearch {
     }
   }
 
-  /// Searches for less error than that of min-max. Short runs of one length wait until there are four of them.
-  void improve(const Values& values, size_t p) {
-    const size_t n = values.n;
-    const bool is_short = n <= kShortRun;
-    if (is_short && waiting_ > 0 && four_.runs.n != n) search_waiting();
-    if (values.min == values.max) return;  // there is nothing to search for
-    const bool with_zero = spec_.include_zero || space_.symmetric;
-    const double low = with_zero ? std::min<double>(values.min, 0) : values.min;
-    const double high = with_zero ? std::max<double>(values.max, 0) : values.max;
-    const float factor = unit_factor(values.largest());
-    if (!is_short) {
-      search_long({values.x, n, factor, low * factor, high * factor}, space_, room_, &scale_[p], &zero_point_[p]);
-      return;
-    }
-    four_.runs.n = n;
-    four_.runs.min[waiting_] = static_cast<float>(low) * factor;
-    four_.runs.max[waiting_] = static_cast<float>(high) * factor;
-    four_.factor[waiting_] = factor;
-    four_.scale[waiting_] = scale_[p];
-    four_.zero[waiting_] = zero_point_[p];
-    kernels::copy_steps(values.x, 1, n, factor, four_x_ + waiting_, 4);
-    waiting_for_[waiting_++] = p;
-    if (waiting_ == 4) search_waiting();
-  }
-
-  void search_waiting() {
-    if (waiting_ == 0) return;
-    // Lanes without a run hold what was there before. Their results are not read.
-    float scale[4];
-    int32_t zero[4];
-    search_short(four_, space_, scale, zero);
-    for (size_t lane = 0; lane < waiting_; lane++) {
-      scale_[waiting_for_[lane]] = scale[lane];
-      zero_point_[waiting_for_[lane]] = zero[lane];
-    }
-    waiting_ = 0;
-  }
-
   const std::span<const float> x_;
   const QuantizationSpec& spec_;
-  const SearchSpace space_;
   const RangeMethod method_;
   const double percentile_;
-  float* const four_x_;
-  float* const room_;
+  std::byte* const room_;
   float* const gathered_;
   EntropySearch& entropy_;
   const std::span<float> scale_;
   const std::span<int32_t> zero_point_;
   bool finite_ = true;
-  ShortRuns four_ = {};
-  size_t waiting_ = 0, waiting_for_[4];
 };
+
+/// Each parameter of an empty array has the empty range.
+Status empty_qparams(const QuantizationSpec& spec, std::span<float> scale, std::span<int32_t> zero_point) {
+  const float none = 0;
+  if (zero_point.size() != scale.size()) return Status::kSizeMismatch;
+  for (size_t p = 0; p < scale.size(); p++) {
+    const Status status = choose_qparams({&none, 1}, {&none, 1}, spec, scale.subspan(p, 1), zero_point.subspan(p, 1));
+    if (status != Status::kOk) return status;
+  }
+  return Status::kOk;
+}
 
 }  // namespace
 
 uint64_t search_scratch_bytes(uint64_t size, const Layout& layout) noexcept {
   if (!layout.valid()) return 0;
-  const uint64_t run = largest_place(layout, static_cast<size_t>(size));
-  return (4 * kShortRun + kMethodRoom + run) * sizeof(float);
+  const size_t run = largest_place(layout, static_cast<size_t>(size));
+  return room_bytes(run) + run * sizeof(float);
 }
 
 Status search_qparams(std::span<const float> x, const Layout& layout, const QuantizationSpec& spec, RangeMethod method,
                       double percentile, std::span<std::byte> scratch, std::span<float> scale,
                       std::span<int32_t> zero_point) noexcept {
   if (!spec.dtype.valid()) return Status::kBadDType;
+  if (x.empty()) return empty_qparams(spec, scale, zero_point);
   if (!layout.valid()) return Status::kBadLayout;
   if (zero_point.size() != scale.size() || scale.size() < layout.parameter_end(0, x.size()) ||
       scratch.size() < search_scratch_bytes(x.size(), layout)) {
     return Status::kSizeMismatch;
   }
   if (method == RangeMethod::kPercentile && !(percentile > 50 && percentile <= 100)) return Status::kBadRange;
-  return RangeSearch(x, spec, method, percentile, scratch, scale, zero_point).search(layout);
+  const size_t room = room_bytes(largest_place(layout, x.size()));
+  return RangeSearch(x, spec, method, percentile, scratch, room, scale, zero_point).search(layout);
 }
 
 Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale, std::span<int32_t> zero_point,

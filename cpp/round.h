@@ -1,4 +1,4 @@
-// The numerics contract, one value at a time. The kernels do the same thing many values at a time; tests hold them to it.
+// The numerics contract for one value at a time. The kernels do the same for many values at a time, and tests hold them to it.
 #pragma once
 
 #include <cmath>
@@ -16,25 +16,27 @@ inline To bit_cast(const From& from) {
   return to;
 }
 
-/// How x becomes a code. All in float32, half to even, then saturated to [qmin, qmax]; the three differ on ties and near them.
+/// How x becomes a code. All compute in float32, round half to even, and saturate to [qmin, qmax]. They differ on ties and near
+/// them.
 enum class Rounding : int32_t {
   kOnnx = 0,        ///< round(x / scale) + zero_point        (ONNX QuantizeLinear)
   kFused = 1,       ///< round(x / scale + zero_point)        (torch.round(x / scale + zero_point), compressed-tensors)
   kReciprocal = 2,  ///< round(x * (1 / scale)) + zero_point  (torch.quantize_per_tensor)
 };
 
-/// No zero point is larger in size: x / scale + zero_point then stays below 2^23, where float32 still holds every half.
+/// The largest magnitude of a zero point. x / scale + zero_point then stays below 2^23, where float32 still has every half.
 inline constexpr int32_t kMaxZeroPoint = 1 << 22;
 
 /// The smallest scale that choose_qparams gives: its reciprocal is the largest power of two in float32.
 inline constexpr float kMinScale = 0x1p-127f;
 
-/// 1.5 * 2^23. Adding it to a float of size up to 2^22 leaves the value, rounded half to even, in the low bits of the sum:
+/// 1.5 * 2^23. Added to a v with |v| <= 2^22, it leaves v, rounded half to even, in the low bits of the sum:
 /// bits(v + kMagic) == kMagicBits + round_half_even(v).
 inline constexpr float kMagic = 12582912.0f;
 inline constexpr int32_t kMagicBits = 0x4B400000;
 
-/// The bits of |x| as an integer: orders like |x|, and is at least kInfinityBits exactly for infinities and NaN.
+/// bits(x) & kAbsMask are the bits of |x|. As integers they order like |x|, and they are at least kInfinityBits exactly for
+/// infinities and NaN.
 inline constexpr uint32_t kAbsMask = 0x7FFFFFFFu;
 inline constexpr uint32_t kInfinityBits = 0x7F800000u;
 
@@ -48,7 +50,7 @@ constexpr T clamp(T x, T low, T high) {
 
 inline bool is_finite(float x) { return (bit_cast<uint32_t>(x) & kAbsMask) < kInfinityBits; }
 
-/// The code of x. NaN gives the zero point (saturated to the type), infinities and large values the ends.
+/// The code of x. NaN gives the zero point, saturated to the type. Infinities and large values give the ends.
 inline int32_t quantize_value(float x, float scale, int32_t zero_point, int32_t qmin, int32_t qmax, Rounding rounding) {
   const float v = rounding == Rounding::kReciprocal ? x * (1.0f / scale) : x / scale;
   if (v != v) return clamp(zero_point, qmin, qmax);

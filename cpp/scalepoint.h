@@ -1,8 +1,8 @@
 // Scalepoint core: float32 arrays to small integers with a scale and a zero point, and back.
 //
-// Every public function of the core is declared in one of these headers, one topic each. None allocates, throws or keeps a pointer; sizes are
-// counted in elements unless a name says bytes. Results depend on the arguments alone: the scalar and the SIMD build give the same
-// bytes. Pointers need the alignment of their elements and no more: codes of 16 bits lie at even addresses.
+// Each of these headers declares the public functions of one topic. No function allocates, throws or keeps a pointer. Sizes are
+// counted in elements unless a name says bytes. Results depend on the arguments alone: the scalar and the SIMD build give the
+// same bytes. Pointers need the alignment of their elements and no more: codes of 16 bits lie at even addresses.
 #pragma once
 
 #include "absmax.h"

@@ -8,11 +8,15 @@
 
 namespace scalepoint {
 
+/// Whether the zero point is fixed (kSymmetric) or follows from the range (kAsymmetric).
 enum class Scheme : int32_t { kSymmetric = 0, kAsymmetric = 1 };
+/// Which codes a symmetric range covers: [-qmax, qmax], or [qmin, qmax] with its middle at 0.
 enum class SymmetricRange : int32_t { kRestricted = 0, kFull = 1 };
+/// What becomes of NaN and infinities: an error, or codes that saturate.
 enum class NonFinite : int32_t { kError = 0, kSaturate = 1 };
 
-/// How to make codes. See choose_qparams for what the fields do to scale and zero point, quantize_linear for the rest.
+/// How to make codes. choose_qparams says what scheme, symmetric_range and include_zero do, and quantize_linear what the others
+/// do.
 struct QuantizationSpec {
   DType dtype;
   Scheme scheme = Scheme::kSymmetric;

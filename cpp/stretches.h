@@ -6,7 +6,8 @@
 
 namespace scalepoint {
 
-/// `size` elements from `offset` in the piece. If uniform, all use `parameter`; otherwise element i of the stretch uses parameter + i.
+/// `size` elements from `offset` in the piece. If uniform, all use `parameter`; otherwise element i of the stretch uses parameter
+/// + i.
 struct Stretch {
   size_t offset;
   size_t size;
@@ -14,8 +15,8 @@ struct Stretch {
   bool uniform;
 };
 
-/// Calls f for each stretch of the elements [start, start + size), in order. It divides once, not for every stretch: 64-bit divisions
-/// would cost more than a short stretch itself.
+/// Calls f for each stretch of the elements [start, start + size), in order. It divides once, not for every stretch: 64-bit
+/// divisions would cost more than a short stretch itself.
 template <class F>
 void for_each_stretch(const Layout& layout, uint64_t start, size_t size, F f) {
   if (layout.granularity == Granularity::kPerTensor) {
@@ -69,8 +70,8 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
 /// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
 inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
 
-/// What the error sums take at a time. It is either as many whole blocks as a stretch with one parameter has, or kPartSize elements of
-/// any parameters. Either way the blocks count from the start of the piece.
+/// What the error sums take at a time. It is either as many whole blocks as a stretch with one parameter has, or kPartSize
+/// elements of any parameters. Either way the blocks count from the start of the piece.
 struct Part {
   size_t size;
   uint64_t parameter;  ///< if uniform

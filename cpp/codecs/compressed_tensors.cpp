@@ -368,8 +368,6 @@ Status encode(const Tile& tile, const CompressedTensors& codes, Arena& arena, En
     if (const Status status = check(tile); status != Status::kOk) return status;
   }
   if (tile.ranges != nullptr && form.runs_per_row != 1) return Status::kBadLayout;
-  // The search looks at runs side by side, so it has to see all of them at once.
-  if (codes.search && tile.ranges == nullptr) form.step = form.size;
   result = {};
   Encoder encoder(tile, form, arena, result);
   if (arena.only_counts()) return Status::kOk;

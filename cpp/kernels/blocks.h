@@ -1,12 +1,12 @@
 // The loops over ggml's blocks. No checks: cpp/blocks.cpp has made them. n counts blocks. The results are ggml's, byte for byte:
-// float32 throughout, sums in the order of the elements, no contraction.
+// float32 throughout, sums in the order of the elements, no contraction of products and sums.
 #pragma once
 
 #include <cstddef>
 
 namespace scalepoint::kernels {
 
-/// Blocks of 32 (blocks32.cpp). False if x holds NaN or an infinity, or a scale or minimum is beyond float16; `out` then means nothing.
+/// Blocks of 32. Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
 bool quantize_q8_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_1(const float* x, size_t n, std::byte* out);
@@ -15,13 +15,14 @@ bool quantize_q5_1(const float* x, size_t n, std::byte* out);
 bool quantize_iq4_nl(const float* x, size_t n, std::byte* out);
 bool quantize_mxfp4(const float* x, size_t n, std::byte* out);
 
-/// Super-blocks of 256 (superblocks.cpp). Inputs are finite.
+/// Super-blocks of 256. All of x is finite.
 void quantize_q2_k(const float* x, size_t n, std::byte* out);
 void quantize_q3_k(const float* x, size_t n, std::byte* out);
 void quantize_q4_k(const float* x, size_t n, std::byte* out);
 void quantize_q5_k(const float* x, size_t n, std::byte* out);
 void quantize_q6_k(const float* x, size_t n, std::byte* out);
 
+/// The floats that blocks stand for. Any bytes are blocks.
 void dequantize_q8_0(const std::byte* blocks, size_t n, float* x);
 void dequantize_q4_0(const std::byte* blocks, size_t n, float* x);
 void dequantize_q4_1(const std::byte* blocks, size_t n, float* x);

@@ -1,5 +1,5 @@
-// Most of these loops go value by value: they look up a table at every value, and wasm has no vector instruction that gathers. Only
-// search_codes_by_counting needs no table of more than 16 bytes.
+// Most of these loops go value by value: they look up a table at every value, and wasm has no vector instruction that gathers.
+// Only search_codes_by_counting needs no table of more than 16 bytes.
 #include "codebook.h"
 
 #include <cstring>
@@ -11,8 +11,8 @@ namespace {
 
 using namespace lanes;
 
-/// The place of a float among 2 side + 1 intervals of its bits, `side` in the middle. kFraction bits of the fraction tell intervals apart,
-/// from magnitudes of 2^-32 on.
+/// The place of a float among 2 side + 1 intervals of its bits, `side` in the middle. kFraction bits of the fraction tell
+/// intervals apart, from magnitudes of 2^-32 on.
 template <int32_t kFraction>
 inline int32_t interval_of(float x, int32_t side) {
   const uint32_t bits = bit_cast<uint32_t>(x);

@@ -9,8 +9,8 @@ namespace scalepoint::kernels {
 /// Values of a codebook: codes take a byte.
 inline constexpr size_t kMostCodes = 256;
 
-/// Buckets of floats by their bits. A bucket is 1/32 wide relative to the float. The one in the middle holds magnitudes below 2^-32, the
-/// outer ones magnitudes of 2 and more. The bucket of a larger float is not a lower one.
+/// Buckets of floats by their bits. A bucket is 1/32 wide relative to the float. The one in the middle holds magnitudes below
+/// 2^-32, the outer ones magnitudes of 2 and more. The bucket of a larger float is not a lower one.
 inline constexpr int32_t kCodeBuckets = 2 * 33 * 32 + 1;
 
 /// What finds the code of a value. Its rank is the number of thresholds that the value exceeds.
@@ -40,8 +40,8 @@ void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* valu
 /// x[i] = values[codes[i]] * factor. There are 256 values. Returns the largest code.
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x);
 
-/// Bins of quotients: 2^-12 wide relative to the quotient, down to a magnitude of 2^-32. The one in the middle holds what is smaller. They
-/// reach to 2, because a quotient may exceed 1 by a rounding.
+/// Bins of quotients: 2^-12 wide relative to the quotient, down to a magnitude of 2^-32. The one in the middle holds what is
+/// smaller. They reach to 2, because a quotient may exceed 1 by a rounding.
 inline constexpr int32_t kQuotientFraction = 12, kQuotientSide = 33 << kQuotientFraction;
 inline constexpr size_t kQuotientBins = 2 * kQuotientSide + 1;
 

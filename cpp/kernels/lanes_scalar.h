@@ -241,6 +241,12 @@ inline uint32_t top_bits(U8x16 a) {
   for (int i = 0; i < 16; i++) mask |= static_cast<uint32_t>(a.v[i] >> 7) << i;
   return mask;
 }
+/// The sign bits, that of lane 0 lowest.
+inline uint32_t top_bits(I32x4 a) {
+  uint32_t mask = 0;
+  for (int i = 0; i < 4; i++) mask |= static_cast<uint32_t>(a.v[i]) >> 31 << i;
+  return mask;
+}
 inline U8x16 spread_bits(uint32_t mask) {
   return each<U8x16>([&](int i) { return static_cast<uint8_t>((mask >> i & 1) != 0 ? 255 : 0); });
 }

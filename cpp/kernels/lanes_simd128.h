@@ -101,6 +101,8 @@ inline I32x4 equal(I32x4 a, I32x4 b) { return {wasm_i32x4_eq(a.v, b.v)}; }
 inline I32x4 bit_and(I32x4 a, I32x4 b) { return {wasm_v128_and(a.v, b.v)}; }
 inline I32x4 bit_or(I32x4 a, I32x4 b) { return {wasm_v128_or(a.v, b.v)}; }
 inline I32x4 bit_and_not(I32x4 a, I32x4 b) { return {wasm_v128_andnot(a.v, b.v)}; }
+/// The sign bits, that of lane 0 lowest.
+inline uint32_t top_bits(I32x4 a) { return wasm_i32x4_bitmask(a.v); }
 inline bool any(I32x4 a) { return wasm_v128_any_true(a.v); }
 inline I32x4 max_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_max(a.v, b.v)}; }
 inline I32x4 min_signed(I32x4 a, I32x4 b) { return {wasm_i32x4_min(a.v, b.v)}; }

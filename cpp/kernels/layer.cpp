@@ -1,5 +1,5 @@
-// Dot products of integers: see layer.h for how weights and activations lie. The loops keep few vectors alive (V8 loads all that a
-// step needs before it computes, and 14 fit), so that eight sums are the most there are.
+// Dot products of integers; layer.h says how weights and activations lie. V8 loads all that a step needs before it computes, and
+// 14 vectors fit into the registers. So the loops keep few vectors alive: eight sums at most.
 #include "layer.h"
 
 #include <cmath>
@@ -37,7 +37,7 @@ inline Dots<kRows> dots_of(const std::byte* weights, size_t columns, const int16
     SCALEPOINT_NO_UNROLL
     for (; x != end; x += 2 * kRows, w += 16) add_pair(dots, load(w), load(w + 8), x);
   } else if constexpr (kBits == 8) {
-    // Loads and sums together are at most 14: 2 weights and kRows activations a pair.
+    // Loads and sums together are at most 14. A pair loads two vectors of weights and kRows of activations.
     constexpr size_t kPairs = kRows == 1 ? 4 : 2;
     const auto* w = reinterpret_cast<const int8_t*>(weights);
     SCALEPOINT_NO_UNROLL
@@ -64,7 +64,7 @@ inline void add_to(double* total, F64x2 low, F64x2 high) {
   store(total + 2, add(load(total + 2), high));
 }
 
-/// kRows rows of integers, of which kPlanes make one row of activations. kScaled: groups have scales.
+/// kRows rows of integers. kPlanes of them make one row of activations. kScaled says whether groups have scales.
 template <int kBits, int kRows, int kPlanes, bool kScaled>
 void accumulate_with(const Tile& tile, const Activations& x, double* total) {
   constexpr int kVectors = kRows / kPlanes;
@@ -128,7 +128,7 @@ void accumulate(const Tile& tile, const Activations& x, double* total) {
 /// 2^e, from the smallest normal number to the largest power.
 inline float power_of_two(int e) { return bit_cast<float>(static_cast<uint32_t>(e + 127) << 23); }
 
-/// Products of a step of floats, added to sums.
+/// Adds the products of one column of floats to sums.
 template <int kRows>
 inline void add_products(F32x4 (&sums)[kRows][2], const float* w, const float* x) {
   const F32x4 low = load(w), high = load(w + 4);
@@ -141,7 +141,7 @@ inline void add_products(F32x4 (&sums)[kRows][2], const float* w, const float* x
 
 template <int kRows>
 void accumulate_floats(const float* w, size_t columns, const float* x, float* total) {
-  // A single row has two sums in turns for each lane: an addition waits for the one before it.
+  // A single row has two sums for each lane and takes turns, because an addition waits for the one before it.
   constexpr int kTurns = kRows == 1 ? 2 : 1;
   for (size_t at = 0; at < columns; at += kFloatBlock) {
     const size_t size = columns - at < kFloatBlock ? columns - at : kFloatBlock;
@@ -204,19 +204,15 @@ void widen_tile(int bits, const std::byte* weights, size_t columns, int16_t less
 
 FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to) {
   I32x4 largest = splat(0);
-  const I32x4 no_sign = splat(static_cast<int32_t>(kAbsMask));
-  for (size_t i = 0; i < n; i += 4) largest = max_unsigned(largest, bit_and(bits(load(x + i)), no_sign));
-  int32_t lanes[4];
-  store(lanes, largest);
-  int32_t top = 0;
-  for (const int32_t lane : lanes) top = lane > top ? lane : top;
-  if (top >= static_cast<int32_t>(kInfinityBits)) return {.factor = 0, .sum = 0, .finite = false, .more = false};
+  for (size_t i = 0; i < n; i += 4) largest = max_unsigned(largest, magnitude_bits(load(x + i)));
+  const uint32_t top = largest_lane(largest);
+  if (top >= kInfinityBits) return {.factor = 0, .sum = 0, .finite = false, .more = false};
 
-  // 2^(e - 1) <= largest < 2^e, or e = 29 for zeros, which keeps everything finite.
+  // 2^(e - 1) <= largest < 2^e. For zeros e = 29, with which everything is finite.
   int e = 29;
-  if (top > 0) std::frexp(bit_cast<float>(static_cast<uint32_t>(top)), &e);
-  // Scaling by 2^(29 - e) in two steps, as it goes from 2^-99 to 2^177. Up it is exact; down it may lose what is 2^-99 of the
-  // largest, and becomes 0 all the same. Back it is exact: the products are x, but for their last bits.
+  if (top > 0) std::frexp(bit_cast<float>(top), &e);
+  // Scales by 2^(29 - e), from 2^-99 to 2^177, in two steps. Up it is exact. Down it may lose what is below 2^-99 of the largest,
+  // which becomes 0 anyway. Back it is exact.
   const int exponent = 29 - e, first = exponent > 126 ? 126 : exponent, second = exponent - first;
   const F32x4 up_first = splat(power_of_two(first)), up_second = splat(power_of_two(second));
   const F32x4 down_first = splat(power_of_two(-first)), down_second = splat(power_of_two(-second));
@@ -229,7 +225,7 @@ FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to) {
     I32x4 high[2], low[2];
     for (int j = 0; j < 2; j++) {
       const F32x4 value = load(x + i + 4 * j), scaled = mul(mul(value, up_first), up_second);
-      // |scaled| < 2^29: the high part is its multiple of 2^15, half to even, and the low part the rest, at most 2^14 in size.
+      // |scaled| < 2^29. The high part is the nearest multiple of 2^15, half to even. The low part is the rest, at most 2^14.
       const F32x4 high_magic = add(mul(scaled, to_high), magic);
       const F32x4 rest = sub(scaled, mul(sub(high_magic, magic), from_high));
       const F32x4 low_magic = add(rest, magic);
@@ -240,9 +236,9 @@ FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to) {
       const F32x4 lost = sub(rest, sub(low_magic, magic)), kept = sub(scaled, lost);
       const F32x4 remainder = sub(value, mul(mul(kept, down_second), down_first));
       store(x + i + 4 * j, remainder);
-      const F32x4 size = abs(value);
-      nonzero = sub(nonzero, greater(size, zero));
-      coarse = sub(coarse, greater(mul(abs(remainder), threshold), size));
+      const F32x4 magnitude = abs(value);
+      nonzero = sub(nonzero, greater(magnitude, zero));
+      coarse = sub(coarse, greater(mul(abs(remainder), threshold), magnitude));
     }
     store_pairs(to, step, high[0], high[1]);
     store_pairs(to + 2, step, low[0], low[1]);

@@ -39,7 +39,7 @@ bool quantize_measured_as(const float* x, size_t n, float scale, int32_t zero_po
   if (!quantize_uniform(x + n - rest, rest, scale, zero_point, {dtype, kRounding}, codes + n - rest)) return false;
   const int32_t in_center = kRounding == Rounding::kFused ? zero_point : 0;
   const int32_t zero_bits = kMagicBits - zero_point + in_center;
-  const MadeValues<kRounding, Code> values = {{codes, scale, zero_point},
+  const MadeValues<kRounding, Code> values = {{codes, dtype, scale, zero_point},
                                               codes,
                                               Params::make<kRounding>(splat(scale), splat(zero_point)),
                                               splat(zero_bits + dtype.qmin()),

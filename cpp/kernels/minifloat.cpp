@@ -30,13 +30,13 @@ template <Format kFormat>
 inline I32x4 round_to(F32x4 x, I32x4 most) {
   constexpr int kDropped = 23 - kFormat.fraction_bits;
   const I32x4 sign = shift_right<31>(bits(x)), magnitude = shift_right_one(twice_magnitude_bits(x));
-  // Rounds half to even: adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as it
-  // should.
+  // Rounds half to even: adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as
+  // it should.
   const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
   I32x4 code = shift_right<kDropped>(add(add(magnitude, odd), splat((1 << (kDropped - 1)) - 1 - kFormat.rebias())));
   if constexpr (kFormat.rebias() != 0) {
-    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats from 2^23 units on are one unit apart, so adding 2^23 units
-    // rounds to whole units.
+    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats from 2^23 units on are one unit apart, so adding 2^23
+    // units rounds to whole units.
     const F32x4 unit = splat(bit_cast<float>((127 + 23 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
     const I32x4 subnormal = sub(bits(add(from_bits(magnitude), unit)), bits(unit));
     code = select(greater(splat(kFormat.rebias() + (1 << 23)), magnitude), subnormal, code);
@@ -78,9 +78,9 @@ inline F32x4 values_of(I32x4 code) {
   const I32x4 sign = shift_left<31>(shift_right<kMagnitudeBits>(code));
   I32x4 normal = add(shift_left<kMoved>(magnitude), splat(kFormat.rebias()));
   if constexpr (kFormat.has_nan()) {
-    // A code above the largest is not the number that it would be if numbers went on. If NaN is the only such code, the difference leads
-    // from that number to NaN. Otherwise the exponent is all ones, and the difference of the biases, added once more, makes it all ones
-    // in float32.
+    // A code above the largest is not the number that it would be if numbers went on. If NaN is the only such code, the
+    // difference leads from that number to NaN. Otherwise the exponent is all ones, and the difference of the biases, added once
+    // more, makes it all ones in float32.
     constexpr bool kOnlyNan = kFormat.nan == kFormat.largest + 1;
     constexpr int32_t kDifference = kOnlyNan ? 0x7FC00000 - kFormat.rebias() - (kFormat.nan << kMoved) : kFormat.rebias();
     normal = add(normal, bit_and(greater(magnitude, splat(kFormat.largest)), splat(kDifference)));

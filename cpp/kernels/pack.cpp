@@ -40,7 +40,8 @@ struct FactorTable {
 
 constexpr uint8_t kNoByte = 255;
 
-/// Indices for lookup: byte_of(first, at) for byte `at` of the 8 codes in each half of a vector, of which `first` is the first byte.
+/// Indices for lookup: byte_of(first, at) for byte `at` of the 8 codes in each half of a vector, of which `first` is the first
+/// byte.
 template <int kBits, class F>
 constexpr ByteTable packed_from(F byte_of) {
   ByteTable table = {};
@@ -70,8 +71,8 @@ inline U8x16 pack_sixteen(U8x16 codes) {
   }
 }
 
-/// Two codes of at most 4 bits make one of twice the width: in a lane of 16 bits, (lo + 256 hi) * (256 + 2^bits) has lo + 2^bits hi
-/// as its upper byte.
+/// Two codes of at most 4 bits make one of twice the width: in a lane of 16 bits, (lo + 256 hi) * (256 + 2^bits) has lo + 2^bits
+/// hi as its upper byte.
 template <int kBits>
 inline U8x16 join_neighbors(U8x16 a, U8x16 b) {
   const I16x8 factor = splat(int16_t{256 + (1 << kBits)});
@@ -196,7 +197,8 @@ void unpack_steps(const uint8_t* from, size_t steps, int32_t bits, Signs signs, 
   const Distances distance(bits);
   const uint64_t all = ~uint64_t{0} >> (64 - 8 * bits), twos = kEach32 * ((1u << 2 * bits) - 1),
                  ones = kEach16 * ((1u << bits) - 1);
-  // v - offset = (v + 128 - offset) ^ 128 in each byte. Nothing is carried: v and the offset have less than 8 bits, or 128 - offset = 0.
+  // v - offset = (v + 128 - offset) ^ 128 in each byte. Nothing is carried: v and the offset have less than 8 bits, or 128 -
+  // offset = 0.
   const uint64_t flip = kEach8 * signs.flip, top = signs.offset == 0 ? 0 : kEach8 << 7, lift = top - kEach8 * signs.offset;
   SCALEPOINT_NO_UNROLL
   for (; steps > 0; steps--) {

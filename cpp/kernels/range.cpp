@@ -13,8 +13,8 @@ using namespace lanes;
 /// x where it is finite, else NaN. Makes +0 of -0.
 inline F32x4 nan_unless_finite(F32x4 x) { return add(x, sub(x, x)); }
 
-/// Calls step with vectors that hold every element of x at least once: where n is no multiple of 4, the last vector overlaps the one
-/// before, or repeats x[0]. n > 0.
+/// Calls step with vectors that hold every element of x at least once: where n is no multiple of 4, the last vector overlaps the
+/// one before, or repeats x[0]. n > 0.
 template <class Step>
 inline void for_each_vector(const float* x, size_t n, Step step) {
   size_t i = 0;
@@ -127,7 +127,8 @@ uint32_t largest_magnitude(const float* x, size_t n) {
 }
 
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step) {
-  // The walking pointers hide from LLVM that it could vectorize: it would put vectors together from single values, or take them apart.
+  // The walking pointers hide from LLVM that it could vectorize: it would put vectors together from single values, or take them
+  // apart.
   for (size_t i = 0; i < n; i++, from = opaque(from + from_step), to = opaque(to + to_step)) *to = factor * *from;
 }
 

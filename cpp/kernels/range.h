@@ -19,8 +19,8 @@ Range range(const float* x, size_t n);
 /// The range of the finite values of x; [infinity, -infinity] if there are none. `largest` is not set. n > 0.
 Range finite_range(const float* x, size_t n);
 
-/// Widens each range [min[i], max[i]] to hold x[i], unless x[i] is NaN or, if finite_only, infinite. Returns the bits of the largest
-/// |x|.
+/// Widens each range [min[i], max[i]] to hold x[i], unless x[i] is NaN or, if finite_only, infinite. Returns the bits of the
+/// largest |x|.
 uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, float* max);
 
 /// The bits of the largest |x|: at least kInfinityBits if x holds NaN or an infinity.

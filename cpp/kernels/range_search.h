@@ -1,41 +1,68 @@
-// The loops of the search for ranges: how far levels are from values. No checks: the callers have made them.
+// The loops of the search for ranges. No checks: the callers have made them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "lanes.h"
+
 namespace scalepoint::kernels {
 
-/// Four runs side by side, element by element, and where to search for their scales and zero points.
-struct FourRuns {
-  const float* x;  ///< 4 n values
-  size_t n;
-  float min[4], max[4];  ///< the range that min-max covers
-  float qmin, qmax;      ///< of the codes
-  float from[4], to[4];  ///< scales
-  float lowest_zero, highest_zero;
-  int steps;       ///< scales that are tried, evenly spaced
-  int most_zeros;  ///< zero points at each, at most: from all clipping at the high end to all of it at the low end
+/// Four candidates, one a lane. With t = 1 / scale = u * t_per_u, value x lies at v = x t between the levels, which are the whole
+/// numbers from low to high. Below, k = clamp(round_half_even(v), low, high) is the level of x.
+struct Trials {
+  lanes::F32x4 u, low, high;
 };
 
-/// The scale and zero point with the least squared error among all that are tried, the scale improved to the best for its codes.
-/// error: what has to be undercut. Where nothing does, scale and zero are left alone.
-void search_four(const FourRuns& runs, float* error, float* scale, float* zero);
+/// Sums over a run for each candidate. Each block of 512 values is summed in float32; the blocks are added in double, in order. Of up
+/// to kFewValues all is in double: their error may be so small that the rounding of v would show in it.
+inline constexpr size_t kFewValues = 16;
+struct TrialSums {
+  lanes::F32x4 error;  ///< (v - k)^2
+  lanes::F32x4 slope;  ///< (v - k) v
+  /// By how much the error would grow, halved, if the levels were those one further up or down: negative if that is better.
+  lanes::F32x4 up, down;
+};
 
-/// The squared errors with given scales and zero points.
-void errors_of_four(const FourRuns& runs, const float* scale, const float* zero, float* error);
+/// A run of values; if `weighted`, of pairs of a value and how often it counts.
+struct Run {
+  const float* x;
+  size_t n;  ///< values, or pairs
+  bool weighted;
+};
 
-/// Sums over a run times a power of two: { e^2, e q, q^2 }, where q = clamp(round_half_even(x * (1 / scale)), low, high) and
-/// e = x - scale q. Each block of 512 values is summed in float32; the blocks are added in double, in order.
-void fit_run(const float* x, size_t n, float factor, float scale, float low, float high, double* sums);
+/// Which of the sums are needed.
+enum class Sums {
+  kError,    ///< the error alone, where low and high do not matter: all whole numbers are levels
+  kFit,      ///< error and slope
+  kWindows,  ///< all
+};
+void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums);
 
-/// The first of these sums alone.
+/// The sum of (v - scale k)^2, with v = factor x and k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32 and
+/// summed in such blocks. With low = high = 0 that is the sum of squares.
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);
+
+/// The scale with the least squared error for the levels k that this one assigns: sum x k / sum k^2. Not finite if all k are 0.
+double fit_scale(const float* x, size_t n, double scale, double low, double high);
+
+/// Copies the values times the factor to `to`, those below the limit in magnitude first. Returns how many these are.
+size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to);
+
+/// Values that are near each other.
+struct Bin {
+  uint64_t count;
+  uint64_t rest;  ///< sum of what lies above the lower end, in units of the last bit of y
+};
+
+/// Adds x to its bins: those of values from `middle` on by the upper bits of the float y = |x - middle| * per_unit + 1, with y = 1
+/// in the first; behind `half` bins those of values below `middle`. rest_bits: bits of the fraction of y that do not tell bins apart.
+void add_to_bins(const float* x, size_t n, float middle, float per_unit, int rest_bits, Bin* bins, size_t half);
+
+/// The sum of factor x, in the same blocks.
+double sum(const float* x, size_t n, float factor);
 
 /// Adds to the counts: |x| goes into bin |x| * per_unit, or into the last.
 void count_magnitudes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins);
-
-/// Copies the values outside of [low, high] to `to`, as many as fit, and counts all of them.
-size_t take_outside(const float* x, size_t n, float low, float high, float* to, size_t room);
 
 }  // namespace scalepoint::kernels

@@ -9,8 +9,8 @@
 
 namespace scalepoint::kernels {
 
-/// Elements of one step of a loop. V8 issues the loads of a step before its arithmetic. Four vectors of loads and up to ten that live
-/// across steps fill the registers; larger steps spill.
+/// Elements of one step of a loop. V8 issues the loads of a step before its arithmetic. Four vectors of loads and up to ten that
+/// live across steps fill the registers; larger steps spill.
 inline constexpr size_t kStep = 16;
 
 /// What turns x into codes, spread over lanes.
@@ -28,8 +28,8 @@ struct Params {
   }
 };
 
-/// The bits of magic + v, where v is x / scale, or what the rounding has in its place. With magic = kMagic they are kMagicBits + v
-/// rounded half to even, as long as |v| is at most 2^22.
+/// The bits of magic + v, where v is x / scale, or what the rounding has in its place. With magic = kMagic they are kMagicBits +
+/// v rounded half to even, as long as |v| is at most 2^22.
 template <Rounding kRounding>
 inline lanes::I32x4 rounded_bits(lanes::F32x4 x, const Params& p, lanes::F32x4 magic = lanes::splat(kMagic)) {
   lanes::F32x4 v = kRounding == Rounding::kReciprocal ? mul(x, p.factor) : div(x, p.factor);
@@ -37,14 +37,14 @@ inline lanes::I32x4 rounded_bits(lanes::F32x4 x, const Params& p, lanes::F32x4 m
   return bits(add(v, magic));
 }
 
-/// kStep codes. `farthest` collects the largest of the rounded bits as unsigned integers. The codes hold as long as it stays below
-/// kInfinityBits:
+/// kStep codes. `farthest` collects the largest of the rounded bits as unsigned integers. The codes hold as long as it stays
+/// below kInfinityBits:
 ///   - the bits of floats above 0 order like the floats, so the saturating narrowing of store_codes clamps at both ends, from
 ///     quotients of -1.5 * 2^23 up to +infinity;
-///   - below that the sum with kMagic is negative, and its bits are, as unsigned integers, larger than kInfinityBits; those of NaN and
-///     +infinity are at least kInfinityBits.
-/// This costs one operation a vector. A clamp of its own and a search for what is not finite would cost two more, which would delay
-/// the division, the bound of this loop.
+///   - below that the sum with kMagic is negative, and its bits are, as unsigned integers, larger than kInfinityBits; those of
+///     NaN and +infinity are at least kInfinityBits.
+/// This costs one operation a vector. A clamp of its own and a search for what is not finite would cost two more, which would
+/// delay the division, the bound of this loop.
 template <Rounding kRounding, class Code>
 inline void quantize_step(const float* x, Code* codes, const Params& p, DType dtype, lanes::I32x4& farthest) {
   lanes::I32x4 c[4];

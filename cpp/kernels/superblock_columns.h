@@ -1,5 +1,5 @@
-// Sub-blocks side by side, for the searches of the K-quants. The sums of a sub-block run over its elements in order, so the lanes are
-// sub-blocks: four of them form a group, a column of as many vectors as a sub-block has elements. Levels stay floats.
+// Sub-blocks side by side, for the searches of the K-quants. The sums of a sub-block run over its elements in order, so the lanes
+// are sub-blocks: four of them form a group, a column of as many vectors as a sub-block has elements. Levels stay floats.
 #pragma once
 
 #include <cstddef>

@@ -14,7 +14,8 @@
 
 namespace scalepoint::kernels {
 
-/// ggml's rounding, half to even. It takes the value from the low 23 bits of the sum, so it wraps beyond +-2^22 and gives 0 for NaN.
+/// ggml's rounding, half to even. It takes the value from the low 23 bits of the sum, so it wraps beyond +-2^22 and gives 0 for
+/// NaN.
 inline int32_t nearest_int(float x) { return (bit_cast<int32_t>(x + kMagic) & 0x007FFFFF) - 0x00400000; }
 
 /// In the types without a minimum, a sub-block whose largest magnitude is less than this counts as zeros.
@@ -49,8 +50,8 @@ struct Affine {
   float scale, minimum;  ///< x is about scale * level - minimum
 };
 
-/// Fits scale and minimum to the levels of several candidate ranges by least squares, and keeps the fit with the least error. `levels`
-/// gets the levels of that fit.
+/// Fits scale and minimum to the levels of several candidate ranges by least squares, and keeps the fit with the least error.
+/// `levels` gets the levels of that fit.
 Affine search_affine(const float* x, const AffineRule& rule, uint8_t* levels);
 
 /// Scales and minimums of 16 sub-blocks, or of 8. scales and minimums have room for 16.
@@ -72,8 +73,8 @@ struct Spans {
 };
 inline constexpr Spans kSpans;
 
-/// Q6_K: fits the scale to the levels of each candidate by least squares, and keeps the fit with the least error. The levels are 0 to
-/// 63, for -32 to 31.
+/// Q6_K: fits the scale to the levels of each candidate by least squares, and keeps the fit with the least error. The levels are
+/// 0 to 63, for -32 to 31.
 float search_scale(const float* x, uint8_t* levels);
 
 /// Scales of 16 sub-blocks.

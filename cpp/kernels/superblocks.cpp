@@ -1,5 +1,5 @@
-// ggml's super-blocks: the layouts of Q2_K to Q6_K, and how a super-block is made from the scales of its sub-blocks. The searches for those
-// scales are in superblock_search.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// ggml's super-blocks: the layouts of Q2_K to Q6_K, and how a super-block is made from the scales of its sub-blocks. The searches
+// for those scales are in superblock_search.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -52,8 +52,8 @@ inline uint64_t load_word(const uint8_t* p) {
 
 inline void store_word(uint8_t* p, uint64_t word) { std::memcpy(p, &word, 8); }
 
-/// Where the bits of levels lie. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits from bit
-/// `from` on, those of the first element lowest. `distance` bytes in a row hold count * distance elements in a row.
+/// Where the bits of levels lie. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits
+/// from bit `from` on, those of the first element lowest. `distance` bytes in a row hold count * distance elements in a row.
 struct Packing {
   size_t count, distance;
   uint32_t bits, from;
@@ -136,7 +136,8 @@ void scales_of_q3_k(const float* x, size_t super_blocks, float* scales) {
   for (size_t b = 0; b < 16 * super_blocks; b++) scales[b] = search_descent(x + 16 * b, levels);
 }
 
-// ------------------------------------------------------------------------------------------------ scales and levels of a super-block
+// ------------------------------------------------------------------------------------------------ scales and levels of a
+// super-block
 
 /// clamp(nearest_int((x + minimum) / scale) + zero, 0, top) for the elements of a sub-block.
 void final_levels(const float* x, size_t size, float scale, float minimum, int32_t zero, int32_t top, uint8_t* levels) {

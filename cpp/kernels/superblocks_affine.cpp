@@ -1,5 +1,5 @@
-// The search for the scale and the minimum of many sub-blocks (Q2_K, Q4_K and Q5_K; see superblock_columns.h). Sub-blocks that these loops
-// cannot follow exactly go to the reference.
+// The search for the scale and the minimum of many sub-blocks (Q2_K, Q4_K and Q5_K; see superblock_columns.h). Sub-blocks that
+// these loops cannot follow exactly go to the reference.
 #include "lanes.h"
 #include "superblock_columns.h"
 #include "superblock_search.h"
@@ -9,8 +9,8 @@ namespace {
 
 using namespace lanes;
 
-/// Four sub-blocks with scale and minimum. The x, weight and level of an element lie at fixed distances from one walking pointer, and
-/// so do those of the next group.
+/// Four sub-blocks with scale and minimum. The x, weight and level of an element lie at fixed distances from one walking pointer,
+/// and so do those of the next group.
 struct AffineGroup {
   static constexpr size_t kLongest = 4 * kLongestSubBlock;
 
@@ -25,8 +25,8 @@ struct AffineGroup {
 };
 constexpr size_t kWeights = AffineGroup::kLongest, kLevels = 2 * kWeights, kNextGroup = sizeof(AffineGroup) / sizeof(float);
 
-/// level = max(round((x - low) * inverse), 0), and at most `top` if kClamp. The bits of floats from 0 on order like integers, and the
-/// minimums and maximums of integers do not compete with additions for a port.
+/// level = max(round((x - low) * inverse), 0), and at most `top` if kClamp. The bits of floats from 0 on order like integers, and
+/// the minimums and maximums of integers do not compete with additions for a port.
 template <bool kClamp>
 inline void round_levels(AffineGroup& g, size_t length, F32x4 inverse, F32x4 top) {
   const I32x4 zero = splat(0);
@@ -118,7 +118,8 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
   }
   g.sum_w = sum_w;
   g.sum_x = sum_x;
-  // A later candidate may bring low close to high, or past it. Then levels could be as large as 2^22, where ggml's rounding wraps.
+  // A later candidate may bring low close to high, or past it. Then levels could be as large as 2^22, where ggml's rounding
+  // wraps.
   g.reach = mul(low, splat(-0x1p-16f));
   g.margin = splat(1.0f);
   // An empty range gets a width. All of its levels are 0, so no candidate is solvable.

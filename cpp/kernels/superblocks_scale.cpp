@@ -1,5 +1,5 @@
-// The search for the scales of many sub-blocks without a minimum (Q6_K and Q3_K; see superblock_columns.h). Sub-blocks of Q3_K that these
-// loops cannot follow exactly go to the reference.
+// The search for the scales of many sub-blocks without a minimum (Q6_K and Q3_K; see superblock_columns.h). Sub-blocks of Q3_K
+// that these loops cannot follow exactly go to the reference.
 #include "lanes.h"
 #include "superblock_columns.h"
 #include "superblock_search.h"
@@ -57,8 +57,8 @@ void begin(ScaleGroup& g, const float* x) {
   for (size_t k = 0; k < 2; k++) g.inverse[k] = div(splat(kSpans.span[k]), g.far);
 }
 
-/// Clamps with minimums of integers, on the bits of floats. Signed: the bits of negative floats are below those of 31. Unsigned: the bits
-/// of floats below -32 are above those of -32.
+/// Clamps with minimums of integers, on the bits of floats. Signed: the bits of negative floats are below those of 31. Unsigned:
+/// the bits of floats below -32 are above those of -32.
 template <bool kHigh, bool kLow>
 inline F32x4 clamped_level(F32x4 x, F32x4 inverse) {
   I32x4 level = bits(nearest(mul(x, inverse)));
@@ -136,8 +136,8 @@ void begin_descents(const float* x, size_t sub_blocks, DescentSums& sums) {
 
 /// Lists the sub-blocks that may move, filled up to a multiple of four with the last of them. Returns their number.
 ///
-/// A sub-block moves only if its farthest element is below 0. Otherwise level and x differ in sign everywhere, so no term of lx is above
-/// 0. The rounded sum is not above any of its terms, so lx without one of them is not above 0.
+/// A sub-block moves only if its farthest element is below 0. Otherwise level and x differ in sign everywhere, so no term of lx
+/// is above 0. The rounded sum is not above any of its terms, so lx without one of them is not above 0.
 size_t list_moving(const DescentSums& sums, size_t sub_blocks, size_t* moving) {
   size_t n = 0;
   for (size_t b = 0; b < sub_blocks; b++) {
@@ -203,8 +203,8 @@ void descend_all(DescentGroup* groups, size_t count) {
   }
 }
 
-/// Puts the sums of a group back. Where a quotient was so large that ggml's rounding wraps, NaN and infinity included, the reference
-/// decides.
+/// Puts the sums of a group back. Where a quotient was so large that ggml's rounding wraps, NaN and infinity included, the
+/// reference decides.
 inline void finish(const DescentGroup& g, const float* x, const size_t* b, DescentSums& sums) {
   float lx[4], l2[4];
   int32_t quotient[4];
@@ -231,8 +231,8 @@ void find_scales(const float* x, float* scales) {
   for (size_t h = 0; h < kGroups; h++) {
     ScaleGroup& g = groups[h];
     begin(g, x + 64 * h);
-    // |x * inverse| is at most the span, up to rounding. Only a span of 32.5 and more can reach below -32.5, and a span of less than 31.5
-    // needs no clamp.
+    // |x * inverse| is at most the span, up to rounding. Only a span of 32.5 and more can reach below -32.5, and a span of less
+    // than 31.5 needs no clamp.
     sum_candidates<true, false>(g, 0);
     sum_candidates<false, false>(g, 2);
     SCALEPOINT_NO_UNROLL

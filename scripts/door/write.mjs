@@ -202,8 +202,8 @@ function fromNumber(name, type) {
 }
 
 /**
- * How a type travels: what has more than 32 bits or a fraction as double, all else as 32 bits. Embind takes code for every combination of
- * types, so there are few of them.
+ * The type that an argument has on its way through the door: `double` for 64-bit integers and floats, a 32-bit integer for all else. Embind
+ * generates code for every combination of types, so it is given few.
  * @param {string} type
  */
 function wireType(type) {

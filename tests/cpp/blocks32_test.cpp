@@ -1,5 +1,5 @@
 // ggml's blocks of 32 against an oracle that follows the description of the formats word by word, one element at a time, and what
-// the functions for all block types refuse. The library itself is asked in tests/web/blocks.node.test.ts.
+// the functions for all block types refuse. The library itself is asked in tests/web/arrays/blocks.node.test.ts.
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -277,7 +277,8 @@ std::vector<std::byte> quantize_all(BlockType type, std::span<const float> x, St
 TEST(Blocks32, quantize_as_the_formats_say) {
   Random random(42);
   int overflowing = 0;
-  for (int round = 0; round < 6000; round++) {
+  // 7000 blocks, so that each type sees each kind 500 times.
+  for (int round = 0; round < 2000; round++) {
     // A number of blocks at once, as the kernels take them four by four.
     std::vector<Floats> blocks(1 + random.below(6));
     for (Floats& block : blocks) block = make_block(random);
@@ -301,7 +302,7 @@ TEST(Blocks32, quantize_as_the_formats_say) {
       ASSERT_TRUE(same(std::as_bytes(std::span(expected)), std::span<const std::byte>(actual)));
     }
   }
-  EXPECT_GT(overflowing, 1000);
+  EXPECT_GT(overflowing, 333);
 }
 
 TEST(Blocks32, dequantize_any_bytes) {

@@ -27,11 +27,15 @@ Result to_blocks(const Tile& tile, BlockType type) {
 
 TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
   Random random(1);
+  size_t turn = 0;
   for (const BlockType type : kTypes) {
     const auto [elements, bytes] = block_size(type);
+    turn++;
     for (const ElementType from : kElementTypes) {
       for (const size_t blocks :
            {size_t{0}, size_t{1}, size_t{2}, size_t{5}, size_t{16384 / elements}, size_t{16384 / elements + 3}}) {
+        // All block types take the steps of a large tile alike, and so do all element types. One pair of each type is enough.
+        if (blocks > 5 && from != kElementTypes[turn % std::size(kElementTypes)]) continue;
         const size_t n = blocks * elements;
         const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, blocks, elements, 8, 6e4), from);
         const std::vector<float> x = floats_of(source, from);
@@ -59,6 +63,9 @@ TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
       for (const size_t index : {0, 255, 16384, 16900}) {
         for (const double value : {std::nan(""), -HUGE_VAL, 1e300}) {
           if (value == 1e300 && from != ElementType::kF64) continue;
+          // Elements are read and checked before blocks are made of them. So one type of blocks sees all cases, and the others
+          // those of one element type.
+          if (type != BlockType::kQ4_0 && (from != ElementType::kF64 || value == -HUGE_VAL)) continue;
           std::vector<double> x(67 * 256, 0.5);
           x[67 * 256 - 1] = HUGE_VAL;
           x[index] = value;

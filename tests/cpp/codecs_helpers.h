@@ -22,9 +22,8 @@ inline constexpr uint32_t kAllRoles = 7;
 using codecs::Bytes;
 
 inline std::vector<uint8_t> byte_values(std::span<const std::byte> bytes) {
-  std::vector<uint8_t> result;
-  for (const std::byte byte : bytes) result.push_back(std::to_integer<uint8_t>(byte));
-  return result;
+  const auto* first = reinterpret_cast<const uint8_t*>(bytes.data());
+  return {first, first + bytes.size()};
 }
 
 inline std::vector<uint8_t> byte_values(Bytes part) { return byte_values(std::span(part.data, part.size)); }

@@ -14,7 +14,8 @@ FloatFormat format_of(ElementType type) { return type == ElementType::kF16 ? kFl
 
 template <class T>
 void append(std::vector<uint8_t>& bytes, T value) {
-  for (size_t i = 0; i < sizeof(T); i++) bytes.push_back(std::bit_cast<std::array<uint8_t, sizeof(T)>>(value)[i]);
+  const auto parts = std::bit_cast<std::array<uint8_t, sizeof(T)>>(value);
+  bytes.insert(bytes.end(), parts.begin(), parts.end());
 }
 
 template <class T>
@@ -35,9 +36,7 @@ std::vector<uint8_t> pack_rows(const std::vector<uint32_t>& values, size_t rows,
   std::vector<uint32_t> packed(rows * words, 0);
   for (size_t row = 0; row < rows; row++) {
     for (size_t column = 0; column < columns; column++) {
-      uint32_t place = 1;
-      for (size_t i = 0; i < column % per_word * bits; i++) place *= 2;
-      packed[row * words + column / per_word] += values[row * columns + column] * place;
+      packed[row * words + column / per_word] += values[row * columns + column] << (column % per_word * bits);
     }
   }
   std::vector<uint8_t> bytes;
@@ -49,6 +48,7 @@ std::vector<uint8_t> pack_rows(const std::vector<uint32_t>& values, size_t rows,
 
 std::vector<uint8_t> store_elements(const std::vector<double>& values, ElementType type) {
   std::vector<uint8_t> bytes;
+  bytes.reserve(values.size() * 8);
   for (const double value : values) {
     if (type == ElementType::kF64) {
       append(bytes, value);
@@ -66,6 +66,7 @@ std::vector<uint8_t> store_elements(const std::vector<double>& values, ElementTy
 std::vector<double> load_elements(const std::vector<uint8_t>& bytes, ElementType type) {
   std::vector<double> values;
   const size_t size = type == ElementType::kF64 ? 8 : type == ElementType::kF32 ? 4 : 2;
+  values.reserve(bytes.size() / size);
   for (size_t i = 0; i < bytes.size() / size; i++) {
     if (type == ElementType::kF64) {
       values.push_back(take<double>(bytes, i));
@@ -149,6 +150,8 @@ void store_parameters(size_t rows, const CompressedTensors& codes, CompressedTil
 void compress(const std::vector<float>& x, size_t rows, size_t columns, const CompressedTensors& codes, CompressedTile& tile) {
   const size_t size = run_size(columns, codes);
   const DType dtype = {codes.bits, true};
+  tile.codes.reserve(x.size());
+  tile.restored.reserve(x.size());
   for (size_t i = 0; i < x.size(); i++) {
     const float scale = tile.scale[i / size];
     const int32_t zero_point = tile.zero_point[i / size];

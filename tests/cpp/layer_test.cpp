@@ -188,8 +188,9 @@ TEST(Layer, int8_activations_equal_integers_of_64_bits_rounded_once) {
 
 TEST(Layer, int8_sums_do_not_overflow_however_many_columns) {
   Random random(402);
-  constexpr uint32_t kColumns = 140000;
-  // Every product has the same sign and is as large as it gets: 255 * 255 with zero points at the far ends.
+  // Every product has the same sign and is as large as it gets: 255 * 255 with zero points at the far ends. 70,000 of them are
+  // beyond 2^32, and so beyond every sum of 32 bits.
+  constexpr uint32_t kColumns = 70000;
   for (const ActivationType activations : {ActivationType::kInt8Symmetric, ActivationType::kInt8Asymmetric}) {
     for (const int32_t zero : {0, 127, -128}) {
       for (const uint32_t group_size : {kColumns, 4096u}) {

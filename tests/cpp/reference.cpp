@@ -1,6 +1,7 @@
 #include "reference.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace scalepoint::reference {
@@ -8,11 +9,7 @@ namespace {
 
 bool finite(float x) { return std::fabs(x) <= std::numeric_limits<float>::max(); }
 
-int64_t power_of_two(int exponent) {
-  int64_t result = 1;
-  for (int i = 0; i < exponent; i++) result *= 2;
-  return result;
-}
+constexpr int64_t power_of_two(int exponent) { return int64_t{1} << exponent; }
 
 }  // namespace
 
@@ -51,22 +48,18 @@ size_t Partition::parameter_count() const {
 std::vector<size_t> Partition::parameters() const {
   std::vector<size_t> result(size(), 0);
   if (granularity == Granularity::kPerTensor) return result;
+  const size_t groups = (shape[axis] + group_size - 1) / group_size;
   std::vector<size_t> coordinates(shape.size());
-  for (size_t element = 0; element < result.size(); element++) {
-    size_t rest = element;
-    for (size_t d = shape.size(); d-- > 0;) {
-      coordinates[d] = rest % shape[d];
-      rest /= shape[d];
-    }
+  for (size_t& parameter : result) {
     if (granularity == Granularity::kPerChannel) {
-      result[element] = coordinates[axis];
-      continue;
+      parameter = coordinates[axis];
+    } else {
+      for (size_t d = 0; d < shape.size(); d++) {
+        parameter = d == axis ? parameter * groups + coordinates[d] / group_size : parameter * shape[d] + coordinates[d];
+      }
     }
-    for (size_t d = 0; d < shape.size(); d++) {
-      const size_t length = d == axis ? (shape[d] + group_size - 1) / group_size : shape[d];
-      const size_t coordinate = d == axis ? coordinates[d] / group_size : coordinates[d];
-      result[element] = result[element] * length + coordinate;
-    }
+    // On to the next element: the last coordinate is the fastest.
+    for (size_t d = shape.size(); d-- > 0 && ++coordinates[d] == shape[d];) coordinates[d] = 0;
   }
   return result;
 }
@@ -113,6 +106,65 @@ std::vector<Range> observe(const std::vector<float>& x, const Partition& partiti
     if (value > range.max) range.max = value;
   }
   return ranges;
+}
+
+double least_squared_error(const std::vector<float>& x, const QuantizationSpec& spec, int32_t farthest_zero) {
+  const int32_t qmin = lowest_code(spec.dtype), qmax = highest_code(spec.dtype),
+                middle = spec.dtype.is_signed ? 0 : (qmax + 1) / 2;
+  int32_t first_zero = middle, last_zero = middle;
+  if (spec.scheme == Scheme::kAsymmetric) {
+    first_zero = spec.include_zero ? qmin : -farthest_zero;
+    last_zero = spec.include_zero ? qmax : farthest_zero;
+  }
+  // With levels k of the values x, the scale sum x k / sum k^2 is the best, and leaves sum x^2 - (sum x k)^2 / sum k^2.
+  struct Window {
+    int32_t low, high;
+    double products = 0, squares = 0;
+  };
+  double all = 0;
+  for (const float v : x) all += static_cast<double>(v) * v;
+  double least = all;
+  std::vector<Window> windows;
+  int32_t farthest = 0;
+  for (int32_t zero = first_zero; zero <= last_zero; zero++) {
+    Window w = {qmin - zero, qmax - zero};
+    // The largest scales put all values on the level next to 0.
+    const double k = std::clamp(0, w.low, w.high);
+    for (const float v : x) {
+      w.products += v * k;
+      w.squares += k * k;
+    }
+    windows.push_back(w);
+    farthest = std::max({farthest, -w.low, w.high});
+  }
+  // Smaller scales move values away from 0, one level after the other: |x| leaves level k for k + 1 at 1 / scale = (k + 1/2) / |x|.
+  struct Step {
+    double at;
+    float value;
+    int32_t from;
+  };
+  std::vector<Step> steps;
+  for (const float v : x) {
+    for (int32_t k = 0; v != 0 && k < farthest; k++) steps.push_back({(k + 0.5) / std::fabs(static_cast<double>(v)), v, k});
+  }
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) { return a.at < b.at; });
+  const auto measure = [&](const Window& w) {
+    if (w.products > 0) least = std::min(least, all - w.products * w.products / w.squares);
+  };
+  for (const Window& w : windows) measure(w);
+  for (const Step& step : steps) {
+    const int32_t sign = step.value < 0 ? -1 : 1, from = sign * step.from, to = from + sign;
+    // Windows that hold both levels: low <= min(from, to) and max(from, to) <= high, where low falls as the zero point rises.
+    const int32_t below = std::min(from, to), above = std::max(from, to);
+    const int32_t begin = std::max(first_zero, qmin - below), end = std::min(last_zero, qmax - above);
+    for (int32_t zero = begin; zero <= end; zero++) {
+      Window& w = windows[static_cast<size_t>(zero - first_zero)];
+      w.products += std::fabs(static_cast<double>(step.value));
+      w.squares += 2 * step.from + 1;
+      measure(w);
+    }
+  }
+  return std::max(0.0, least);
 }
 
 Histogram histogram(const std::vector<float>& x, float min, float max, size_t bins) {
@@ -268,6 +320,17 @@ double minifloat_value(uint8_t bits, Minifloat format) {
   return sign * std::ldexp((1 << fraction_bits) + fraction, exponent - bias - fraction_bits);
 }
 
+namespace {
+
+/// The values of codes 0 to `largest`.
+std::vector<double> nonnegative_values(Minifloat format, int largest) {
+  std::vector<double> values;
+  for (int code = 0; code <= largest; code++) values.push_back(minifloat_value(static_cast<uint8_t>(code), format));
+  return values;
+}
+
+}  // namespace
+
 uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
   const bool e4m3 = format == Minifloat::kFloat8E4M3FN, e5m2 = format == Minifloat::kFloat8E5M2;
   const int largest = e4m3 ? 0x7E : e5m2 ? 0x7B : 0x7, sign_bit = e4m3 || e5m2 ? 0x80 : 0x8;
@@ -275,17 +338,19 @@ uint8_t encode_minifloat(float x, Minifloat format, Overflow overflow) {
     if (!e4m3 && !e5m2) return 0x7;
     return static_cast<uint8_t>(0x7F | (std::signbit(x) ? sign_bit : 0));
   }
+  static const std::array<std::vector<double>, 3> all_values = {nonnegative_values(Minifloat::kFloat8E4M3FN, 0x7E),
+                                                                nonnegative_values(Minifloat::kFloat8E5M2, 0x7B),
+                                                                nonnegative_values(Minifloat::kFloat4E2M1, 0x7)};
+  const std::vector<double>& values = all_values[e4m3 ? 0 : e5m2 ? 1 : 2];
   // Far above all values they would seem equally far away in double.
   const double size = std::min(std::fabs(static_cast<double>(x)), 1e6);
   int nearest = 0;
   for (int code = 1; code <= largest; code++) {
-    const double far = std::fabs(minifloat_value(static_cast<uint8_t>(nearest), format) - size);
-    const double near = std::fabs(minifloat_value(static_cast<uint8_t>(code), format) - size);
+    const double far = std::fabs(values[nearest] - size), near = std::fabs(values[code] - size);
     if (near < far || (near == far && code % 2 == 0)) nearest = code;
   }
   // What would be the next number if they went on: as far above the largest as that is above the one before it.
-  const double last = minifloat_value(static_cast<uint8_t>(largest), format);
-  const double middle = last + (last - minifloat_value(static_cast<uint8_t>(largest - 1), format)) / 2;
+  const double last = values[largest], middle = last + (last - values[largest - 1]) / 2;
   const bool escapes = size > middle || (size == middle && largest % 2 == 1);
   if (escapes && overflow == Overflow::kEscape && (e4m3 || e5m2)) nearest = largest + 1;
   return static_cast<uint8_t>(nearest | (std::signbit(x) ? sign_bit : 0));

@@ -51,6 +51,10 @@ struct Range {
 };
 std::vector<Range> observe(const std::vector<float>& x, const Partition& partition);
 
+/// The least squared error that any scale above 0 leaves, a real number, with any zero point from -farthest_zero to farthest_zero
+/// that the spec allows: by going through all assignments of levels that some scale makes.
+double least_squared_error(const std::vector<float>& x, const QuantizationSpec& spec, int32_t farthest_zero);
+
 struct Histogram {
   std::vector<uint32_t> counts;
   double below = 0;

@@ -1,5 +1,7 @@
 // ggml's super-blocks (Q2_K to Q6_K) against an oracle that follows the description of the formats word by word, one element at a
-// time. The library itself is asked in tests/web/superblocks.node.test.ts.
+// time. The library itself is asked in tests/web/arrays/superblocks.node.test.ts.
+#include <array>
+
 #include "helpers.h"
 #include "kernels/blocks.h"
 
@@ -106,8 +108,8 @@ Products products(const Floats& x, const Levels& levels) {
 }
 
 Levels signed_levels(const Floats& x, float inverse, int n) {
-  Levels levels;
-  for (const float v : x) levels.push_back(level_of(inverse * v, -n, n - 1));
+  Levels levels(x.size());
+  for (size_t i = 0; i < x.size(); i++) levels[i] = level_of(inverse * x[i], -n, n - 1);
   return levels;
 }
 
@@ -191,37 +193,38 @@ struct Field {
   size_t byte;
   int shift, bits;
 };
-std::vector<Field> fields(const Format& format, size_t i) {
+/// The second field has no bits where one is enough.
+using Fields = std::array<Field, 2>;
+Fields fields(const Format& format, size_t i) {
   const size_t in_128 = i % 128, in_64 = i % 64, e = i % 32;
   const int quarter = static_cast<int>(in_128 / 32 * 2);
-  if (is(format, "Q2_K")) return {{16 + i / 128 * 32 + e, quarter, 2}};
-  if (is(format, "Q3_K")) return {{32 + i / 128 * 32 + e, quarter, 2}, {e, static_cast<int>(i / 32), 1}};
+  if (is(format, "Q2_K")) return {Field{16 + i / 128 * 32 + e, quarter, 2}};
+  if (is(format, "Q3_K")) return {Field{32 + i / 128 * 32 + e, quarter, 2}, Field{e, static_cast<int>(i / 32), 1}};
   if (is(format, "Q6_K")) {
-    return {{i / 128 * 64 + in_128 % 64, in_128 < 64 ? 0 : 4, 4}, {128 + i / 128 * 32 + e, quarter, 2}};
+    return {Field{i / 128 * 64 + in_128 % 64, in_128 < 64 ? 0 : 4, 4}, Field{128 + i / 128 * 32 + e, quarter, 2}};
   }
   const size_t low = is(format, "Q4_K") ? 16 : 48;
-  std::vector<Field> result = {{low + i / 64 * 32 + e, in_64 < 32 ? 0 : 4, 4}};
-  if (is(format, "Q5_K")) result.push_back({16 + e, static_cast<int>(i / 32), 1});
-  return result;
+  const int fifth = is(format, "Q5_K") ? 1 : 0;
+  return {Field{low + i / 64 * 32 + e, in_64 < 32 ? 0 : 4, 4}, Field{16 + e, static_cast<int>(i / 32), fifth}};
 }
 
 /// The fields of the scale of sub-block j, and of its minimum.
-std::vector<Field> scale_fields(const Format& format, size_t j, bool minimum) {
-  if (is(format, "Q2_K")) return {{j, minimum ? 4 : 0, 4}};
-  if (is(format, "Q3_K")) return {{96 + j % 8, j < 8 ? 0 : 4, 4}, {104 + j % 4, static_cast<int>(j / 4 * 2), 2}};
-  if (is(format, "Q6_K")) return {{192 + j, 0, 8}};
-  if (j < 4) return {{4 + j + (minimum ? 4u : 0u), 0, 6}};
-  return {{8 + j, minimum ? 4 : 0, 4}, {j + (minimum ? 4u : 0u), 6, 2}};
+Fields scale_fields(const Format& format, size_t j, bool minimum) {
+  if (is(format, "Q2_K")) return {Field{j, minimum ? 4 : 0, 4}};
+  if (is(format, "Q3_K")) return {Field{96 + j % 8, j < 8 ? 0 : 4, 4}, Field{104 + j % 4, static_cast<int>(j / 4 * 2), 2}};
+  if (is(format, "Q6_K")) return {Field{192 + j, 0, 8}};
+  if (j < 4) return {Field{4 + j + (minimum ? 4u : 0u), 0, 6}};
+  return {Field{8 + j, minimum ? 4 : 0, 4}, Field{j + (minimum ? 4u : 0u), 6, 2}};
 }
 
-void put(Bytes& block, const std::vector<Field>& where, int value) {
+void put(Bytes& block, const Fields& where, int value) {
   for (const auto& [byte, shift, bits] : where) {
     block[byte] = static_cast<uint8_t>(block[byte] | (value & ((1 << bits) - 1)) << shift);
     value >>= bits;
   }
 }
 
-int get(const Bytes& block, const std::vector<Field>& where) {
+int get(const Bytes& block, const Fields& where) {
   int value = 0, at = 0;
   for (const auto& [byte, shift, bits] : where) {
     value |= (block[byte] >> shift & ((1 << bits) - 1)) << at;

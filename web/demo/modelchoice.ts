@@ -3,8 +3,8 @@ import {
   type ModelFormat,
   modelFormats,
   type PlanOptions,
+  presetTarget,
   resultName,
-  type Target,
 } from 'scalepoint/model';
 
 /** The visitor's choices for quantizing a model file. */
@@ -32,14 +32,6 @@ export function infoOf(format: ModelFormat): FormatInfo {
   return info;
 }
 
-export type Preset = NonNullable<Target['preset']>;
-
-/** The target of a preset. */
-export function presetOf(format: ModelFormat, preset: Preset): PlanOptions['to'] {
-  const { targets } = infoOf(format);
-  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as PlanOptions['to'];
-}
-
 /** The targets of a format, each with a label that describes it. */
 export function targetsOf(
   format: ModelFormat,
@@ -61,7 +53,7 @@ export function takes(format: ModelFormat, { target }: ModelChoice, option: keyo
 /** The choices for a model that was just opened. */
 export function initialChoice(format: ModelFormat): ModelChoice {
   return {
-    target: presetOf(format, 'balanced'),
+    target: presetTarget(format, 'balanced'),
     groupSize: 128,
     asymmetric: false,
     search: false,

@@ -1,8 +1,10 @@
 import {
   type ModelFormat,
   type ModelPlan,
+  type Preset,
   type Progress,
   planModel,
+  presetTarget,
   type QuantizeModelResult,
   quantizeModel,
   ScalepointError,
@@ -20,8 +22,6 @@ import {
   type ModelChoice,
   optionsOf,
   outputName,
-  type Preset,
-  presetOf,
   takes,
   targetsOf,
 } from './modelchoice.js';
@@ -150,7 +150,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     byId('model-activations-field', HTMLElement).hidden = !takesActivations;
     byId('model-ggml', HTMLElement).hidden = !takes(format, choice, 'pure');
     for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="preset"]')) {
-      radio.checked = presetOf(format, radio.value as Preset) === choice.target;
+      radio.checked = presetTarget(format, radio.value as Preset) === choice.target;
     }
     setText(byId('model-command', HTMLElement), commandOf(file.name, format, choice));
     after.hidden = true;
@@ -282,7 +282,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     const { choice } = open;
     const field = event.target;
     if (field instanceof HTMLInputElement && field.name === 'preset') {
-      change(withTarget(choice, presetOf(formatOf(open), field.value as Preset)));
+      change(withTarget(choice, presetTarget(formatOf(open), field.value as Preset)));
       return;
     }
     if (field === target) {

@@ -3,16 +3,17 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import { typeError } from './core/errors.js';
+import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/sinks.js';
-import type { FormatInfo } from './formats/format.js';
+import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
   type FormatOptions,
   type FormatSidecars,
   formatNamed,
   formats,
+  type ModelFormat,
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
@@ -32,6 +33,7 @@ import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
+import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 
 export type { ErrorCode } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -39,9 +41,10 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { FormatInfo, MetadataValue, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
+  didYouMean,
   type Flag,
   keepMention,
   type ModelGranularity,
@@ -62,6 +65,7 @@ export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
+export type { VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/workers.js';
 
 /**
@@ -80,6 +84,26 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
   const { resultEnd, extensions } = formatNamed(format);
   return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
+}
+
+/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
+export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+export type Preset = (typeof presets)[number];
+
+/**
+ * What models of a format become by a preset.
+ * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
+ * @throws RangeError if there is no such format or preset
+ */
+export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
+  const known = formats().find(({ name }) => name === format);
+  if (known === undefined) {
+    const names = formats().map(({ name }) => name);
+    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
+  }
+  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
+  const { targets } = known;
+  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
@@ -242,4 +266,31 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
       compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
     ),
   );
+}
+
+// ---------------------------------------------------------------------------------------------------------------------- verify
+
+/** Options of `verifyModel`. */
+export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
+
+/**
+ * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit
+ * each other, a config.json that says something else. Needs no wasm. A file whose header is wrong cannot be opened: the error says what
+ * it is.
+ * @example const { problems } = await verifyModel('model.gguf');
+ * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
+ */
+export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, [...sidecarNames(), 'onProgress', 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  for (const name of sidecarNames()) {
+    const value = (options as Readonly<Record<string, unknown>>)[name];
+    if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
+    throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
+  }
+  options.signal?.throwIfAborted();
+  return withModel(file, (opened) => verifyOpen(opened, options, options));
 }

@@ -15,8 +15,8 @@ import {
   sharedBuffer,
 } from '../support/support.js';
 
-/** Lengths around a vector, a step of the loops, and a tile. */
-const lengths = [0, 1, 5, 16, 33, 1000, 131_071, 131_072, 131_073, 300_000];
+/** Lengths around a vector, a step of the loops, a step of copying, and a tile. */
+const lengths = [0, 1, 5, 16, 33, 1000, 16_383, 16_384, 16_385, 131_071, 131_072, 131_073, 300_000];
 const options: QuantizeOptions = { dtype: 'int8', scheme: 'asymmetric' };
 
 /** Random finite 16-bit floats: their bits, and as float32. */

@@ -1,4 +1,5 @@
-// Arrays longer than the tiles in which the core works (131072 elements), of every layout, from JavaScript and from wasm memory.
+// Arrays longer than the tiles in which the core works (131072 elements) and the steps in which arrays are copied (16384), of every layout,
+// from JavaScript and from wasm memory.
 import type { Granularity, WasmArray } from 'scalepoint';
 import { expect, it, vi } from 'vitest';
 import {
@@ -17,12 +18,23 @@ import {
 vi.setConfig({ testTimeout: 60_000 });
 
 const tile = 131_072;
+const step = 16_384;
 
 /** Shape, granularity, and what is special about them. */
 const layouts: [string, number[], Granularity][] = [
   ['one element less than a tile', [tile - 1], { kind: 'per-tensor' }],
   ['just a tile', [tile], { kind: 'per-tensor' }],
   ['one element more than a tile', [tile + 1], { kind: 'per-tensor' }],
+  ['one element less than a step', [step - 1], { kind: 'per-tensor' }],
+  ['just a step', [step], { kind: 'per-tensor' }],
+  ['one element more than a step', [step + 1], { kind: 'per-tensor' }],
+  ['rows of a step', [3, step], { kind: 'per-channel', axis: 0 }],
+  ['rows of a step and an element', [3, step + 1], { kind: 'per-channel', axis: 0 }],
+  ['rows of a step but for an element', [3, step - 1], { kind: 'per-channel', axis: 0 }],
+  ['groups that a step ends in', [2, 2 * step + 7], { kind: 'per-group', groupSize: 24 }],
+  ['groups as long as a step', [3 * step + 1], { kind: 'per-group', groupSize: step }],
+  ['groups longer than a step', [3 * step + 1], { kind: 'per-group', groupSize: step + 1 }],
+  ['more channels along the last axis than a step has elements', [3, step + 3], { kind: 'per-channel', axis: 1 }],
   ['two tiles and more', [300_000], { kind: 'per-tensor' }],
   ['rows that do not divide a tile', [30, 10_000], { kind: 'per-channel', axis: 0 }],
   ['rows of a tile and an element', [2, tile + 1], { kind: 'per-channel', axis: 0 }],

@@ -1,82 +1,14 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { copyFile, mkdir, mkdtemp, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { spawn } from 'node:child_process';
+import { copyFile, mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { rolldown } from 'rolldown';
 import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { describe, expect, it } from 'vitest';
 import { everyPair, tinyLlama } from '../support/tiny-llama.js';
+import { path, program, programFile, put, putModel, run, start, useFolder, wave } from './support.js';
 
-const source = fileURLToPath(new URL('../../../web/src/', import.meta.url));
 const samples = process.env.SCALEPOINT_SAMPLES;
 
-let program = '';
-beforeAll(async () => {
-  program = await mkdtemp(join(tmpdir(), 'scalepoint-cli-'));
-  const bundle = await rolldown({ input: { cli: join(source, 'cli.ts') }, platform: 'node' });
-  await bundle.write({ dir: program, format: 'esm', entryFileNames: '[name].mjs', chunkFileNames: '[name].mjs' });
-  await bundle.close();
-  for (const tier of ['simd', 'scalar'])
-    await copyFile(join(source, `core/core-${tier}.wasm`), join(program, `core-${tier}.wasm`));
-  await copyFile(join(source, 'pipeline/worker.js'), join(program, 'worker.js'));
-}, 60_000);
-afterAll(() => rm(program, { recursive: true, force: true }));
-
-let folder = '';
-beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'scalepoint-files-'));
-});
-afterEach(() => rm(folder, { recursive: true, force: true }));
-
-interface Outcome {
-  readonly code: number | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-function start(
-  args: readonly string[],
-  env: Record<string, string> = {},
-  place = program,
-): { child: ChildProcess; outcome: Promise<Outcome> } {
-  const { PATH = '' } = process.env;
-  const child = spawn(process.execPath, [join(place, 'cli.mjs'), ...args], { cwd: folder, env: { PATH, ...env } });
-  const texts = { stdout: '', stderr: '' };
-  for (const name of ['stdout', 'stderr'] as const) {
-    child[name].setEncoding('utf8').on('data', (text: string) => {
-      texts[name] += text;
-    });
-  }
-  const outcome = new Promise<Outcome>((resolve) => child.on('close', (code) => resolve({ code, ...texts })));
-  return { child, outcome };
-}
-
-/** Runs the program in the test's folder. */
-const run = (args: readonly string[], env?: Record<string, string>) => start(args, env).outcome;
-
-/** A safetensors file of F32 tensors; of I64 where the data are bigints. */
-async function put(
-  name: string,
-  tensors: Record<string, [number[], (i: number) => number | bigint]>,
-  metadata?: object,
-) {
-  const header: Record<string, unknown> = metadata === undefined ? {} : { __metadata__: metadata };
-  const parts: Uint8Array[] = [];
-  let offset = 0;
-  for (const [tensor, [shape, value]] of Object.entries(tensors)) {
-    const values = Array.from({ length: shape.reduce((a, b) => a * b, 1) }, (_, i) => value(i));
-    const isInteger = typeof values[0] === 'bigint';
-    const array = isInteger ? BigInt64Array.from(values as bigint[]) : Float32Array.from(values as number[]);
-    parts.push(new Uint8Array(array.buffer));
-    header[tensor] = { dtype: isInteger ? 'I64' : 'F32', shape, data_offsets: [offset, offset + array.byteLength] };
-    offset += array.byteLength;
-  }
-  const json = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeBigUInt64LE(BigInt(json.length));
-  await writeFile(join(folder, name), Buffer.concat([length, json, ...parts]));
-}
+useFolder();
 
 /** A safetensors file of one weight, zeros that take no room on the disk: so many bytes of it take time, but no space. */
 async function putZeros(name: string, bytes: number) {
@@ -84,27 +16,13 @@ async function putZeros(name: string, bytes: number) {
   const json = Buffer.from(JSON.stringify({ w: { dtype: 'F32', shape, data_offsets: [0, bytes] } }));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(json.length));
-  const file = await open(join(folder, name), 'w');
+  const file = await open(path(name), 'w');
   await file.write(Buffer.concat([length, json]));
   await file.truncate(8 + json.length + bytes);
   await file.close();
 }
 
-const wave = (i: number) => Math.sin(i * 1.7) / (1 + (i % 7));
-
-const putModel = () =>
-  put(
-    'model.safetensors',
-    {
-      'embed_tokens.weight': [[8, 16], wave],
-      'layers.0.weight': [[16, 32], wave],
-      'layers.0.bias': [[16], wave],
-      steps: [[], () => 3n],
-    },
-    { format: 'pt' },
-  );
-
-const commands = ['inspect', 'plan', 'quantize', 'compare'];
+const commands = ['inspect', 'plan', 'quantize', 'compare', 'verify'];
 
 describe('scalepoint', () => {
   it('explains itself and exits with 0', async () => {
@@ -112,7 +30,7 @@ describe('scalepoint', () => {
       const { code, stdout, stderr } = await run(args);
       expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
       expect(stdout).toMatch(
-        /scalepoint inspect {2}FILE[\s\S]*scalepoint plan[\s\S]*scalepoint quantize FILE --to int8[\s\S]*scalepoint compare {2}A B/,
+        /scalepoint \[quantize\] FILE --to int8[\s\S]*scalepoint inspect FILE[\s\S]*scalepoint plan[\s\S]*scalepoint compare A B/,
       );
     }
     for (const command of commands) {
@@ -120,15 +38,34 @@ describe('scalepoint', () => {
       expect(code).toBe(0);
       const files = command === 'compare' ? 'A B' : 'FILE';
       expect(stdout).toMatch(
-        new RegExp(`^scalepoint ${command} ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
+        new RegExp(`^scalepoint \\[?${command}\\]? ${files}[\\s\\S]*\nExamples\n {2}scalepoint ${command} `),
       );
     }
   });
 
-  it('fits its help into 80 columns', async () => {
-    for (const args of [['--help'], ...commands.map((command) => [command, '--help'])]) {
-      for (const line of (await run(args)).stdout.split('\n')) expect(line.length).toBeLessThanOrEqual(80);
+  it('fits its help into 80 columns, and into a narrower terminal', async () => {
+    for (const args of [['--help'], ...[...commands, 'bench'].map((command) => [command, '--help'])]) {
+      for (const columns of [80, 60]) {
+        const { stdout } = await run(args, columns === 80 ? {} : { COLUMNS: String(columns) });
+        // Examples are to be copied, and lists of names may have no spaces.
+        const [text = ''] = stdout.split('\nExamples\n');
+        for (const line of text.split('\n')) expect(line.length, line).toBeLessThanOrEqual(columns);
+        expect(Math.max(...stdout.split('\n').map(({ length }) => length))).toBeLessThanOrEqual(80);
+      }
     }
+  });
+
+  it('gives names lines of their own where the terminal is too narrow for the table', async () => {
+    await putModel();
+    const { stdout } = await run(['model.safetensors', '--to', 'int8'], { COLUMNS: '60' });
+    expect(stdout.split('\n').slice(0, 6)).toEqual([
+      'tensor',
+      '  dtype     shape    before  after  SQNR dB  max error',
+      'embed_tokens.weight',
+      '  F32       8×16      512 B  512 B  kept: embedding',
+      'layers.0.weight',
+      expect.stringMatching(/^ {2}F32 → I8 {2}16×32 {3}2\.05 kB {2}576 B {4}\d\d\.\d\d {5}\d\.\de-\d$/),
+    ]);
   });
 
   it('prints its version and that of its core', async () => {
@@ -143,17 +80,23 @@ describe('scalepoint', () => {
   it('exits with 2 and one line if it is used wrongly', async () => {
     await putModel();
     const cases: [string[], RegExp][] = [
-      [[], /expected a command, inspect, plan, quantize, compare or bench; see scalepoint --help/],
-      [['model.safetensors'], /expected inspect, plan, quantize, compare or bench, got "model.safetensors"/],
+      [[], /expected a command \(inspect, plan, quantize, compare, .*bench\) or a file; see scalepoint --help/],
+      [['model.safetensors'], /quantize needs --to int8, .*; see scalepoint quantize --help/],
+      [
+        ['inspec', 'model.safetensors'],
+        /expected a command .*, got "inspec"; did you mean inspect\? See scalepoint --help/,
+      ],
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
-      [['inspect', 'a', '--to', 'int8'], /Unknown option '--to'/],
+      [['inspect', 'a', '--to', 'int8'], /there is no option --to; see scalepoint inspect --help/],
       [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0, q8 or/],
-      [['quantize', 'model.safetensors', '--to'], /'--to <value>' argument missing/],
-      [['quantize', 'model.safetensors', '--to', 'int3'], /--to: expected int8, int4, .* for ONNX, got "int3"/],
+      [['quantize', 'model.safetensors', '--to'], /--to needs a value/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int3'],
+        /--to: there is no type "int3"; a safetensors file can become int8, int4, .*, bfloat16; see/,
+      ],
       [['quantize', '--to', 'int8'], /quantize needs a FILE/],
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected the name of a file/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '-o', '-'], /--output: expected the name of a file/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--rule', 'x'],
         /--rule: expected 'REGEX=TYPE' or 'REGEX=keep', got "x"/,
@@ -177,10 +120,13 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int8', '--range', 'percentile:50'], /--range: expected .*50"/],
       [
         ['quantize', 'model.safetensors', '--to', 'float16', '--range', 'mse'],
-        /--range: only for to: 'int8' or 'int4'/,
+        /--range: only for --to int8 or int4, got --to float16/,
       ],
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
-      [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'], /'--group-size' argument is ambiguous/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'],
+        /--group-size: expected a whole number, got "-8"/,
+      ],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'],
         /--group-size: expected a whole number/,
@@ -201,8 +147,11 @@ describe('scalepoint', () => {
       [['compare'], /compare needs A and B/],
       [['compare', 'a', 'b', 'c'], /compare takes A and B, got "c" as well/],
       [['compare', 'a', 'b', '--sort', 'name'], /--sort: expected file or sqnr, got "name"/],
-      [['constructor'], /expected inspect, .*, got "constructor"/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--rule', '(=keep'], /--rule: Invalid regular expression/],
+      [['constructor'], /expected a command .*, got "constructor"/],
+      [
+        ['quantize', 'model.safetensors', '--to', 'int8', '--rule', '(=keep'],
+        /--rule: "\(" is no regular expression: Unterminated group/,
+      ],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', 'high'],
         /--min-sqnr: expected a number of decibels, got "high"/,
@@ -210,7 +159,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', ''], /--min-sqnr/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--frce'],
-        /Unknown option '--frce'; see scalepoint quantize --help/,
+        /there is no option --frce; did you mean --force\? See scalepoint quantize --help/,
       ],
     ];
     await Promise.all(
@@ -221,7 +170,7 @@ describe('scalepoint', () => {
         expect(stderr).toMatch(message);
       }),
     );
-    expect(await readdir(folder)).toEqual(['model.safetensors']);
+    expect(await readdir(path())).toEqual(['model.safetensors']);
   }, 30_000);
 });
 
@@ -249,7 +198,7 @@ describe('scalepoint inspect', () => {
     await putModel();
     const { code, stdout, stderr } = await run(['inspect', 'model.safetensors', '--json']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    const info = await inspectModel(join(folder, 'model.safetensors'));
+    const info = await inspectModel(path('model.safetensors'));
     const payload = 512 + 2048 + 64 + 8;
     expect(JSON.parse(stdout)).toEqual({
       file: 'model.safetensors',
@@ -263,7 +212,7 @@ describe('scalepoint inspect', () => {
   });
 
   it('summarises a GGUF file and its metadata', async () => {
-    await writeFile(join(folder, 'model.gguf'), tinyLlama({ pairs: everyPair }));
+    await writeFile(path('model.gguf'), tinyLlama({ pairs: everyPair }));
     const { code, stdout, stderr } = await run(['inspect', 'model.gguf'], { COLUMNS: '80' });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const lines = stdout.split('\n');
@@ -307,17 +256,18 @@ describe('scalepoint inspect', () => {
 
   it('names file, tensor and byte of an error on one line, and exits with 1', async () => {
     await putModel();
-    const bytes = await readFile(join(folder, 'model.safetensors'));
-    await writeFile(
-      join(folder, 'bad.safetensors'),
-      Buffer.from(bytes.toString('latin1').replace('I64', 'I65'), 'latin1'),
-    );
-    await writeFile(join(folder, 'page.safetensors'), '<!doctype html>');
+    const bytes = await readFile(path('model.safetensors'));
+    await writeFile(path('bad.safetensors'), Buffer.from(bytes.toString('latin1').replace('I64', 'I65'), 'latin1'));
+    await writeFile(path('page.safetensors'), '<!doctype html>');
+    await mkdir(path('empty'));
     const at = bytes.indexOf('"steps"');
     const cases: [string, string][] = [
       ['bad.safetensors', `scalepoint: bad.safetensors: tensor "steps": dtype "I65" is unknown (byte ${at})\n`],
       ['missing.npy', 'scalepoint: cannot open "missing.npy": no such file or directory\n'],
-      ['.', 'scalepoint: cannot read ".": it is no regular file\n'],
+      [
+        'empty',
+        'scalepoint: the folder "empty" holds no .safetensors.index.json, .safetensors, .gguf, .onnx, .npy file\n',
+      ],
     ];
     for (const [file, line] of cases)
       expect(await run(['inspect', file])).toEqual({ code: 1, stdout: '', stderr: line });
@@ -326,7 +276,7 @@ describe('scalepoint inspect', () => {
   });
 
   it('prints an error with --json on stdout as well', async () => {
-    await writeFile(join(folder, 'x'), 'nothing');
+    await writeFile(path('x'), 'nothing');
     const { code, stdout, stderr } = await run(['inspect', 'x', '--json']);
     expect(code).toBe(1);
     expect(JSON.parse(stdout)).toMatchObject({
@@ -358,10 +308,10 @@ describe('scalepoint quantize', () => {
       'wrote model.int8.config.json',
       '',
     ]);
-    const { tensors, metadata } = await inspectModel(join(folder, 'model.int8.safetensors'));
+    const { tensors, metadata } = await inspectModel(path('model.int8.safetensors'));
     expect(tensors.map(({ name }) => name)).toContain('layers.0.weight_scale');
     expect({ ...metadata }).toEqual({ format: 'pt' });
-    expect((await readdir(folder)).sort()).toEqual([
+    expect((await readdir(path())).sort()).toEqual([
       'model.int8.config.json',
       'model.int8.safetensors',
       'model.safetensors',
@@ -425,24 +375,29 @@ describe('scalepoint quantize', () => {
       'a=b=keep',
     ];
     const { code, stdout, stderr } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--json', ...rules]);
-    expect({ code, stderr }).toEqual({ code: 0, stderr: 'scalepoint: no tensor matches the rule a=b\n' });
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr:
+        'scalepoint: the rule layers=int8 has no effect: "layers.0.bias" kept (bias)\n' +
+        'scalepoint: no tensor matches the rule a=b\n',
+    });
     const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: string }) => kept);
     expect(kept).toEqual([undefined, 'rule', 'bias', 'not a float']);
   });
 
   it('does not replace a file without --force', async () => {
     await putModel();
-    await writeFile(join(folder, 'out'), 'mine');
+    await writeFile(path('out'), 'mine');
     const args = ['quantize', 'model.safetensors', '--to', 'int8', '-o', 'out'];
     expect(await run(args)).toEqual({
       code: 1,
       stdout: '',
       stderr: 'scalepoint: "out" exists already; --force replaces it\n',
     });
-    expect(await readFile(join(folder, 'out'), 'utf8')).toBe('mine');
+    expect(await readFile(path('out'), 'utf8')).toBe('mine');
     expect((await run([...args, '--force'])).code).toBe(0);
-    expect((await inspectModel(join(folder, 'out'))).format).toBe('safetensors');
-    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out', 'out.config.json']);
+    expect((await inspectModel(path('out'))).format).toBe('safetensors');
+    expect((await readdir(path())).sort()).toEqual(['model.safetensors', 'out', 'out.config.json']);
   });
 
   it('exits with 1 and leaves nothing behind if the SQNR is too low', async () => {
@@ -464,30 +419,27 @@ describe('scalepoint quantize', () => {
       error: { code: 'QUALITY', tensor: 'layers.0.weight' },
     });
     expect(json.tensors).toHaveLength(4);
-    expect(await readdir(folder)).toEqual(['model.safetensors']);
+    expect(await readdir(path())).toEqual(['model.safetensors']);
     expect((await run(['quantize', 'model.safetensors', '--to', 'int8', '--min-sqnr', '20'])).code).toBe(0);
   });
 
   it('names the tensor and the byte of a NaN and leaves nothing behind', async () => {
     await put('m.safetensors', { w: [[4, 4], (i) => (i === 6 ? Number.NaN : i)] });
-    const { size } = { size: (await readFile(join(folder, 'm.safetensors'))).length };
+    const { size } = { size: (await readFile(path('m.safetensors'))).length };
     expect(await run(['quantize', 'm.safetensors', '--to', 'int8'])).toEqual({
       code: 1,
       stdout: '',
       stderr: `scalepoint: m.safetensors: tensor "w" holds NaN at [1, 2]; a rule can keep it (byte ${size - 64 + 24})\n`,
     });
-    expect(await readdir(folder)).toEqual(['m.safetensors']);
+    expect(await readdir(path())).toEqual(['m.safetensors']);
   });
 
   it('makes a safetensors file of a .npy file', async () => {
     const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".padEnd(117);
     const data = Buffer.from(new Float32Array([1, 2, 3, 4, 5, 127]).buffer);
-    await writeFile(
-      join(folder, 'w.npy'),
-      Buffer.concat([Buffer.from(`\x93NUMPY\x01\0\x76\0${header}\n`, 'latin1'), data]),
-    );
+    await writeFile(path('w.npy'), Buffer.concat([Buffer.from(`\x93NUMPY\x01\0\x76\0${header}\n`, 'latin1'), data]));
     expect((await run(['quantize', 'w.npy', '--to', 'int8'])).code).toBe(0);
-    const { tensors } = await inspectModel(join(folder, 'w.int8.safetensors'));
+    const { tensors } = await inspectModel(path('w.int8.safetensors'));
     expect(tensors.map(({ name, dtype, shape }) => [name, dtype, shape])).toEqual([
       ['w_scale', 'F32', [2, 1]],
       ['w', 'I8', [2, 3]],
@@ -515,19 +467,23 @@ describe('scalepoint quantize', () => {
     'removes its partial file at %s and exits with %i, with %s workers',
     async (signal, code, workers) => {
       await putZeros('big.safetensors', 2 ** 31);
-      const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
+      const { child, outcome } = await start(['quantize', 'big.safetensors', '--to', 'int8', '--workers', workers]);
       // Well into the work: a megabyte of codes is written.
       const written = async () => {
-        const partial = (await readdir(folder)).find((name) => name.endsWith('.partial'));
-        return partial === undefined ? 0 : (await stat(join(folder, partial))).size;
+        const partial = (await readdir(path())).find((name) => name.endsWith('.partial'));
+        return partial === undefined ? 0 : (await stat(path(partial))).size;
       };
       await expect.poll(written, { timeout: 10_000, interval: 5 }).toBeGreaterThan(2 ** 20);
       const before = performance.now();
       child.kill(signal);
-      expect(await outcome).toEqual({ code, stdout: '', stderr: 'scalepoint: interrupted, nothing was written\n' });
+      expect(await outcome).toMatchObject({
+        code,
+        stdout: '',
+        stderr: 'scalepoint: interrupted, nothing was written\n',
+      });
       // It takes tens of milliseconds; other tests may be running at the same time.
       expect(performance.now() - before).toBeLessThan(1000);
-      expect(await readdir(folder)).toEqual(['big.safetensors']);
+      expect(await readdir(path())).toEqual(['big.safetensors']);
     },
     30_000,
   );
@@ -535,13 +491,13 @@ describe('scalepoint quantize', () => {
   it('survives a reader that stops reading', async () => {
     const tensors = Object.fromEntries(Array.from({ length: 3000 }, (_, i) => [`tensor.${i}`, [[1], wave]]));
     await put('many.safetensors', tensors as Record<string, [number[], (i: number) => number]>);
-    const { child, outcome } = start(['inspect', 'many.safetensors']);
+    const { child, outcome } = await start(['inspect', 'many.safetensors']);
     child.stdout?.destroy();
     expect(await outcome).toMatchObject({ code: 0, stderr: '' });
   });
 
   it('says what can be done about a model that is quantized already', async () => {
-    await writeFile(join(folder, 'model.gguf'), tinyLlama());
+    await writeFile(path('model.gguf'), tinyLlama());
     await run(['quantize', 'model.gguf', '--to', 'Q8_0']);
     const args = ['quantize', 'model.Q8_0.gguf', '--to', 'Q4_0'];
     expect(await run(args)).toEqual({
@@ -552,12 +508,12 @@ describe('scalepoint quantize', () => {
       ),
     });
     expect((await run([...args, '--requantize'])).code).toBe(0);
-    expect((await readdir(folder)).sort()).toEqual(['model.Q8_0.Q4_0.gguf', 'model.Q8_0.gguf', 'model.gguf']);
+    expect((await readdir(path())).sort()).toEqual(['model.Q8_0.Q4_0.gguf', 'model.Q8_0.gguf', 'model.gguf']);
   });
 
   it('makes of a GGUF file what quantizeModel makes of it, whatever the case of the type', async () => {
     const file = tinyLlama();
-    await writeFile(join(folder, 'model.gguf'), file);
+    await writeFile(path('model.gguf'), file);
     const args = ['quantize', 'model.gguf', '--to', 'q4_k_m', '--rule', 'ffn_up=q8_0', '--rule', 'ffn_gate=KEEP'];
     const { code, stdout, stderr } = await run(args, { COLUMNS: '100' });
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -569,28 +525,28 @@ describe('scalepoint quantize', () => {
       { match: /ffn_gate/, keep: true },
     ] as const;
     const result = await quantizeModel(file, { to: 'Q4_K_M', rules });
-    expect(await readFile(join(folder, 'model.Q4_K_M.gguf'))).toEqual(Buffer.from(await result.bytes()));
-    expect((await readdir(folder)).sort()).toEqual(['model.Q4_K_M.gguf', 'model.gguf']);
+    expect(await readFile(path('model.Q4_K_M.gguf'))).toEqual(Buffer.from(await result.bytes()));
+    expect((await readdir(path())).sort()).toEqual(['model.Q4_K_M.gguf', 'model.gguf']);
 
     const pure = await quantizeModel(file, { to: 'Q4_K_M', pure: true });
     await run(['quantize', 'model.gguf', '--to', 'Q4_K', '--pure', '-o', 'pure.gguf']);
-    expect(await readFile(join(folder, 'pure.gguf'))).toEqual(Buffer.from(await pure.bytes()));
+    expect(await readFile(path('pure.gguf'))).toEqual(Buffer.from(await pure.bytes()));
   });
 
   it('tells of an alignment that misleads, and can correct it', async () => {
-    await writeFile(join(folder, 'model.gguf'), tinyLlama({ alignment: 4096 }));
+    await writeFile(path('model.gguf'), tinyLlama({ alignment: 4096 }));
     const args = ['quantize', 'model.gguf', '--to', 'Q8_0', '--force'];
     expect((await run(args)).stderr).toMatch(
       /^scalepoint: general\.alignment says 4096, .* --fix-alignment states 32\n$/,
     );
     expect((await run([...args, '--quiet'])).stderr).toBe('');
     expect((await run([...args, '--fix-alignment'])).stderr).toBe('');
-    expect((await inspectModel(join(folder, 'model.Q8_0.gguf'))).tensors).toHaveLength(21);
+    expect((await inspectModel(path('model.Q8_0.gguf'))).tensors).toHaveLength(21);
   });
 
   it('takes every option of safetensors', async () => {
     await putModel();
-    const file = await readFile(join(folder, 'model.safetensors'));
+    const file = await readFile(path('model.safetensors'));
     const groups = { kind: 'per-group', groupSize: 16 } as const;
     const cases: [string[], Omit<Parameters<typeof quantizeModel>[1], 'output'>][] = [
       [['int8', '--scheme', 'asymmetric'], { to: 'int8', scheme: 'asymmetric' }],
@@ -604,23 +560,23 @@ describe('scalepoint quantize', () => {
       [['int4', '--granularity', 'per-group', '--group-size', '16'], { to: 'int4', granularity: groups }],
       [['int4', '--granularity', 'per-channel'], { to: 'int4', granularity: { kind: 'per-channel' } }],
       [
-        ['int8', '--granularity', 'per-group', '--rule', 'layers=int8'],
+        ['int8', '--granularity', 'per-group', '--group-size', '16', '--rule', 'embed=int8'],
         {
           to: 'int8',
-          granularity: { kind: 'per-group', groupSize: 128 },
-          rules: [{ match: /layers/, to: 'int8' }],
+          granularity: groups,
+          rules: [{ match: /embed/, to: 'int8' }],
         },
       ],
       [['float16'], { to: 'float16' }],
-      [['bfloat16', '--rule', 'layers=Int4'], { to: 'bfloat16', rules: [{ match: /layers/, to: 'int4' }] }],
+      [['bfloat16', '--rule', 'layers=Float16'], { to: 'bfloat16', rules: [{ match: /layers/, to: 'float16' }] }],
     ];
     await Promise.all(
       cases.map(async ([[to = '', ...options], expected], i) => {
         const args = ['quantize', 'model.safetensors', '--to', to, '-o', `${i}.safetensors`, ...options];
         expect(await run(args), args.join(' ')).toMatchObject({ code: 0, stderr: '' });
         const { bytes, config } = await quantizeModel(file, expected);
-        expect(await readFile(join(folder, `${i}.safetensors`)), args.join(' ')).toEqual(Buffer.from(await bytes()));
-        const written = await readFile(join(folder, `${i}.config.json`), 'utf8').catch(() => undefined);
+        expect(await readFile(path(`${i}.safetensors`)), args.join(' ')).toEqual(Buffer.from(await bytes()));
+        const written = await readFile(path(`${i}.config.json`), 'utf8').catch(() => undefined);
         expect(written === undefined ? undefined : JSON.parse(written), args.join(' ')).toEqual(config);
       }),
     );
@@ -634,7 +590,7 @@ describe('scalepoint quantize', () => {
       const args = ['quantize', 'model.safetensors', '--to', 'int4', '-o', output, '--workers', output.charAt(0)];
       expect((await run(args)).code).toBe(0);
     }
-    const [none, ...others] = await Promise.all(outputs.map((output) => readFile(join(folder, output))));
+    const [none, ...others] = await Promise.all(outputs.map((output) => readFile(path(output))));
     for (const other of others) expect(other.equals(none as Buffer)).toBe(true);
   });
 
@@ -643,12 +599,12 @@ describe('scalepoint quantize', () => {
     await put('model-00002-of-00002.safetensors', { 'b.weight': [[16, 32], wave], 'b.bias': [[16], wave] });
     const shard = (i: number) => `model-0000${i}-of-00002.safetensors`;
     const index = { weight_map: { 'a.weight': shard(1), 'b.weight': shard(2), 'b.bias': shard(2) } };
-    await writeFile(join(folder, 'model.safetensors.index.json'), JSON.stringify(index));
+    await writeFile(path('model.safetensors.index.json'), JSON.stringify(index));
     expect((await run(['inspect', 'model.safetensors.index.json'])).stdout).toMatch(
       /^model\.safetensors\.index\.json: safetensors, 2 files, 3 tensors, 1,040 elements, /,
     );
     expect((await run(['quantize', 'model.safetensors.index.json', '--to', 'int8'])).code).toBe(0);
-    const { tensors } = await inspectModel(join(folder, 'model.int8.safetensors'));
+    const { tensors } = await inspectModel(path('model.int8.safetensors'));
     expect(tensors.map(({ name }) => name).sort()).toEqual([
       'a.weight',
       'a.weight_scale',
@@ -662,7 +618,7 @@ describe('scalepoint quantize', () => {
     await putModel();
     const { stdout } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--verbose']);
     expect(stdout).toMatch(/\ntook \d+\.\d s, peak memory \d+(\.\d)? MB\nwrote model\.int8\.safetensors\n/);
-    await writeFile(join(folder, 'bad'), 'nothing');
+    await writeFile(path('bad'), 'nothing');
     const { stderr } = await run(['quantize', 'bad', '--to', 'int8', '--verbose']);
     expect(stderr).toMatch(/^scalepoint: bad: [^\n]+\nScalepointError: [^\n]+\n {4}at /);
     expect((await run(['quantize', 'bad', '--to', 'int8'])).stderr).toMatch(/^[^\n]+\n$/);
@@ -670,8 +626,8 @@ describe('scalepoint quantize', () => {
 
   it('prints an interruption with --json as well', async () => {
     await putZeros('big.safetensors', 2 ** 31);
-    const { child, outcome } = start(['quantize', 'big.safetensors', '--to', 'int8', '--json']);
-    await expect.poll(() => readdir(folder), { timeout: 10_000, interval: 5 }).toHaveLength(2);
+    const { child, outcome } = await start(['quantize', 'big.safetensors', '--to', 'int8', '--json']);
+    await expect.poll(() => readdir(path()), { timeout: 10_000, interval: 5 }).toHaveLength(2);
     child.kill('SIGINT');
     const { code, stdout } = await outcome;
     expect(code).toBe(130);
@@ -684,9 +640,9 @@ describe('scalepoint quantize', () => {
     'shows on a terminal how far it is',
     async () => {
       await putZeros('big.safetensors', 2 ** 29);
-      const command = `stty cols 70; '${process.execPath}' '${join(program, 'cli.mjs')}' quantize big.safetensors --to int8 --workers 0`;
+      const command = `stty cols 70; '${process.execPath}' '${await programFile()}' quantize big.safetensors --to int8 --workers 0`;
       const child = spawn('script', ['-qec', command, '/dev/null'], {
-        cwd: folder,
+        cwd: path(),
         stdio: ['ignore', 'pipe', 'inherit'],
       });
       let text = '';
@@ -716,19 +672,19 @@ describe('the configuration of integers', () => {
 
   it('stands beside the model: config.json for model.safetensors, with a name of its own for others', async () => {
     await putModel();
-    await mkdir(join(folder, 'out'));
+    await mkdir(path('out'));
     for (const [output, name] of [
       ['out/model.safetensors', 'out/config.json'],
       ['out/small.safetensors', 'out/small.config.json'],
       ['out/small', 'out/small.config.json'],
     ] as const) {
       expect((await quantizeTo(output, '--force')).stdout).toContain(`wrote ${output}\nwrote ${name}\n`);
-      const { quantizationConfig } = await planModel(join(folder, 'model.safetensors'), { to: 'int8' });
-      expect(JSON.parse(await readFile(join(folder, name), 'utf8'))).toEqual({
+      const { quantizationConfig } = await planModel(path('model.safetensors'), { to: 'int8' });
+      expect(JSON.parse(await readFile(path(name), 'utf8'))).toEqual({
         quantization_config: quantizationConfig,
       });
     }
-    expect((await readdir(join(folder, 'out'))).sort()).toEqual([
+    expect((await readdir(path('out'))).sort()).toEqual([
       'config.json',
       'model.safetensors',
       'small',
@@ -743,9 +699,9 @@ describe('the configuration of integers', () => {
     const given =
       '{"eps": 1e-05, "one": 1.0, "big": 1180591620717411303424, "text": "\\"2.0\\" 3.0", "list": [-0.50, 1E2, {"__proto__": 7}],' +
       '"quantization_config": {"quant_method": "compressed-tensors"}, "none": null}';
-    await writeFile(join(folder, 'given.json'), `\u{feff}${given}`);
+    await writeFile(path('given.json'), `\u{feff}${given}`);
     expect(await quantizeTo('small.safetensors', '--config', 'given.json')).toMatchObject({ code: 0, stderr: '' });
-    const text = await readFile(join(folder, 'small.config.json'), 'utf8');
+    const text = await readFile(path('small.config.json'), 'utf8');
     expect(text.split('"quantization_config"')[0]).toBe(
       `${[
         '{',
@@ -763,9 +719,9 @@ describe('the configuration of integers', () => {
         '  "none": null,',
       ].join('\n')}\n  `,
     );
-    const { quantizationConfig } = await planModel(join(folder, 'model.safetensors'), { to: 'int8' });
+    const { quantizationConfig } = await planModel(path('model.safetensors'), { to: 'int8' });
     expect(JSON.parse(text).quantization_config).toEqual(quantizationConfig);
-    expect(await readFile(join(folder, 'given.json'), 'utf8')).toBe(`\u{feff}${given}`);
+    expect(await readFile(path('given.json'), 'utf8')).toBe(`\u{feff}${given}`);
   });
 
   it('is refused before any work if it is none, or tells of another quantization', async () => {
@@ -776,27 +732,27 @@ describe('the configuration of integers', () => {
       ['{"quantization_config": {"quant_method": "gptq"}}', /^scalepoint: c\.json: .*quantized already, by "gptq"\n$/],
     ];
     for (const [text, message] of cases) {
-      await writeFile(join(folder, 'c.json'), text);
+      await writeFile(path('c.json'), text);
       const { code, stderr } = await quantizeTo('out', '--config', 'c.json');
       expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringMatching(message) });
     }
     expect((await quantizeTo('out', '--config', 'none.json')).stderr).toBe(
       'scalepoint: cannot read "none.json": no such file or directory\n',
     );
-    expect((await readdir(folder)).sort()).toEqual(['c.json', 'model.safetensors']);
+    expect((await readdir(path())).sort()).toEqual(['c.json', 'model.safetensors']);
   });
 
   it('does not replace a file without --force, and says so before any work', async () => {
     await putModel();
-    await writeFile(join(folder, 'out.config.json'), 'mine');
+    await writeFile(path('out.config.json'), 'mine');
     expect(await quantizeTo('out.safetensors')).toEqual({
       code: 1,
       stdout: '',
       stderr: 'scalepoint: "out.config.json" exists already; --force replaces it\n',
     });
-    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', 'out.config.json']);
+    expect((await readdir(path())).sort()).toEqual(['model.safetensors', 'out.config.json']);
     expect((await quantizeTo('out.safetensors', '--force')).code).toBe(0);
-    expect(JSON.parse(await readFile(join(folder, 'out.config.json'), 'utf8'))).toHaveProperty('quantization_config');
+    expect(JSON.parse(await readFile(path('out.config.json'), 'utf8'))).toHaveProperty('quantization_config');
   });
 
   it('fails with exit code 1 if it cannot be written, and says that the model was', async () => {
@@ -808,19 +764,19 @@ describe('the configuration of integers', () => {
     expect(stderr).toMatch(
       /^scalepoint: cannot write "x+\.config\.json": .*; the model was written to "x+", but loaders need the configuration\n$/,
     );
-    expect((await readdir(folder)).sort()).toEqual(['model.safetensors', output]);
+    expect((await readdir(path())).sort()).toEqual(['model.safetensors', output]);
   });
 
   it('is not written where nothing became integers', async () => {
     await putModel();
-    await writeFile(join(folder, 'c.json'), '{}');
+    await writeFile(path('c.json'), '{}');
     const args = ['quantize', 'model.safetensors', '--to', 'float16', '-o', 'half.safetensors', '--config', 'c.json'];
     const { code, stderr } = await run(args);
     expect({ code, stderr }).toEqual({
       code: 0,
       stderr: 'scalepoint: no quantization_config is needed, c.json was not used\n',
     });
-    expect((await readdir(folder)).sort()).toEqual(['c.json', 'half.safetensors', 'model.safetensors']);
+    expect((await readdir(path())).sort()).toEqual(['c.json', 'half.safetensors', 'model.safetensors']);
   });
 });
 
@@ -830,9 +786,9 @@ describe('scalepoint plan', () => {
     const args = ['model.safetensors', '--to', 'int8', '--rule', 'nothing=keep'];
     const { code, stdout, stderr } = await run(['plan', ...args]);
     expect({ code, stderr }).toEqual({ code: 0, stderr: 'scalepoint: no tensor matches the rule nothing\n' });
-    expect(await readdir(folder)).toEqual(['model.safetensors']);
+    expect(await readdir(path())).toEqual(['model.safetensors']);
     await run(['quantize', ...args]);
-    const { size } = await stat(join(folder, 'model.int8.safetensors'));
+    const { size } = await stat(path('model.int8.safetensors'));
     expect(stdout.split('\n')).toEqual([
       'tensor               dtype     shape    before  after  kept because',
       'embed_tokens.weight  F32       8×16      512 B  512 B  embedding',
@@ -850,7 +806,7 @@ describe('scalepoint plan', () => {
 
   it('prints with --json what planModel gives, as quantize --dry-run does', async () => {
     const file = tinyLlama();
-    await writeFile(join(folder, 'model.gguf'), file);
+    await writeFile(path('model.gguf'), file);
     const args = ['model.gguf', '--to', 'Q4_K_M', '--json'];
     const planned = JSON.parse((await run(['plan', ...args])).stdout);
     const peak = { peakBytes: expect.any(Number) };
@@ -863,23 +819,25 @@ describe('scalepoint plan', () => {
     });
     const dry = JSON.parse((await run(['quantize', ...args, '--dry-run', '--min-sqnr', '20'])).stdout);
     expect(dry).toEqual({ ...planned, ...peak });
-    expect(await readdir(folder)).toEqual(['model.gguf']);
+    expect(await readdir(path())).toEqual(['model.gguf']);
   });
 
   it('needs neither wasm nor workers, nor does inspect', async () => {
     await putModel();
-    const bare = join(folder, 'bare');
+    const bare = path('bare');
+    const place = await program();
     await mkdir(bare);
-    for (const name of await readdir(program)) {
-      if (name.endsWith('.mjs')) await copyFile(join(program, name), join(bare, name));
+    for (const name of await readdir(place)) {
+      if (name.endsWith('.mjs')) await copyFile(join(place, name), join(bare, name));
     }
     for (const args of [
       ['inspect', 'model.safetensors'],
       ['plan', 'model.safetensors', '--to', 'int8'],
     ]) {
-      expect(await start(args, {}, bare).outcome, args[0]).toMatchObject({ code: 0, stderr: '' });
+      expect(await (await start(args, { place: bare })).outcome, args[0]).toMatchObject({ code: 0, stderr: '' });
     }
-    expect(await start(['quantize', 'model.safetensors', '--to', 'int8'], {}, bare).outcome).toMatchObject({ code: 1 });
+    const quantize = await start(['quantize', 'model.safetensors', '--to', 'int8'], { place: bare });
+    expect(await quantize.outcome).toMatchObject({ code: 1 });
   });
 });
 
@@ -938,7 +896,7 @@ describe('scalepoint compare', () => {
   it('prints with --json what compareModels gives', async () => {
     await putPair();
     const { stdout } = await run(['compare', 'a.safetensors', 'b.safetensors', '--json']);
-    const report = await compareModels(join(folder, 'a.safetensors'), join(folder, 'b.safetensors'));
+    const report = await compareModels(path('a.safetensors'), path('b.safetensors'));
     // JSON has no Infinity.
     const expected = JSON.parse(JSON.stringify(report));
     expect(JSON.parse(stdout)).toEqual({
@@ -971,7 +929,7 @@ describe('scalepoint compare', () => {
 
   it('takes codes with their scales and blocks for what they stand for', async () => {
     await putModel();
-    await writeFile(join(folder, 'model.gguf'), tinyLlama());
+    await writeFile(path('model.gguf'), tinyLlama());
     for (const [file, to, output] of [
       ['model.safetensors', 'int8', 'model.int8.safetensors'],
       ['model.gguf', 'Q8_0', 'model.Q8_0.gguf'],
@@ -985,7 +943,7 @@ describe('scalepoint compare', () => {
 
   it('says which of the two has an error', async () => {
     await putModel();
-    await writeFile(join(folder, 'bad'), 'nothing');
+    await writeFile(path('bad'), 'nothing');
     for (const args of [
       ['model.safetensors', 'bad'],
       ['bad', 'model.safetensors'],

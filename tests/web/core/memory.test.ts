@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { Layout } from '../../../web/src/core/door.js';
 import { loadCore } from '../../../web/src/core/load.js';
-import { forEachTile, tileParameters, tileSize } from '../../../web/src/core/memory.js';
+import { forEachTile, stepSize, tileParameters, tileSize } from '../../../web/src/core/memory.js';
 import { expectCode } from '../support/support.js';
 
 const layout = { granularity: 0, axisSize: 1, innerSize: 1, groupSize: 1 } as const;
@@ -76,9 +76,9 @@ describe('memory', async () => {
       return found;
     };
     expect(tiles(0, false)).toEqual([]);
-    expect(tiles(tileSize + 1, false)).toEqual([
-      [0, tileSize],
-      [tileSize, 1],
+    expect(tiles(stepSize + 1, false)).toEqual([
+      [0, stepSize],
+      [stepSize, 1],
     ]);
     expect(tiles(10, false, 4)).toEqual([
       [0, 4],

@@ -50,9 +50,9 @@ describe('the examples of the README', () => {
     expect(blocks[0]).toContain(`// ${sqnrDb.toFixed(1)} dB`);
   });
 
-  it('inspect, plan, quantize and compare a model', async () => {
-    const names = ['format', 'tensors', 'plan', 'report', 'config', 'small', 'total'];
-    const { format, tensors, plan, report, config, small, total } = (await run(blocks[1]!, names)) as {
+  it('inspect, plan, quantize, compare and verify a model', async () => {
+    const names = ['format', 'tensors', 'plan', 'report', 'config', 'small', 'total', 'problems'];
+    const { format, tensors, plan, report, config, small, total, problems } = (await run(blocks[1]!, names)) as {
       format: string;
       tensors: unknown[];
       plan: model.ModelPlan;
@@ -60,7 +60,9 @@ describe('the examples of the README', () => {
       config: Record<string, unknown>;
       small: Blob;
       total: model.ErrorMeasures;
+      problems: unknown[];
     };
+    expect(problems).toEqual([]);
     expect(format).toBe('safetensors');
     expect(tensors).toHaveLength(8);
     expect(small.size).toBe(plan.totals.bytesAfter);

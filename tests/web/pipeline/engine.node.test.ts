@@ -29,7 +29,7 @@ describe('every way through the engine', { timeout: 60_000 }, () => {
     it(`${nameOf(way)}: codes, scales and errors are right, and the same from any worker and build`, async () => {
       const { report, config, bytes } = await quantizeModel(mixed, { ...way, workers: 0, core: { simd: 'on' } });
       const want = await bytes();
-      // The arithmetic is held to the reference in small; large, where nothing but the cuts is added, for the ways that cut differently.
+      // The reference is slow. It judges the large model only for the ways that cut tensors differently; the small one judges the arithmetic.
       if (large.includes(way)) expectResult(mixed, want, report, config);
       const little = await quantizeModel(small, { ...way, workers: 0 });
       expectResult(small, await little.bytes(), little.report, little.config);

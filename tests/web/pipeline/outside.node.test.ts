@@ -1,5 +1,5 @@
-// A format and a codec that nothing in web/ knows go through everything that models go through. They are made up: what they need beside
-// the two registries would be missing from the interfaces.
+// A made-up format and a made-up codec, registered here, go through everything that models go through. If they needed more than the two
+// registries, the interfaces would be incomplete.
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

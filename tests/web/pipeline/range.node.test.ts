@@ -73,6 +73,40 @@ describe('the range of a model', () => {
     sp.dispose();
   });
 
+  it('of long rows in packed groups is that of arrays, however rows are cut', async () => {
+    const sp = await load();
+    // Eight rows share words of zero points and are cut in other places than their codes, which come one row at a time.
+    const [rows, columns, groupSize] = [8, 163_808, 32];
+    const x = new Random(13).bell(rows * columns).map((v) => v + 1);
+    const weight: TestTensor = { dtype: 'F32', shape: [rows, columns], data: x };
+    const granularity = { kind: 'per-group', groupSize } as const;
+    const { bytes } = await quantizeModel(safetensors({ 'x.weight': weight }), {
+      to: 'int4',
+      scheme: 'asymmetric',
+      granularity,
+      range: 'mse',
+    });
+    const { tensors } = parseSafetensors(await bytes());
+    const part = (name: string) => new Uint8Array(tensors.get(`x.weight_${name}`)?.bytes ?? []).buffer;
+    const scale = new Float32Array(part('scale'));
+    const words = new Int32Array(part('zero_point'));
+    const zeroPoint = Int32Array.from(scale, (_, run) => {
+      const perRow = columns / groupSize;
+      return (((words[run % perRow] as number) >>> (4 * Math.floor(run / perRow))) & 15) - 8;
+    });
+    const q = sp.quantize(x, {
+      dtype: 'int4',
+      scheme: 'asymmetric',
+      shape: [rows, columns],
+      granularity,
+      rounding: 'fused',
+      range: { scale, zeroPoint },
+    });
+    const packed = new Uint8Array(part('packed'));
+    expect(q.data.every((code, i) => code === (((packed[i >> 1] as number) >> (4 * (i & 1))) & 15) - 8)).toBe(true);
+    sp.dispose();
+  });
+
   it('does not depend on workers, nor on the order of writing', async () => {
     const file = safetensors({ 'x.weight': tensor('BF16', [512, 4096]) });
     for (const range of ['mse', { percentile: 99 }] as const) {

@@ -262,10 +262,12 @@ export function expectResult(
     }
     expectMeasures(error, values, restored, name);
   }
-  const quantized = report.tensors.filter(({ kept }) => kept === undefined).length;
+  const kept = report.tensors.filter((tensor) => tensor.kept !== undefined).length;
+  const cast = report.tensors.filter((tensor) => tensor.kept === undefined && /^B?F(16|32)$/.test(tensor.to)).length;
   expect(report.totals).toMatchObject({
-    quantized,
-    kept: report.tensors.length - quantized,
+    quantized: report.tensors.length - kept - cast,
+    cast,
+    kept,
     bytesBefore: before.length,
     bytesAfter: after.length,
     ratio: before.length / after.length,

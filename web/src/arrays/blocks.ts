@@ -44,7 +44,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;
     const from = source.at(start, count);
-    const status = core.module.quantizeBlocks(from, count, info.id, blocks.at(at, tile));
+    const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
     if (status !== Status.ok) fail(core, status, info, from, count, start);
     blocks.put(at, (count / elements) * bytes, tile);
   });
@@ -61,7 +61,7 @@ function fail(core: Core, status: Status, info: BlockTypeInfo, x: number, count:
     // Which block it was shows when they are made one by one.
     const { elements, id, name } = info;
     let at = 0;
-    while (module.quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
+    while (module._quantizeBlocks(x + at * 4, elements, id, scratch.y) === Status.ok) at += elements;
     const where = `x[${start + at}] to x[${start + at + elements - 1}]`;
     throw new ScalepointError('OVERFLOW', `${where}: too large for a ${name} block, which would restore infinities`);
   }
@@ -104,7 +104,7 @@ export class GivenBlocks implements GivenTensor {
   #restore(start: number, count: number, to: number): void {
     const { elements, bytes, id } = this.#info;
     const from = this.#bytes.at((start / elements) * bytes, (count / elements) * bytes);
-    checkStatus(this.#core.module.dequantizeBlocks(from, count, id, to));
+    checkStatus(this.#core.module._dequantizeBlocks(from, count, id, to));
   }
 
   restore<T>(f: (restore: Restore) => T): T {
@@ -113,19 +113,13 @@ export class GivenBlocks implements GivenTensor {
 
   addErrors(x: Source, sums: number): void {
     const { module, scratch } = this.#core;
-    // The second scratch tile holds half a tile of blocks, and then the floats that they stand for.
-    const half = tileSize / 2;
-    const restored = scratch.y + half * 4;
-    forEachTile(
-      x.length,
-      false,
-      (start, count) => {
-        const from = x.at(start, count);
-        this.#restore(start, count, restored);
-        checkStatus(module.accumulateError(from, restored, count, sums));
-      },
-      half,
-    );
+    // The second scratch tile holds blocks, and then the floats that they stand for.
+    const restored = scratch.y + tileSize * 2;
+    forEachTile(x.length, false, (start, count) => {
+      const from = x.at(start, count);
+      this.#restore(start, count, restored);
+      checkStatus(module._accumulateError(from, restored, count, sums));
+    });
   }
 
   asWeights(): Weights {

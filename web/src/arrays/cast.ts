@@ -42,8 +42,8 @@ interface FormatInfo {
 function minifloat(id: MinifloatId): FormatInfo {
   return {
     storage: 'uint8',
-    narrow: (module, x, n, overflow, bits) => module.narrowMinifloat(x, n, id, overflow, bits),
-    widen: (module, bits, n, x) => module.widenMinifloat(bits, n, id, x),
+    narrow: (module, x, n, overflow, bits) => module._narrowMinifloat(x, n, id, overflow, bits),
+    widen: (module, bits, n, x) => module._widenMinifloat(bits, n, id, x),
   };
 }
 
@@ -52,16 +52,16 @@ const formats = new Map<unknown, FormatInfo>([
     'float16',
     {
       storage: 'uint16',
-      narrow: (module, x, n, _, bits) => module.narrowFloat16(x, n, bits),
-      widen: (module, bits, n, x) => module.widenFloat16(bits, n, x),
+      narrow: (module, x, n, _, bits) => module._narrowFloat16(x, n, bits),
+      widen: (module, bits, n, x) => module._widenFloat16(bits, n, x),
     },
   ],
   [
     'bfloat16',
     {
       storage: 'uint16',
-      narrow: (module, x, n, _, bits) => module.narrowBfloat16(x, n, bits),
-      widen: (module, bits, n, x) => module.widenBfloat16(bits, n, x),
+      narrow: (module, x, n, _, bits) => module._narrowBfloat16(x, n, bits),
+      widen: (module, bits, n, x) => module._widenBfloat16(bits, n, x),
     },
   ],
   ['float8e4m3fn', minifloat(MinifloatId.float8E4M3FN)],

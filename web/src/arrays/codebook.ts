@@ -136,7 +136,7 @@ export class GivenCodebook implements GivenTensor {
     return this.#withJob((job) =>
       f((start, count, to) => {
         const codes = this.#codes.at(start, count);
-        this.#check(this.#core.module.dequantizeCodebook(job, codes, count, start, to), codes, count, start);
+        this.#check(this.#core.module._dequantizeCodebook(job, codes, count, start, to), codes, count, start);
       }),
     );
   }
@@ -146,7 +146,7 @@ export class GivenCodebook implements GivenTensor {
       forEachTile(x.length, x.inPlace && this.inPlace, (start, count) => {
         const from = x.at(start, count);
         const codes = this.#codes.at(start, count);
-        const status = this.#core.module.accumulateCodebookError(job, from, count, start, codes, sums);
+        const status = this.#core.module._accumulateCodebookError(job, from, count, start, codes, sums);
         this.#check(status, codes, count, start);
       });
     });
@@ -157,8 +157,9 @@ export class GivenCodebook implements GivenTensor {
     const { length } = this.#values;
     const bits = bitsOf(length);
     return packTiles(this.#core, this.#codes, bits, (from, count, to, start) => {
-      if (length < maxCodebookSize) this.#failCode(from, count, start);
-      return module.packCodebook(from, count, bits, to);
+      const status = module._packCodebook(from, count, length, bits, to);
+      if (status === Status.badRange) this.#failCode(from, count, start);
+      return status;
     });
   }
 }
@@ -166,6 +167,6 @@ export class GivenCodebook implements GivenTensor {
 /** The codes of a tensor of kind 'codebook'. */
 export function unpackCodebook(core: Core, bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer> {
   const bits = bitsOf(valuesOf(q.codebook, 'q.codebook').length);
-  const unpack = (from: number, count: number, to: number) => core.module.unpackCodebook(from, count, bits, to);
+  const unpack = (from: number, count: number, to: number) => core.module._unpackCodebook(from, count, bits, to);
   return unpackTiles(core, bytes, sizeOfShape(q.shape), bits, 'uint8', unpack) as Uint8Array<ArrayBuffer>;
 }

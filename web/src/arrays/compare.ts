@@ -86,7 +86,7 @@ function addErrors(
   withSums(core, sums, (at) => {
     forEachTile(length, source.inPlace && other.inPlace, (start, count) => {
       const x = source.at(start, count);
-      checkStatus(core.module.accumulateError(x, other.at(start, count), count, at));
+      checkStatus(core.module._accumulateError(x, other.at(start, count), count, at));
     });
   });
   return length;
@@ -154,7 +154,7 @@ function measureEach(
       false,
       (start, count) => {
         const y = other(start, count);
-        checkStatus(core.module.accumulateErrorEach(record, x.at(start, count), y, count, start, sums, parameters));
+        checkStatus(core.module._accumulateErrorEach(record, x.at(start, count), y, count, start, sums, parameters));
       },
       halfTile,
     );

@@ -54,7 +54,7 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
     core.module.HEAPU8.fill(0, belowAbove, counts + bins * 4);
     forEachTile(source.length, source.inPlace, (start, count) => {
       const piece = source.at(start, count);
-      checkStatus(core.module.histogram(piece, count, min, max, counts, bins, belowAbove));
+      checkStatus(core.module._histogram(piece, count, min, max, counts, bins, belowAbove));
     });
     const { HEAPU32, HEAPF64 } = core.module;
     return {

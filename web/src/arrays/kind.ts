@@ -1,7 +1,7 @@
 // What all kinds of quantized tensors have in common. Each kind is a class in a file of its own; kinds.ts lists them.
 import type { Source } from './source.js';
 
-/** Leaves the floats of elements [start, start + count) at an address; count is at most tileSize unless all codes are in place. */
+/** Leaves the floats of elements [start, start + count) at an address; count is at most stepSize unless all codes are in place. */
 export type Restore = (start: number, count: number, to: number) => void;
 
 /** A quantized tensor that the caller gave. Its constructor checks it, down to every scale. */
@@ -11,7 +11,7 @@ export interface GivenTensor {
   readonly length: number;
   /** Whether all codes lie in wasm memory. */
   readonly inPlace: boolean;
-  /** Calls f with what restores floats. Until f returns, all that takes is in wasm memory. */
+  /** Calls f with a function that restores floats. The scales and codebook that this function reads stay in wasm memory until f returns. */
   restore<T>(f: (restore: Restore) => T): T;
   /** Adds the errors against x, which has as many elements, to the ErrorSums at an address. */
   addErrors(x: Source, sums: number): void;

@@ -88,7 +88,7 @@ export class GivenLinear implements GivenTensor {
     return this.#withJob((job) =>
       f((start, count, to) => {
         const codes = this.#codes.at(start, count);
-        checkStatus(this.#core.module.dequantizeLinear(job, codes, count, start, to));
+        checkStatus(this.#core.module._dequantizeLinear(job, codes, count, start, to));
       }),
     );
   }
@@ -98,7 +98,7 @@ export class GivenLinear implements GivenTensor {
       forEachTile(x.length, x.inPlace && this.inPlace, (start, count) => {
         const from = x.at(start, count);
         const codes = this.#codes.at(start, count);
-        checkStatus(this.#core.module.accumulateCodeError(job, from, count, start, codes, sums));
+        checkStatus(this.#core.module._accumulateCodeError(job, from, count, start, codes, sums));
       });
     });
   }
@@ -107,7 +107,7 @@ export class GivenLinear implements GivenTensor {
     const core = this.#core;
     const { dtype } = this.#spec;
     return core.withRecord(DTypeRecord, dtype, (record) =>
-      packTiles(core, this.#codes, dtype.bits, (from, count, to) => core.module.pack(from, count, record, to)),
+      packTiles(core, this.#codes, dtype.bits, (from, count, to) => core.module._pack(from, count, record, to)),
     );
   }
 
@@ -176,7 +176,7 @@ export function unpackLinear(core: Core, bytes: Uint8Array, q: PackedTensor): Co
   const { dtype } = specOfDType(info);
   return core.withRecord(DTypeRecord, dtype, (record) =>
     unpackTiles(core, bytes, n, info.bits, info.storage, (from, count, to) =>
-      core.module.unpack(from, count, record, to),
+      core.module._unpack(from, count, record, to),
     ),
   );
 }

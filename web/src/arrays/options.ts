@@ -6,11 +6,15 @@ import type { HalfFormat } from './source.js';
 import type { CodeArray, DType, Granularity } from './tensor.js';
 
 /**
- * How the range that the codes cover is found. Each scale has a range of its own.
+ * How the range that the codes cover is found. Each scale has a range of its own, which comes from its finite values. Where there are none, it
+ * is empty, whichever way it is found.
  *
  * - 'min-max': from the smallest to the largest value.
- * - 'mse': the range with the least squared error of the restored values. Zero points are chosen with it.
- * - 'entropy': the range whose histogram of 2048 bins diverges least from its quantized self, as TensorRT calibrates. Made for activations.
+ * - 'mse': the scale and zero point with the least squared error of the restored values. With types of up to 8 bits no other ones leave an
+ *   error that is lower by more than 0.1 %, but for what float32 rounds; without zero in the range, none with zero points up to 512 in size.
+ *   With 16 bits a few scales around that of min-max are tried. Never worse than min-max.
+ * - 'entropy': the range whose histogram of 2048 bins diverges least from its quantized self, as TensorRT calibrates, of those that hold 9 of
+ *   10 values or more. Fewer than 2048 values have the range of min-max: in so sparse a histogram any range looks good. Made for activations.
  * - { percentile }: from the (100 - p)th to the pth percentile; symmetric up to the pth percentile of the magnitudes. Above 50, at most 100.
  * - { min, max } or { scale, zeroPoint }: given, as numbers, or as one number a channel or group.
  */

@@ -73,15 +73,15 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
     case 'min-max':
       observe(core, source, layout, at);
   }
-  checkStatus(core.module.chooseQparams(at.job, at.min, at.max));
+  checkStatus(core.module._chooseQparams(at.job, at.min, at.max));
 }
 
 /** Leaves the smallest and the largest value of every parameter in wasm memory. */
 function observe(core: Core, source: Source, layout: Layout, { job, min, max }: Parameters): void {
-  core.module.clearRange(min, max, layout.parameters);
+  core.module._clearRange(min, max, layout.parameters);
   forEachTile(source.length, source.inPlace, (start, count) => {
     const x = source.at(start, count);
-    const status = core.module.observe(job, x, count, start, min, max);
+    const status = core.module._observe(job, x, count, start, min, max);
     if (status !== Status.ok) failQuantizing(core, status, x, count, start);
   });
 }

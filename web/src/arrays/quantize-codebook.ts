@@ -163,7 +163,7 @@ function walk(run: Run, source: Source, step: Step): void {
 /** Takes elements into account for the absmax of their blocks. */
 function observe({ core, job }: Run): Step {
   return (x, count, start) => {
-    const status = core.module.observeAbsmax(job, x, count, start);
+    const status = core.module._observeAbsmax(job, x, count, start);
     if (status === Status.nonFinite) {
       throw nonFiniteError(core, x, count, start, 'codes of a codebook stand for finite values only');
     }
@@ -175,7 +175,7 @@ function observe({ core, job }: Run): Step {
 function encode({ core, job, codes }: Run): Step {
   const tile = core.scratch.y;
   return (x, count, start) => {
-    checkStatus(core.module.quantizeCodebook(job, x, count, start, codes.at(start, tile)));
+    checkStatus(core.module._quantizeCodebook(job, x, count, start, codes.at(start, tile)));
     codes.put(start, count, tile);
   };
 }

@@ -2,7 +2,7 @@
 import { checkKeys } from '../core/check.js';
 import { QuantizationSpec, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
-import { type Core, forEachTile, tileParameters, tileSize } from '../core/memory.js';
+import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { ErrorSum, withSums } from './error-sum.js';
@@ -83,7 +83,7 @@ function quantizeRuns(
 ): void {
   const { scratch } = core;
   const n = source.length;
-  const most = Math.min(tileSize, tileParameters * run);
+  const most = Math.min(Math.max(stepSize, run), tileParameters * run);
   const lines = Math.floor(most / line);
   const runsPerLine = Math.ceil(line / run);
   // Whole lines, as long as one fits with its parameters; otherwise whole runs within a line.
@@ -140,8 +140,8 @@ function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sum
         const to = codes.at(start, tile);
         const status =
           sums === undefined
-            ? core.module.quantizeLinear(at.job, x, count, start, to)
-            : core.module.quantizeLinearMeasured(at.job, x, count, start, to, sums);
+            ? core.module._quantizeLinear(at.job, x, count, start, to)
+            : core.module._quantizeLinearMeasured(at.job, x, count, start, to, sums);
         if (status !== Status.ok) failQuantizing(core, status, x, count, start);
         codes.put(start, count, tile);
       });

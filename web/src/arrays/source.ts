@@ -161,8 +161,8 @@ class HalfSource extends Source {
       from = core.scratch.bits;
       module.HEAPU16.set(array.subarray(start, start + count), from >>> 1);
     }
-    if (this.format === 'float16') module.widenFloat16(from, count, this.to);
-    else module.widenBfloat16(from, count, this.to);
+    if (this.format === 'float16') module._widenFloat16(from, count, this.to);
+    else module._widenBfloat16(from, count, this.to);
     return this.to;
   }
 }

@@ -74,7 +74,7 @@ function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMea
     forEachTile(source.length, false, (start, count) => {
       const x = source.at(start, count);
       for (const { sums, record } of places) {
-        const status = core.module.quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
+        const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
         if (status !== Status.ok) failQuantizing(core, status, x, count, start);
       }
     });

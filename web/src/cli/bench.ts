@@ -2,7 +2,7 @@ import { cpus } from 'node:os';
 import { type BenchOptions, type BenchPart, type BenchRow, benchParts, runBench } from '../bench.js';
 import { commonOptions, parse, wholeOf } from './options.js';
 import { abortOnSignal, effort, printJson, UsageError } from './process.js';
-import { painter } from './text.js';
+import { painter, printLines } from './text.js';
 import { benchUsage } from './usage.js';
 
 const titles: Readonly<Record<BenchPart, string>> = {
@@ -56,7 +56,7 @@ function optionsOf(values: Values): BenchOptions {
 export async function bench(args: string[]): Promise<number> {
   const { values, positionals } = parse(args, flags);
   if (values.help) {
-    process.stdout.write(benchUsage);
+    process.stdout.write(benchUsage());
     return 0;
   }
   if (positionals.length > 0) throw new UsageError(`bench takes no file, got ${JSON.stringify(positionals[0])}`);
@@ -74,7 +74,7 @@ export async function bench(args: string[]): Promise<number> {
       paint('dim', 'JS: the time of plain JavaScript as a multiple of ours'),
       ...(values.verbose ? [effort()] : []),
     ];
-    process.stdout.write(`${lines.join('\n')}\n`);
+    printLines(lines);
   }
   return 0;
 }
@@ -101,7 +101,7 @@ function rowPrinter(): (row: BenchRow) => void {
     const rate = row.rate < 100 ? row.rate.toFixed(1) : row.rate.toFixed(0);
     const { operation, size, milliseconds, limit, plain } = row;
     lines.push(line([operation, size, inMilliseconds(milliseconds), rate, times(limit), times(plain)]));
-    process.stdout.write(`${lines.join('\n')}\n`);
+    printLines(lines);
   };
 }
 

@@ -1,4 +1,5 @@
 import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+import { withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import {
@@ -10,8 +11,10 @@ import {
   formatShape,
   listed,
   lowestLine,
+  nameText,
   painter,
   printable,
+  printLines,
   table,
   withDecibels,
 } from './text.js';
@@ -35,36 +38,58 @@ export async function compare(args: string[]): Promise<number> {
     process.stdout.write(compareUsage());
     return 0;
   }
-  const [a, b] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
+  const [first, second] = filesOf(positionals, ['A', 'B'], 'compare') as [string, string];
+  if (first === '-' && second === '-') throw new UsageError('compare: only one of the two can be standard input');
   const { sort = 'file', quiet = false, json = false } = values;
   if (sort !== 'file' && sort !== 'sqnr') {
     throw new UsageError(`--sort: expected file or sqnr, got ${JSON.stringify(sort)}`);
   }
+  const wanted = { sort, quiet, json, verbose: values.verbose ?? false };
   const workers = workersOf(values.workers);
   const limit = decibelsOf(values['min-sqnr']);
   const signal = abortOnSignal('interrupted');
   const progress = progressLine(quiet);
-  // Each one alone first, so that an error in a header names the file.
-  for (const file of [a, b]) await about(file, () => inspectModel(file));
-  let report: CompareReport;
-  try {
-    report = await compareModels(a, b, {
-      signal,
-      onProgress: progress.update,
-      ...(workers === undefined ? {} : { workers }),
-    });
-  } finally {
-    progress.clear();
-  }
-  if (sort === 'sqnr') report = { ...report, tensors: sorted(report.tensors) };
+  return withInput(
+    first,
+    (a) =>
+      withInput(
+        second,
+        async (b) => {
+          // Each one alone first, so that an error in a header names the file.
+          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file));
+          const report = await compareModels(a.file, b.file, {
+            signal,
+            onProgress: progress.update,
+            ...(workers === undefined ? {} : { workers }),
+          }).finally(progress.clear);
+          return show(a.name, b.name, report, limit, wanted);
+        },
+        signal,
+      ),
+    signal,
+  );
+}
+
+/** How the result is shown. */
+interface Wanted {
+  /** `file` or `sqnr`. */
+  readonly sort: string;
+  readonly quiet: boolean;
+  readonly json: boolean;
+  readonly verbose: boolean;
+}
+
+/** Prints the result. Returns the exit code. */
+function show(a: string, b: string, result: CompareReport, limit: number | undefined, wanted: Wanted): number {
+  const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
   const failure = limit === undefined ? undefined : missed(report, limit);
-  if (json) {
+  if (wanted.json) {
     const told = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...told });
-  } else if (!quiet) {
+  } else if (!wanted.quiet) {
     const lines = compareText(a, b, report);
-    if (values.verbose) lines.push(effort());
-    process.stdout.write(`${lines.join('\n')}\n`);
+    if (wanted.verbose) lines.push(effort());
+    printLines(lines);
   }
   if (failure !== undefined) {
     process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(failure.message)}\n`);
@@ -102,7 +127,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   ];
   const rows = tensors.map(({ name, shape, a: from, b: to, error }) => ({
     cells: [
-      printable(name),
+      nameText(name),
       from === to ? from : `${from} → ${to}`,
       formatShape(shape),
       formatDecibels(error.sqnrDb),
@@ -120,7 +145,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   }
   if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
   for (const { name, reason } of skipped.slice(0, mostNames)) {
-    lines.push(`not compared: ${printable(name)}: ${printable(reason)}`);
+    lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
   }
   if (skipped.length > mostNames) lines.push(`not compared: ${skipped.length - mostNames} more`);
   for (const [file, names] of [

@@ -2,7 +2,6 @@
 import {
   type Flag,
   type FormatInfo,
-  keepMention,
   modelFormats,
   type OptionInfo,
   type OptionTable,
@@ -10,6 +9,7 @@ import {
   type Words,
 } from '../model.js';
 import { UsageError } from './process.js';
+import { inFlags, plainFlags } from './wording.js';
 
 /** A table of options, and the formats that share it. */
 export interface SharedTable {
@@ -29,7 +29,7 @@ export function tables(): readonly SharedTable[] {
 }
 
 /** Whether files of a format can become this. */
-function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
+export function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
   return targets.some(({ name }) => name === to) || Object.hasOwn(aliases, to);
 }
 
@@ -100,15 +100,6 @@ function usageError(message: string, cause: unknown): UsageError {
   return error;
 }
 
-/** A message of the model functions with flags in place of options. */
-export function inCommandWords(message: string): string {
-  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
-  for (const [, { mention, flags }] of entries(undefined)) {
-    if (mention !== undefined) text = text.replaceAll(mention, `--${flags[0]?.name}`);
-  }
-  return text;
-}
-
 /** The flag that an option of a path such as `granularity.groupSize` was given by. */
 function flagOf({ flags }: OptionInfo, member: string | undefined, words: Words): Flag | undefined {
   return (
@@ -126,11 +117,11 @@ export function asUsage(error: unknown, words: Words, rules: readonly string[] =
   const [name = '', member] = option.split('.');
   const rule = rules.findIndex((_, i) => name === `rules[${i}]`);
   const info = entries(undefined).find(([known]) => known === name)?.[1];
-  const flag = name === 'to' ? 'to' : info && flagOf(info, member, words)?.name;
+  const flag = plainFlags[name] ?? (info && flagOf(info, member, words)?.name);
   if (rule < 0 && flag === undefined) return error;
   let text = error.message.slice(`${option}: `.length);
   for (const i of rules.keys()) {
     for (const part of ['to', 'granularity']) text = text.replaceAll(`rules[${i}].${part}`, ruleName(i));
   }
-  return usageError(`${rule < 0 ? `--${flag}` : ruleName(rule)}: ${inCommandWords(text)}`, error);
+  return usageError(`${rule < 0 ? `--${flag}` : ruleName(rule)}: ${inFlags(text)}`, error);
 }

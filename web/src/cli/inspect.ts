@@ -1,7 +1,19 @@
 import { type FormatInfo, inspectModel, type MetadataValue, type ModelInfo, modelFormats } from '../model.js';
+import { withInput } from './input.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
-import { type Column, columnsOf, count, formatBytes, formatShape, painter, printable, table } from './text.js';
+import {
+  type Column,
+  columnsOf,
+  count,
+  formatBytes,
+  formatShape,
+  nameText,
+  painter,
+  printable,
+  printLines,
+  table,
+} from './text.js';
 import { inspectUsage } from './usage.js';
 
 /** Lists what is in a file. Returns the exit code. */
@@ -12,18 +24,24 @@ export async function inspect(args: string[]): Promise<number> {
     return 0;
   }
   const [file] = filesOf(positionals, ['FILE'], 'inspect') as [string];
-  const info = await about(file, () => inspectModel(file));
+  return withInput(file, async (input) => {
+    const info = await about(input.name, () => inspectModel(input.file));
+    show(input.name, info, values);
+    return 0;
+  });
+}
+
+function show(file: string, info: ModelInfo, values: { readonly json?: boolean; readonly verbose?: boolean }): void {
   const elements = info.tensors.reduce((sum, { shape }) => sum + shape.reduce((product, n) => product * n, 1), 0);
   const payload = info.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
   const totals = { elements, bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements };
   if (values.json) {
     printJson({ file, ...info, totals, peakBytes: peakBytes() });
-    return 0;
+    return;
   }
   const lines = inspectText(file, info, elements);
   if (values.verbose) lines.push('', effort());
-  process.stdout.write(`${lines.join('\n')}\n`);
-  return 0;
+  printLines(lines);
 }
 
 /** A number with as few digits as identify it among float32 numbers, since most fractions in metadata are float32. */
@@ -81,7 +99,7 @@ function inspectText(file: string, info: ModelInfo, elements: number): string[] 
       { title: 'size', align: 'right' },
     ];
     const rows = tensors.map(({ name, dtype, shape, bytes: size }) => ({
-      cells: [printable(name), dtype, formatShape(shape), formatBytes(size)],
+      cells: [nameText(name), dtype, formatShape(shape), formatBytes(size)],
     }));
     lines.push('', ...table(columns, rows, width, paint));
   }

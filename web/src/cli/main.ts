@@ -1,22 +1,26 @@
 /** Runs commands and prints errors. */
-import { QualityError, ScalepointError } from '../model.js';
+import { existsSync } from 'node:fs';
+import { didYouMean, QualityError, ScalepointError } from '../model.js';
 import { bench } from './bench.js';
 import { compare } from './compare.js';
-import { inCommandWords } from './formats.js';
 import { inspect } from './inspect.js';
 import { errorJson, fileOf, Interrupted, printJson, UsageError } from './process.js';
 import { plan, quantize } from './quantize.js';
 import { painter, printable } from './text.js';
 import { usage } from './usage.js';
+import { verify } from './verify.js';
+import { inCommandWords } from './wording.js';
 
 const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
   inspect,
   plan,
   quantize,
   compare,
+  verify,
   bench,
 };
-const commandNames = 'inspect, plan, quantize, compare or bench';
+const names = Object.keys(commands);
+const wanted = `expected a command (${names.join(', ')}) or a file`;
 
 async function version(): Promise<number> {
   const { load } = await import('../index.js');
@@ -27,26 +31,37 @@ async function version(): Promise<number> {
   return 0;
 }
 
+/** What a command line asks for: a command and its arguments. Without the name of one, a file is quantized. */
+function split(args: readonly string[]): { readonly name: string; readonly rest: string[] } {
+  const [name, ...rest] = args;
+  if (name === undefined) throw new UsageError(wanted);
+  if (name === 'help') return rest[0] === undefined ? { name: 'help', rest } : { ...split(rest), rest: ['--help'] };
+  if (Object.hasOwn(commands, name)) return { name, rest };
+  // A word that could be a command is one that was misspelled, unless it is a file.
+  if (/^[a-z]+$/i.test(name) && !existsSync(name)) {
+    const hint = didYouMean(name, names);
+    throw new UsageError(`${wanted}, got ${JSON.stringify(name)}${hint}`);
+  }
+  return { name: 'quantize', rest: [...args] };
+}
+
 /** Carries out a command line. Returns the exit code. */
 export async function run(args: readonly string[]): Promise<number> {
-  const [name, ...rest] = args;
-  switch (name) {
-    case 'help':
+  switch (args[0]) {
     case '--help':
     case '-h':
       process.stdout.write(usage());
       return 0;
     case '--version':
+    case '-V':
     case '-v':
       return version();
-    case undefined:
-      throw new UsageError(`expected a command, ${commandNames}`);
-    default: {
-      const command = Object.hasOwn(commands, name) ? commands[name] : undefined;
-      if (command === undefined) throw new UsageError(`expected ${commandNames}, got ${JSON.stringify(name)}`);
-      return command(rest);
-    }
   }
+  const { name, rest } = split(args);
+  const command = commands[name];
+  if (command !== undefined) return command(rest);
+  process.stdout.write(usage());
+  return 0;
 }
 
 /** The stacks of an error and its causes. */
@@ -59,9 +74,26 @@ function stackOf(error: Error): string {
   return lines.join('\n');
 }
 
+/** Which help tells more about a wrong command line. */
+function helpFor(args: readonly string[]): string {
+  try {
+    return `scalepoint ${split(args).name} --help`;
+  } catch {
+    return 'scalepoint --help';
+  }
+}
+
+/** What an error says. */
+function messageOf(error: unknown): string {
+  const message = inCommandWords(error instanceof Error ? error.message : String(error));
+  const { option } = (error ?? {}) as { option?: unknown };
+  // A file is no option here.
+  return option === 'file' && message.startsWith('file: ') ? message.slice('file: '.length) : message;
+}
+
 /** Prints an error on one line, and with --json also on stdout. Returns the exit code. */
 export function explain(error: unknown, args: readonly string[]): number {
-  const message = inCommandWords(error instanceof Error ? error.message : String(error));
+  const message = messageOf(error);
   const file = fileOf(error);
   let text = file === undefined ? message : `${file}: ${message}`;
   if (error instanceof ScalepointError) {
@@ -69,11 +101,10 @@ export function explain(error: unknown, args: readonly string[]): number {
     if (error.code === 'EXISTS') text += '; --force replaces it';
   }
   const isUsage = error instanceof UsageError;
-  if (isUsage) text += `; see scalepoint ${Object.hasOwn(commands, args[0] ?? '') ? `${args[0]} ` : ''}--help`;
+  if (isUsage) text += `${text.endsWith('?') ? ' See' : '; see'} ${helpFor(args)}`;
   // A missed quality gate has been printed with its report.
-  else if (args.includes('--json') && !(error instanceof QualityError)) {
+  if (args.includes('--json') && !(error instanceof QualityError))
     printJson({ file, error: errorJson(error, message) });
-  }
   process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);
   if (args.includes('--verbose') && error instanceof Error) process.stderr.write(`${stackOf(error)}\n`);
   if (isUsage) return 2;

@@ -1,9 +1,19 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
-import { maxWorkers, modelFormats, type Rule } from '../model.js';
+import { didYouMean, maxWorkers, modelFormats, type Rule } from '../model.js';
 import { UsageError } from './process.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
+
+/** A flag of a command line, as parseArgs splits it. */
+interface OptionToken {
+  readonly name: string;
+  /** As it was given: --output or -o. */
+  readonly rawName: string;
+  readonly value?: string | undefined;
+  /** Whether the value stands in the same word. */
+  readonly inlineValue?: boolean | undefined;
+}
 
 /** Options that every command takes. */
 export const commonOptions = {
@@ -13,15 +23,44 @@ export const commonOptions = {
   help: { type: 'boolean', short: 'h' },
 } as const satisfies OptionsConfig;
 
+/** Fails if a flag is unknown, lacks its value, or has one that it does not take. @throws UsageError */
+function checkFlag(token: OptionToken, options: OptionsConfig): void {
+  const { name, rawName, value, inlineValue } = token;
+  const option = Object.hasOwn(options, name) ? options[name] : undefined;
+  if (option === undefined) {
+    const hint = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options)).replace('you mean ', 'you mean --');
+    throw new UsageError(`there is no option ${rawName}${hint}`);
+  }
+  if (option.type === 'boolean') {
+    if (value !== undefined) throw new UsageError(`--${name} takes no value, got ${JSON.stringify(value)}`);
+    return;
+  }
+  if (value === undefined) throw new UsageError(`--${name} needs a value`);
+  // Most likely the value was forgotten, and this is the next option. Numbers may be negative.
+  if (inlineValue || !/^-[^\d.]/.test(value)) return;
+  throw new UsageError(`--${name} needs a value before ${value}; --${name}=${value} takes ${value} itself`);
+}
+
 /** Splits a command line. @throws UsageError */
 export function parse<T extends OptionsConfig>(args: string[], options: T) {
-  try {
-    return parseArgs({ args, options, allowPositionals: true, strict: true });
-  } catch (error) {
-    // The first sentence says what is wrong; the second explains "--" at length.
-    throw new UsageError(error instanceof Error ? (error.message.split(/\. /)[0] as string) : String(error));
+  // Not strict: Node's own messages are not for the users of this program.
+  const parsed = parseArgs({ args, options, allowPositionals: true, strict: false, tokens: true });
+  const values: Record<string, string | boolean | string[]> = {};
+  for (const token of parsed.tokens) {
+    if (token.kind !== 'option') continue;
+    checkFlag(token, options);
+    const { name, rawName, value: given, inlineValue }: OptionToken = token;
+    // -o=OUT means the same as -o OUT.
+    const value = inlineValue && !rawName.startsWith('--') ? given?.replace(/^=/, '') : given;
+    const before = values[name];
+    if (value === undefined) values[name] = true;
+    else values[name] = options[name]?.multiple ? [...(Array.isArray(before) ? before : []), value] : value;
   }
+  return { values: values as ReturnType<typeof strictly<T>>['values'], positionals: parsed.positionals };
 }
+
+/** For its type. */
+const strictly = <T extends OptionsConfig>(options: T) => parseArgs({ options, allowPositionals: true, strict: true });
 
 /** The files of a command that takes so many. @throws UsageError */
 export function filesOf(positionals: readonly string[], names: readonly string[], command: string): string[] {
@@ -83,7 +122,9 @@ export function ruleOf(text: string): Rule {
   try {
     match = new RegExp(text.slice(0, split));
   } catch (error) {
-    throw new UsageError(`--rule: ${error instanceof Error ? error.message : error}`);
+    // The engine's text repeats the expression before it says what is wrong.
+    const why = (error instanceof Error ? error.message : String(error)).split(': ').at(-1);
+    throw new UsageError(`--rule: ${JSON.stringify(text.slice(0, split))} is no regular expression: ${why}`);
   }
   if (target.toLowerCase() === 'keep') return { match, keep: true };
   const names = modelFormats().flatMap(({ targets, ruleTargets }) => [

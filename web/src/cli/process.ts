@@ -1,7 +1,9 @@
 /** The process around a command: signals, the line of progress, memory, output for machines, errors. */
 import { readFileSync } from 'node:fs';
+import { getSystemErrorMap } from 'node:util';
 import type { Progress } from '../model.js';
 import { ScalepointError } from '../model.js';
+import { jsonText } from './json.js';
 import { columnsOf, formatBytes, formatSeconds, printable } from './text.js';
 
 /** Wrong usage of the command line: exit code 2. */
@@ -27,6 +29,12 @@ export function abortOnSignal(message: string): AbortSignal {
   return controller.signal;
 }
 
+/** The system's text for an error, such as `no such file or directory`. */
+export function systemText(cause: unknown): string {
+  const { errno, message } = cause as NodeJS.ErrnoException;
+  return (errno === undefined ? undefined : getSystemErrorMap().get(errno)?.[1]) ?? message;
+}
+
 /** The file that an error is about. */
 const placeOf = new WeakMap<Error, string>();
 
@@ -46,15 +54,15 @@ export function fileOf(error: unknown): string | undefined {
   return error instanceof Error ? placeOf.get(error) : undefined;
 }
 
-/** Prints a value as JSON, which knows neither integers beyond 2^53 (they become strings) nor infinities (null). */
+/** Prints a value as JSON. */
 export function printJson(value: unknown): void {
-  const text = JSON.stringify(value, (_, item) => (typeof item === 'bigint' ? String(item) : item), 2);
-  process.stdout.write(`${text}\n`);
+  process.stdout.write(`${jsonText(value)}\n`);
 }
 
 /** An error as --json prints it. */
 export function errorJson(error: unknown, message = error instanceof Error ? error.message : String(error)) {
   if (error instanceof Interrupted) return { code: 'ABORTED', message };
+  if (error instanceof UsageError) return { code: 'USAGE', message };
   if (!(error instanceof ScalepointError)) return { code: 'INTERNAL', message };
   const { code, tensor, byteOffset } = error;
   return { code, message, tensor, byteOffset };

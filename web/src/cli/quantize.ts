@@ -1,28 +1,42 @@
-import { basename, dirname, join } from 'node:path';
 import {
+  didYouMean,
+  type FormatInfo,
+  inspectModel,
   type ModelPlan,
   type ModelReport,
-  type PlannedTensorInfo,
+  modelFormats,
   type PlanOptions,
+  type Preset,
   planModel,
+  presets,
+  presetTarget,
   QualityError,
   quantizeModel,
-  type Rule,
-  resultName,
   type Words,
 } from '../model.js';
-import { asUsage, choicesOf, formatFlags, inCommandWords, type SidecarOption, sidecarsOf, tables } from './formats.js';
+import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
+import { type Input, withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
+import {
+  checkName,
+  checkNotInput,
+  checkStandardOutput,
+  outputOf,
+  standardOutput,
+  standardOutputStream,
+} from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { checkFree, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
-import { painter, printable } from './text.js';
+import { painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
+import { inCommandWords } from './wording.js';
 
 /** Options of no format. */
 const options = {
   ...commonOptions,
   to: { type: 'string' },
+  preset: { type: 'string' },
   output: { type: 'string', short: 'o' },
   rule: { type: 'string', multiple: true },
   workers: { type: 'string' },
@@ -48,43 +62,63 @@ function lineOf(args: string[]): Line {
 
 /** What a command line asks for. */
 interface Request {
-  readonly file: string;
+  readonly input: Input;
   /** Where the result goes, if that was said. */
-  readonly output: string | undefined;
+  readonly asked: string | undefined;
   readonly plan: PlanOptions;
-  readonly rules: readonly Rule[];
   readonly sidecars: readonly SidecarOption[];
 }
 
-/** Reads the command line. @throws UsageError */
-function requestOf({ values, words, positionals }: Line, command: string): Request {
+/** What can be told without the file. @throws UsageError */
+function checkLine({ values, positionals }: Line, command: string): string {
   const [file] = filesOf(positionals, ['FILE'], command) as [string];
-  if (values.to === undefined) {
+  const { to, preset, output } = values;
+  workersOf(values.workers);
+  decibelsOf(values['min-sqnr']);
+  if (output === '') throw new UsageError('--output: expected the name of a file, or - for standard output');
+  if (to !== undefined && preset !== undefined) throw new UsageError('--preset chooses a type, and so does --to');
+  if (to === undefined && preset === undefined) {
     const some = tables().map(({ formats: [first] }) => first?.targets[0]?.name);
-    throw new UsageError(`${command} needs --to ${some.join(', ')} or another type; --help lists them`);
+    throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
-  const { output } = values;
-  if (output === '' || output === '-') throw new UsageError('--output: expected the name of a file');
-  const to = targetOf(values.to);
+  if (preset !== undefined && !isPreset(preset)) {
+    const hint = didYouMean(preset, presets);
+    throw new UsageError(`--preset: expected ${presets.join(', ')}, got ${JSON.stringify(preset)}${hint}`);
+  }
+  return file;
+}
+
+const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
+
+/** What --to or --preset means. @throws UsageError if there is no such type */
+async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Promise<string> {
+  const formatOf = async () => (await about(name, () => inspectModel(file))).format;
+  if (isPreset(preset)) return presetTarget(await formatOf(), preset);
+  const target = targetOf(to);
+  const formats = modelFormats();
+  if (formats.some((format) => accepts(format, target))) return target;
+  const format = await formatOf();
+  const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
+  const names = targets.map((known) => known.name);
+  const hint = didYouMean(to, names);
+  // Whoever sees the name that was meant needs no list of the others.
+  const what = `there is no type ${JSON.stringify(to)}`;
+  throw new UsageError(`--to: ${what}${hint === '' ? `; a ${label} file can become ${names.join(', ')}` : hint}`);
+}
+
+/** Reads the command line. @throws UsageError */
+async function requestOf({ values, words }: Line, input: Input): Promise<Request> {
+  const to = await wantedOf(values, input);
   const sidecars = sidecarsOf(words, to);
   const rules = (values.rule ?? []).map(ruleOf);
   // The model functions check what is not checked here.
   const plan = { to, rules, ...choicesOf(words, to) } as unknown as PlanOptions;
-  return { file, output, plan, rules, sidecars };
+  return { input, asked: values.output, plan, sidecars };
 }
 
-/** Where a result goes: beside the file, with the target in its name, unless that was said. */
-function outputOf({ file, output }: Request, plan: ModelPlan): string {
-  return output ?? join(dirname(file), resultName(basename(file), plan));
-}
-
-/** Prints notes about the result on stderr, and rules that match nothing, which are mistakes most often. */
-function remark(rules: readonly Rule[], tensors: readonly PlannedTensorInfo[], notes: readonly string[]): void {
+/** Prints notes about the result on stderr. */
+function remark(notes: readonly string[]): void {
   for (const note of notes) process.stderr.write(`scalepoint: ${printable(inCommandWords(note))}\n`);
-  for (const { match } of rules) {
-    if (tensors.some(({ name }) => name.search(match) >= 0)) continue;
-    process.stderr.write(`scalepoint: no tensor matches the rule ${printable(match.source)}\n`);
-  }
 }
 
 /** Makes a model smaller. Returns the exit code. */
@@ -107,36 +141,42 @@ export async function plan(args: string[]): Promise<number> {
   return dryRun(line, 'plan');
 }
 
-/** Plans. Errors about options are those of the command line. */
-async function planFor({ values, words }: Line, { file, plan }: Request): Promise<ModelPlan> {
+/** Plans, and checks the output. Errors about options are those of the command line. */
+async function planFor({ values, words }: Line, { input, asked, plan }: Request): Promise<ModelPlan> {
   try {
-    return await about(file, () => planModel(file, plan));
+    const planned = await about(input.name, () => planModel(input.file, plan));
+    if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
+    return planned;
   } catch (error) {
     throw asUsage(error, words, values.rule);
   }
 }
 
 async function dryRun(line: Line, command: string): Promise<number> {
+  return withInput(checkLine(line, command), async (input) => {
+    await showPlan(line, await requestOf(line, input));
+    return 0;
+  });
+}
+
+async function showPlan(line: Line, request: Request): Promise<void> {
   const { values } = line;
-  workersOf(values.workers);
-  decibelsOf(values['min-sqnr']);
-  const request = requestOf(line, command);
-  const { file, rules, sidecars } = request;
+  const { input, sidecars } = request;
   const planned = await planFor(line, request);
-  const output = outputOf(request, planned);
+  const output = input.isPath || request.asked !== undefined ? outputOf(input, request.asked, planned) : null;
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
     // null if there is none.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
-    printJson({ file, output, ...planned, ...additions, peakBytes: peakBytes() });
+    printJson({ file: input.name, output, ...planned, ...additions, peakBytes: peakBytes() });
   } else if (!values.quiet) {
-    const written = sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []);
-    const lines = planText(file, output, planned, written);
+    const isFile = output !== null && output !== standardOutput;
+    const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
+    const lines = planText(input.name, output, planned, written);
     if (values.verbose) lines.push(effort());
-    process.stdout.write(`${lines.join('\n')}\n`);
+    printLines(lines);
   }
-  if (!values.quiet) remark(rules, planned.tensors, planned.notes);
-  return 0;
+  if (!values.quiet) remark(planned.notes);
 }
 
 /** What was written. */
@@ -146,40 +186,74 @@ interface Written {
   readonly sidecars: Readonly<Record<string, string | null>>;
 }
 
-/** Prints what became of a model. */
-function show({ values }: Line, { file, plan }: Request, report: ModelReport, written: Written, missed?: QualityError) {
+/** Prints what became of a model: on stderr if stdout holds it. */
+function show(
+  { values }: Line,
+  { input, plan }: Request,
+  report: ModelReport,
+  written: Written,
+  missed?: QualityError,
+): void {
+  const { output, sidecars } = written;
   if (values.json) {
-    const { output, sidecars } = written;
     const failure = missed && { error: errorJson(missed) };
-    printJson({ file, output, ...sidecars, to: plan.to, ...report, peakBytes: peakBytes(), ...failure });
+    printJson({ file: input.name, output, ...sidecars, to: plan.to, ...report, peakBytes: peakBytes(), ...failure });
     return;
   }
   if (values.quiet) return;
-  const lines = reportText(file, report);
+  const stream = output === standardOutput ? process.stderr : process.stdout;
+  const lines = reportText(input.name, report, stream);
   if (values.verbose) lines.push(effort());
-  for (const path of [written.output, ...Object.values(written.sidecars)]) {
-    if (path !== null) lines.push(painter(process.stdout)('green', `wrote ${printable(path)}`));
+  for (const path of [output, ...Object.values(sidecars)]) {
+    if (path !== null && path !== standardOutput) lines.push(painter(stream)('green', `wrote ${printable(path)}`));
   }
-  process.stdout.write(`${lines.join('\n')}\n`);
+  printLines(lines, stream);
 }
 
 async function convert(line: Line): Promise<number> {
   const { values, words } = line;
-  workersOf(values.workers);
-  decibelsOf(values['min-sqnr']);
-  const request = requestOf(line, 'quantize');
+  const file = checkLine(line, 'quantize');
+  if (values.output === standardOutput) {
+    checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
+  }
   const signal = abortOnSignal('interrupted, nothing was written');
   const progress = progressLine(values.quiet ?? false);
-  try {
-    await carryOut(line, request, signal, progress);
-    return 0;
-  } catch (error) {
-    progress.clear();
-    if (error instanceof QualityError) {
-      const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
-      show(line, request, error.report, { output: null, sidecars: none }, error);
+  return withInput(
+    file,
+    async (input) => {
+      const request = await requestOf(line, input);
+      try {
+        await carryOut(line, request, signal, progress);
+        return 0;
+      } catch (error) {
+        progress.clear();
+        if (error instanceof QualityError) {
+          const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
+          show(line, request, error.report, { output: null, sidecars: none }, error);
+        }
+        throw asUsage(error, words, values.rule);
+      }
+    },
+    signal,
+  );
+}
+
+/** Tells of files that were given and not used, or could not be written. */
+function remarkOnSidecars(
+  places: readonly { readonly sidecar: SidecarOption; readonly path: string | undefined }[],
+  output: string,
+  planned: ModelPlan,
+): void {
+  for (const { sidecar, path } of places) {
+    const { entry, planned: key } = sidecar.sidecar;
+    if (path !== undefined) continue;
+    let text: string | undefined;
+    if (output === standardOutput && key in planned) {
+      text = `standard output has no place for the ${entry}; scalepoint plan --json prints it`;
+    } else if (sidecar.path !== undefined) {
+      text = `no ${entry} is needed, ${printable(sidecar.path)} was not used`;
     }
-    throw asUsage(error, words, values.rule);
+    if (text !== undefined) process.stderr.write(`scalepoint: ${text}\n`);
   }
 }
 
@@ -191,20 +265,25 @@ async function carryOut(
 ): Promise<void> {
   const { force = false, quiet = false, ...values } = line.values;
   const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
-  const { file, plan, rules } = request;
+  const { input, plan } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
-  const planned = await about(file, () => planModel(file, plan));
-  const output = outputOf(request, planned);
-  const places = sidecars.map((sidecar) => ({ sidecar, path: sidecarPath(output, sidecar, planned) }));
+  const planned = await planFor(line, request);
+  const output = outputOf(input, request.asked, planned);
+  const isFile = output !== standardOutput;
+  if (isFile) await checkNotInput(output, input);
+  const places = sidecars.map((sidecar) => ({
+    sidecar,
+    path: isFile ? sidecarPath(output, sidecar, planned) : undefined,
+  }));
   for (const { path } of places) if (path !== undefined) await checkFree(path, force);
 
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
-  const result = await about(file, () =>
-    quantizeModel(file, {
+  const result = await about(input.name, () =>
+    quantizeModel(input.file, {
       ...plan,
       ...Object.fromEntries(given),
-      output,
+      output: isFile ? output : standardOutputStream(),
       overwrite: force,
       signal,
       onProgress: progress.update,
@@ -217,10 +296,6 @@ async function carryOut(
   const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   show(line, request, result.report, { output, sidecars: written });
   if (quiet) return;
-  remark(rules, result.report.tensors, result.report.notes);
-  for (const { sidecar, path } of places) {
-    if (sidecar.path === undefined || path !== undefined) continue;
-    const text = `no ${sidecar.sidecar.entry} is needed, ${printable(sidecar.path)} was not used`;
-    process.stderr.write(`scalepoint: ${text}\n`);
-  }
+  remark(result.report.notes);
+  remarkOnSidecars(places, output, planned);
 }

@@ -1,22 +1,15 @@
 /** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
 import { open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { getSystemErrorMap } from 'node:util';
 import { type ModelPlan, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
 import type { SidecarOption } from './formats.js';
-import { about } from './process.js';
+import { about, systemText } from './process.js';
 
 /** Such files have a few kilobytes. A larger file must be something else. */
 const mostBytes = 16 * 2 ** 20;
 
-/** The system's text for an error, such as `no such file or directory`. */
-function systemText(cause: unknown): string {
-  const { errno, message } = cause as NodeJS.ErrnoException;
-  return (errno === undefined ? undefined : getSystemErrorMap().get(errno)?.[1]) ?? message;
-}
-
 /** Reads a whole file. @throws ScalepointError `IO` or `BAD_FILE` */
-async function readText(path: string): Promise<string> {
+export async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
     const file = await open(path);

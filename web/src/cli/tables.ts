@@ -1,6 +1,6 @@
 /** Tables of plans and reports. */
 import { basename } from 'node:path';
-import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo } from '../model.js';
+import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
 import {
   type Column,
   columnsOf,
@@ -10,6 +10,7 @@ import {
   formatError,
   formatShape,
   lowestLine,
+  nameText,
   painter,
   printable,
   type Row,
@@ -27,21 +28,41 @@ const firstColumns: readonly Column[] = [
 
 function firstCells({ name, shape, from, to, bytesBefore, bytesAfter }: PlannedTensorInfo): string[] {
   const type = from === to ? from : `${from} → ${to}`;
-  return [printable(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
+  return [nameText(name), type, formatShape(shape), formatBytes(bytesBefore), formatBytes(bytesAfter)];
+}
+
+/** How many tensors became what. */
+function countsText({ quantized, cast, kept }: ModelTotals): string {
+  const some = [
+    ...(quantized > 0 || cast === 0 ? [`${quantized} quantized`] : []),
+    ...(cast > 0 ? [`${cast} cast`] : []),
+    `${kept} kept`,
+  ];
+  return some.join(', ');
 }
 
 function totalsText(file: string, tensors: readonly PlannedTensorInfo[], totals: ModelTotals): string[] {
-  const { quantized, kept, bytesBefore, bytesAfter, ratio, bitsPerWeight } = totals;
+  const { bytesBefore, bytesAfter, ratio, bitsPerWeight } = totals;
   return [
-    `${printable(basename(file))}: ${count(tensors.length, 'tensor')}, ${quantized} quantized, ${kept} kept`,
+    `${printable(basename(file))}: ${count(tensors.length, 'tensor')}, ${countsText(totals)}`,
     `${formatBytes(bytesBefore)} → ${formatBytes(bytesAfter)}, ratio ${ratio.toFixed(2)}, ${bitsPerWeight.toFixed(2)} bits per weight`,
   ];
+}
+
+/** The line about values that the errors leave out; none if there are none. */
+function leftOutLine(tensors: readonly TensorReport[]): string[] {
+  const left = tensors.filter(({ error }) => error !== undefined && error.nonFinite > 0);
+  const [first] = left;
+  if (first === undefined) return [];
+  const total = left.reduce((sum, { error }) => sum + (error?.nonFinite ?? 0), 0);
+  const where = left.length === 1 ? nameText(first.name) : count(left.length, 'tensor');
+  return [`${count(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
 }
 
 /** What a plan says. `written`: the files that would be written beside the output. */
 export function planText(
   file: string,
-  output: string,
+  output: string | null,
   { tensors, totals }: ModelPlan,
   written: readonly string[],
 ): string[] {
@@ -52,17 +73,15 @@ export function planText(
     return { cells: [...firstCells(tensor), kept ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
-  lines.push(
-    ...totalsText(file, tensors, totals),
-    `would write ${printable(output)}: ${count(totals.bytesAfter, 'byte')}`,
-  );
+  const what = output === null ? 'would be' : `would write ${printable(output)}:`;
+  lines.push(...totalsText(file, tensors, totals), `${what} ${count(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
   return lines;
 }
 
 /** What a report says. */
-export function reportText(file: string, { tensors, totals }: ModelReport): string[] {
-  const paint = painter(process.stdout);
+export function reportText(file: string, { tensors, totals }: ModelReport, stream: NodeJS.WriteStream): string[] {
+  const paint = painter(stream);
   const columns: Column[] = [
     ...firstColumns,
     { title: 'SQNR dB', align: 'right' },
@@ -74,7 +93,7 @@ export function reportText(file: string, { tensors, totals }: ModelReport): stri
     if (error === undefined) return { cells, remark: `kept: ${kept}`, style: 'dim' };
     return { cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] };
   });
-  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
-  lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors));
+  const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
+  lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors), ...leftOutLine(tensors));
   return lines;
 }

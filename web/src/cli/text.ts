@@ -8,6 +8,19 @@ export function printable(text: string): string {
   });
 }
 
+/** So much of a single text is shown. --json prints all of it. */
+const mostShown = 1000;
+
+/** A text that is too long to be read, cut off. */
+function cut(text: string): string {
+  return text.length > mostShown ? `${text.slice(0, mostShown - 1)}…` : text;
+}
+
+/** A name as it is shown. */
+export function nameText(name: string): string {
+  return cut(printable(name.slice(0, mostShown + 1)));
+}
+
 export type Style = 'bold' | 'dim' | 'red' | 'green';
 
 /** Colors text. */
@@ -26,6 +39,21 @@ export function painter(stream: NodeJS.WriteStream): Paint {
   // Otherwise Node would check stdout, whatever the stream. takesColor has checked the stream.
   const options = { validateStream: false } as { stream?: NodeJS.WritableStream };
   return takesColor(stream) ? (style, text) => styleText(style, text, options) : (_, text) => text;
+}
+
+/** Characters that are written at once. A text of all lines could be longer than a string can be. */
+const mostWritten = 2 ** 20;
+
+/** Prints lines. */
+export function printLines(lines: Iterable<string>, stream: NodeJS.WriteStream = process.stdout): void {
+  let text = '';
+  for (const line of lines) {
+    text += `${line}\n`;
+    if (text.length < mostWritten) continue;
+    stream.write(text);
+    text = '';
+  }
+  if (text !== '') stream.write(text);
 }
 
 /** Columns of the terminal; infinite in a pipe. */
@@ -70,7 +98,7 @@ export function lowestLine(
     if (error !== undefined && error.sqnrDb < (worst?.db ?? Number.POSITIVE_INFINITY))
       worst = { name, db: error.sqnrDb };
   }
-  return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${printable(worst.name)}`];
+  return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${nameText(worst.name)}`];
 }
 
 /** The magnitude of an error, with two digits. */
@@ -94,7 +122,7 @@ export function count(n: number, what: string): string {
 /** A list of names in a sentence: the first few, and the number of the others. */
 export function listed(names: readonly string[], most: number): string {
   const more = names.length > most ? ` and ${(names.length - most).toLocaleString('en')} more` : '';
-  return names.slice(0, most).map(printable).join(', ') + more;
+  return names.slice(0, most).map(nameText).join(', ') + more;
 }
 
 export interface Column {
@@ -109,13 +137,19 @@ export interface Row {
   readonly style?: Style;
 }
 
+/** Columns that names need to stand beside the rest of their rows. */
+const leastName = 12;
+
+/** A column is at most so wide, also in a pipe: the width of one cell is added to every row. */
+const mostColumn = 200;
+
 /**
- * Lines of a table. Nothing is cut off: in a narrow terminal, a text that is too long for the first column gets a line of its own above the
- * rest of its row.
+ * Lines of a table. In a narrow terminal, and in a pipe if it is very long, a text that is too long for the first column gets a line of
+ * its own above the rest of its row.
  */
 export function table(columns: readonly Column[], rows: readonly Row[], width: number, paint: Paint): string[] {
   const widths = columns.map(({ title }, i) =>
-    rows.reduce((most, { cells }) => Math.max(most, cells[i]?.length ?? 0), title.length),
+    rows.reduce((most, { cells }) => Math.max(most, Math.min(cells[i]?.length ?? 0, mostColumn)), title.length),
   );
   const gap = '  ';
   const sum = (list: readonly number[]) => list.reduce((total, n) => total + n + gap.length, -gap.length);
@@ -125,7 +159,9 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
       remark === undefined ? most : Math.max(most, sum([0, ...widths.slice(1, cells.length), remark.length])),
     sum([0, ...widths.slice(1)]),
   );
-  widths[0] = Math.min(widths[0] as number, Math.max(12, width - others));
+  // Names have lines of their own if the other columns leave no room for them.
+  const room = width - others;
+  widths[0] = Math.min(widths[0] as number, room < leastName ? 0 : room);
 
   const pad = (text: string, i: number) => {
     return columns[i]?.align === 'right' ? text.padStart(widths[i] as number) : text.padEnd(widths[i] as number);
@@ -134,12 +170,13 @@ export function table(columns: readonly Column[], rows: readonly Row[], width: n
     const padded = cells.map(pad);
     return [...padded, ...(remark === undefined ? [] : [remark])].join(gap).trimEnd();
   };
-  const lines = [paint('bold', line({ cells: columns.map(({ title }) => title) }))];
-  for (const row of rows) {
-    const [name = '', ...rest] = row.cells;
+  const titles = { cells: columns.map(({ title }) => title), style: 'bold' } as const;
+  const lines: string[] = [];
+  for (const row of [titles, ...rows]) {
+    const [name = '', ...rest] = row.cells.map(cut);
     const styled = (text: string) => (row.style === undefined ? text : paint(row.style, text));
     if (name.length > (widths[0] as number)) lines.push(styled(name), styled(line({ ...row, cells: ['', ...rest] })));
-    else lines.push(styled(line(row)));
+    else lines.push(styled(line({ ...row, cells: [name, ...rest] })));
   }
   return lines;
 }

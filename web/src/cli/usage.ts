@@ -1,20 +1,29 @@
-/** What --help prints: at most 80 columns. What it says about formats comes from the formats. */
+/** What --help prints: as wide as the terminal, from 40 to 80 columns. What it says about formats comes from the formats. */
 import {
   type Flag,
   type FormatInfo,
+  type ModelFormat,
   modelFormats,
   type OptionInfo,
   type OptionTable,
+  type Preset,
+  presets,
+  presetTarget,
   resultName,
   type Sidecar,
   type Target,
 } from '../model.js';
 import { tables } from './formats.js';
+import { columnsOf } from './text.js';
 
-const width = 80;
+/** Columns of a line. */
+function lineWidth(): number {
+  return Math.max(40, Math.min(80, columnsOf(process.stdout)));
+}
 
-/** Words in lines of at most 80 columns, all of which begin with some spaces. */
+/** Words in lines of that width, all of which begin with some spaces. */
 function wrapped(text: string, indent = 0): string[] {
+  const width = lineWidth();
   const lines: string[] = [];
   let line = '';
   for (const word of text.split(' ')) {
@@ -31,12 +40,15 @@ function listed(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} or ${words.at(-1)}`;
 }
 
-/** The column where explanations begin. */
+/** The column where explanations begin, and the columns that they need. */
 const column = 24;
+const leastAbout = 32;
 
 /** A flag and what it does. */
 function explained(flag: string, about: string, at = column): string[] {
   const start = `  ${flag}`;
+  // In a narrow terminal, explanations stand below.
+  if (lineWidth() < at + leastAbout) return [start, ...wrapped(about, 6)];
   const lines = wrapped(about, at);
   if (start.length > at - 2) return [start, ...lines];
   return [start.padEnd(at) + (lines[0] as string).trimStart(), ...lines.slice(1)];
@@ -70,14 +82,18 @@ export function usage(): string {
   return text([
     'scalepoint: make models smaller',
     '',
-    ...explained('scalepoint inspect  FILE', 'what is in a model file', 48),
-    ...explained(`scalepoint plan     FILE --to ${to}`, 'what would become of it', 48),
-    ...explained(`scalepoint quantize FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
-    ...explained('scalepoint compare  A B', 'how far B is from A', 48),
-    ...explained('scalepoint bench', 'how fast it is on this machine', 48),
+    ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
+    ...explained('scalepoint inspect FILE', 'what is in a model file', 48),
+    ...explained(`scalepoint plan FILE --to ${to}`, 'what quantizing would make of it', 48),
+    ...explained('scalepoint compare A B', 'how far B is from A', 48),
+    ...explained('scalepoint verify FILE', 'whether it is whole and sound', 48),
+    ...explained('scalepoint bench', 'how fast this is on this machine', 48),
     '',
-    ...wrapped(`FILE is a ${listed(extensions)} file; its content decides, not its name.`),
-    'scalepoint COMMAND --help tells more; scalepoint --version names the build.',
+    ...wrapped(
+      `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
+        'or - for standard input. OUT may be - for standard output.',
+    ),
+    ...wrapped('scalepoint help COMMAND tells more; scalepoint --version names the build.'),
   ]);
 }
 
@@ -86,8 +102,10 @@ export function inspectUsage(): string {
   return text([
     'scalepoint inspect FILE [--json]',
     '',
-    'Lists the tensors of a model: name, dtype, shape, size; then its metadata, long',
-    'values cut short; and what else its format tells. Reads headers only.',
+    ...wrapped(
+      'Lists the tensors of a model: name, dtype, shape, size; then its metadata, long values cut short; and what else its ' +
+        'format tells. Reads headers only.',
+    ),
     '',
     ...explained('--json', 'print JSON: { file, format, bytes, files, tensors, metadata, totals, peakBytes }', 15),
     ...commonLines(15),
@@ -100,6 +118,13 @@ export function inspectUsage(): string {
 
 // ------------------------------------------------------------------------------------------------------------- plan and quantize
 
+/** What the presets mean. */
+function presetText(): string {
+  const types = (preset: Preset) =>
+    tables().map(({ formats: [format] }) => presetTarget((format as FormatInfo).name as ModelFormat, preset));
+  return `in place of --to: ${presets.map((preset) => `${preset} (${types(preset).join(', ')})`).join(', ')}`;
+}
+
 /** The targets of all formats, and rules. */
 function targetLines(): string[] {
   const lists = tables().flatMap(({ formats }) => {
@@ -111,6 +136,7 @@ function targetLines(): string[] {
   return [
     ...explained('--to TYPE', 'what weights become'),
     ...lists,
+    ...explained('--preset P', presetText()),
     ...explained("--rule 'REGEX=TYPE'", 'tensors whose name matches become TYPE, also those that are kept by default'),
     ...explained(
       "--rule 'REGEX=keep'",
@@ -137,7 +163,7 @@ export function quantizeUsage(): string {
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
   });
   return text([
-    'scalepoint quantize FILE --to TYPE [-o OUT] [options]',
+    'scalepoint [quantize] FILE --to TYPE [-o OUT] [options]',
     '',
     ...wrapped(
       'Makes a model smaller. A table tells what became of every tensor: sizes, SQNR, the largest error, or why it was kept. ' +
@@ -147,7 +173,7 @@ export function quantizeUsage(): string {
     ...targetLines(),
     ...explained(
       '-o, --output OUT',
-      `where the result goes; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
+      `where the result goes, - for standard output; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
     ),
     ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
     ...explained(
@@ -163,7 +189,7 @@ export function quantizeUsage(): string {
     '',
     ...sidecarsIn().flatMap(({ about }) => wrapped(about)),
     'OUT appears whole or not at all.',
-    'Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.',
+    ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
     ...modelFormats().flatMap(({ examples }) => examples.map((example) => `  scalepoint quantize ${example}`)),
@@ -175,9 +201,10 @@ export function planUsage(): string {
   return text([
     'scalepoint plan FILE --to TYPE [options]',
     '',
-    'Tells what scalepoint quantize would do with the same options: what becomes of',
-    'every tensor, why it is kept, and the exact size of the result. Reads headers',
-    'only.',
+    ...wrapped(
+      'Tells what scalepoint quantize would do with the same options: what becomes of every tensor, why it is kept, and the ' +
+        'exact size of the result. Reads headers only.',
+    ),
     '',
     ...targetLines(),
     ...explained(
@@ -205,10 +232,11 @@ export function compareUsage(): string {
   return text([
     'scalepoint compare A B [options]',
     '',
-    'Holds the tensors of model B against those of model A, by name: SQNR, cosine,',
-    'the largest error, for each of them and in all. Codes with scales and blocks',
-    'count as what they stand for, so a model can be compared with what it was made',
-    'from.',
+    ...wrapped(
+      'Holds the tensors of model B against those of model A, by name: SQNR, cosine, the largest error, for each of them and ' +
+        'in all. Codes with scales and blocks count as what they stand for, so a model can be compared with what it was ' +
+        'made from.',
+    ),
     '',
     ...explained('--sort sqnr', 'the worst first; without it in the order of A', 18),
     ...explained('--min-sqnr DB', "fail if a tensor's SQNR is lower", 18),
@@ -221,7 +249,7 @@ export function compareUsage(): string {
     ...explained('--quiet', 'print errors only', 18),
     ...commonLines(18),
     '',
-    'Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.',
+    ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
     ...examples,
@@ -229,22 +257,63 @@ export function compareUsage(): string {
   ]);
 }
 
-export const benchUsage = `scalepoint bench [options]
+export function verifyUsage(): string {
+  const sidecar = sidecarFlags();
+  return text([
+    'scalepoint verify FILE [options]',
+    '',
+    ...wrapped(
+      'Reads all of a model and checks what can be checked: sizes, offsets and types in the header; that no scale is NaN or ' +
+        'infinite, and no bit belongs to no code; that the parts of codes fit each other; the files of an index; and the ' +
+        'configuration beside the model. NaN among floats is told as a note.',
+    ),
+    '',
+    ...sidecar.flatMap(({ name, value }) =>
+      explained(`--${name} ${value}`, 'the file to compare with; without it the one beside FILE', 18),
+    ),
+    ...explained(
+      '--json',
+      'print JSON: { file, config, format, bytes, files, tensors, problems, notes, peakBytes }',
+      18,
+    ),
+    ...explained('--quiet', 'print errors only', 18),
+    ...commonLines(18),
+    '',
+    ...wrapped('Exit code: 0 no problems, 1 problems, 2 wrong usage, 130 interrupted.'),
+    '',
+    'Examples',
+    ...modelFormats()
+      .filter(({ name, result }) => name === result)
+      .map((format) => `  scalepoint verify ${exampleFile(format)}`),
+    "  scalepoint verify . --json | jq '.problems[].message'",
+  ]);
+}
 
-Measures the library on this machine: arrays, ggml's blocks, layers, on one
-thread, against the memory limit and plain JavaScript. Contestants run in turns
-and medians are compared, so the ratios hold on a machine that is not idle, too.
-It takes a minute, --quick some seconds.
+/** Flags about files beside models. */
+function sidecarFlags(): Flag[] {
+  const all = tables().flatMap(({ table }) => optionsIn(table).filter(({ sidecar }) => sidecar !== undefined));
+  return all.flatMap(({ flags }) => flags);
+}
 
-  --quick        less data, fewer samples
-  --only PART    arrays, blocks or layers alone
-  --size N       floats of arrays and blocks, a multiple of 256 (2^24; 2^20)
-  --width N      inputs and outputs of the layers (4096; 1024)
-  --json         print JSON: { version, tier, rows, engine, processor }
-  --verbose      tell time and memory; with an error, where it arose
-  --no-color     no color, like NO_COLOR=1 in the environment
-
-Examples
-  scalepoint bench --quick
-  scalepoint bench --only layers --json | jq '.rows[].milliseconds'
-`;
+export function benchUsage(): string {
+  return text([
+    'scalepoint bench [options]',
+    '',
+    ...wrapped(
+      "Measures the library on this machine: arrays, ggml's blocks, layers, on one thread, against the memory limit and plain " +
+        'JavaScript. Contestants run in turns and medians are compared, so the ratios hold on a machine that is not idle, ' +
+        'too. It takes a minute, --quick some seconds.',
+    ),
+    '',
+    ...explained('--quick', 'less data, fewer samples', 17),
+    ...explained('--only PART', 'arrays, blocks or layers alone', 17),
+    ...explained('--size N', 'floats of arrays and blocks, a multiple of 256 (2^24; 2^20)', 17),
+    ...explained('--width N', 'inputs and outputs of the layers (4096; 1024)', 17),
+    ...explained('--json', 'print JSON: { version, tier, rows, engine, processor }', 17),
+    ...commonLines(17),
+    '',
+    'Examples',
+    '  scalepoint bench --quick',
+    "  scalepoint bench --only layers --json | jq '.rows[].milliseconds'",
+  ]);
+}

@@ -61,6 +61,14 @@ function placeRanges({ module }: Core, { ranges = noRanges }: Tile, arena: Arena
   return at;
 }
 
+/** The bit of a part that the core makes. */
+function bitOf(role: string): number {
+  const number = (RoleNumber as Readonly<Record<string, number | undefined>>)[role];
+  if (number === undefined)
+    throw new Error(`scalepoint: the core makes no part '${role}'; see Role in cpp/codecs/codec.h`);
+  return 1 << number;
+}
+
 /** Whether anything is made of a tile's elements. If not, the ranges of its sets tell everything. */
 export function readsElements({ ranges, roles }: Tile): boolean {
   return ranges === undefined || ranges.length === 0 || roles.includes('data');
@@ -74,7 +82,7 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
     rows,
     columns,
     type: numberOf(type),
-    wanted: roles.reduce((bits, role) => bits | (1 << RoleNumber[role as keyof typeof RoleNumber]), 0),
+    wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
     measure: measures,
     source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
     ranges,
@@ -181,6 +189,6 @@ export function storedRecord(
 export function errorsOf({ module, scratch }: Core, x: number, y: number, n: number): Float64Array<ArrayBuffer> {
   const [begin, end] = [scratch.sums / 8, (scratch.sums + ErrorSums.bytes) / 8];
   module.HEAPF64.fill(0, begin, end);
-  check(module.accumulateError(x, y, n, scratch.sums));
+  check(module._accumulateError(x, y, n, scratch.sums));
   return module.HEAPF64.slice(begin, end) as Float64Array<ArrayBuffer>;
 }

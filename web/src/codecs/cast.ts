@@ -1,6 +1,7 @@
 /** Floats of another type. The arithmetic is that of cpp/codecs/cast.cpp. */
 import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
+import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
 
@@ -17,6 +18,7 @@ export interface CastForm extends Form {
 
 export const cast: Codec<CastForm> = {
   id: 'cast',
+  isPlain: true,
 
   label: ({ to }) => to,
 
@@ -31,6 +33,8 @@ export const cast: Codec<CastForm> = {
   cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
 
   elementType: ({ to }) => to,
+
+  checks: (_shape, { to }) => floatsFinite(to, 'element'),
 
   overflow: ({ to }) => `, too large for ${to}`,
 

@@ -6,6 +6,7 @@
  */
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
+import type { BitCheck } from './checks.js';
 
 /**
  * How a tensor is stored: the id of a codec, and whatever else the codec has to know, as plain data. Workers are sent forms and find the
@@ -72,7 +73,7 @@ export interface TileCut {
   readonly roles: readonly Role[];
   /** Pairs of numbers for what shares a scale, where they are known: ranges, or what a SetsCut was answered with. */
   readonly ranges?: Float32Array<ArrayBuffer>;
-  /** False if the ranges tell all that there is to know. @defaultValue true */
+  /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
 
@@ -126,7 +127,7 @@ export interface Problem {
   readonly value: number;
 }
 
-/** What comes of a tile. */
+/** The result of encoding a tile. */
 export interface Encoded {
   /** The parts, by role, good until the core is called again. */
   readonly parts: Readonly<Record<Role, Bytes>>;
@@ -157,6 +158,8 @@ export interface Stored {
  */
 export interface Codec<F extends Form = Form> {
   readonly id: F['codec'];
+  /** Whether its elements are plain floats: it casts and does not quantize. */
+  readonly isPlain?: boolean;
   /** Type of a tensor in this form, for reports. */
   label(form: F): string;
   /** The parts of a tensor. The first one holds its elements. */
@@ -170,11 +173,13 @@ export interface Codec<F extends Form = Form> {
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
   /** What is known of the sets of a tile, for a SetsCut. Undefined if the codec makes none. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
-  /** And back. Returns the address of the floats. Undefined if the elements are no floats. */
+  /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
-  /** The type of the elements if they are all that there is, in a type that every codec reads by itself. */
+  /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */
   elementType?(form: F): string | undefined;
-  /** What an overflow means, behind `tensor X holds V at I`. */
+  /** What the bits of a part may not be. Undefined if they may be anything. */
+  checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
+  /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;
   /** What a user should know about tensors that become this form, in sentences without a full stop. */
   notes?(tensors: readonly { readonly shape: readonly number[]; readonly form: F }[]): readonly string[];

@@ -12,6 +12,7 @@ import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, readsElements } from './calls.js';
 import type { CastType } from './cast.js';
+import { type BitCheck, floatsFinite } from './checks.js';
 import {
   type Codec,
   type Cuts,
@@ -198,6 +199,35 @@ function* cutLongRows(
   }
 }
 
+// ------------------------------------------------------------------------------------------------------------------------- checks
+
+/** Bits of the last word of codes that belong to none of them. */
+function spareBits(n: number, bits: number): number {
+  const used = (n * bits) % 32;
+  return used === 0 ? 0 : (~0 << used) >>> 0;
+}
+
+function checksOf(shape: readonly number[], form: CompressedForm, role: Role): readonly BitCheck[] {
+  const { type, bits, packed, scale, groupSize } = form;
+  const [rows = 0, columns = 1] = shape;
+  if (role === 'scale') return floatsFinite(scale, 'scale');
+  if (type === 'float') {
+    // A code that is NaN makes the weight NaN, which no quantizer writes.
+    return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
+  }
+  if (!packed || rows * columns === 0) return [];
+  const texts = { one: 'word has bits behind its last code', many: 'words have bits behind their last code' };
+  const words = { unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
+  if (role === 'data') {
+    const stride = wordsOf(columns, bits) * 4;
+    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), place: 'row' }];
+  }
+  const perRow = groupSize === undefined ? 1 : columns / groupSize;
+  return [
+    { ...words, at: (wordsOf(rows, bits) - 1) * perRow * 4, stride: 4, mask: spareBits(rows, bits), place: 'group' },
+  ];
+}
+
 // --------------------------------------------------------------------------------------------------------------- in the core
 
 /** What the core has to know of a form. */
@@ -246,6 +276,7 @@ export const compressedTensors: Codec<CompressedForm> = {
     );
   },
 
+  checks: checksOf,
   overflow: () => ', too large for the scale',
   notes(tensors) {
     const long = tensors.filter(({ shape, form }) => form.range !== undefined && cutsRuns(shape, form)).length;

@@ -1,6 +1,7 @@
 /** Tensors that stay as they are, byte for byte. */
 import type { Arena } from './arena.js';
 import { encodeTile } from './calls.js';
+import { floatsFinite } from './checks.js';
 import { type Codec, type Form, type Tile, tileElements } from './codec.js';
 import { cutFlat, elementsOf, placeOfElements } from './elements.js';
 
@@ -40,6 +41,12 @@ export const copy: Codec<CopyForm> = {
   },
 
   elementType: ({ dtype }) => dtype,
+
+  checks(_shape, { dtype }) {
+    if (dtype !== 'BOOL') return floatsFinite(dtype, 'element');
+    const [one, many] = ['element is neither 0 nor 1', 'elements are neither 0 nor 1'];
+    return [{ unit: 1, at: 0, stride: 1, mask: 0xfe, wrong: 'any', isProblem: true, one, many }];
+  },
 
   encode(core, tile: Tile, form, arena: Arena) {
     const { rows, columns, source, measures } = tile;

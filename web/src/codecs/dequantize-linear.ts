@@ -107,6 +107,7 @@ function placeOfSets(matrix: Matrix, size: (n: number) => number, rectangle: Rec
   if (sharing === 'columns') return runsOf(size(column), size(columns), 1, size(columns));
   if (sharing === 'rowBlocks') {
     const perRow = Math.ceil(width / block);
+    if (columns === width) return runsOf(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
     return runsOf(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
   }
   // A rectangle of several periods has the same scales again and again.
@@ -117,6 +118,7 @@ function placeOfSets(matrix: Matrix, size: (n: number) => number, rectangle: Rec
   const perPeriod = Math.ceil(period / block);
   const first = Math.floor(row / period) * perPeriod + (row % period) / block;
   const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
+  if (columns === width) return runsOf(size(first * width), size(count * width), 1, size(count * width));
   return runsOf(size(first * width + column), size(columns), count, size(width));
 }
 

@@ -2,6 +2,7 @@
 import { type BlockType, blockTypeInfo } from '../core/blocks.js';
 import { Ggml } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
+import { blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
 
@@ -9,6 +10,33 @@ export interface GgmlForm extends Form {
   readonly codec: 'ggml';
   readonly to: BlockType;
 }
+
+/** The floats of a block. */
+interface BlockFloat {
+  readonly type: 'F16' | 'F8_E8M0';
+  readonly what: string;
+  /** Where it is in the block. */
+  readonly at: number;
+}
+
+const scaleAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block scale', at });
+const minimumAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block minimum', at });
+
+/** Where blocks have their floats. Source: github.com/ggml-org/llama.cpp, ggml/src/ggml-common.h. */
+const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
+  Q4_0: [scaleAt(0)],
+  Q4_1: [scaleAt(0), minimumAt(2)],
+  Q5_0: [scaleAt(0)],
+  Q5_1: [scaleAt(0), minimumAt(2)],
+  Q8_0: [scaleAt(0)],
+  Q2_K: [scaleAt(80), minimumAt(82)],
+  Q3_K: [scaleAt(108)],
+  Q4_K: [scaleAt(0), minimumAt(2)],
+  Q5_K: [scaleAt(0), minimumAt(2)],
+  Q6_K: [scaleAt(208)],
+  IQ4_NL: [scaleAt(0)],
+  MXFP4: [{ type: 'F8_E8M0', what: 'block scale', at: 0 }],
+};
 
 export const ggml: Codec<GgmlForm> = {
   id: 'ggml',
@@ -26,6 +54,11 @@ export const ggml: Codec<GgmlForm> = {
   cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
 
   elementType: ({ to }) => to,
+
+  checks(_shape, { to }) {
+    const { bytes } = blockTypeInfo(to);
+    return blockFloats[to].map(({ type, what, at }) => blockFinite(type, what, at, bytes));
+  },
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
 

@@ -138,6 +138,21 @@ export interface FilePlan {
 /** Gives the parts of a tensor in a form. Formats are handed this, so that they depend on no codec's code. */
 export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 
+// -------------------------------------------------------------------------------------------------------------------- verifying
+
+/** Something that was noticed about a model. */
+export interface Finding {
+  /** A problem makes the model wrong; a note is what its users should know, and may be intended. */
+  readonly kind: 'problem' | 'note';
+  /** What it is, without the tensor's name. */
+  readonly message: string;
+  readonly tensor?: string;
+  /** Name of the file, if the model has several. */
+  readonly file?: string;
+  /** Where it is, from the start of the file. */
+  readonly byteOffset?: number;
+}
+
 // ------------------------------------------------------------------------------------------------------------------------ formats
 
 /** Something that models of a format can become. */
@@ -226,4 +241,6 @@ export interface Format<
     partsOf: PartsOf,
     output?: string | undefined,
   ): FilePlan;
+  /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
+  verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

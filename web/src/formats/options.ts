@@ -53,6 +53,78 @@ export function checkRules(rules: unknown, check: (rule: Rule, path: string) => 
   }
 }
 
+// -------------------------------------------------------------------------------------------------------------------------- hints
+
+/** What people write for the kinds of numbers in names of types: `fp16` for float16, `q8` for int8 or Q8_0. */
+const kinds: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(['i', 'int', 'integer', 'q', 'w', 'u', 'uint', 'bit', 'bits'].map((word) => [word, 'integer'])),
+  ...Object.fromEntries(['f', 'fp', 'float', 'half'].map((word) => [word, 'float'])),
+  ...Object.fromEntries(['bf', 'bfp', 'bfloat', 'brain'].map((word) => [word, 'bfloat'])),
+};
+
+/** Kind and bits that a name begins with, such as `integer 8` for Q8_0; undefined if it begins with something else. */
+function kindOf(name: string): string | undefined {
+  const [, before, bits, after] = /^([a-z]*)[-_]?(\d+)[-_]?([a-z]*)/.exec(name.toLowerCase()) ?? [];
+  const kind = kinds[(before || after) ?? ''];
+  return kind === undefined ? undefined : `${kind} ${bits}`;
+}
+
+/** How many characters have to be added, removed, replaced or swapped with their neighbor to make one word of the other. */
+function distance(a: string, b: string): number {
+  let before: number[] = [];
+  let row = Array.from({ length: b.length + 1 }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const cost = a[i - 1] === b[j - 1] ? 0 : 1;
+      let least = Math.min((row[j] as number) + 1, (next[j - 1] as number) + 1, (row[j - 1] as number) + cost);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) {
+        least = Math.min(least, (before[j - 2] as number) + 1);
+      }
+      next.push(least);
+    }
+    [before, row] = [row, next];
+  }
+  return row[b.length] as number;
+}
+
+/** Longer words are no misspelled names. */
+const mostLetters = 40;
+
+const plain = (text: string) => text.toLowerCase().replace(/[-_.\s]/g, '');
+const digits = (text: string) => text.replace(/\D/g, '');
+
+/**
+ * The name that somebody may have meant: the same letters, a longer or a shorter form, the same kind of number, or one or two letters
+ * apart. A wrong number of bits is no slip of the pen, so that `int3` means nothing else.
+ */
+export function nearest(word: unknown, names: readonly string[]): string | undefined {
+  if (typeof word !== 'string' || word === '' || word.length > mostLetters) return undefined;
+  const [text, kind] = [plain(word), kindOf(word)];
+  const alike = kind === undefined ? [] : names.filter((name) => kindOf(name) === kind);
+  const found =
+    names.find((name) => plain(name) === text) ??
+    names.find((name) => plain(name) === `${text}m`) ??
+    names.find((name) => plain(name).length > 2 && text.startsWith(plain(name))) ??
+    // Of several, M is the usual one: Q4_K_M for q4.
+    alike.find((name) => name.endsWith('_M')) ??
+    alike[0] ??
+    names.find((name) => text.length > 2 && plain(name).startsWith(text));
+  if (found !== undefined) return found;
+  const most = Math.min(2, Math.floor(text.length / 3));
+  const [best] = names
+    .filter((name) => digits(name) === digits(word))
+    .map((name) => ({ name, far: distance(text, plain(name)) }))
+    .sort((a, b) => a.far - b.far);
+  return best !== undefined && best.far <= most ? best.name : undefined;
+}
+
+/** The end of an error message about an unknown name: `; did you mean int8 or Q8_0?` from each of the lists one, or nothing. */
+export function didYouMean(word: unknown, ...lists: readonly (readonly string[])[]): string {
+  const found = [...new Set(lists.flatMap((names) => nearest(word, names) ?? []))].filter((name) => name !== word);
+  return found.length === 0 ? '' : `; did you mean ${found.join(' or ')}?`;
+}
+
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
 /** What was given on a command line, by the names of flags: texts, and true for switches. */
@@ -131,7 +203,8 @@ export function choice(values: readonly string[], flag: Flag): OptionInfo {
     flags: [flag],
     check(value, name) {
       if (values.includes(value as string)) return;
-      throw rangeError(name, `expected ${values.map((known) => `'${known}'`).join(' or ')}, got ${show(value)}`);
+      const list = values.map((known) => `'${known}'`).join(' or ');
+      throw rangeError(name, `expected ${list}, got ${show(value)}${didYouMean(value, values)}`);
     },
     read: (words) => words[flag.name],
   };

@@ -17,7 +17,7 @@ import type { TileRunner } from './workers.js';
 
 /** How far a conversion is. */
 export interface Progress {
-  readonly phase: 'quantize' | 'copy';
+  readonly phase: 'quantize' | 'copy' | 'verify';
   /** Name of the tensor. */
   readonly tensor: string;
   /** Which tensor, from 0, in the order of the input. */

@@ -2,7 +2,7 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
-import type { OptionTable, PlanChoices } from '../formats/options.js';
+import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import type { WorkOptions } from './start.js';
 
@@ -38,7 +38,8 @@ export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onPro
 /** Fails if there is an option that nobody knows. */
 export function checkNames(options: object, names: readonly string[]): void {
   for (const name of Object.keys(options)) {
-    if (!names.includes(name)) throw typeError(name, `unknown option; there are ${names.join(', ')}`);
+    if (names.includes(name)) continue;
+    throw typeError(name, `unknown option; there are ${names.join(', ')}${didYouMean(name, names)}`);
   }
 }
 
@@ -58,13 +59,18 @@ export function checkPlanOptions(options: object, names: readonly string[]): voi
   const { to } = options as { to?: unknown };
   if (formats().some((format) => accepts(format, to))) return;
   const lists = [...tables().values()].map((format) => `${targetList(format)} for ${format.label}`);
-  throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}`);
+  const known = [...tables().values()].map(({ targets }) => targets.map(({ name }) => name));
+  throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}${didYouMean(to, ...known)}`);
 }
 
 /** Checks everything that decides about a result, for a file of some format. */
 export function checkChoices(format: Format, choices: PlanChoices): void {
   if (!accepts(format, choices.to)) {
-    throw rangeError('to', `a ${format.label} file can become ${targetList(format)}, not ${show(choices.to)}`);
+    const hint = didYouMean(
+      choices.to,
+      format.targets.map(({ name }) => name),
+    );
+    throw rangeError('to', `a ${format.label} file can become ${targetList(format)}, not ${show(choices.to)}${hint}`);
   }
   const { entries } = format.options;
   const given = Object.entries(choices).filter(([, value]) => value !== undefined);

@@ -5,6 +5,7 @@ import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import type { Opened } from './open.js';
 import { checkChoices } from './options.js';
+import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
 
 /** What would become of a tensor. */
@@ -23,8 +24,9 @@ export interface PlannedTensorInfo {
 
 /** Sums over a model. */
 export interface ModelTotals {
-  /** Number of tensors that are converted, and that are kept. */
+  /** Number of tensors that become codes with scales or blocks, that become plain floats of another type, and that are kept. */
   readonly quantized: number;
+  readonly cast: number;
   readonly kept: number;
   /** Sizes of the files, headers included. */
   readonly bytesBefore: number;
@@ -54,7 +56,8 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
 export function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): FilePlan {
   checkChoices(format, choices);
   const plan = format.plan(model, choices, partsOf, output);
-  return { ...plan, notes: [...plan.notes, ...codecNotes(plan.tensors)] };
+  const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
+  return { ...plan, notes };
 }
 
 /** What a plan says about a tensor. */
@@ -76,13 +79,15 @@ export function resultBytes({ files }: FilePlan): number {
 }
 
 export function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: number, plan: FilePlan): ModelTotals {
-  const quantized = tensors.filter(({ kept }) => kept === undefined).length;
+  const converted = plan.tensors.filter(({ kept }) => kept === undefined);
+  const cast = converted.filter(({ form }) => codecOf(form).isPlain).length;
   const elements = tensors.reduce((sum, { shape }) => sum + elementsOf(shape), 0);
   const payload = tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
   const bytesAfter = resultBytes(plan);
   return {
-    quantized,
-    kept: tensors.length - quantized,
+    quantized: converted.length - cast,
+    cast,
+    kept: tensors.length - converted.length,
     bytesBefore,
     bytesAfter,
     ratio: bytesBefore / bytesAfter,

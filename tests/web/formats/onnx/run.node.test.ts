@@ -1,7 +1,7 @@
 // Results run in onnxruntime-web, with its optimizer and without, and give nearly what the float32 model gives.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ModelTarget, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
+import { type ModelReport, type ModelTarget, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, run } from './ort.js';
@@ -31,6 +31,11 @@ async function make(file: Uint8Array, options: PlanOptions) {
   const made = await bytes();
   expect(made.length).toBe((await planModel(file, options)).totals.bytesAfter);
   return { report, made };
+}
+
+/** Number of tensors that are not kept. */
+function converted({ tensors }: ModelReport): number {
+  return tensors.filter(({ kept }) => kept === undefined).length;
 }
 
 /** Holds a result against its model. Returns the report. */
@@ -101,7 +106,7 @@ describe('weights of every operator', () => {
   const cases = models.flatMap(([what, file, targets = all]) => targets.map((to) => [what, to, file] as const));
   it.each(cases)('%s as %s', async (_what, to, file) => {
     const { report } = await check(file, { to });
-    expect(report.totals).toMatchObject({ quantized: 1, kept: 0 });
+    expect(converted(report)).toBe(1);
     const [weight] = report.tensors;
     expect(weight?.bytesAfter).toBeLessThan((weight?.bytesBefore ?? 0) * (to === 'fp16' ? 0.51 : 0.32));
   });
@@ -116,7 +121,7 @@ describe('weights of every operator', () => {
     });
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
       const { report } = await check(file, { to });
-      expect(report.totals.quantized).toBe(2);
+      expect(converted(report)).toBe(2);
     }
   });
 
@@ -129,7 +134,7 @@ describe('weights of every operator', () => {
     });
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
       const { report, made } = await check(file, { to });
-      expect(report.totals.quantized).toBe(1);
+      expect(converted(report)).toBe(1);
       if (axis === 0) await check(file, { to: 'q4', blockSize: 16 });
       // The table is never restored as a whole.
       if (to === 'int8-weights' && axis === 0)
@@ -212,14 +217,14 @@ describe('where weights hide', () => {
 
   it.each(all)('weights of branches, as %s', async (to) => {
     const { report } = await check(choice(branch(1), branch(2)), { to });
-    expect(report.totals.quantized).toBe(2);
+    expect(converted(report)).toBe(2);
   });
 
   it.each(all)('constants of branches, as %s', async (to) => {
     const value = onnx.tensor({ dims: [64, 48], raw: onnx.rawOf(onnx.weights(64 * 48)) });
     const inside = branch(1, [constant(value)], 'k');
     const { report } = await check(choice(inside, branch(2)), { to });
-    expect(report.totals.quantized).toBe(2);
+    expect(converted(report)).toBe(2);
   });
 
   it.each(all)('weights that branches take from outside, of which one has a namesake inside, as %s', async (to) => {
@@ -230,7 +235,7 @@ describe('where weights hide', () => {
     });
     const file = choice(outer, branch(2), { initializers: [onnx.floatTensor('w', [64, 48], 3)] });
     const { report } = await check(file, { to });
-    expect(report.totals.quantized).toBe(2);
+    expect(converted(report)).toBe(2);
   });
 
   it('weights behind Identity, Transpose, Reshape and Cast', async () => {
@@ -254,7 +259,7 @@ describe('where weights hide', () => {
     for (const [nodes, dims] of paths) {
       for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
         const { report } = await check(through(nodes, dims), { to });
-        expect(report.totals.quantized).toBe(1);
+        expect(converted(report)).toBe(1);
       }
     }
     for (const [nodes, dims] of paths.slice(0, 3)) await check(through(nodes, dims), { to: 'q4' });
@@ -273,7 +278,7 @@ describe('where weights hide', () => {
     });
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'int8', 'q4', 'q4f16', 'q8-blocks', 'fp16'] as const) {
       const { report } = await check(file, { to });
-      expect(report.totals.quantized).toBe(1);
+      expect(converted(report)).toBe(1);
       expect(report.totals.bytesAfter).toBeLessThan(file.length * (to === 'fp16' ? 0.55 : 0.33));
     }
   });
@@ -297,7 +302,7 @@ describe('where weights hide', () => {
     });
     for (const to of ['int8-weights', 'q8', 'fp16'] as const) {
       const { report } = await check(file, { to });
-      expect(report.totals.quantized).toBe(1);
+      expect(converted(report)).toBe(1);
     }
     const { report } = await make(file, { to: 'q4' });
     expect(report.tensors[0]?.kept).toMatch(/^also read by Add/);
@@ -340,7 +345,7 @@ describe('where weights hide', () => {
     );
     for (const to of ['int8-weights', 'uint8-weights', 'q8', 'q4', 'fp16'] as const) {
       const { report } = await check(file, { to });
-      expect(report.totals.quantized).toBe(1);
+      expect(converted(report)).toBe(1);
     }
     const { report } = await make(file, { to: 'int4-weights' });
     expect(report.tensors[0]?.kept).toBe('opset 9');

@@ -4,7 +4,7 @@ import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
-import { checkRules, optionTable, toggle } from '../options.js';
+import { checkRules, didYouMean, optionTable, toggle } from '../options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -125,7 +125,8 @@ export const options = optionTable<GgufOptions>({
   check({ rules }) {
     checkRules(rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
-        throw rangeError(`${path}.to`, `expected one of ${ruleTargets.join(', ')} for GGUF, got ${show(to)}`);
+        const hint = didYouMean(to, ruleTargets);
+        throw rangeError(`${path}.to`, `expected one of ${ruleTargets.join(', ')} for GGUF, got ${show(to)}${hint}`);
       }
       if (granularity !== undefined) {
         throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);

@@ -32,6 +32,7 @@ import {
   tensorField,
   typeNumber,
 } from './proto.js';
+import type { Field } from './wire.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;
@@ -276,18 +277,23 @@ export class Builder {
           : [scope.root.pieces[0]?.begin ?? 0, scope.root.pieces[0]?.end ?? 0, functionOpsetField];
       for (const [domain, version] of this.#opsets.get(scope) ?? []) {
         if (scope.opsets.get(domain) === version) continue;
-        this.edits.append(begin, opsetPieces(domain, version, field));
-        if (domain === '' && scope.opsets.has('')) ir = Math.max(ir, irVersionOf(version));
-        if (domain !== '') continue;
-        for (const old of skeleton.fields(begin, end)) {
-          if (old.number === field && !this.#isOther(old.begin, old.end)) this.edits.replace(old.start);
-        }
+        const pieces = opsetPieces(domain, version, field);
+        const old = [...skeleton.fields(begin, end)].filter(
+          ({ number, begin: at, end: to }) => domain === '' && number === field && !this.#isOther(at, to),
+        );
+        this.#replaceAll(begin, old, pieces);
+        if (domain === '' && scope.function === undefined) ir = Math.max(ir, irVersionOf(version));
       }
     }
     if (ir <= proto.irVersion) return;
-    for (const { number, start } of skeleton.fields(0, source.size))
-      if (number === modelField.irVersion) this.edits.replace(start);
-    this.edits.append(0, [bytesPiece(integerField(modelField.irVersion, ir))]);
+    const old = [...skeleton.fields(0, source.size)].filter(({ number }) => number === modelField.irVersion);
+    this.#replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
+  }
+
+  /** Puts something in the place of the first of some fields and takes the others away; if there are none, at the end of their message. */
+  #replaceAll(begin: number, fields: readonly Field[], pieces: readonly Piece[]): void {
+    for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? pieces : []);
+    if (fields.length === 0) this.edits.append(begin, pieces);
   }
 
   /** Whether an opset is not that of ai.onnx. */

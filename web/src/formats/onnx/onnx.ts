@@ -11,12 +11,20 @@ const bytesTags: readonly number[] = [0x12, 0x1a, 0x22, 0x32, 0x3a, 0x42, 0x72];
 
 /** Whether bytes look like the first two fields of a model. */
 function isModel(head: Uint8Array): boolean {
-  const [tag, value, next] = head;
-  if (tag === 0x08) return value !== undefined && value > 0 && value < 0x80 && (next === undefined || isTag(next));
+  const [tag, value = 0x80, next] = head;
+  if (tag === undefined || value >= 0x80) return tag === 0x3a && hasGraph(head);
+  if (tag === 0x08) return value > 0 && (next === undefined || isTag(next));
   // What is inside of opset_import and of a graph begins with a tag as well.
-  if (tag === 0x42) return value !== undefined && value < 0x80 && (next === 0x0a || next === 0x10);
-  if (tag !== 0x3a) return false;
-  const inner = head[1 + head.subarray(1).findIndex((byte) => byte < 0x80) + 1];
+  if (tag === 0x42) return next === 0x0a || next === 0x10;
+  if (tag === 0x3a) return hasGraph(head);
+  // Another text, and behind it the next field.
+  const behind = head[2 + value];
+  return bytesTags.includes(tag) && behind !== undefined && isTag(behind);
+}
+
+/** Whether the field that begins here holds what a graph begins with: a node, its name, or a tensor. */
+function hasGraph(head: Uint8Array): boolean {
+  const inner = head[2 + head.subarray(1).findIndex((byte) => byte < 0x80)];
   return inner === 0x0a || inner === 0x12 || inner === 0x2a;
 }
 

@@ -6,6 +6,7 @@ import type { Target } from '../format.js';
 import {
   checkRules,
   choice,
+  didYouMean,
   type Flag,
   type ModelGranularity,
   type OptionInfo,
@@ -193,7 +194,7 @@ type Choices = PlanChoices<SafetensorsOptions>;
 function checkRule({ to, granularity }: { readonly to?: unknown; readonly granularity?: unknown }, path: string): void {
   if (to !== undefined && !isTarget(to)) {
     const known = safetensorsTargets.map((target) => `'${target}'`).join(', ');
-    throw rangeError(`${path}.to`, `expected one of ${known}, got ${show(to)}`);
+    throw rangeError(`${path}.to`, `expected one of ${known}, got ${show(to)}${didYouMean(to, safetensorsTargets)}`);
   }
   if (granularity === undefined) return;
   if (bitsOf(to) === undefined) {

@@ -13,6 +13,7 @@ import {
 } from './options.js';
 import { planSafetensors } from './plan.js';
 import { openShards } from './shards.js';
+import { verifySafetensors } from './verify.js';
 
 const brace = 0x7b;
 const whiteSpace: readonly number[] = [0x20, 0x09, 0x0a, 0x0d];
@@ -81,6 +82,7 @@ export const safetensors: Format<
   },
 
   tensors: logicalTensors,
+  verify: verifySafetensors,
 
   plan: (model, choices, partsOf) =>
     planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),

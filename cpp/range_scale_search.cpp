@@ -1,0 +1,346 @@
+#include "range_scale_search.h"
+
+#include <algorithm>
+#include <cfloat>
+#include <cmath>
+
+#include "kernels/lanes.h"
+
+namespace scalepoint {
+namespace {
+
+using namespace lanes;
+
+/// Four trials.
+struct Nodes {
+  F32x4 u, error;  ///< error: the mean, in units of a level
+  F32x4 center;    ///< of the best window, about, in units of the root mean square
+};
+
+/// Four intervals between trials.
+struct Intervals {
+  F32x4 from, to, from_error, to_error;
+  F32x4 center;  ///< of the window, about
+};
+
+/// Inside of an interval shorter than this share of u, errors differ by about as much as they are rounded.
+constexpr float kShortest = 0x1p-20f;
+
+/// How many intervals may wait. Halving begins when kDrain of them wait, or a few more. It takes four from the end and leaves up
+/// to eight, 20 times in a row at most: then they are shorter than kShortest.
+constexpr size_t kDrain = 128, kMostWaiting = kDrain + 4 + 4 * 20 + 8;
+
+/// The distance of the first trials in u. Values that lie anywhere between levels have f of about 1/12. The chord then errs by up
+/// to d^2 / 4 = 0.04, half of that, which is enough to be done with scales that are wider than the best by half. With 0.3 or 0.6
+/// instead, the time changes by 5 % or less.
+constexpr float kStep = 0.4f;
+
+/// A difference of two products of float32 sums is off by at most this share of the first one: the sums have relative errors of
+/// some 2^-21, those of eight lanes of 64 values.
+constexpr float kRounding = 0x1p-19f;
+
+/// The distance of trials with the small values alone. Their f is taken for kShareOf12th / 12, less than its mean, so that chance
+/// leaves few intervals undecided. Then kSmallStep of the distance at which the chord alone would leave them undecided is kept.
+/// With 0.8 and 1, or 1.2 and 2 instead, the time changes by 8 % or less.
+constexpr double kShareOf12th = 0.9, kSmallStep = 1.5;
+
+/// Bounds of levels that hold nothing back.
+constexpr float kFarAway = HUGE_VALF;
+
+F32x4 steps(double from, double step) {
+  static constexpr float kCount[4] = {0, 1, 2, 3};
+  return add(splat(static_cast<float>(from)), mul(splat(static_cast<float>(step)), load(kCount)));
+}
+
+/// All ones where error / u^2 may be below the limit.
+[[gnu::noinline]] I32x4 promising(const Intervals& i, float limit) {
+  const F32x4 a = i.from, b = i.to, fa = i.from_error, fb = i.to_error, most = splat(limit);
+  const F32x4 d = sub(b, a), d2 = mul(d, d), rise = sub(fb, fa);
+  const F32x4 fa_d = mul(fa, d), fb_d = mul(fb, d), rise_a = mul(rise, a), rise_b = mul(rise, b);
+  // Both times d^2.
+  const F32x4 least = sub(mul(d2, sub(mul(splat(0.5f), add(fa, fb)), mul(splat(0.25f), d2))), mul(splat(0.25f), mul(rise, rise)));
+  const F32x4 squares = mul(d, add(mul(mul(a, b), d), sub(fa_d, rise_a)));
+  // The place of the least error lies behind `from` and before `to`; else it is one of the ends.
+  const I32x4 behind = greater(add(mul(a, d2), add(fa_d, fa_d)), rise_a);
+  const I32x4 before = greater(add(mul(b, d2), rise_b), add(fb_d, fb_d));
+  const I32x4 inside = bit_and(bit_and(behind, before), greater(mul(most, squares), least));
+  const I32x4 at_ends = bit_or(greater(mul(most, mul(a, a)), fa), greater(mul(most, mul(b, b)), fb));
+  return bit_and(bit_or(inside, at_ends), greater(d, mul(splat(kShortest), b)));
+}
+
+class ScaleSearch {
+ public:
+  ScaleSearch(const ScaleSpan& span, const Windows& windows)
+      : span_(span),
+        windows_(windows),
+        t_per_u_(1 / span.root_mean),
+        per_value_(static_cast<float>(1 / span.count)),
+        middle_(static_cast<float>((span.min + span.max) / 2 / span.root_mean)),
+        min_(splat(static_cast<float>(span.min / span.root_mean))),
+        max_(splat(static_cast<float>(span.max / span.root_mean))),
+        levels_(splat(static_cast<float>(windows.levels))),
+        half_(splat(static_cast<float>(windows.levels / 2))),
+        lowest_(splat(static_cast<float>(windows.lowest))),
+        highest_(splat(static_cast<float>(windows.highest))),
+        step_(std::max(kStep, static_cast<float>((span.start - span.first) * span.root_mean * 2 / span.most_trials))),
+        trials_left_(span.most_trials) {}
+
+  FoundScale search() {
+    const auto start = static_cast<float>(span_.start * span_.root_mean);
+    walk_up(start, static_cast<float>(span_.last * span_.root_mean));
+    walk_down(start, static_cast<float>(span_.first * span_.root_mean));
+    drain();
+    return found_;
+  }
+
+ private:
+  /// Tries four u. center: of the windows, about.
+  Nodes attempt(F32x4 u, F32x4 center) {
+    kernels::Trials trials = {u, lowest_, add(lowest_, levels_)};
+    kernels::TrialSums sums;
+    F32x4 place = trials.low;
+    if (!windows_.fixed() && place_windows(trials, sub(mul(center, u), half_))) {
+      place = move_windows(trials, sums);
+    } else {
+      kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kFit, sums);
+    }
+    trials_left_ -= 4;
+    const F32x4 error = mul(sums.error, splat(per_value_)), slope = mul(sums.slope, splat(per_value_));
+    take_fits(trials, error, slope);
+    return {u, error, windows_.fixed() ? center : div(add(place, half_), u)};
+  }
+
+  /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
+  void take_fits(const kernels::Trials& trials, F32x4 error, F32x4 slope) {
+    const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slope, slope)), error),
+                product = mul(square, error);
+    // No more than what t itself leaves, and no less than what rounding could feign.
+    const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slope, slope))), mul(splat(kRounding), product));
+    const F32x4 least = pmin(fitted, mul(error, level_square)), squares = mul(square, level_square);
+    if (!any(bit_and(greater(mul(splat(best_), squares), least), greater(level_square, splat(0.0f))))) return;
+    float least_of[4], squares_of[4], square_of[4], slope_of[4], level_of[4], u[4], low[4];
+    store(least_of, least);
+    store(squares_of, squares);
+    store(square_of, square);
+    store(slope_of, slope);
+    store(level_of, level_square);
+    store(u, trials.u);
+    store(low, trials.low);
+    for (int i = 0; i < 4; i++) {
+      if (!(level_of[i] > 0 && least_of[i] < best_ * squares_of[i])) continue;
+      best_ = least_of[i] / squares_of[i];
+      found_ = {(static_cast<double>(square_of[i]) - slope_of[i]) / (level_of[i] * (u[i] * t_per_u_)), low[i], best_};
+    }
+    bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
+  }
+
+  /// Fills in the windows. Returns whether one of them has to clip values, so that the best has to be searched for.
+  bool place_windows(kernels::Trials& trials, F32x4 guess) const {
+    const F32x4 first = nearest(mul(min_, trials.u)), last = nearest(mul(max_, trials.u));
+    const F32x4 spare = sub(levels_, sub(last, first));
+    const I32x4 clips = greater(splat(0.0f), spare);
+    // Where all levels fit in, the spare ones are shared between both ends.
+    const F32x4 shared = sub(first, floor(mul(spare, splat(0.5f))));
+    const F32x4 low = select(clips, pmin(pmax(nearest(guess), first), sub(last, levels_)), shared);
+    trials.low = pmin(pmax(low, lowest_), highest_);
+    trials.high = add(trials.low, levels_);
+    return any(clips);
+  }
+
+  /// Moves each window to where the error is least. As a function of the lowest level it is convex, so that steps downhill lead
+  /// there. Returns that place as a fraction, by how much the error would grow on either side.
+  F32x4 move_windows(kernels::Trials& trials, kernels::TrialSums& sums) const {
+    const F32x4 zero = splat(0.0f);
+    I32x4 went_up = splat(0), went_down = splat(0);
+    while (true) {
+      kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kWindows, sums);
+      // No step back: both sums may be rounded to where they pretend to a gain.
+      const I32x4 up = bit_and_not(bit_and(greater(zero, sums.up), greater(highest_, trials.low)), went_down);
+      const I32x4 down = bit_and_not(bit_and(greater(zero, sums.down), greater(trials.low, lowest_)), bit_or(went_up, up));
+      if (!any(bit_or(up, down))) {
+        const F32x4 share = pmin(pmax(zero, div(sums.up, add(sums.up, sums.down))), splat(1.0f));
+        return add(trials.low, sub(splat(0.5f), share));
+      }
+      trials.low = add(trials.low, sub(select(up, splat(1.0f), zero), select(down, splat(1.0f), zero)));
+      trials.high = add(trials.low, levels_);
+      went_up = bit_or(went_up, up);
+      went_down = bit_or(went_down, down);
+    }
+  }
+
+  /// Lets those intervals wait that may hold something better. lanes: bits of those to look at.
+  void keep(const Intervals& intervals, uint32_t lanes = 15) {
+    const uint32_t kept = top_bits(promising(intervals, bound_)) & lanes;
+    if (kept == 0) return;
+    const size_t end = waiting_count_;
+    store(waiting_[0] + end, intervals.from);
+    store(waiting_[1] + end, intervals.to);
+    store(waiting_[2] + end, intervals.from_error);
+    store(waiting_[3] + end, intervals.to_error);
+    store(waiting_[4] + end, intervals.center);
+    for (size_t i = 0; i < 4; i++) {
+      if ((kept >> i & 1) == 0) continue;
+      for (auto& row : waiting_) row[waiting_count_] = row[end + i];
+      waiting_count_++;
+    }
+  }
+
+  /// Trials in a row; the one before them is at 3.
+  struct Row {
+    float u[8], error[8], center[8];
+
+    void put(const Nodes& nodes) {
+      store(u + 4, nodes.u);
+      store(error + 4, nodes.error);
+      store(center + 4, nodes.center);
+    }
+    void go_on_from(size_t i) {
+      u[3] = u[i];
+      error[3] = error[i];
+      center[3] = center[i];
+    }
+    [[nodiscard]] Intervals between(bool up) const {
+      const size_t a = up ? 3 : 4, b = up ? 4 : 3;
+      const F32x4 middle = mul(add(load(center + 3), load(center + 4)), splat(0.5f));
+      return {load(u + a), load(u + b), load(error + a), load(error + b), middle};
+    }
+  };
+
+  [[gnu::noinline]] void keep_between(const Row& row, bool up) {
+    keep(row.between(up));
+    if (waiting_count_ >= kDrain) drain();
+  }
+
+  /// From u up to where clipping alone is worse than the best, or to `last`.
+  void walk_up(float u, float last) {
+    Row row;
+    float step = step_, center = middle_;
+    bool first = true;
+    for (bool done = false; !done && trials_left_ > 0;) {
+      const F32x4 us = pmin(steps(u, step), splat(last));
+      row.put(attempt(us, splat(center)));
+      if (first) row.go_on_from(4);
+      first = false;
+      keep_between(row, true);
+      for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
+      done |= row.u[7] >= last;
+      row.go_on_from(7);
+      // Far out, where most of the error is that of clipped values, larger steps do.
+      const float spare = row.error[7] - best_ * row.u[7] * row.u[7];
+      if (spare > step_ * step_) step = std::sqrt(spare);
+      u = row.u[7] + step;
+      center = row.center[7];
+    }
+  }
+
+  /// From u, which was tried, down to `first`.
+  void walk_down(float u, float first) {
+    Row row;
+    for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
+      if (small_step(u) > 0) return walk_down_small(u, first);
+      const F32x4 us = pmax(steps(begun ? u - step_ : u, -step_), splat(first));
+      row.put(attempt(us, splat(middle_)));
+      if (!begun) row.go_on_from(4);
+      keep_between(row, false);
+      row.go_on_from(7);
+      u = row.u[7];
+    }
+  }
+
+  /// The distance of trials at u with the small values alone; 0 if all values are faster.
+  [[nodiscard]] float small_step(float u) const {
+    const auto& small = span_.small;
+    if (small.size == 0) return 0;
+    const double spare = small.count * per_value_ / 12 * kShareOf12th - best_ * u * u;
+    if (!(spare > 0)) return 0;
+    const double step = std::min<double>(kSmallStep * std::sqrt(spare / small.squares), u);
+    return step * static_cast<double>(span_.run.n) > step_ * static_cast<double>(small.size) ? static_cast<float>(step) : 0;
+  }
+
+  /// The same with the small values alone, whose error is no larger than that of all. Intervals that they leave undecided are
+  /// tried with all values.
+  void walk_down_small(float u, float first) {
+    const kernels::Run run = {span_.run.x, span_.small.size, span_.run.weighted};
+    const auto squares = static_cast<float>(span_.small.squares);
+    const F32x4 root = splat(std::sqrt(squares)), per_value = splat(per_value_);
+    Row row;      // in units of the small values
+    float at[8];  // the same u in units of all values
+    for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
+      const float step = small_step(u);
+      const F32x4 us = pmax(steps(begun ? u - step : u, -step), splat(first));
+      const kernels::Trials trials = {us, splat(-kFarAway), splat(kFarAway)};
+      kernels::TrialSums sums;
+      kernels::try_levels(run, t_per_u_, trials, kernels::Sums::kError, sums);
+      trials_left_ -= 4;
+      row.put({mul(us, root), mul(sums.error, per_value), us});
+      store(at + 4, us);
+      at[3] = u;
+      if (!begun) row.go_on_from(4);
+      const uint32_t doubtful = top_bits(promising(row.between(false), bound_ / squares));
+      for (size_t i = 0; i < 4; i++) {
+        if ((doubtful >> i & 1) != 0) look_closely(at[i + 3], at[i + 4]);
+      }
+      row.go_on_from(7);
+      u = at[7];
+    }
+  }
+
+  /// Tries both ends of an interval and two u between them.
+  [[gnu::noinline]] void look_closely(float upper, float lower) {
+    const F32x4 us = pmax(steps(upper, (lower - upper) / 3), splat(lower));
+    Row row;
+    row.put(attempt(us, splat(middle_)));
+    row.go_on_from(4);
+    keep_between(row, false);
+  }
+
+  /// Whether no larger u can be better than the best. Values between levels err by at most 1/2, so what is above 1/4 on average
+  /// comes from clipped values alone. Windows only shrink around 0, so clipping grows with u. Windows that need not hold 0 may
+  /// lie up to half a level better at another u.
+  [[nodiscard]] bool clips_too_much(float u, float error) const {
+    float clipped = std::sqrt(std::max(0.0f, error - 0.25f));
+    if (windows_.lowest < -windows_.levels) clipped = std::max(0.0f, clipped - 0.5f);
+    return clipped > 0 && clipped * clipped >= best_ * u * u;
+  }
+
+  /// Halves intervals until none may hold something better.
+  void drain() {
+    while (waiting_count_ > 0 && trials_left_ > 0) {
+      const size_t count = std::min<size_t>(waiting_count_, 4), at = waiting_count_ -= count;
+      // Lanes without an interval repeat the first.
+      for (size_t i = count; i < 4; i++) {
+        for (auto& row : waiting_) row[at + i] = row[at];
+      }
+      const auto row = [&](size_t i) { return load(waiting_[i] + at); };
+      const Intervals i = {row(0), row(1), row(2), row(3), row(4)};
+      // The bound may have become lower while they waited.
+      if (!any(promising(i, bound_))) continue;
+      const F32x4 middle = mul(add(i.from, i.to), splat(0.5f));
+      const Nodes nodes = attempt(middle, i.center);
+      const uint32_t lanes = (1u << count) - 1;
+      keep({i.from, middle, i.from_error, nodes.error, nodes.center}, lanes);
+      keep({middle, i.to, nodes.error, i.to_error, nodes.center}, lanes);
+    }
+  }
+
+  const ScaleSpan& span_;
+  const Windows& windows_;
+  const double t_per_u_;
+  const float per_value_;
+  const float middle_;     ///< of the range
+  const F32x4 min_, max_;  ///< at u = 1
+  const F32x4 levels_, half_, lowest_, highest_;
+  const float step_;
+  int trials_left_;
+  float best_ = FLT_MAX;   ///< error of the best in mean squares of the run
+  float bound_ = FLT_MAX;  ///< what is not below it is no better
+  FoundScale found_;
+  float waiting_[5][kMostWaiting + 4];  ///< the fields of Intervals
+  size_t waiting_count_ = 0;
+};
+
+}  // namespace
+
+FoundScale search_scale(const ScaleSpan& span, const Windows& windows) { return ScaleSearch(span, windows).search(); }
+
+}  // namespace scalepoint

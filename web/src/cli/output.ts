@@ -1,0 +1,71 @@
+/** Where results go on a command line. */
+import { stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import { inspectModel, type ModelPlan, modelFormats, resultName, ScalepointError } from '../model.js';
+import type { Input } from './input.js';
+import { systemText, UsageError } from './process.js';
+
+/** What -o calls standard output. */
+export const standardOutput = '-';
+
+/** Where a result goes: as it was said, or beside the file with the target in its name. */
+export function outputOf({ name, isPath }: Input, asked: string | undefined, plan: ModelPlan): string {
+  if (asked !== undefined) return asked;
+  if (!isPath) throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
+  return join(dirname(name), resultName(basename(name), plan));
+}
+
+/** Fails if a name says that the file is of another format than it will be. @throws UsageError */
+export function checkName(output: string, { format: name }: ModelPlan): void {
+  const formats = modelFormats();
+  const format = formats.find((known) => known.name === name);
+  const [own = ''] = format?.extensions ?? [];
+  const lower = output.toLowerCase();
+  const end = formats
+    .flatMap(({ extensions }) => extensions)
+    .filter((extension) => lower.endsWith(extension))
+    .sort((a, b) => b.length - a.length)[0];
+  if (end === undefined || end === own) return;
+  const better = `${output.slice(0, output.length - end.length)}${own}`;
+  throw new UsageError(
+    `--output: the result is a ${format?.label} file, got ${JSON.stringify(output)}; did you mean ${better}?`,
+  );
+}
+
+/** Fails if an output is one of the files that are read. @throws UsageError */
+export async function checkNotInput(output: string, { name, file, isPath }: Input): Promise<void> {
+  const there = await stat(output).catch(() => undefined);
+  if (there === undefined || !isPath) return;
+  const paths = [name];
+  // Most often that is the only one. The others of a sharded model stand beside the index.
+  const { files } = await inspectModel(file);
+  for (const shard of files) paths.push(join(dirname(name), shard));
+  for (const path of paths) {
+    const read = await stat(path).catch(() => undefined);
+    if (read === undefined || read.dev !== there.dev || read.ino !== there.ino) continue;
+    throw new UsageError(`--output: ${JSON.stringify(output)} is the input itself; choose another name`);
+  }
+}
+
+/** Fails if a model cannot go to standard output. @throws UsageError */
+export function checkStandardOutput({ json, minSqnr }: { json: boolean; minSqnr: boolean }): void {
+  if (process.stdout.isTTY)
+    throw new UsageError('--output: standard output is a terminal; name a file, or use > or a pipe');
+  if (json) throw new UsageError('--json: standard output holds the model');
+  if (minSqnr) {
+    throw new UsageError('--min-sqnr: what went to standard output cannot be taken back; name a file');
+  }
+}
+
+/** Standard output as a stream of bytes. */
+export function standardOutputStream(): WritableStream<Uint8Array<ArrayBuffer>> {
+  return new WritableStream({
+    write: (bytes) =>
+      new Promise((resolve, reject) => {
+        process.stdout.write(bytes, (cause) => {
+          if (!cause) resolve();
+          else reject(new ScalepointError('IO', `cannot write to standard output: ${systemText(cause)}`, { cause }));
+        });
+      }),
+  });
+}

@@ -1,0 +1,166 @@
+import { stat } from 'node:fs/promises';
+import { basename, dirname, join } from 'node:path';
+import {
+  type Finding,
+  type FormatInfo,
+  inspectModel,
+  modelFormats,
+  ScalepointError,
+  type Sidecar,
+  type VerifyReport,
+  verifyModel,
+  type Words,
+} from '../model.js';
+import { type Input, withInput } from './input.js';
+import { commonOptions, filesOf, parse } from './options.js';
+import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { readText } from './sidecars.js';
+import { count, formatBytes, nameText, painter, printable, printLines } from './text.js';
+import { verifyUsage } from './usage.js';
+
+const options = { ...commonOptions, quiet: { type: 'boolean' } } as const;
+
+/** An option about a file beside a model, and the flag that names that file. */
+interface SidecarFlag {
+  readonly option: string;
+  readonly flag: string;
+  readonly sidecar: Sidecar;
+}
+
+/** The files that belong beside models of a format. */
+function sidecarsIn({ options: { entries } }: FormatInfo): SidecarFlag[] {
+  return Object.entries(entries).flatMap(
+    ([
+      option,
+      {
+        sidecar,
+        flags: [flag],
+      },
+    ]) => (sidecar === undefined || flag === undefined ? [] : [{ option, flag: flag.name, sidecar }]),
+  );
+}
+
+/** Reads all of a file and tells what is wrong with it. Returns the exit code. */
+export async function verify(args: string[]): Promise<number> {
+  const flags = modelFormats().flatMap(sidecarsIn);
+  const own = Object.fromEntries(flags.map(({ flag }) => [flag, { type: 'string' }] as const));
+  const { values, positionals } = parse(args, { ...own, ...options });
+  if (values.help) {
+    process.stdout.write(verifyUsage());
+    return 0;
+  }
+  const [text] = filesOf(positionals, ['FILE'], 'verify') as [string];
+  const signal = abortOnSignal('interrupted');
+  const wanted = values as Words;
+  return withInput(
+    text,
+    async (input) => {
+      const beside = await besideOf(input, wanted);
+      const contents: Record<string, unknown> = {};
+      for (const { option, path } of beside) contents[option] = await about(path, () => readJson(path));
+      const progress = progressLine(wanted.quiet === true);
+      const report = await about(input.name, () =>
+        verifyModel(input.file, { ...contents, signal, onProgress: progress.update }),
+      ).finally(progress.clear);
+      const paths = Object.fromEntries(flags.map(({ option }) => [option, pathIn(beside, option)]));
+      return show(input.name, paths, report, wanted);
+    },
+    signal,
+  );
+}
+
+/** A file beside a model that is there. */
+interface Beside {
+  readonly option: string;
+  readonly path: string;
+}
+
+const pathIn = (beside: readonly Beside[], option: string) => beside.find((one) => one.option === option)?.path ?? null;
+
+/** The files that were named, or are found where they belong. @throws UsageError */
+async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Beside[]> {
+  const info = await about(name, () => inspectModel(file));
+  const format = modelFormats().find((known) => known.name === info.format) as FormatInfo;
+  const all = sidecarsIn(format);
+  for (const other of modelFormats().filter((known) => known !== format)) {
+    for (const { flag } of sidecarsIn(other)) {
+      if (words[flag] === undefined || all.some((one) => one.flag === flag)) continue;
+      throw new UsageError(`--${flag}: this option is for ${other.label} files`);
+    }
+  }
+  const found: Beside[] = [];
+  for (const { option, flag, sidecar } of all) {
+    const given = words[flag];
+    if (given !== undefined) found.push({ option, path: String(given) });
+    else if (isPath) {
+      const path = join(dirname(name), sidecar.nameFor(nameWithoutIndex(basename(name), format)));
+      if (await stat(path).catch(() => undefined)) found.push({ option, path });
+    }
+  }
+  return found;
+}
+
+/** A model in several files is called as if it were one. */
+function nameWithoutIndex(name: string, { extensions }: FormatInfo): string {
+  const index = extensions.find((extension) => extension.endsWith('.json') && name.toLowerCase().endsWith(extension));
+  return index === undefined ? name : `${name.slice(0, -index.length)}${extensions[0]}`;
+}
+
+/** The object in a JSON file. @throws ScalepointError `BAD_FILE` */
+async function readJson(path: string): Promise<unknown> {
+  const text = await readText(path);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new ScalepointError('BAD_FILE', 'it is no JSON', { cause });
+  }
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  throw new ScalepointError('BAD_FILE', 'expected a JSON object');
+}
+
+/** Most findings in a text. */
+const mostFindings = 20;
+
+function findingText({ message, tensor, file, byteOffset }: Finding): string {
+  const where = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
+  const what = tensor === undefined ? '' : `tensor ${nameText(JSON.stringify(tensor))}: `;
+  return `${file === undefined ? '' : `${printable(file)}: `}${what}${printable(message)}${where}`;
+}
+
+function listedFindings(title: string, findings: readonly Finding[]): string[] {
+  const lines = findings.slice(0, mostFindings).map((finding) => `${title}: ${findingText(finding)}`);
+  const more = findings.length - lines.length;
+  return more > 0 ? [...lines, `${title}: ${more.toLocaleString('en')} more, --json lists them`] : lines;
+}
+
+/** Prints what was found. Returns the exit code. */
+function show(
+  file: string,
+  sidecars: Readonly<Record<string, string | null>>,
+  report: VerifyReport,
+  words: Words,
+): number {
+  const { format, bytes, files, tensors, problems, notes } = report;
+  const verdict = problems.length === 0 ? 'no problems found' : `${count(problems.length, 'problem')} found`;
+  if (words.json) {
+    const failure = problems.length === 0 ? {} : { error: { code: 'BAD_FILE', message: verdict } };
+    printJson({ file, ...sidecars, ...report, peakBytes: peakBytes(), ...failure });
+  } else if (!words.quiet) {
+    const paint = painter(process.stdout);
+    const summary = [format, ...(files.length > 1 ? [count(files.length, 'file')] : []), count(tensors, 'tensor')];
+    const checked = Object.values(sidecars).flatMap((path) => (path === null ? [] : [printable(path)]));
+    const lines = [
+      `${paint('bold', printable(file))}: ${[...summary, formatBytes(bytes)].join(', ')}`,
+      ...checked.map((path) => `compared with ${path}`),
+      ...listedFindings('note', notes),
+      ...listedFindings('problem', problems),
+      ...(words.verbose ? [effort()] : []),
+      paint(problems.length === 0 ? 'green' : 'red', verdict),
+    ];
+    printLines(lines);
+  }
+  if (problems.length === 0) return 0;
+  process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(file)}: ${verdict}\n`);
+  return 1;
+}

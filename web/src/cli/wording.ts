@@ -1,0 +1,50 @@
+/** Messages of the model functions, which speak of options, in the words of a command line. */
+import { keepMention, modelFormats, type OptionInfo } from '../model.js';
+
+/** Options that are about no format. */
+export const plainFlags: Readonly<Record<string, string>> = {
+  to: 'to',
+  workers: 'workers',
+  minSqnrDb: 'min-sqnr',
+  output: 'output',
+  overwrite: 'force',
+};
+
+function optionsByName(): ReadonlyMap<string, OptionInfo> {
+  return new Map(modelFormats().flatMap(({ options }) => Object.entries(options.entries)));
+}
+
+/** A message about anything: what can be done is told in flags. */
+export function inCommandWords(message: string): string {
+  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
+  for (const [name, { mention, flags }] of optionsByName()) {
+    const flag = `--${flags[0]?.name}`;
+    if (mention !== undefined) text = text.replaceAll(mention, flag);
+    // What a note is about.
+    if (flags.length > 0 && text.startsWith(`${name}: `)) text = `${flag}${text.slice(name.length)}`;
+  }
+  return text;
+}
+
+/** A message about an option: values that it mentions are told as they are given here, `--to int8` for `to: 'int8'`. */
+export function inFlags(message: string): string {
+  let text = inCommandWords(message);
+  const names = [...optionsByName()].flatMap(
+    ([
+      name,
+      {
+        flags: [flag],
+      },
+    ]) => (flag ? [[name, flag.name] as const] : []),
+  );
+  for (const [name, flag] of [...names, ['to', 'to'] as const]) {
+    text = text.replace(
+      new RegExp(`(?<![\\w.\\]-])${name}:? ('[^']*'(?:(?:, | or )'[^']*')*)`, 'g'),
+      (_, values: string) => {
+        return `--${flag} ${values.replaceAll("'", '')}`;
+      },
+    );
+    text = text.replace(new RegExp(`(?<![\\w.\\]-])${name}: true`, 'g'), `--${flag}`);
+  }
+  return text;
+}
