@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "../kernels/linear.h"
 #include "../kernels/metrics.h"
 #include "../kernels/pack.h"
 #include "../linear.h"
@@ -107,7 +108,7 @@ class Encoder {
   /// Takes memory for the parts.
   void take_parts(Arena& arena) {
     const bool data = tile_.wants(Role::kData);
-    restored_ = arena.take<float>(data && form_.has_blocks() && tile_.measure ? form_.size : 0);
+    restored_ = arena.take<float>(restores() ? form_.size : 0);
     made_ = arena.take<std::byte>(data && codes_.bits < 8 ? form_.size : 0);
     data_ = take_part(arena, Role::kData, form_.packed(form_.size), result_.data);
     scales_ = take_part(arena, Role::kScale, form_.sets * form_.scale_bytes(), result_.scale);
@@ -135,6 +136,10 @@ class Encoder {
  private:
   [[nodiscard]] bool searches() const { return codes_.search && tile_.ranges == nullptr; }
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
+  /// Whether errors are those of restored floats. Where neighbors have different scales, codes are not measured as they are made.
+  [[nodiscard]] bool restores() const {
+    return tile_.measure && tile_.wants(Role::kData) && (form_.has_blocks() || codes_.sharing == Sharing::kColumns);
+  }
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
   [[nodiscard]] size_t sets() const { return static_cast<size_t>(form_.sets); }
   [[nodiscard]] size_t size() const { return static_cast<size_t>(form_.size); }
@@ -270,11 +275,33 @@ class Encoder {
     std::byte* const made = codes_.bits < 8 ? made_ : data_;
     const std::span<const float> x = {x_, size()}, scale = {scale_, sets()};
     const std::span<const int32_t> zero_point = {zero_point_, sets()};
-    const Status status = tile_.measure ? quantize_linear_measured(x, form_.layout, 0, scale, zero_point, form_.spec(),
-                                                                   {made, size()}, result_.sums)
-                                        : quantize_linear(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()});
+    Status status = Status::kOk;
+    if (codes_.sharing == Sharing::kColumns) {
+      store_rows(made);
+    } else if (tile_.measure) {
+      status = quantize_linear_measured(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()}, result_.sums);
+    } else {
+      status = quantize_linear(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()});
+    }
     if (status == Status::kOk) pack_data();
     return status;
+  }
+
+  /// Codes where each column has a scale. Scales and values are good, so that nothing is left to check.
+  void store_rows(std::byte* made) {
+    const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
+    const auto columns = static_cast<size_t>(form_.columns);
+    for (size_t at = 0; at < size(); at += columns) {
+      if (!kernels::quantize_each(x_ + at, columns, scale_, zero_point_, format, made + at)) {
+        for (size_t i = 0; i < columns; i++) {
+          const int32_t code =
+              quantize_value(x_[at + i], scale_[i], zero_point_[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
+          made[at + i] = static_cast<std::byte>(code);
+        }
+      }
+      if (restores()) kernels::dequantize_each(made + at, format.dtype, columns, scale_, zero_point_, restored_ + at);
+    }
+    if (restores()) kernels::accumulate_error(x_, restored_, size(), result_.sums);
   }
 
   Status store_blocks() {
@@ -285,7 +312,7 @@ class Encoder {
       const BlockScale block = blocks_[set];
       for (uint64_t i = first; i < first + n; i++) {
         const uint8_t code = block_code(x_[i], block, levels);
-        if (restored_ != nullptr && tile_.measure) restored_[i] = block_value(code, block);
+        if (tile_.measure) restored_[i] = block_value(code, block);
         made[i] = static_cast<std::byte>(static_cast<uint8_t>(code - flip));
       }
     });

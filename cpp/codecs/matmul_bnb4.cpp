@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../absmax.h"
+#include "../kernels/block_codes.h"
 #include "../kernels/metrics.h"
 
 namespace scalepoint::codecs {
@@ -37,7 +38,8 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   result = {};
   Floats floats(tile, tile.size(), arena);
   const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
-  auto* const column = arena.take<float>(form.k);
+  constexpr uint64_t kColumnsAtOnce = 16;
+  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * form.k);
   auto* const restored = arena.take<float>(form.k);
   auto* const made = arena.take<uint8_t>(form.k);
   auto* const absmax = arena.take<float>(form.n * form.blocks);
@@ -54,7 +56,12 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   const std::span<const float> book = published_codebook(codes.book);
   const Blocks layout = {codes.block_size};
   for (uint64_t i = 0; i < form.n; i++) {
-    for (uint64_t j = 0; j < form.k; j++) column[j] = x[form.index(i, j)];
+    const float* column = x + i * form.k;
+    if (!codes.transposed) {
+      const auto some = static_cast<size_t>(std::min(kColumnsAtOnce, form.n - i / kColumnsAtOnce * kColumnsAtOnce));
+      if (i % kColumnsAtOnce == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns);
+      column = columns + i % kColumnsAtOnce * form.k;
+    }
     const std::span<const float> values = {column, k};
     const std::span<float> scales = {absmax + i * form.blocks, blocks};
     Status status = observe_absmax(values, layout, scales);

@@ -4,8 +4,10 @@
 #include <cstring>
 
 #include "../absmax.h"
+#include "../kernels/block_codes.h"
 #include "../kernels/metrics.h"
 #include "../kernels/pack.h"
+#include "../kernels/range.h"
 #include "../range_search.h"
 #include "block_codes.h"
 
@@ -95,15 +97,13 @@ class Encoder {
 
   /// Puts columns one after the other.
   const float* gather(const float* x, uint64_t some) const {
-    for (uint64_t row = 0; row < form_.k; row++) {
-      for (uint64_t i = 0; i < some; i++) columns_[i * form_.k + row] = x[row * form_.n + i];
-    }
+    kernels::gather_columns(x, static_cast<size_t>(form_.k), static_cast<size_t>(form_.n), static_cast<size_t>(some), columns_);
     return columns_;
   }
 
   Status store_column(const float* x, uint64_t column) {
     const uint64_t size = codes_.block_size;
-    std::memset(made_, 0, static_cast<size_t>(form_.blocks * size));
+    if (form_.k % size != 0) std::memset(made_, 0, static_cast<size_t>(form_.blocks * size));
     for (uint64_t block = 0; block < form_.blocks; block++) {
       const uint64_t first = block * size, some = std::min(size, form_.k - first);
       BlockScale scale;
@@ -115,10 +115,9 @@ class Encoder {
       scales_of_column_[block] = scale.scale;
       zeros_[block] = static_cast<uint8_t>(scale.zero_point);
       if (data_ == nullptr) continue;
-      for (uint64_t i = first; i < first + some; i++) {
-        made_[i] = block_code(x[i], scale, form_.levels());
-        if (tile_.measure) restored_[i] = block_value(made_[i], scale);
-      }
+      const kernels::BlockCodes codes = {scale.scale, scale.reciprocal, static_cast<float>(scale.zero_point), form_.levels()};
+      kernels::make_block_codes(x + first, static_cast<size_t>(some), codes, made_ + first,
+                                tile_.measure ? restored_ + first : nullptr);
     }
     store_parts(column);
     if (data_ != nullptr && tile_.measure) kernels::accumulate_error(x, restored_, static_cast<size_t>(form_.k), result_.sums);
@@ -126,12 +125,8 @@ class Encoder {
   }
 
   Status choose(std::span<const float> x, BlockScale& block) {
-    float min = x[0], max = x[0];
-    for (const float value : x) {
-      min = value < min ? value : min;
-      max = value > max ? value : max;
-    }
-    block = choose_block(min, max, codes_.bits, codes_.symmetric, codes_.scale);
+    const kernels::Range range = kernels::range(x.data(), x.size());
+    block = choose_block(range.min, range.max, codes_.bits, codes_.symmetric, codes_.scale);
     if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
     BlockScale other;
     other.zero_point = block.zero_point;

@@ -1,7 +1,10 @@
 // Tiles of floats to the codes that ONNX's operators take. The oracles are the formulas of onnxruntime's tools, one value at a time.
 #include <cmath>
+#include <cstring>
 
+#include "codecs/cast.h"
 #include "codecs/dequantize_linear.h"
+#include "codecs/matmul_bnb4.h"
 #include "codecs/matmul_nbits.h"
 #include "codecs_helpers.h"
 
@@ -9,6 +12,7 @@ namespace scalepoint::tests {
 namespace {
 
 using codecs::DequantizeLinear;
+using codecs::MatMulBnb4;
 using codecs::MatMulNBits;
 using codecs::Sharing;
 using codecs::Stored;
@@ -341,6 +345,62 @@ TEST(EncodeMatMulNBits, names_what_cannot_be_stored) {
   Encoded result;
   EXPECT_EQ(encode(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.bits = 3}, arena, result), Status::kBadDType);
   EXPECT_EQ(encode(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.block_size = 24}, arena, result), Status::kBadLayout);
+}
+
+// --------------------------------------------------------------------------------------------------------------- MatMulBnb4
+
+TEST(EncodeMatMulBnb4, takes_the_nearest_value_of_the_codebook) {
+  Random random(7);
+  const std::span<const float> book = published_codebook(PublishedCodebook::kNf4);
+  for (const bool transposed : {true, false}) {
+    for (const auto& [k, n] : {std::pair<size_t, size_t>{16, 1}, {64, 19}, {256, 33}}) {
+      const MatMulBnb4 codes = {.block_size = 16, .transposed = transposed};
+      const size_t rows = transposed ? n : k, columns = transposed ? k : n;
+      std::vector<double> values(k * n);
+      for (double& value : values) value = random.uniform(-1, 1) * random.uniform(0, 1);
+      for (size_t i = 0; i < 16; i++) values[transposed ? i : i * n] = 0;
+      const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
+      const std::vector<float> x = floats_of(source, ElementType::kF32);
+      Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+      tile.wanted = roles(false);
+      const Parts parts = encoded(tile, codes);
+      ASSERT_TRUE(same_problem({}, parts.encoded.problem));
+      ASSERT_EQ(parts.data.size(), k * n / 2);
+      std::vector<float> absmax(k * n / 16);
+      std::memcpy(absmax.data(), parts.scale.data(), parts.scale.size());
+      const std::vector<float> restored = decoded(rows, columns, parts, codes);
+      for (size_t i = 0; i < k * n; i++) {
+        const size_t at = transposed ? i : i % k * n + i / k;
+        float largest = 0;
+        for (size_t j = i / 16 * 16; j < i / 16 * 16 + 16; j++) {
+          largest = std::max(largest, std::fabs(x[transposed ? j : j % k * n + j / k]));
+        }
+        EXPECT_EQ(absmax[i / 16], largest);
+        const uint32_t code = i % 2 == 0 ? parts.data[i / 2] >> 4 : parts.data[i / 2] & 15;
+        EXPECT_EQ(restored[at], book[code] * largest);
+        // bitsandbytes' bounds between values are rounded to about 1e-7 of the largest.
+        float nearest = HUGE_VALF;
+        for (const float value : book) nearest = std::min(nearest, std::fabs(value * largest - x[at]));
+        EXPECT_LE(std::fabs(restored[at] - x[at]), nearest + 1e-6f * largest);
+      }
+      EXPECT_NEAR(sums_of(x, restored).squared_error, parts.encoded.sums.squared_error, 1e-4 * parts.encoded.sums.squared_error);
+    }
+  }
+  const std::vector<uint8_t> source(24 * 4);
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile_of(source, 24, 1, ElementType::kF32), MatMulBnb4{.block_size = 16}, arena, result), Status::kBadLayout);
+}
+
+// --------------------------------------------------------------------------------------------------------------------- Cast
+
+TEST(EncodeCast, saturates_if_that_is_wanted) {
+  const std::vector<double> x = {65504, 65519, 65520, -1e30, HUGE_VAL, -HUGE_VAL, 1};
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
+  const std::vector<double> expected = {65504, 65504, 65504, -65504, HUGE_VAL, -HUGE_VAL, 1};
+  EXPECT_TRUE(same_problem({}, parts.encoded.problem));
+  EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), expected);
 }
 
 }  // namespace
