@@ -54,6 +54,13 @@ Status search_qparams(const LinearJob& job, const float* x, size_t n, RangeMetho
                                     job.zero_points());
 }
 
+/// Fills the job's one scale and zero point, for n pairs of a value and how often it counts, which are overwritten. scratch: bytes as
+/// search_scratch_bytes says for an empty array.
+SCALEPOINT_PLAIN_EXPORT Status search_weighted(const LinearJob& job, float* pairs, size_t n, RangeMethod method,
+                                               std::byte* scratch, size_t bytes) {
+  return scalepoint::search_weighted({pairs, 2 * n}, job.spec, method, {scratch, bytes}, job.scales()[0], job.zero_points()[0]);
+}
+
 /// n codes from element `start` on.
 SCALEPOINT_PLAIN_EXPORT Status quantize_linear(const LinearJob& job, const float* x, size_t n, uint64_t start, std::byte* codes) {
   return scalepoint::quantize_linear({x, n}, job.layout, start, job.scales(), job.zero_points(), job.spec, job.codes(codes, n));

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "kernels/range_search.h"
+#include <iterator>
 
 namespace scalepoint {
 
@@ -39,11 +38,13 @@ double EntropySearch::divergence(size_t bins, size_t levels) const {
   return sum / all - std::log(all / inside);
 }
 
-double EntropySearch::threshold(std::span<const float> x, double largest, size_t levels) {
+double EntropySearch::threshold(const kernels::Run& run, double largest, size_t levels) {
+  if (!run.weighted && run.n < kFewestValues) return largest;
   std::fill(std::begin(counts_), std::end(counts_), 0);
   const double per_unit = kBins / largest;
-  kernels::count_magnitudes(x.data(), x.size(), per_unit, counts_, kBins);
+  kernels::count_magnitudes(run, per_unit, counts_, kBins);
   sum_up();
+  if (held_[kBins] < kFewestValues) return largest;
   double least = HUGE_VAL;
   size_t best = kBins;
   for (size_t bins = kBins; bins >= std::min(levels, kBins) && held_[bins] >= kLeastKept * held_[kBins]; bins--) {

@@ -3,7 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+
+#include "kernels/range_search.h"
 
 namespace scalepoint {
 
@@ -20,8 +21,8 @@ class EntropySearch {
   void prepare();
 
   /// The magnitude up to which values are kept: the end of the histogram that diverges least, among those that keep at least
-  /// kLeastKept of the values. `largest` is the largest |x|.
-  double threshold(std::span<const float> x, double largest, size_t levels);
+  /// kLeastKept of the values. `largest` is the largest |x|, and the result for fewer values than kFewestValues.
+  double threshold(const kernels::Run& run, double largest, size_t levels);
 
  private:
   /// Thresholds that make sense clip 3 % of the values at most, with 2 bits and a Laplace distribution of 3000 values. But with
@@ -37,7 +38,7 @@ class EntropySearch {
   /// Sums over the bins before i: their counts, how many are not empty, and count * log(count).
   double held_[kBins + 1], occupied_[kBins + 1], information_[kBins + 1];
   double logs_[kLogs];  ///< of whole numbers; 0 for 0
-  uint32_t counts_[kBins];
+  double counts_[kBins];
 };
 
 }  // namespace scalepoint

@@ -73,23 +73,40 @@ constexpr double kManySteps = 8;
 /// Small values are those below so many root mean squares. Between 0.9 and 1.3 the time hardly differs.
 constexpr double kSmall = 1.2;
 
-double sum_of_squares(const float* x, size_t n, float factor) { return kernels::error_of_run(x, n, factor, 1, 0, 0); }
+/// Values, each as often as it counts, and the sum of their squares.
+struct Squares {
+  double count, sum;
+};
+
+Squares squares_of(const kernels::Run& run, float factor) {
+  if (!run.weighted) {
+    return {static_cast<double>(run.n), kernels::error_of_run(run.x, run.n, factor, 1, 0, 0)};
+  }
+  Squares squares = {};
+  for (size_t i = 0; i < run.n; i++) {
+    const double value = static_cast<double>(run.x[2 * i]) * factor, weight = run.x[2 * i + 1];
+    squares.count += weight;
+    squares.sum += value * value * weight;
+  }
+  return squares;
+}
+
+/// The squared error of values times the factor, with levels from `low` on.
+double error_of(const kernels::Run& run, float factor, double scale, double low, double levels) {
+  const auto bottom = static_cast<float>(low), top = static_cast<float>(low + levels);
+  if (!run.weighted) return kernels::error_of_run(run.x, run.n, factor, static_cast<float>(scale), bottom, top);
+  const kernels::Trials trials = {lanes::splat(1.0f), lanes::splat(bottom), lanes::splat(top)};
+  kernels::TrialSums sums;
+  kernels::try_levels(run, factor / scale, trials, kernels::Sums::kFit, sums);
+  float error[4];
+  store(error, sums.error);
+  return error[0] * scale * scale;
+}
 
 /// Says how many values at the front are small.
 void set_small(ScaleSpan& span, size_t n) {
-  const float* const x = span.run.x;
-  auto count = static_cast<double>(n), squares = 0.0;
-  if (!span.run.weighted) {
-    squares = sum_of_squares(x, n, 1);
-  } else {
-    count = 0;
-    for (size_t i = 0; i < n; i++) {
-      const double value = x[2 * i], weight = x[2 * i + 1];
-      count += weight;
-      squares += value * value * weight;
-    }
-  }
-  if (squares > 0) span.small = {n, count, squares / (span.root_mean * span.root_mean * span.count)};
+  const Squares small = squares_of({span.run.x, n, span.run.weighted}, 1);
+  if (small.sum > 0) span.small = {n, small.count, small.sum / (span.root_mean * span.root_mean * span.count)};
 }
 
 /// How many of the pairs at the front are below the limit in magnitude.
@@ -103,6 +120,24 @@ size_t small_pairs(const kernels::Run& run, double limit) {
 /// or more wherever there is much to gain. It then holds 32 bins or more around the mean, and some eight far out; of fewer than 8
 /// bits 64 and 16.
 int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
+
+/// Brings the run into the form that is searched: times the factor, small values first, many values by stand-ins.
+void prepare_run(ScaleSpan& span, float min, float max, float factor, int bin_bits, std::byte* room) {
+  const kernels::Run run = span.run;
+  const double small = kSmall * span.root_mean;
+  auto* const to = reinterpret_cast<float*>(room);
+  if (!run.weighted && run.n <= kLongestDirectRun) {
+    if (factor == 1 && (span.start - span.first) * span.root_mean <= kManySteps) return;
+    span.run.x = to;
+    return set_small(span, kernels::small_ones_first(run.x, run.n, factor, static_cast<float>(small), to));
+  }
+  if (!run.weighted) {
+    span.run = stand_in({run.x, run.n}, min, max, span.root_mean / factor, factor, bin_bits, room);
+  } else if (factor != 1) {
+    for (size_t i = 0; i < run.n; i++) to[2 * i] = run.x[2 * i] * factor;
+  }
+  set_small(span, small_pairs(span.run, small));
+}
 
 /// Values that are restored but for this share of their squares are restored exactly, up to the rounding of scale and product.
 constexpr double kExact = 0x1p-46;
@@ -120,47 +155,35 @@ float unit_factor(double largest) {
   return static_cast<float>(std::ldexp(1.0, std::clamp(-e, -126, 126)));
 }
 
-void search_mse(std::span<const float> x, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+void search_mse(kernels::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
                 int32_t& zero_point) {
   const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
   if (largest == 0) return;
   const float unit = unit_factor(largest), factor = search_factor(largest);
-  const auto count = static_cast<double>(x.size());
-  const double squares = sum_of_squares(x.data(), x.size(), unit), root_mean = std::sqrt(squares / count) / unit;
+  const Squares squares = squares_of(run, unit);
+  const double root_mean = std::sqrt(squares.sum / squares.count) / unit;
   const Windows windows = windows_of(spec);
-  // Levels from `low` on, with the scale of values times `unit`.
-  const auto error = [&](double unit_scale, double low) {
-    return kernels::error_of_run(x.data(), x.size(), unit, static_cast<float>(unit_scale), static_cast<float>(low),
-                                 static_cast<float>(low + windows.levels));
-  };
-  const double plain = error(scale * unit, spec.dtype.qmin() - zero_point);
-  if (plain <= squares * kExact) return;
+  const double plain = error_of(run, unit, scale * unit, spec.dtype.qmin() - zero_point, windows.levels);
+  if (plain <= squares.sum * kExact) return;
 
   ScaleSpan span = span_of(spec, windows, min, max, scale, factor);
-  span.run = {x.data(), x.size(), false};
-  span.count = count;
+  span.run = run;
+  span.count = squares.count;
   span.root_mean = root_mean * factor;
-  span.most_trials = spec.dtype.bits > 8 ? kTrialsOf16Bits : most_trials(x.size());
-  const bool direct = x.size() <= kLongestDirectRun;
-  const double small = kSmall * span.root_mean;
-  if (!direct) {
-    span.run = stand_in(x, min, max, root_mean, factor, bin_bits(spec.dtype.bits), room);
-    set_small(span, small_pairs(span.run, small));
-  } else if (factor != 1 || (span.start - span.first) * span.root_mean > kManySteps) {
-    span.run.x = reinterpret_cast<float*>(room);
-    set_small(span,
-              kernels::small_ones_first(x.data(), x.size(), factor, static_cast<float>(small), reinterpret_cast<float*>(room)));
-  }
+  span.most_trials = spec.dtype.bits > 8 ? kTrialsOf16Bits : most_trials(run.n);
+  prepare_run(span, min, max, factor, bin_bits(spec.dtype.bits), room);
   FoundScale found = search_scale(span, windows);
   if (found.scale == 0) return;
   found.scale /= factor;
-  if (found.error < kTinyError) {
-    found.scale = kernels::fit_scale(x.data(), x.size(), found.scale, found.low, found.low + windows.levels);
+  if (found.error < kTinyError && !run.weighted) {
+    found.scale = kernels::fit_scale(run.x, run.n, found.scale, found.low, found.low + windows.levels);
   }
   const auto better = static_cast<float>(found.scale);
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
   if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
-  if (error(better * unit, found.low) < plain * kGain) {
+  const double error = run.weighted ? error_of(span.run, unit / factor, better * unit, found.low, windows.levels)
+                                    : error_of(run, unit, better * unit, found.low, windows.levels);
+  if (error < plain * kGain) {
     scale = better;
     zero_point = static_cast<int32_t>(spec.dtype.qmin() - found.low);
   }

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
+#include "kernels/range_search.h"
 #include "spec.h"
 
 namespace scalepoint {
@@ -22,9 +22,10 @@ size_t mse_room(size_t n);
 /// A power of two that brings |x| of at most `largest` to about 1, so that squares neither overflow nor vanish.
 float unit_factor(double largest);
 
-/// Replaces the scale and zero point, which are those of min-max, if it finds better ones. [min, max] is the range of x, which is
-/// finite. room: mse_room(x.size()), aligned to 8.
-void search_mse(std::span<const float> x, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+/// Replaces the scale and zero point, which are those of min-max, if it finds better ones. [min, max] is the range of the values,
+/// which are finite. room: mse_room(run.n), aligned to 8. Pairs come in the order of their magnitudes, and room is where they lie:
+/// they may be replaced by multiples of them.
+void search_mse(kernels::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
                 int32_t& zero_point);
 
 }  // namespace scalepoint

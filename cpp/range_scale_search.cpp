@@ -87,8 +87,8 @@ class ScaleSearch {
 
   FoundScale search() {
     const auto start = static_cast<float>(span_.start * span_.root_mean);
-    walk_up(start, static_cast<float>(span_.last * span_.root_mean));
-    walk_down(start, static_cast<float>(span_.first * span_.root_mean));
+    walk(true, start, static_cast<float>(span_.last * span_.root_mean));
+    walk(false, start, static_cast<float>(span_.first * span_.root_mean));
     drain();
     return found_;
   }
@@ -111,25 +111,23 @@ class ScaleSearch {
   }
 
   /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
-  void take_fits(const kernels::Trials& trials, F32x4 error, F32x4 slope) {
-    const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slope, slope)), error),
-                product = mul(square, error);
-    // No more than what t itself leaves, and no less than what rounding could feign.
-    const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slope, slope))), mul(splat(kRounding), product));
-    const F32x4 least = pmin(fitted, mul(error, level_square)), squares = mul(square, level_square);
-    if (!any(bit_and(greater(mul(splat(best_), squares), least), greater(level_square, splat(0.0f))))) return;
-    float least_of[4], squares_of[4], square_of[4], slope_of[4], level_of[4], u[4], low[4];
-    store(least_of, least);
-    store(squares_of, squares);
-    store(square_of, square);
-    store(slope_of, slope);
-    store(level_of, level_square);
-    store(u, trials.u);
-    store(low, trials.low);
+  void take_fits(const kernels::Trials& trials, F32x4 errors, F32x4 slopes) {
+    float us[4], lows[4], error_of[4], slope_of[4];
+    store(us, trials.u);
+    store(lows, trials.low);
+    store(error_of, errors);
+    store(slope_of, slopes);
+    SCALEPOINT_NO_UNROLL
     for (int i = 0; i < 4; i++) {
-      if (!(level_of[i] > 0 && least_of[i] < best_ * squares_of[i])) continue;
-      best_ = least_of[i] / squares_of[i];
-      found_ = {(static_cast<double>(square_of[i]) - slope_of[i]) / (level_of[i] * (u[i] * t_per_u_)), low[i], best_};
+      const float u = us[i], error = error_of[i], slope = slope_of[i];
+      const float square = u * u, level_square = square - (slope + slope) + error, product = square * error;
+      // No more than what t itself leaves, and no less than what rounding could feign.
+      const float gained = product - slope * slope, fitted = (gained > 0 ? gained : 0) + kRounding * product;
+      const float unfitted = error * level_square, least = unfitted < fitted ? unfitted : fitted;
+      const float squares = square * level_square;
+      if (!(level_square > 0 && least < best_ * squares)) continue;
+      best_ = least / squares;
+      found_ = {(static_cast<double>(square) - slope) / (level_square * (u * t_per_u_)), lows[i], best_};
     }
     bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
   }
@@ -178,6 +176,7 @@ class ScaleSearch {
     store(waiting_[2] + end, intervals.from_error);
     store(waiting_[3] + end, intervals.to_error);
     store(waiting_[4] + end, intervals.center);
+    SCALEPOINT_PER_VECTOR
     for (size_t i = 0; i < 4; i++) {
       if ((kept >> i & 1) == 0) continue;
       for (auto& row : waiting_) row[waiting_count_] = row[end + i];
@@ -211,39 +210,28 @@ class ScaleSearch {
     if (waiting_count_ >= kDrain) drain();
   }
 
-  /// From u up to where clipping alone is worse than the best, or to `last`.
-  void walk_up(float u, float last) {
+  /// From u up to where clipping alone is worse than the best, or to `end`; or from u, which was tried, down to `end`.
+  void walk(bool up, float u, float end) {
     Row row;
     float step = step_, center = middle_;
-    bool first = true;
-    for (bool done = false; !done && trials_left_ > 0;) {
-      const F32x4 us = pmin(steps(u, step), splat(last));
-      row.put(attempt(us, splat(center)));
-      if (first) row.go_on_from(4);
-      first = false;
-      keep_between(row, true);
-      for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
-      done |= row.u[7] >= last;
-      row.go_on_from(7);
-      // Far out, where most of the error is that of clipped values, larger steps do.
-      const float spare = row.error[7] - best_ * row.u[7] * row.u[7];
-      if (spare > step_ * step_) step = std::sqrt(spare);
-      u = row.u[7] + step;
-      center = row.center[7];
-    }
-  }
-
-  /// From u, which was tried, down to `first`.
-  void walk_down(float u, float first) {
-    Row row;
-    for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
-      if (small_step(u) > 0) return walk_down_small(u, first);
-      const F32x4 us = pmax(steps(begun ? u - step_ : u, -step_), splat(first));
-      row.put(attempt(us, splat(middle_)));
+    bool begun = false, done = up ? false : u <= end;
+    while (!done && trials_left_ > 0) {
+      if (!up && small_step(u) > 0) return walk_down_small(u, end);
+      const F32x4 ahead = steps(begun ? row.u[7] + (up ? step : -step) : u, up ? step : -step);
+      row.put(attempt(up ? pmin(ahead, splat(end)) : pmax(ahead, splat(end)), splat(center)));
       if (!begun) row.go_on_from(4);
-      keep_between(row, false);
+      begun = true;
+      keep_between(row, up);
       row.go_on_from(7);
       u = row.u[7];
+      done = up ? u >= end : u <= end;
+      if (!up) continue;
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
+      // Far out, where most of the error is that of clipped values, larger steps do.
+      const float spare = row.error[7] - best_ * u * u;
+      if (spare > step_ * step_) step = std::sqrt(spare);
+      center = row.center[7];
     }
   }
 
@@ -277,6 +265,7 @@ class ScaleSearch {
       at[3] = u;
       if (!begun) row.go_on_from(4);
       const uint32_t doubtful = top_bits(promising(row.between(false), bound_ / squares));
+      SCALEPOINT_NO_UNROLL
       for (size_t i = 0; i < 4; i++) {
         if ((doubtful >> i & 1) != 0) look_closely(at[i + 3], at[i + 4]);
       }
@@ -308,6 +297,7 @@ class ScaleSearch {
     while (waiting_count_ > 0 && trials_left_ > 0) {
       const size_t count = std::min<size_t>(waiting_count_, 4), at = waiting_count_ -= count;
       // Lanes without an interval repeat the first.
+      SCALEPOINT_NO_UNROLL
       for (size_t i = count; i < 4; i++) {
         for (auto& row : waiting_) row[at + i] = row[at];
       }

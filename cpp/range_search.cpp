@@ -52,6 +52,15 @@ size_t gather(const float* x, const Place& place, float* to) {
 /// Bytes that a method works in; after them, the scratch memory has room for the values of one parameter.
 size_t room_bytes(size_t run) { return std::max(sizeof(EntropySearch), mse_room(run)); }
 
+/// Cuts a range at the threshold of least entropy loss.
+void clip(EntropySearch& entropy, const kernels::Run& run, DType dtype, float& min, float& max) {
+  const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
+  if (largest == 0) return;
+  const double threshold = entropy.threshold(run, largest, size_t{1} << (dtype.bits - 1));
+  min = static_cast<float>(std::max<double>(min, -threshold));
+  max = static_cast<float>(std::min<double>(max, threshold));
+}
+
 /// The search for all parameters of an array.
 class RangeSearch {
  public:
@@ -75,7 +84,7 @@ class RangeSearch {
       const Status status = choose(values, p);
       if (status != Status::kOk) return status;
       if (method_ == RangeMethod::kMse)
-        search_mse({values.x, values.n}, values.min, values.max, spec_, room_, scale_[p], zero_point_[p]);
+        search_mse({values.x, values.n, false}, values.min, values.max, spec_, room_, scale_[p], zero_point_[p]);
     }
     return finite_ || spec_.non_finite == NonFinite::kSaturate ? Status::kOk : Status::kNonFinite;
   }
@@ -87,9 +96,6 @@ class RangeSearch {
     size_t n;
     bool gathered;
     float min, max;
-    [[nodiscard]] double largest() const {
-      return std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
-    }
   };
 
   Values values_at(const Place& place) {
@@ -110,10 +116,8 @@ class RangeSearch {
     float min = values.min, max = values.max;
     if (method_ == RangeMethod::kPercentile && values.n > 0) {
       to_percentiles(values, min, max);
-    } else if (method_ == RangeMethod::kEntropy && values.n >= EntropySearch::kFewestValues && values.largest() > 0) {
-      const double threshold = entropy_.threshold({values.x, values.n}, values.largest(), size_t{1} << (spec_.dtype.bits - 1));
-      min = static_cast<float>(std::max<double>(min, -threshold));
-      max = static_cast<float>(std::min<double>(max, threshold));
+    } else if (method_ == RangeMethod::kEntropy) {
+      clip(entropy_, {values.x, values.n, false}, spec_.dtype, min, max);
     }
     return choose_qparams({&min, 1}, {&max, 1}, spec_, scale_.subspan(p, 1), zero_point_.subspan(p, 1));
   }
@@ -175,6 +179,25 @@ Status search_qparams(std::span<const float> x, const Layout& layout, const Quan
   if (method == RangeMethod::kPercentile && !(percentile > 50 && percentile <= 100)) return Status::kBadRange;
   const size_t room = room_bytes(largest_place(layout, x.size()));
   return RangeSearch(x, spec, method, percentile, scratch, room, scale, zero_point).search(layout);
+}
+
+Status search_weighted(std::span<float> pairs, const QuantizationSpec& spec, RangeMethod method, std::span<std::byte> scratch,
+                       float& scale, int32_t& zero_point) noexcept {
+  const size_t n = pairs.size() / 2;
+  if (n < 2 || scratch.size() < room_bytes(0)) return Status::kSizeMismatch;
+  const kernels::Run run = {pairs.data(), n, true};
+  const float one = pairs[2 * n - 4], other = pairs[2 * n - 2], min = std::min(one, other), max = std::max(one, other);
+  float low = min, high = max;
+  if (method == RangeMethod::kEntropy) {
+    auto& entropy = *reinterpret_cast<EntropySearch*>(scratch.data());
+    entropy.prepare();
+    clip(entropy, run, spec.dtype, low, high);
+  }
+  const Status status = choose_qparams({&low, 1}, {&high, 1}, spec, {&scale, 1}, {&zero_point, 1});
+  if (status == Status::kOk && method == RangeMethod::kMse) {
+    search_mse(run, min, max, spec, reinterpret_cast<std::byte*>(pairs.data()), scale, zero_point);
+  }
+  return status;
 }
 
 Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale, std::span<int32_t> zero_point,

@@ -45,6 +45,16 @@ enum class RangeMethod : int32_t {
                                     RangeMethod method, double percentile, std::span<std::byte> scratch, std::span<float> scale,
                                     std::span<int32_t> zero_point) noexcept;
 
+/// Chooses one scale and zero point for values of which some stand for many.
+///   pairs        A finite value, and how often it counts: a whole number from 1 on. The last two are the smallest and the largest
+///                value; before them they are in the order of their magnitudes. They may be replaced by multiples of them.
+///   method       kMse or kEntropy: as search_qparams with each value as often as it counts. Any number of pairs is searched as few
+///                values are.
+///   scratch      search_scratch_bytes of an empty array, its address a multiple of 8.
+/// Status:  kBadDType, kSizeMismatch.
+[[nodiscard]] Status search_weighted(std::span<float> pairs, const QuantizationSpec& spec, RangeMethod method,
+                                     std::span<std::byte> scratch, float& scale, int32_t& zero_point) noexcept;
+
 /// For each run of run_size values, takes the other scale and zero point if they restore the run with a smaller squared error, by
 /// more than the rounding of float32 sums. Use it where scales are stored in fewer bits than they were searched with. Special: an
 /// other scale that is not finite and positive is never taken. Shape:   x.size() == scale.size() * run_size; finite; the other

@@ -16,9 +16,12 @@ kernels::Run stand_in(std::span<const float> x, double min, double max, double r
   const int rest_bits = 23 - bin_bits;
   auto* const bins = reinterpret_cast<kernels::Bin*>(memory);
   std::memset(memory, 0, 2 * half * sizeof(kernels::Bin));
+  // With v = x * unit_of_sum, the sum of v^2 less that of (v - 1)^2 is twice the sum of v less the number of values.
   const float unit_of_sum = unit_factor(std::max(-min, max));
-  const auto middle =
-      static_cast<float>(kernels::sum(x.data(), x.size(), unit_of_sum) / unit_of_sum / static_cast<double>(x.size()));
+  const double root = root_mean * unit_of_sum,
+               from_one = kernels::error_of_run(x.data(), x.size(), unit_of_sum, 1, 1, 1) / static_cast<double>(x.size());
+  const double mean = (root * root - from_one + 1) / 2 / unit_of_sum;
+  const auto middle = static_cast<float>(clamp(mean, min, max));
   const double variance = root_mean * root_mean - static_cast<double>(middle) * middle,
                deviation = std::sqrt(std::max(variance, 0.0));
   const double unit = std::max({deviation, (max - min) / (1 << (kStandInOctaves - 1)), 0x1p-126});

@@ -1,5 +1,6 @@
 #include "cast.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "../kernels/minifloat.h"
@@ -37,13 +38,22 @@ void saturate(const float* x, size_t n, ElementType to, std::byte* out, float* y
   }
 }
 
+/// A float64 as a float32 that rounds to 16 bits as the float64 does: cut off, and with its last bit set if anything was cut off. Then
+/// no float64 between two numbers of 16 bits becomes one of these numbers, or halfway between them.
+float cut_to_odd(double value) {
+  const auto rounded = static_cast<float>(value);
+  if (rounded == value || value != value) return rounded;
+  auto bits = bit_cast<uint32_t>(rounded);
+  if (std::fabs(static_cast<double>(rounded)) > std::fabs(value)) bits--;
+  return bit_cast<float>(bits | 1);
+}
+
 /// The first of n finite elements that is finite no longer. y is what became of x, the elements from `first` on.
 Problem find_lost(const Floats& floats, uint64_t first, const float* x, const float* y, size_t n) {
   for (size_t i = 0; i < n; i++) {
     if (is_finite(y[i])) continue;
-    if (is_finite(x[i])) return {ProblemKind::kOverflow, first + i, x[i]};
     const Problem problem = floats.problem_at(first + i, x[i]);
-    if (problem.kind == ProblemKind::kBeyondFloat32) return problem;
+    if (problem.kind != ProblemKind::kNonFinite) return {ProblemKind::kOverflow, first + i, problem.value};
   }
   return {};
 }
@@ -57,6 +67,8 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   const uint64_t size = tile.size(), bytes = to == ElementType::kF32 ? 4 : 2;
   Floats floats(tile, kStepSize, arena);
   auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
+  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32;
+  auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
   result = {};
   if (arena.only_counts()) return Status::kOk;
@@ -66,8 +78,13 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   ErrorSums sums;
   for (uint64_t at = 0; at < size; at += kStepSize) {
     const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
-    const float *const x = floats.read(at, n), *const y = write(x, n, to, data + at * bytes, room);
-    if (cast.saturate && y == room) saturate(x, n, to, data + at * bytes, room);
+    const float* const x = floats.read(at, n);
+    if (narrows_twice) {
+      const auto* const stored = reinterpret_cast<const double*>(tile.source.data) + at;
+      for (size_t i = 0; i < n; i++) odd[i] = cut_to_odd(stored[i]);
+    }
+    const float* const y = write(narrows_twice ? odd : x, n, to, data + at * bytes, room);
+    if (cast.saturate && y == room) saturate(narrows_twice ? odd : x, n, to, data + at * bytes, room);
     // The sums are needed in any case: they count what is not finite.
     const double before = sums.non_finite;
     kernels::accumulate_error(x, y, n, sums);

@@ -12,10 +12,10 @@ struct Cast {
   bool saturate = false;
 };
 
-/// Rounds half to even. Part: data.
-/// Special: NaN stays NaN, infinities stay infinite; the sums count them. A finite value that becomes an infinity is a problem:
-///          kBeyondFloat32 for a float64 beyond float32, else kOverflow,
+/// Rounds half to even, float64 too: once, from the stored value. Part: data.
+/// Special: NaN stays NaN, infinities stay infinite; the sums count them. A finite value that becomes an infinity is kOverflow,
 ///          unless it saturates.
+/// Sums:    against the elements as float32.
 /// Status:  those of check and Arena; kBadDType if there is no cast to that type.
 [[nodiscard]] Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result) noexcept;
 

@@ -30,7 +30,7 @@ class Floats {
   /// What is wrong with the first element, from `first` on, that float32 holds no finite number for.
   [[nodiscard]] Problem first_problem(uint64_t first);
 
-  /// The problem of element `index`, whose float is NaN or infinite.
+  /// What is stored as element `index`, whose float is `value`: kNonFinite if that is NaN or infinite, else kBeyondFloat32.
   [[nodiscard]] Problem problem_at(uint64_t index, float value) const;
 
  private:

@@ -114,6 +114,7 @@ void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool w
   store(u, trials.u);
   store(low, trials.low);
   store(high, trials.high);
+  SCALEPOINT_NO_UNROLL
   for (int lane = 0; lane < 4; lane++) {
     if (run.n <= kFewValues && !run.weighted) {
       try_one<double>(run, u[lane] * t_per_u, low[lane], high[lane], with_windows, sums + lane);
@@ -172,10 +173,6 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
   }
 }
 
-double sum(const float* x, size_t n, float factor) {
-  return sum_blocks(x, n, 0.0f, [times = splat(factor)](const float* p) { return mul(load(p), times); });
-}
-
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
   const F32x4 s = splat(scale), reciprocal = splat(1.0f / scale), bottom = splat(low), top = splat(high), times = splat(factor);
   // What is missing at the end is filled with a level, which has no error.
@@ -219,10 +216,11 @@ void add_to_bins(const float* x, size_t n, float middle, float per_unit, int res
   }
 }
 
-void count_magnitudes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins) {
-  for (const float* const end = x + n; x != end; x = opaque(x + 1)) {
+void count_magnitudes(const Run& run, double per_unit, double* counts, size_t bins) {
+  const size_t step = run.weighted ? 2 : 1;
+  for (const float *x = run.x, *const end = x + step * run.n; x != end; x = opaque(x + step)) {
     const auto bin = static_cast<size_t>((*x < 0 ? -*x : *x) * per_unit);
-    counts[bin < bins ? bin : bins - 1]++;
+    counts[bin < bins ? bin : bins - 1] += run.weighted ? x[1] : 1;
   }
 }
 

@@ -59,10 +59,7 @@ struct Bin {
 /// in the first; behind `half` bins those of values below `middle`. rest_bits: bits of the fraction of y that do not tell bins apart.
 void add_to_bins(const float* x, size_t n, float middle, float per_unit, int rest_bits, Bin* bins, size_t half);
 
-/// The sum of factor x, in the same blocks.
-double sum(const float* x, size_t n, float factor);
-
 /// Adds to the counts: |x| goes into bin |x| * per_unit, or into the last.
-void count_magnitudes(const float* x, size_t n, double per_unit, uint32_t* counts, size_t bins);
+void count_magnitudes(const Run& run, double per_unit, double* counts, size_t bins);
 
 }  // namespace scalepoint::kernels

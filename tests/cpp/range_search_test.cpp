@@ -141,16 +141,21 @@ TEST(RangeSearch, least_error_is_never_worse_than_min_max) {
 }
 
 /// The promise of search_qparams for each run: within 0.1 % of the least squared error, but for what float32 rounds.
-testing::AssertionResult keeps_its_word(const std::vector<float>& x, const QuantizationSpec& spec, int32_t farthest_zero = 0) {
-  const Chosen found = chosen_for(x, {.shape = {x.size()}}, spec, RangeMethod::kMse);
-  const double error = error_of(x, std::vector<size_t>(x.size()), 0, spec, found.scale[0], found.zero_point[0]);
+testing::AssertionResult is_least(double error, const std::vector<float>& x, const QuantizationSpec& spec,
+                                  int32_t farthest_zero) {
   const double least = reference::least_squared_error(x, spec, farthest_zero);
   double all = 0;
   for (const float v : x) all += static_cast<double>(v) * v;
   if (std::sqrt(error) <= std::sqrt(1.001 * least) + std::ldexp(std::sqrt(all), -22)) return testing::AssertionSuccess();
-  return testing::AssertionFailure() << error << " with scale " << exact(found.scale[0]) << " and zero point "
-                                     << found.zero_point[0] << ", but " << least << " is possible for " << x.size() << " values, "
+  return testing::AssertionFailure() << error << ", but " << least << " is possible for " << x.size() << " values, "
                                      << name(spec);
+}
+
+testing::AssertionResult keeps_its_word(const std::vector<float>& x, const QuantizationSpec& spec, int32_t farthest_zero = 0) {
+  const Chosen found = chosen_for(x, {.shape = {x.size()}}, spec, RangeMethod::kMse);
+  const double error = error_of(x, std::vector<size_t>(x.size()), 0, spec, found.scale[0], found.zero_point[0]);
+  return is_least(error, x, spec, farthest_zero)
+         << " with scale " << exact(found.scale[0]) << " and zero point " << found.zero_point[0];
 }
 
 TEST(RangeSearch, least_error_is_within_a_thousandth_for_every_short_run) {
@@ -494,6 +499,41 @@ TEST(RangeSearch, parameters_of_an_empty_array_are_those_of_an_empty_range) {
   }
   EXPECT_EQ(search_qparams({}, {}, {}, RangeMethod::kMse, 99, {}, scale, {zero_point, 2}), Status::kSizeMismatch);
   EXPECT_EQ(search_qparams({}, {}, {.dtype = {9, true}}, RangeMethod::kMse, 99, {}, scale, zero_point), Status::kBadDType);
+}
+
+TEST(SearchWeighted, is_the_search_of_values_as_often_as_they_count) {
+  Random random(512);
+  SCOPED_TRACE("seed 512");
+  Buffer<std::byte> scratch(search_scratch_bytes(0, {}));
+  for (const Shape shape : kShapes) {
+    for (const int32_t bits : {2, 4, 8}) {
+      for (const Scheme scheme : kSchemes) {
+        for (const int exponent : {0, 70, -70}) {
+          const size_t n = 1 + random.below(bits == 8 && scheme == Scheme::kAsymmetric ? 20 : 60);
+          std::vector<float> x = draw(random, shape, n), pairs, all;
+          std::sort(x.begin(), x.end(), [](float a, float b) { return std::fabs(a) < std::fabs(b); });
+          x.push_back(*std::min_element(x.begin(), x.end()));
+          x.push_back(*std::max_element(x.begin(), x.end()));
+          for (float& v : x) {
+            v = std::ldexp(v, exponent);
+            const size_t times = 1 + random.below(80);
+            pairs.insert(pairs.end(), {v, static_cast<float>(times)});
+            all.insert(all.end(), times, v);
+          }
+          const QuantizationSpec spec = {.dtype = {bits, true}, .scheme = scheme};
+          float scale = 0;
+          int32_t zero = 0;
+          ASSERT_EQ(search_weighted(Buffer<float>(pairs), spec, RangeMethod::kEntropy, scratch, scale, zero), Status::kOk);
+          const Chosen want = chosen_for(all, {.shape = {all.size()}}, spec, RangeMethod::kEntropy);
+          EXPECT_EQ(scale, want.scale[0]);
+          EXPECT_EQ(zero, want.zero_point[0]);
+          ASSERT_EQ(search_weighted(Buffer<float>(pairs), spec, RangeMethod::kMse, scratch, scale, zero), Status::kOk);
+          const double error = error_of(all, std::vector<size_t>(all.size()), 0, spec, scale, zero);
+          ASSERT_TRUE(is_least(error, all, spec, 0)) << name(spec) << " scale " << exact(scale) << " zero point " << zero;
+        }
+      }
+    }
+  }
 }
 
 TEST(RangeSearch, refuses_what_does_not_fit_together) {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { type ByteSource, openSource } from '../../web/src/files/bytes.js';
+import type { ByteSource } from '../../web/src/files/bytes.js';
+import { openSource } from '../../web/src/files/open.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
-import { openSource } from '../../web/src/files/bytes.js';
+import { openSource } from '../../web/src/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
 
 // The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an

@@ -10,8 +10,8 @@ import {
 /** The visitor's choices for quantizing a model file. */
 export interface ModelChoice {
   readonly target: PlanOptions['to'];
-  /** Group size of int4 and int8 in safetensors. 0 means one scale for each row. */
-  readonly groupSize: number;
+  /** Group size of int4 and int8 in safetensors. 0 means one scale for each row; 'default' leaves it to the package. */
+  readonly groupSize: number | 'default';
   readonly asymmetric: boolean;
   /** Whether int4 and int8 in safetensors use the range of least squared error for each scale. */
   readonly search: boolean;
@@ -54,7 +54,7 @@ export function takes(format: ModelFormat, { target }: ModelChoice, option: keyo
 export function initialChoice(format: ModelFormat): ModelChoice {
   return {
     target: presetTarget(format, 'balanced'),
-    groupSize: 128,
+    groupSize: 'default',
     asymmetric: false,
     search: false,
     activations: false,
@@ -77,11 +77,11 @@ export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions
   const { target, groupSize, asymmetric, search, activations, pure, requantize } = choice;
   const pattern = keptPattern(choice);
   const rules = pattern === undefined ? {} : { rules: [{ match: new RegExp(pattern), keep: true as const }] };
-  const granularity =
-    groupSize === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize } as const);
+  const granularityOf = (size: number) =>
+    size === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize: size } as const);
   const chosen: PlanOptions = {
     to: target,
-    ...(target === 'int4' || groupSize !== 0 ? { granularity } : {}),
+    ...(groupSize === 'default' ? {} : { granularity: granularityOf(groupSize) }),
     ...(asymmetric ? { scheme: 'asymmetric' as const } : {}),
     ...(search ? { range: 'mse' as const } : {}),
     ...(activations ? { activations: 'int8-dynamic' as const } : {}),

@@ -125,6 +125,11 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     }
   };
 
+  const groupSize = () => (group.value === 'default' ? 'default' : Number(group.value));
+
+  /** Whether 8-bit activations are possible: they take one scale a row, which is also their default. */
+  const isForRows = (size: ModelChoice['groupSize']) => size === 'default' || size === 0;
+
   /** Applies a choice and drops the plan and result of the choice before it. */
   const change = (choice: ModelChoice) => {
     if (open === undefined) return;
@@ -146,9 +151,10 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     box('model-pure').checked = choice.pure;
     box('model-requantize').checked = choice.requantize;
     byId('model-integers', HTMLElement).hidden = !takes(format, choice, 'scheme');
-    const takesActivations = takes(format, choice, 'activations') && choice.groupSize === 0;
+    const takesActivations = takes(format, choice, 'activations') && isForRows(choice.groupSize);
     byId('model-activations-field', HTMLElement).hidden = !takesActivations;
     byId('model-ggml', HTMLElement).hidden = !takes(format, choice, 'pure');
+    byId('model-requantize-field', HTMLElement).hidden = !takes(format, choice, 'requantize');
     for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="preset"]')) {
       radio.checked = presetTarget(format, radio.value as Preset) === choice.target;
     }
@@ -225,7 +231,8 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     const work = (workers?: number) =>
       quantizeModel(current.file.files, {
         ...optionsOf(format, current.choice),
-        ...(place.output === undefined ? {} : { output: place.output }),
+        // The dialog has asked about a file that is there.
+        ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
         ...(workers === undefined ? {} : { workers }),
         signal: controller.signal,
         onProgress: showProgress(start),
@@ -291,10 +298,10 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
     }
     change({
       ...choice,
-      groupSize: Number(group.value),
+      groupSize: groupSize(),
       asymmetric: box('model-asymmetric').checked,
       search: box('model-search').checked,
-      activations: box('model-activations').checked && group.value === '0',
+      activations: box('model-activations').checked && isForRows(groupSize()),
       pure: box('model-pure').checked,
       requantize: box('model-requantize').checked,
     });
@@ -304,7 +311,7 @@ export function startModelPanel(onLook: (name: string) => void): ModelPanel {
   const withTarget = (choice: ModelChoice, to: ModelChoice['target']): ModelChoice => ({
     ...choice,
     target: to,
-    groupSize: to === 'int4' ? 128 : 0,
+    groupSize: 'default',
     activations: false,
   });
 

@@ -3,9 +3,10 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
+import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/sinks.js';
+import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
@@ -17,8 +18,9 @@ import {
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
+import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
-import { type ModelInput, withModel } from './pipeline/open.js';
+import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -30,7 +32,15 @@ import {
 } from './pipeline/options.js';
 import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
-import { describe, type ModelInfo, read, type Tensor } from './pipeline/read.js';
+import {
+  describe,
+  type FloatTensor,
+  type ModelInfo,
+  read,
+  readAsFloats,
+  readCodes,
+  type Tensor,
+} from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
@@ -57,12 +67,12 @@ export {
 export type { ModelFormat, ModelTarget } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
-export type { ComparedTensor, CompareReport } from './pipeline/compare.js';
+export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
-export type { ModelInput } from './pipeline/open.js';
+export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
-export type { ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
+export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { VerifyReport } from './pipeline/verify.js';
@@ -108,21 +118,68 @@ export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
+/** Checks the options of a call that makes no file. */
+function checkOptions(options: WorkOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, workNames);
+  checkWorkOptions(options);
+  options.signal?.throwIfAborted();
+}
+
+function checkOpenOptions(options: OpenOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, ['signal']);
+  checkWorkOptions(options as WorkOptions);
+}
+
 /**
- * What is in a model. Reads headers only; the format is told by the content, not by the name.
+ * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
+ * header, and 1 KiB for each tensor and each key of its metadata.
  * @example const { tensors } = await inspectModel('model.safetensors');
- * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
  */
-export function inspectModel(file: ModelInput): Promise<ModelInfo> {
-  return withModel(file, async (opened) => describe(opened));
+export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
+  checkOpenOptions(options);
+  return withModel(file, options, async (opened) => describe(opened));
 }
 
 /**
  * Reads one tensor of a model file into a new array.
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
-export function readTensor(file: ModelInput, name: string): Promise<Tensor> {
-  return withModel(file, (opened) => read(opened, name));
+export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => read(opened, name));
+}
+
+/**
+ * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
+ * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
+ * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
+ */
+export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
+  checkOptions(options);
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
+}
+
+/**
+ * Reads one quantized tensor of a model file as `scalepoint` has it, for `dequantize`, `compare` or `linear`: integer codes by the name of
+ * the weight, or blocks of GGUF.
+ * @example const layer = sp.linear(await readQuantized('model.int4.safetensors', 'fc1.weight'));
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor has no integer codes; and what `inspectModel` throws
+ */
+export async function readQuantized(
+  file: ModelInput,
+  name: string,
+  options: OpenOptions = {},
+): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => readCodes(opened, name));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -162,10 +219,11 @@ export interface ModelPlan {
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
  *   be converted
  */
-export async function planModel(file: ModelInput, options: PlanOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, planNames());
-  return withModel(file, async (opened) => {
-    const plan = planFor(opened, options);
+export async function planModel(file: ModelInput, options: PlanOptions & OpenOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, [...planNames(), 'signal']);
+  checkWorkOptions(options as WorkOptions);
+  return withModel(file, options, async (opened) => {
+    const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
     return {
@@ -187,7 +245,10 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   readonly report: ModelReport;
-  /** safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. */
+  /**
+   * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
+   * its `quantization_config`, if it has one.
+   */
   readonly config?: Readonly<Record<string, unknown>>;
   /** The file's bytes. @throws TypeError if it went to `output` */
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
@@ -205,7 +266,8 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; and the result unless there is an `output`.
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 5 KiB for each tensor; and the result unless
+ * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
@@ -218,8 +280,8 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withModel(file, (opened) =>
-    quantizeOpen(opened, options as PlanChoices, options),
+  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+    withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
   const inMemory = () => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
@@ -255,15 +317,12 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
  * @throws what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` never: such tensors are listed as not compared
  */
 export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, workNames);
-  checkWorkOptions(options);
-  options.signal?.throwIfAborted();
-  return withModel(a, (first) =>
-    withModel(b, (second) =>
-      compareOpen(first, second, options, (elements, files) => startRunner(elements, files, options)),
+  checkOptions(options);
+  return withCallbacks(options, (own) =>
+    withModel(a, own, (first) =>
+      withModel(b, own, (second) =>
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+      ),
     ),
   );
 }
@@ -292,5 +351,5 @@ export async function verifyModel(file: ModelInput, options: VerifyModelOptions 
     throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
   }
   options.signal?.throwIfAborted();
-  return withModel(file, (opened) => verifyOpen(opened, options, options));
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));
 }

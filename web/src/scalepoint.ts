@@ -250,7 +250,8 @@ export class Scalepoint {
    * output or one a group of inputs, symmetric or not; or ggml's blocks of Q8_0 or Q4_0. The weights are packed once into wasm
    * memory, where each takes a byte, or half of one if it has up to 4 bits.
    * @example const layer = sp.linear(q, { activations: 'int8' }); const y = layer.forward(x); layer.dispose();
-   * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   * @throws TypeError or RangeError naming the option, or `q.data` if a code is outside of its dtype or the scale of a block is not finite;
+   * ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   linear(q: QuantizedTensor, options: LinearOptions = {}): Layer {
     return quantizedLayer(this.#core, q, options);

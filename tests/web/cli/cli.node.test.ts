@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { copyFile, mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
@@ -13,7 +13,7 @@ useFolder();
 /** A safetensors file of one weight, zeros that take no room on the disk: so many bytes of it take time, but no space. */
 async function putZeros(name: string, bytes: number) {
   const shape = [2 ** 9, bytes / 2 ** 11];
-  const json = Buffer.from(JSON.stringify({ w: { dtype: 'F32', shape, data_offsets: [0, bytes] } }));
+  const json = Buffer.from(JSON.stringify({ 'w.weight': { dtype: 'F32', shape, data_offsets: [0, bytes] } }));
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(json.length));
   const file = await open(path(name), 'w');
@@ -64,7 +64,7 @@ describe('scalepoint', () => {
       'embed_tokens.weight',
       '  F32       8×16      512 B  512 B  kept: embedding',
       'layers.0.weight',
-      expect.stringMatching(/^ {2}F32 → I8 {2}16×32 {3}2\.05 kB {2}576 B {4}\d\d\.\d\d {5}\d\.\de-\d$/),
+      expect.stringMatching(/^ {2}F32 → I8 {2}16×32 {3}2\.05 kB {2}592 B {4}\d\d\.\d\d {5}\d\.\de-\d$/),
     ]);
   });
 
@@ -109,7 +109,8 @@ describe('scalepoint', () => {
       ],
       [['plan', 'model.safetensors', '--to', 'q4_0'], /--to: a safetensors file can become int8, .*, not "Q4_0"/],
       [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF files/],
-      [['quantize', 'model.safetensors', '--to', 'int8', '--requantize'], /--requantize: this option is for GGUF/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--plain', '--packed'], /--plain: only without --packed/],
+      [['quantize', 'model.safetensors', '--to', 'int8', '--pure'], /--pure: this option is for GGUF/],
       [
         ['quantize', 'model.safetensors', '--to', 'int8', '--fix-alignment'],
         /--fix-alignment: this option is for GGUF/,
@@ -296,7 +297,7 @@ describe('scalepoint quantize', () => {
       'tensor               dtype     shape    before  after  SQNR dB  max error',
       'embed_tokens.weight  F32       8×16      512 B  512 B  kept: embedding',
       expect.stringMatching(
-        /^layers\.0\.weight {6}F32 → I8 {2}16×32 {3}2\.05 kB {2}576 B {4}\d\d\.\d\d {5}\d\.\de-\d$/,
+        /^layers\.0\.weight {6}F32 → I8 {2}16×32 {3}2\.05 kB {2}592 B {4}\d\d\.\d\d {5}\d\.\de-\d$/,
       ),
       'layers.0.bias        F32       16         64 B   64 B  kept: bias',
       'steps                I64       scalar      8 B    8 B  kept: not a float',
@@ -320,7 +321,7 @@ describe('scalepoint quantize', () => {
 
   it.skipIf(samples === undefined)('keeps its table of a real model within 80 columns', async () => {
     const file = join(samples ?? '', 'silero_vad_16k.safetensors');
-    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '-o', 'small.safetensors'], {
+    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '--all', '-o', 'small.safetensors'], {
       COLUMNS: '80',
     });
     expect(code).toBe(0);
@@ -350,7 +351,7 @@ describe('scalepoint quantize', () => {
       from: 'F32',
       to: 'I8',
       bytesBefore: 2048,
-      bytesAfter: 576,
+      bytesAfter: 592,
       error: { mse: expect.any(Number), sqnrDb: expect.any(Number), cosine: expect.any(Number), nonFinite: 0 },
     });
     expect(report.tensors[0]).toMatchObject({ name: 'embed_tokens.weight', kept: 'embedding' });
@@ -377,12 +378,44 @@ describe('scalepoint quantize', () => {
     const { code, stdout, stderr } = await run(['quantize', 'model.safetensors', '--to', 'int8', '--json', ...rules]);
     expect({ code, stderr }).toEqual({
       code: 0,
-      stderr:
-        'scalepoint: the rule layers=int8 has no effect: "layers.0.bias" kept (bias)\n' +
-        'scalepoint: no tensor matches the rule a=b\n',
+      stderr: expect.stringMatching(
+        /\nscalepoint: the rule layers=int8 has no effect: .*\nscalepoint: no tensor matches the rule a=b\n$/,
+      ),
     });
     const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: string }) => kept);
     expect(kept).toEqual([undefined, 'rule', 'bias', 'not a float']);
+  });
+
+  it('fails if nothing would be converted, and says what would help', async () => {
+    await put('rows.safetensors', { 'a.weight': [[4, 96], wave], 'a.bias': [[4], wave] });
+    const rows = ['quantize', 'rows.safetensors', '--to', 'int4', '-o', 'out'];
+    expect(await run(rows)).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'scalepoint: rows.safetensors: nothing would be converted (kept: 1 rows of 96, groups of 128, 1 bias); ' +
+        '1 weight stays: rows of 96 cannot be cut in groups of 128; --group-size 32 takes it along; --force copies it\n',
+    });
+    expect(await readdir(path())).toEqual(['rows.safetensors']);
+    expect((await run([...rows, '--group-size', '32'])).code).toBe(0);
+    await put('conv.safetensors', { 'c.weight': [[8, 4, 3, 3], wave], 'c.bias': [[8], wave] });
+    const conv = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--json']);
+    expect(conv.stderr).toMatch(
+      /nothing would be converted \(kept: 1 4-D, 1 bias\); 1 weight stays: .*; --all takes it along, .*\n$/,
+    );
+    expect(JSON.parse(conv.stdout).error).toMatchObject({ code: 'NO_EFFECT' });
+    expect(conv.code).toBe(1);
+    const forced = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--force', '-o', 'copy']);
+    expect(forced.code).toBe(0);
+    expect(forced.stderr).toMatch(/--all takes it along/);
+    expect(await readFile(path('copy'))).toHaveLength((await readFile(path('conv.safetensors'))).length + 2);
+    const all = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--all']);
+    expect(all).toMatchObject({
+      code: 0,
+      stderr: expect.stringMatching(/Scalepoint reads them, vLLM, transformers and/),
+    });
+    // Of a plan it is no error.
+    expect((await run(['plan', 'rows.safetensors', '--to', 'int4'])).code).toBe(0);
   });
 
   it('does not replace a file without --force', async () => {
@@ -424,12 +457,12 @@ describe('scalepoint quantize', () => {
   });
 
   it('names the tensor and the byte of a NaN and leaves nothing behind', async () => {
-    await put('m.safetensors', { w: [[4, 4], (i) => (i === 6 ? Number.NaN : i)] });
+    await put('m.safetensors', { weight: [[4, 16], (i) => (i === 18 ? Number.NaN : i)] });
     const { size } = { size: (await readFile(path('m.safetensors'))).length };
     expect(await run(['quantize', 'm.safetensors', '--to', 'int8'])).toEqual({
       code: 1,
       stdout: '',
-      stderr: `scalepoint: m.safetensors: tensor "w" holds NaN at [1, 2]; a rule can keep it (byte ${size - 64 + 24})\n`,
+      stderr: `scalepoint: m.safetensors: tensor "weight" holds NaN at [1, 2]; a rule can keep it (byte ${size - 256 + 72})\n`,
     });
     expect(await readdir(path())).toEqual(['m.safetensors']);
   });
@@ -438,7 +471,7 @@ describe('scalepoint quantize', () => {
     const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".padEnd(117);
     const data = Buffer.from(new Float32Array([1, 2, 3, 4, 5, 127]).buffer);
     await writeFile(path('w.npy'), Buffer.concat([Buffer.from(`\x93NUMPY\x01\0\x76\0${header}\n`, 'latin1'), data]));
-    expect((await run(['quantize', 'w.npy', '--to', 'int8'])).code).toBe(0);
+    expect((await run(['quantize', 'w.npy', '--to', 'int8', '--plain'])).code).toBe(0);
     const { tensors } = await inspectModel(path('w.int8.safetensors'));
     expect(tensors.map(({ name, dtype, shape }) => [name, dtype, shape])).toEqual([
       ['w_scale', 'F32', [2, 1]],
@@ -551,14 +584,18 @@ describe('scalepoint quantize', () => {
     const cases: [string[], Omit<Parameters<typeof quantizeModel>[1], 'output'>][] = [
       [['int8', '--scheme', 'asymmetric'], { to: 'int8', scheme: 'asymmetric' }],
       [['int8', '--packed'], { to: 'int8', packed: true }],
+      [
+        ['int8', '--activations', 'int8-dynamic', '--plain'],
+        { to: 'int8', packed: false, activations: 'int8-dynamic' },
+      ],
+      [['int8', '--all', '--requantize'], { to: 'int8', include: 'all', requantize: true }],
       [['int8', '--range', 'min-max'], { to: 'int8' }],
-      [['int4', '--range', 'mse'], { to: 'int4', range: 'mse' }],
+      [['int4', '--range', 'mse', '--group-size', '16'], { to: 'int4', range: 'mse', granularity: groups }],
       [['int8', '--range', 'entropy'], { to: 'int8', range: 'entropy' }],
       [['int8', '--range', 'percentile:99.5'], { to: 'int8', range: { percentile: 99.5 } }],
       [['INT8', '--activations', 'int8-dynamic'], { to: 'int8', activations: 'int8-dynamic' }],
       [['int4', '--group-size', '16'], { to: 'int4', granularity: groups }],
       [['int4', '--granularity', 'per-group', '--group-size', '16'], { to: 'int4', granularity: groups }],
-      [['int4', '--granularity', 'per-channel'], { to: 'int4', granularity: { kind: 'per-channel' } }],
       [
         ['int8', '--granularity', 'per-group', '--group-size', '16', '--rule', 'embed=int8'],
         {
@@ -584,7 +621,7 @@ describe('scalepoint quantize', () => {
 
   it('writes the same bytes with any number of workers', async () => {
     // 4 MiB: several tiles.
-    await put('model.safetensors', { w: [[64, 2 ** 14], wave] });
+    await put('model.safetensors', { 'w.weight': [[64, 2 ** 14], wave] });
     const outputs = ['0', '1', '3'].map((workers) => `${workers}.safetensors`);
     for (const output of outputs) {
       const args = ['quantize', 'model.safetensors', '--to', 'int4', '-o', output, '--workers', output.charAt(0)];
@@ -606,11 +643,13 @@ describe('scalepoint quantize', () => {
     expect((await run(['quantize', 'model.safetensors.index.json', '--to', 'int8'])).code).toBe(0);
     const { tensors } = await inspectModel(path('model.int8.safetensors'));
     expect(tensors.map(({ name }) => name).sort()).toEqual([
-      'a.weight',
+      'a.weight_packed',
       'a.weight_scale',
+      'a.weight_shape',
       'b.bias',
-      'b.weight',
+      'b.weight_packed',
       'b.weight_scale',
+      'b.weight_shape',
     ]);
   });
 
@@ -691,6 +730,61 @@ describe('the configuration of integers', () => {
       'small.config.json',
       'small.safetensors',
     ]);
+  });
+
+  it('never stays behind from another run', async () => {
+    await putModel();
+    await mkdir(path('out'));
+    const output = join('out', 'model.safetensors');
+    const to = (target: string, ...more: string[]) =>
+      run(['quantize', 'model.safetensors', '--to', target, '-o', output, '--workers', '0', '--quiet', ...more]);
+    const config = path('out', 'config.json');
+    await writeFile(path('c.json'), '{\n  "eps": 1e-05,\n  "hidden_size": 64\n}\n');
+    expect((await to('int8', '--config', 'c.json')).code).toBe(0);
+    expect(JSON.parse(await readFile(config, 'utf8'))).toHaveProperty('quantization_config');
+    // Also where the model itself is gone.
+    await rm(path(output));
+    expect(await to('float16')).toEqual({
+      code: 1,
+      stdout: '',
+      stderr:
+        'scalepoint: "out/config.json" exists already, with the quantization_config of another result; --force replaces it\n',
+    });
+    expect(await readdir(path('out'))).toEqual(['config.json']);
+    const told = await run(['quantize', 'model.safetensors', '--to', 'float16', '-o', output, '--force']);
+    expect(told).toMatchObject({
+      code: 0,
+      stderr: 'scalepoint: took the quantization_config out of out/config.json: the result has none\n',
+    });
+    expect(told.stdout).toMatch(/\nwrote out\/model\.safetensors\nwrote out\/config\.json\n$/);
+    expect(await readFile(config, 'utf8')).toBe('{\n  "eps": 1e-05,\n  "hidden_size": 64\n}\n');
+    // One that has none is left alone, as is one that is no JSON.
+    expect((await to('bfloat16', '--force')).code).toBe(0);
+    expect(await readFile(config, 'utf8')).toBe('{\n  "eps": 1e-05,\n  "hidden_size": 64\n}\n');
+    await writeFile(config, 'mine');
+    expect((await to('bfloat16', '--force')).code).toBe(0);
+    expect(await readFile(config, 'utf8')).toBe('mine');
+  });
+
+  it('loses its entry where codes become floats', async () => {
+    await putModel();
+    await writeFile(path('c.json'), '{"eps": 1e-05}');
+    expect((await run(['quantize', 'model.safetensors', '--to', 'int8', '--config', 'c.json'])).code).toBe(0);
+    const again = [
+      'quantize',
+      'model.int8.safetensors',
+      '--to',
+      'float16',
+      '-o',
+      'back',
+      '--config',
+      'model.int8.config.json',
+    ];
+    expect((await run(again)).stderr).toMatch(
+      /it is quantized already \(compressed-tensors\); --requantize starts from/,
+    );
+    expect(await run([...again, '--requantize'])).toMatchObject({ code: 0, stderr: '' });
+    expect(await readFile(path('back.config.json'), 'utf8')).toBe('{\n  "eps": 1e-05\n}\n');
   });
 
   it('holds all of a given config.json, numbers as they are spelled', async () => {
@@ -792,7 +886,7 @@ describe('scalepoint plan', () => {
     expect(stdout.split('\n')).toEqual([
       'tensor               dtype     shape    before  after  kept because',
       'embed_tokens.weight  F32       8×16      512 B  512 B  embedding',
-      'layers.0.weight      F32 → I8  16×32   2.05 kB  576 B',
+      'layers.0.weight      F32 → I8  16×32   2.05 kB  592 B',
       'layers.0.bias        F32       16         64 B   64 B  bias',
       'steps                I64       scalar      8 B    8 B  not a float',
       '',
@@ -908,23 +1002,68 @@ describe('scalepoint compare', () => {
   });
 
   it('fails if an SQNR is lower than wanted, or nothing can be compared', async () => {
-    await putPair();
+    await put('a.safetensors', { good: [[4, 4], wave], bad: [[4, 4], wave], steps: [[], () => 3n] });
+    await put('b.safetensors', {
+      good: [[4, 4], wave],
+      bad: [[4, 4], (i) => wave(i) * (1 + 2 ** -5)],
+      steps: [[], () => 4n],
+    });
     const args = ['compare', 'a.safetensors', 'b.safetensors', '--min-sqnr'];
-    expect((await run([...args, '30'])).code).toBe(0);
+    // Integers of the same type in both are no floats, and no matter of quality.
+    expect(await run([...args, '30', '--quiet'])).toEqual({ code: 0, stdout: '', stderr: '' });
     const { code, stdout, stderr } = await run([...args, '31']);
     expect({ code, stderr }).toEqual({ code: 1, stderr: 'scalepoint: SQNR below 31 dB: "bad" (30.10 dB)\n' });
-    expect(stdout).toMatch(/3 tensors compared/);
+    expect(stdout).toMatch(/2 tensors compared/);
     const json = JSON.parse((await run([...args, '31', '--json'])).stdout);
-    expect(json.tensors).toHaveLength(3);
+    expect(json.tensors).toHaveLength(2);
     expect(json.error).toEqual({ code: 'QUALITY', message: 'SQNR below 31 dB: "bad" (30.10 dB)', tensor: 'bad' });
 
-    await put('c.safetensors', { other: [[2, 2], wave] });
-    expect(await run(['compare', 'a.safetensors', 'c.safetensors', '--min-sqnr', '1', '--quiet'])).toEqual({
+    await put('c.safetensors', { steps: [[], () => 3n] });
+    expect(await run(['compare', 'c.safetensors', 'c.safetensors', '--min-sqnr', '1', '--quiet'])).toEqual({
       code: 1,
       stdout: '',
       stderr: 'scalepoint: the models have no tensors to compare\n',
     });
     expect((await run(['compare', 'a.safetensors', 'c.safetensors'])).code).toBe(0);
+  });
+
+  it('fails with a gate if a tensor is missing, has another shape, or NaN where the other is finite', async () => {
+    const models: Record<string, [Parameters<typeof put>[1], string]> = {
+      missing: [{ good: [[4, 4], wave] }, 'only in A: "more"'],
+      added: [{ good: [[4, 4], wave], more: [[4], wave], other: [[4], wave] }, 'only in B: "other"'],
+      shape: [{ good: [[4, 4], wave], more: [[2, 2], wave] }, 'of another shape or type: "more"'],
+      type: [{ good: [[4, 4], wave], more: [[4], (i) => BigInt(i)] }, 'of another shape or type: "more"'],
+      nan: [
+        { good: [[4, 4], (i) => (i === 5 ? Number.NaN : wave(i))], more: [[4], wave] },
+        'NaN or infinite in one of them alone: "good"',
+      ],
+      infinity: [
+        { good: [[4, 4], wave], more: [[4], (i) => (i === 3 ? -Infinity : wave(i))] },
+        'NaN or infinite in one of them alone: "more"',
+      ],
+      both: [{ more: [[2], wave] }, 'only in A: "good"; of another shape or type: "more"'],
+    };
+    await put('a.safetensors', { good: [[4, 4], wave], more: [[4], wave] });
+    for (const [name, [tensors, message]] of Object.entries(models)) {
+      await put('b.safetensors', tensors);
+      const { code, stdout, stderr } = await run([
+        'compare',
+        'a.safetensors',
+        'b.safetensors',
+        '--min-sqnr',
+        '10',
+        '--workers',
+        '0',
+      ]);
+      expect({ code, stderr }, name).toEqual({ code: 1, stderr: `scalepoint: ${message}\n` });
+      if (name === 'nan') expect(stdout).toContain('NaN or infinite in one of them alone: good, 1 element\n');
+      // Without a gate it is told, and nothing more.
+      expect((await run(['compare', 'a.safetensors', 'b.safetensors', '--workers', '0'])).code).toBe(0);
+    }
+    // NaN at the same place in both is no difference.
+    const holes = (i: number) => (i === 2 ? Number.NaN : i === 3 ? Infinity : wave(i));
+    await put('a.safetensors', { good: [[4, 4], holes] });
+    expect((await run(['compare', 'a.safetensors', 'a.safetensors', '--min-sqnr', '10'])).code).toBe(0);
   });
 
   it('takes codes with their scales and blocks for what they stand for', async () => {

@@ -24,7 +24,7 @@ describe('commands', () => {
   });
 
   it('takes a word for a file if there is one, and otherwise for a command', async () => {
-    await put('weights', { w: [[4, 4], wave] });
+    await put('weights', { 'w.weight': [[8, 32], wave] });
     expect((await run(['weights', '--to', 'int8', '-o', 'out'])).code).toBe(0);
     const { code, stderr } = await run(['quantise', 'weights', '--to', 'int8']);
     expect(code).toBe(2);
@@ -170,6 +170,6 @@ describe.runIf(process.platform === 'linux')('standard output on a full disk', (
     const lost = { code: 1, stderr: 'scalepoint: cannot write to standard output: no space left on device\n' };
     expect(await Promise.all(results)).toEqual([lost, lost, expect.objectContaining({ code: 2 })]);
     closeSync(full);
-    expect((await inspectModel(path('out'))).tensors).toHaveLength(5);
+    expect((await inspectModel(path('out'))).tensors).toHaveLength(6);
   });
 });

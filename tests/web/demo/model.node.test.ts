@@ -113,7 +113,7 @@ it('searches for the ranges of int4', async () => {
   await page.selectOption('#model-target', 'int4');
   await page.click('#model-form summary');
   await page.check('#model-search');
-  await expect.poll(() => page.textContent('#model-command')).toContain('--to int4 --group-size 128 --range mse');
+  await expect.poll(() => page.textContent('#model-command')).toContain('--to int4 --range mse');
   const { bytes } = await save();
   const expected = await quantizeModel(sample, { to: 'int4', range: 'mse' });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
@@ -254,7 +254,7 @@ it('saves the configuration and the report', async () => {
   expect(JSON.parse(report.text).totals.bytesAfter).toBe(await bytesAfter());
   const csv = await saved('#model-csv');
   expect(csv.text.split('\r\n')).toHaveLength(10);
-  expect(csv.text).toContain('"fc1.weight","128x256",F32,I8,131072,33280,');
+  expect(csv.text).toContain('"fc1.weight","128x256",F32,I8,131072,33808,');
 });
 
 it('names a tensor with NaN, and keeps it with one click', async () => {

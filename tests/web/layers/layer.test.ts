@@ -400,6 +400,41 @@ describeBuilds('layers', (sp) => {
     expectGood(sp);
   });
 
+  it('refuse codes outside of the dtype, and blocks whose scale is not finite', () => {
+    const before = memorySize(sp);
+    for (const bits of [2, 3, 4, 5, 6, 7]) {
+      for (const signed of [true, false]) {
+        const dtype = `${signed ? 'int' : 'uint'}${bits}` as LinearQuantizedTensor['dtype'];
+        const wide = sp.quantize(new Random(bits).bell(64 * 48), { shape: [64, 48], dtype });
+        sp.linear(wide).dispose();
+        const [lowest, highest] = signed ? [-(2 ** (bits - 1)), 2 ** (bits - 1) - 1] : [0, 2 ** bits - 1];
+        for (const code of signed ? [lowest - 1, highest + 1, -128, 127] : [highest + 1, 255]) {
+          for (const at of [0, 63 * 48 + 47]) {
+            const data = wide.data.slice() as Int8Array;
+            data[at] = code;
+            expectRefusal(() => sp.linear({ ...wide, data }), RangeError, 'q.data');
+          }
+        }
+      }
+    }
+    for (const type of ['Q8_0', 'Q4_0'] as const) {
+      const blocks = sp.quantizeBlocks(new Random(2).bell(3 * 64), type, { shape: [3, 64] });
+      sp.linear(blocks).dispose();
+      const bytes = blocks.data.length / 6;
+      for (const high of [0x7c, 0xfc, 0x7e, 0xff]) {
+        for (const block of [0, 5]) {
+          const data = Uint8Array.from(blocks.data as Uint8Array);
+          data[block * bytes + 1] = high;
+          const layer = () => sp.linear({ ...blocks, data });
+          expectRefusal(layer, RangeError, 'q.data');
+          expect(layer).toThrow(`block ${block} `);
+        }
+      }
+    }
+    expect(memorySize(sp)).toBe(before);
+    expectGood(sp);
+  });
+
   it('refuse wrong x and out by name', () => {
     const layer = sp.linear(q);
     const bad = (x: unknown, options?: unknown) => () => layer.forward(x as never, options as never);

@@ -89,7 +89,7 @@ describe('a safetensors model of 3 GiB', { timeout: 120_000 }, () => {
     expect(model.size).toBeGreaterThan(3 * gibibyte);
     await needSpace(1.5 * gibibyte);
     const path = await make(model, 'model.safetensors');
-    await quantize(path, model.header.length, ['int8'], async (output) => {
+    await quantize(path, model.header.length, ['int8', '--plain'], async (output) => {
       const info = await inspectModel(output);
       const file = await open(output);
       for (const { tensor, index, columns, value } of model.values) {
@@ -139,6 +139,20 @@ describe('a GGUF model of 2.5 GiB', { timeout: 120_000 }, () => {
       expect([...seen].sort()).toEqual(Object.keys(blocks).sort());
       await file.close();
     });
+    await rm(path);
+  });
+});
+
+describe('a column-major array of 128 MiB', () => {
+  it('becomes int8 within 64 MiB a worker', async () => {
+    const shape = [4096, 8192];
+    const header = `{'descr': '<f4', 'fortran_order': True, 'shape': (${shape.join(', ')}), }\n`;
+    const head = Buffer.alloc(10);
+    head.write('\x93NUMPY\x01\x00', 'latin1');
+    head.writeUInt16LE(header.length, 8);
+    const model = { header: Buffer.concat([head, Buffer.from(header)]), size: 0, values: [] };
+    const path = await make({ ...model, size: model.header.length + 128 * mebibyte }, 'array.npy');
+    await quantize(path, model.header.length, ['int8'], async () => {});
     await rm(path);
   });
 });

@@ -1,6 +1,15 @@
 import { compareModels, type Progress, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { expectBytes, expectResult, mixedModel, rejectionOf, safetensors, ways, weights } from '../support/models.js';
+import {
+  expectBytes,
+  expectResult,
+  mixedModel,
+  plain,
+  rejectionOf,
+  safetensors,
+  ways,
+  weights,
+} from '../support/models.js';
 
 const reason = new Error('enough');
 const workerUrl = new URL('../../../web/src/pipeline/worker.js', import.meta.url);
@@ -39,7 +48,7 @@ const small = safetensors({ 'a.weight': weights('F32', [8, 64]) });
 /** Expects that the call fails, and that the next one works. Gives the error. */
 async function fails(call: () => Promise<unknown>): Promise<unknown> {
   const error = await rejectionOf(call());
-  const { report, config, bytes } = await quantizeModel(small, { to: 'int8', workers: 1 });
+  const { report, config, bytes } = await quantizeModel(small, { to: 'int8', ...plain, workers: 1 });
   expectResult(small, await bytes(), report, config);
   return error;
 }
@@ -65,7 +74,7 @@ describe('in Chromium', { timeout: 60_000 }, () => {
       const shifted = new Blob([new Uint8Array(3), mixed, new Uint8Array(2)]).slice(3, 3 + mixed.length);
       for (const workers of [0, 2]) {
         const output = await fresh();
-        const toFile = await quantizeModel(shifted, { ...way, workers, output });
+        const toFile = await quantizeModel(shifted, { ...way, workers, output, overwrite: true });
         expectBytes(await bytesOfFile(output), want, 'OPFS');
         expect(toFile.report).toEqual(report);
 
@@ -91,6 +100,7 @@ describe('in Chromium', { timeout: 60_000 }, () => {
     const seen: Progress[] = [];
     const { report, config, bytes } = await quantizeModel(new Blob([mixed]), {
       to: 'int8',
+      ...plain,
       workers: 2,
       onProgress: (progress) => seen.push(progress),
     });
@@ -108,9 +118,9 @@ describe('in Chromium', { timeout: 60_000 }, () => {
       'a.bias': weights('F32', [17 * 2 ** 20], 1),
       'b.weight': weights('F32', [1024, 2048], 2),
     });
-    const result = await quantizeModel(new Blob([large]), { to: 'int8', workers: 2 });
+    const result = await quantizeModel(new Blob([large]), { to: 'int8', ...plain, workers: 2 });
     const output = await fresh();
-    await quantizeModel(new Blob([large]), { to: 'int8', workers: 2, output });
+    await quantizeModel(new Blob([large]), { to: 'int8', ...plain, workers: 2, output });
     const blob = await result.blob();
     expect(blob.size).toBeGreaterThan(64 * 2 ** 20);
     expectBytes(new Uint8Array(await blob.arrayBuffer()), await bytesOfFile(output));
@@ -132,6 +142,7 @@ describe('a cancelled call in Chromium', { timeout: 30_000 }, () => {
       const output = await fresh();
       const call = quantizeModel(new Blob([model]), {
         to: 'int8',
+        ...plain,
         workers: 2,
         worker() {
           queueMicrotask(() => controller.abort(reason));
@@ -166,6 +177,7 @@ describe('a cancelled call in Chromium', { timeout: 30_000 }, () => {
         };
         const call = quantizeModel(new Blob([model]), {
           to: 'int8',
+          ...plain,
           workers,
           output,
           signal: controller.signal,
@@ -190,7 +202,15 @@ describe('a cancelled call in Chromium', { timeout: 30_000 }, () => {
       await before.close();
       const controller = new AbortController();
       const onProgress = ({ tensor }: Progress) => tensor === 'b.weight' && controller.abort(reason);
-      const options = { to: 'int8', workers, output, signal: controller.signal, onProgress } as const;
+      const options = {
+        to: 'int8',
+        ...plain,
+        workers,
+        output,
+        overwrite: true,
+        signal: controller.signal,
+        onProgress,
+      } as const;
       expect(await fails(() => quantizeModel(new Blob([model]), options))).toBe(reason);
       expect(await (await output.getFile()).text()).toBe('before');
       expect(await names()).toEqual(['out.safetensors']);
@@ -208,7 +228,7 @@ describe('a cancelled call in Chromium', { timeout: 30_000 }, () => {
         },
       });
       const begin = performance.now();
-      const options = { to: 'int8', workers, output, signal: controller.signal } as const;
+      const options = { to: 'int8', ...plain, workers, output, signal: controller.signal } as const;
       expect(await fails(() => quantizeModel(new Blob([model]), options))).toBe(reason);
       expect(performance.now() - begin).toBeLessThan(3000);
     }
@@ -229,7 +249,7 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
       if (tensor !== 'a.weight') return;
       for (const worker of workers) worker.terminate();
     };
-    const options = { to: 'int8', workers: 2, worker: create, output, onProgress } as const;
+    const options = { to: 'int8', ...plain, workers: 2, worker: create, output, onProgress } as const;
     const error = await fails(() => quantizeModel(new Blob([model]), options));
     expect(error).toBeInstanceOf(ScalepointError);
     expect(error).toMatchObject({ code: 'WORKER', tensor: expect.stringMatching(/^[abc]\.weight$/) });
@@ -239,7 +259,7 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
 
   it('because it breaks off names the reason', async () => {
     const broken = URL.createObjectURL(new Blob(['throw new Error("broken at the start")']));
-    const options = { to: 'int8', workers: 2, worker: () => new Worker(broken) } as const;
+    const options = { to: 'int8', ...plain, workers: 2, worker: () => new Worker(broken) } as const;
     expect(await fails(() => quantizeModel(new Blob([model]), options))).toMatchObject({
       code: 'WORKER',
       message: expect.stringMatching(/broken at the start/),
@@ -250,7 +270,13 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
   it('because its file is not there says what to do', async () => {
     const url = new URL('/no/such/worker.js', location.href);
     const output = await fresh();
-    const options = { to: 'int8', workers: 2, worker: () => new Worker(url, { type: 'module' }), output } as const;
+    const options = {
+      to: 'int8',
+      ...plain,
+      workers: 2,
+      worker: () => new Worker(url, { type: 'module' }),
+      output,
+    } as const;
     expect(await fails(() => quantizeModel(new Blob([model]), options))).toMatchObject({
       code: 'WORKER',
       message: expect.stringMatching(/could not be loaded: serve worker\.js/),
@@ -276,7 +302,7 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
         globalThis.__vitest_browser_runner__ = { wrapDynamicImport: (load) => load() };
         const { quantizeModel } = await import(${JSON.stringify(entry)});
         const model = Uint8Array.from(${JSON.stringify([...small])});
-        const call = (workers) => quantizeModel(model, { to: 'int8', workers }).then(
+        const call = (workers) => quantizeModel(model, { to: 'int8', packed: false, include: 'all', workers }).then(
           ({ report }) => report.totals.quantized + ' quantized', (error) => error.code + ': ' + error.message);
         parent.postMessage([await call(2), await call(0)].join(' / '), '*');
       </script>`;
@@ -290,7 +316,7 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
 
   it('does not matter once the call is over', async () => {
     const { create, workers } = workshop();
-    const { report, config, bytes } = await quantizeModel(small, { to: 'int8', workers: 2, worker: create });
+    const { report, config, bytes } = await quantizeModel(small, { to: 'int8', ...plain, workers: 2, worker: create });
     for (const worker of workers) worker.terminate();
     expectResult(small, await bytes(), report, config);
   });

@@ -7,7 +7,16 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { compareModels, type ModelInput, planModel, quantizeModel } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { expectBytes, expectResult, mixedModel, safetensors, smallModel, ways, weights } from '../support/models.js';
+import {
+  expectBytes,
+  expectResult,
+  mixedModel,
+  plain,
+  safetensors,
+  smallModel,
+  ways,
+  weights,
+} from '../support/models.js';
 
 let folder = '';
 beforeAll(async () => {
@@ -66,7 +75,7 @@ describe('every way through the engine', { timeout: 60_000 }, () => {
       const compared = await compareModels(mixed, await bytes(), { workers: 2 });
       expect(compared).toMatchObject({ skipped: [{ name: 'flag' }, { name: 'ids' }], onlyInA: [], onlyInB: [] });
       const converted = report.tensors.filter(({ error }) => error !== undefined);
-      expect(converted.length).toBeGreaterThan(3);
+      expect(converted.length).toBeGreaterThan(2);
       for (const { name, error } of converted) {
         const other = compared.tensors.find((tensor) => tensor.name === name)?.error;
         if (error === undefined || other === undefined) throw new Error(`${name} was not compared`);
@@ -113,7 +122,7 @@ describe('every way through the engine', { timeout: 60_000 }, () => {
       safetensors({ 'a.weight': weights('F32', [0, 4]), b: weights('F16', [0]) }),
     ]) {
       for (const workers of [0, 2]) {
-        const { report, bytes } = await quantizeModel(model, { to: 'int8', workers });
+        const { report, bytes } = await quantizeModel(model, { to: 'int8', ...plain, workers });
         expectResult(model, await bytes(), report);
       }
     }
@@ -125,7 +134,7 @@ describe('where the bytes come from', () => {
     { 'a.weight': weights('F32', [700, 2100]), 'b.weight': weights('F64', [30, 50]), c: weights('BF16', [33, 9]) },
     { format: 'pt' },
   );
-  const way = { to: 'int8', scheme: 'asymmetric' } as const;
+  const way = { to: 'int8', ...plain, scheme: 'asymmetric' } as const;
   let want: Uint8Array;
   beforeAll(async () => {
     const { report, config, bytes } = await quantizeModel(model, { ...way, workers: 0 });
@@ -285,7 +294,7 @@ describe('where the bytes go', () => {
       'c.bias': weights('F32', [5.5 * 2 ** 20], 3),
       'd.bias': weights('F32', [5.5 * 2 ** 20], 4),
     });
-    const options = { to: 'int8', scheme: 'asymmetric' } as const;
+    const options = { to: 'int8', ...plain, scheme: 'asymmetric' } as const;
     const output = fresh();
     const toFile = await quantizeModel(large, { ...options, output });
     const result = await quantizeModel(large, { ...options, workers: 2 });

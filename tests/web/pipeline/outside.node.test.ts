@@ -372,7 +372,7 @@ describe('a format and a codec from outside', () => {
       /, or share for BOX, got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
-      /externalData, zeroPoints, levels, rules$/,
+      /zeroPoints, levels, rules, signal$/,
     );
   });
 });

@@ -203,9 +203,11 @@ function readWeight(
   let codes: Int8Array;
   if (packed) {
     const stored = take(`${name}_shape`, ['I64']);
-    sameShape(stored.shape, [2], `${name}_shape`);
     shape = [...numbersOf(stored)];
-    const [rows, columns] = shape as [number, number];
+    // Tensors of more dimensions are packed as the matrix of their rows.
+    sameShape(stored.shape, [shape.length], `${name}_shape`);
+    const rows = shape[0]!;
+    const columns = product(shape.slice(1));
     const words = Math.ceil((columns * bits) / 32);
     const data = take(`${name}_packed`, ['I32']);
     sameShape(data.shape, [rows, words], `${name}_packed`);
@@ -236,7 +238,7 @@ function readWeight(
   else if (packed) {
     const words = Math.ceil((rows * bits) / 32);
     const stored = take(`${name}_zero_point`, ['I32']);
-    sameShape(stored.shape, [words, perRow], `${name}_zero_point`);
+    sameShape(stored.shape, [words, ...scaleShape.slice(1)], `${name}_zero_point`);
     for (let group = 0; group < perRow; group++) {
       const line = new Uint8Array(words * 4);
       for (let word = 0; word < words; word++) {

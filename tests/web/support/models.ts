@@ -134,15 +134,18 @@ function mixture(shapes: Readonly<Record<'long' | 'wide' | 'many' | 'ids', reado
   );
 }
 
+/** int8 codes as they are, of everything that can have them: the form with the simplest layout. */
+export const plain = { packed: false, include: 'all' } as const;
+
 /** Options for each way through the pipeline. */
 export const ways: readonly Pick<
   QuantizeModelOptions,
-  'to' | 'scheme' | 'granularity' | 'packed' | 'activations' | 'rules'
+  'to' | 'scheme' | 'granularity' | 'packed' | 'activations' | 'include' | 'rules'
 >[] = [
-  { to: 'int8', rules: [{ match: /double/, to: 'int8' }] },
-  { to: 'int8', scheme: 'asymmetric' },
-  { to: 'int8', scheme: 'asymmetric', packed: true },
-  { to: 'int8', activations: 'int8-dynamic' },
+  { to: 'int8', ...plain, rules: [{ match: /double/, to: 'int8' }] },
+  { to: 'int8', ...plain, scheme: 'asymmetric' },
+  { to: 'int8', scheme: 'asymmetric', granularity: { kind: 'per-channel' } },
+  { to: 'int8', activations: 'int8-dynamic', include: 'all' },
   { to: 'int8', scheme: 'asymmetric', granularity: { kind: 'per-group', groupSize: 32 } },
   { to: 'int4', rules: [{ match: /double/, to: 'int8' }] },
   { to: 'int4', scheme: 'asymmetric', granularity: { kind: 'per-group', groupSize: 64 } },
@@ -150,7 +153,9 @@ export const ways: readonly Pick<
   { to: 'int4', granularity: { kind: 'per-channel' } },
   { to: 'float16' },
   { to: 'bfloat16', rules: [{ match: /conv/, keep: true }] },
-  { to: 'float8e4m3fn' },
+  { to: 'float8e4m3fn', include: 'all' },
+  { to: 'int8' },
+  { to: 'int8', include: 'all', scheme: 'asymmetric' },
 ];
 
 /** Whether two arrays hold the same bytes. */

@@ -37,25 +37,34 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
   const shape = checkShape(options.shape, source.length);
+  const { out } = options;
   const { elements, bytes } = info;
-  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, options.out, 'out');
-  checkApart(x, options.out, 'out');
+  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');
+  checkApart(x, out, 'out');
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;
     const from = source.at(start, count);
     const status = core.module._quantizeBlocks(from, count, info.id, blocks.at(at, tile));
-    if (status !== Status.ok) fail(core, status, info, from, count, start);
+    if (status !== Status.ok) fail(source, core, status, info, from, count, start);
     blocks.put(at, (count / elements) * bytes, tile);
   });
   return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
 }
 
-/** What a status means to the caller. x: count floats, which begin with element start. */
-function fail(core: Core, status: Status, info: BlockTypeInfo, x: number, count: number, start: number): never {
+/** What a status means to the caller. x: count floats, which begin with element start of the source. */
+function fail(
+  source: Source,
+  core: Core,
+  status: Status,
+  info: BlockTypeInfo,
+  x: number,
+  count: number,
+  start: number,
+): never {
   const { module, scratch } = core;
   if (status === Status.nonFinite) {
-    throw nonFiniteError(core, x, count, start, "ggml's blocks hold finite values only");
+    throw nonFiniteError(source, core, x, count, start, "ggml's blocks hold finite values only");
   }
   if (status === Status.overflow) {
     // Which block it was shows when they are made one by one.
@@ -142,6 +151,13 @@ export class GivenBlocks implements GivenTensor {
       ownBytes: (rows) => rows * rowBytes,
       fill: (layer, row, rows, own) => {
         const from = addressOf(core, this.#bytes, row * rowBytes, rows * rowBytes, 1, own);
+        // A block begins with its scale, a float16. All ones in the exponent stand for NaN and infinities.
+        for (let at = 0; at < rows * rowBytes; at += bytes) {
+          if (((core.module.HEAPU8[from + at + 1] as number) & 0x7c) === 0x7c) {
+            const block = (row * rowBytes + at) / bytes;
+            throw rangeError(`${this.#what}.data`, `the scale of block ${block} is not a finite number`);
+          }
+        }
         checkStatus(core.module.setLayerBlocks(layer, row, from, rows * rowBytes, id));
       },
     };

@@ -6,7 +6,7 @@ import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
-import { CodeSource, checkAttached, type Source, typedArrayName } from './source.js';
+import { CodeSource, checkAttached, checkUnchanged, type Source, typedArrayName } from './source.js';
 import type { CodebookTensor } from './tensor.js';
 
 /** What `unpack` has to know about codes of a codebook. */
@@ -112,6 +112,7 @@ export class GivenCodebook implements GivenTensor {
     const core = this.#core;
     const record = { blockSize: this.#blockSize, values: this.#values.length, decision: Decision.nearest };
     return withPlaces(core, this.#absmax.length, record, ({ job, codebook, absmax }) => {
+      checkUnchanged(this.#absmax, Math.ceil(this.length / this.#blockSize), `${this.#what}.absmax`);
       core.module.HEAPF32.set(this.#values, codebook / 4);
       core.module.HEAPF32.set(this.#absmax, absmax / 4);
       return f(job);

@@ -9,7 +9,7 @@ import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { withParameters } from './parameters.js';
-import { addressOf, CodeSource, checkAttached, type Source, typedArrayName } from './source.js';
+import { addressOf, CodeSource, checkAttached, checkUnchanged, type Source, typedArrayName } from './source.js';
 import {
   type CodeArray,
   type DType,
@@ -74,10 +74,17 @@ export class GivenLinear implements GivenTensor {
     checkEach(this.#zeroPoint, checkZeroPoint, `${what}.zeroPoint`);
   }
 
+  #checkParameters(): void {
+    const { parameters } = this.#layout;
+    checkUnchanged(this.#scale, parameters, `${this.#what}.scale`);
+    checkUnchanged(this.#zeroPoint, parameters, `${this.#what}.zeroPoint`);
+  }
+
   /** Calls f with the address of a LinearJob of this tensor. */
   #withJob<T>(f: (job: number) => T): T {
     const core = this.#core;
     return withParameters(core, this.#layout, this.#spec, ({ job, scale, zeroPoint }) => {
+      this.#checkParameters();
       core.module.HEAPF32.set(this.#scale, scale / 4);
       core.module.HEAP32.set(this.#zeroPoint, zeroPoint / 4);
       return f(job);
@@ -133,6 +140,7 @@ export class GivenLinear implements GivenTensor {
         const n = rows * groups;
         this.#copyParameters(row * groups, n, own);
         const codes = addressOf(core, this.#codes, row * inputs, rows * inputs, 1, own + 8 * n);
+        this.#checkCodes(codes, row * inputs, rows * inputs);
         const job = { layout: perTensor, spec: this.#spec, scale: own, zeroPoint: own + 4 * n, parameters: n };
         core.withRecord(LinearJob, job, (record) =>
           checkStatus(core.module.setLayerCodes(layer, row, codes, rows * inputs, record)),
@@ -141,9 +149,24 @@ export class GivenLinear implements GivenTensor {
     };
   }
 
+  /** Checks the codes from element `start` on, which lie at an address: layers pack them into fewer bits. */
+  #checkCodes(at: number, start: number, count: number): void {
+    const { bits, qmin, qmax } = this.#info;
+    if (bits === 8) return;
+    const { HEAP8, HEAPU8 } = this.#core.module;
+    const codes = qmin < 0 ? HEAP8 : HEAPU8;
+    for (let i = 0; i < count; i++) {
+      const code = codes[at + i] as number;
+      if (code < qmin || code > qmax) {
+        throw rangeError(`${this.#what}.data`, `expected codes from ${qmin} to ${qmax}, got ${code} at ${start + i}`);
+      }
+    }
+  }
+
   /** Leaves n scales, then n zero points, at an address. One of each stands for all. */
   #copyParameters(start: number, n: number, to: number): void {
     const { HEAPF32, HEAP32 } = this.#core.module;
+    this.#checkParameters();
     if (this.#scale.length === 1) {
       HEAPF32.fill(this.#scale[0] as number, to / 4, to / 4 + n);
       HEAP32.fill(this.#zeroPoint[0] as number, to / 4 + n, to / 4 + 2 * n);

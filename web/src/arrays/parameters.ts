@@ -33,11 +33,18 @@ export function withParameters<T>(core: Core, layout: Layout, spec: Quantization
   return core.withMemory(n * 16, (at) => use(at, at + n * 4, at + n * 8, at + n * 12));
 }
 
-/** What a status of a call over x means to the caller. x: count floats, which begin with element start. */
-export function failQuantizing(core: Core, status: Status, x: number, count: number, start: number): never {
+/** What a status of a call over x means to the caller. x: count floats, which begin with element start of the source. */
+export function failQuantizing(
+  source: Source,
+  core: Core,
+  status: Status,
+  x: number,
+  count: number,
+  start: number,
+): never {
   if (status === Status.nonFinite) {
     const advice = "pass nonFinite: 'saturate' to quantize the rest and saturate such values";
-    throw nonFiniteError(core, x, count, start, advice);
+    throw nonFiniteError(source, core, x, count, start, advice);
   }
   checkStatus(status);
   throw new Error('scalepoint: there was nothing to fail about');
@@ -62,7 +69,7 @@ export function findParameters(core: Core, source: Source, { range, layout }: Jo
         const x = source.at(0, n);
         const { method, percentile } = range.search;
         const status = core.module.searchQparams(at.job, x, n, method, percentile, scratch, bytes);
-        if (status !== Status.ok) failQuantizing(core, status, x, n, 0);
+        if (status !== Status.ok) failQuantizing(source, core, status, x, n, 0);
       });
       return;
     }
@@ -82,7 +89,7 @@ function observe(core: Core, source: Source, layout: Layout, { job, min, max }: 
   forEachTile(source.length, source.inPlace, (start, count) => {
     const x = source.at(start, count);
     const status = core.module._observe(job, x, count, start, min, max);
-    if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+    if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
   });
 }
 

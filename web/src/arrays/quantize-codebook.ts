@@ -119,8 +119,9 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const n = source.length;
   const shape = checkShape(options.shape, n);
   const blocks = Math.ceil(n / blockSize);
-  const codes = new Sink(core, 'uint8', n, options.out, 'out');
-  checkApart(x, options.out, 'out');
+  const { out } = options;
+  const codes = new Sink(core, 'uint8', n, out, 'out');
+  checkApart(x, out, 'out');
   const absmax = new Sink(core, 'float32', blocks, undefined, 'absmax');
   const searched = choice(options, 'range', ['min-max', 'mse']) === 1;
   const rounded = choice(options, 'absmaxType', ['float32', 'int8']) === 1;
@@ -161,11 +162,11 @@ function walk(run: Run, source: Source, step: Step): void {
 }
 
 /** Takes elements into account for the absmax of their blocks. */
-function observe({ core, job }: Run): Step {
+function observe({ core, source, job }: Run): Step {
   return (x, count, start) => {
     const status = core.module._observeAbsmax(job, x, count, start);
     if (status === Status.nonFinite) {
-      throw nonFiniteError(core, x, count, start, 'codes of a codebook stand for finite values only');
+      throw nonFiniteError(source, core, x, count, start, 'codes of a codebook stand for finite values only');
     }
     checkStatus(status);
   };

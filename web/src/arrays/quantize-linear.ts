@@ -45,14 +45,19 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   const source = sourceOf(core, x, options.from, 'x');
   const job = jobOf(options, source.length);
   const { info, layout } = job;
-  const places = placesOf(options.out);
-  const dataName = places === options.out ? 'out.data' : 'out';
-  const codes = new Sink(core, info.storage, source.length, places.data, dataName);
-  const scale = new Sink(core, 'float32', layout.parameters, places.scale, 'out.scale');
-  const zeroPoint = new Sink(core, 'int32', layout.parameters, places.zeroPoint, 'out.zeroPoint');
-  checkApart(x, places.data, dataName);
-  checkApart(x, places.scale, 'out.scale');
-  checkApart(x, places.zeroPoint, 'out.zeroPoint');
+  const { out } = options;
+  const places = placesOf(out);
+  const dataName = places === out ? 'out.data' : 'out';
+  const { data, scale: ownScale, zeroPoint: ownZeroPoint } = places;
+  const codes = new Sink(core, info.storage, source.length, data, dataName);
+  const scale = new Sink(core, 'float32', layout.parameters, ownScale, 'out.scale');
+  const zeroPoint = new Sink(core, 'int32', layout.parameters, ownZeroPoint, 'out.zeroPoint');
+  checkApart(x, data, dataName);
+  checkApart(x, ownScale, 'out.scale');
+  checkApart(x, ownZeroPoint, 'out.zeroPoint');
+  checkApart(data, ownScale, 'out.scale', dataName);
+  checkApart(data, ownZeroPoint, 'out.zeroPoint', dataName);
+  checkApart(ownScale, ownZeroPoint, 'out.zeroPoint', 'out.scale');
   const { errors } = options;
   if (errors !== undefined && !(errors instanceof ErrorSum)) {
     throw typeError('errors', `expected what sp.errorSum() gives, got ${show(errors)}`);
@@ -106,7 +111,7 @@ function quantizeRuns(
         scratch.zeroPoint,
         codes.at(start, scratch.y),
       );
-      if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+      if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
       codes.put(start, count, scratch.y);
       scale.copy(parameter, used, scratch.scale);
       zeroPoint.copy(parameter, used, scratch.zeroPoint);
@@ -142,7 +147,7 @@ function quantizeInPasses(core: Core, given: Source, job: Job, sinks: Sinks, sum
           sums === undefined
             ? core.module._quantizeLinear(at.job, x, count, start, to)
             : core.module._quantizeLinearMeasured(at.job, x, count, start, to, sums);
-        if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+        if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
         codes.put(start, count, tile);
       });
     });

@@ -3,7 +3,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
-import { addressOfView, checkAttached, typedArrayName } from './source.js';
+import { addressOfView, checkAttached, checkUnchanged, typedArrayName } from './source.js';
 
 /** Values up to this number are copied one by one, which is faster than to make a view of them. */
 const handful = 16;
@@ -21,7 +21,7 @@ export class Sink {
     private readonly dtype: WasmDType,
     readonly length: number,
     out: unknown,
-    what: string,
+    private readonly what: string,
   ) {
     if (out === undefined) {
       this.#array = new arrayTypes[dtype](length);
@@ -54,13 +54,21 @@ export class Sink {
 
   /** Address for the results from `start` on: in place, or `tile`. */
   at(start: number, tile: number): number {
-    return this.address === undefined ? tile : this.address + start * elementBytes[this.dtype];
+    if (this.address === undefined) return tile;
+    this.#checkOwned();
+    return this.address + start * elementBytes[this.dtype];
+  }
+
+  /** Fails if a WasmArray was disposed since the call began. */
+  #checkOwned(): void {
+    if (this.#given instanceof OwnedWasmArray) this.#given.addressIn(this.core, this.what);
   }
 
   /** Copies a tile of results to the array, unless they were made in place. */
   put(start: number, count: number, tile: number): void {
     const array = this.#array;
     if (array === undefined) return;
+    checkUnchanged(array, this.length, this.what);
     if (count > handful) {
       array.set(this.core.viewAgain(this.dtype, tile, count), start);
       return;
@@ -72,18 +80,22 @@ export class Sink {
 
   /** Copies results of four bytes each from anywhere in wasm memory. */
   copy(start: number, count: number, from: number): void {
-    if (this.address === undefined) this.put(start, count, from);
-    else this.core.heap(this.dtype).copyWithin(this.address / 4 + start, from / 4, from / 4 + count);
+    if (this.address === undefined) {
+      this.put(start, count, from);
+      return;
+    }
+    this.#checkOwned();
+    this.core.heap(this.dtype).copyWithin(this.address / 4 + start, from / 4, from / 4 + count);
   }
 }
 
-/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. */
-export function checkApart(x: unknown, out: unknown, what: string): void {
-  if (out === undefined) return;
+/** @throws RangeError if `out`, an array that the caller gave, shares memory with x, which is the input unless it has another name. */
+export function checkApart(x: unknown, out: unknown, what: string, name = 'the input'): void {
+  if (x === undefined || out === undefined) return;
   const a = x instanceof OwnedWasmArray ? x.view : x;
   const b = out instanceof OwnedWasmArray ? out.view : out;
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
   if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
-    throw rangeError(what, 'shares memory with the input');
+    throw rangeError(what, `shares memory with ${name}`);
   }
 }

@@ -47,6 +47,15 @@ export function checkAttached(array: AnyTypedArray, what: string): void {
   }
 }
 
+/**
+ * Fails unless an array still has so many elements. To read the other arguments may have run code of the caller's, which detached or
+ * shrank it: what was in memory before would be taken for its elements.
+ * @throws TypeError naming `what`
+ */
+export function checkUnchanged(array: { readonly length: number }, length: number, what: string): void {
+  if (array.length !== length) throw typeError(what, 'the array was detached or resized while the call was prepared');
+}
+
 /** Address of a typed array that is a view of wasm memory. */
 export function addressOfView(core: Core, array: AnyTypedArray): number | undefined {
   return array.buffer === core.module.HEAPU8.buffer ? array.byteOffset : undefined;
@@ -71,6 +80,9 @@ export abstract class Source {
    */
   abstract at(start: number, count: number): number;
 
+  /** An element as it was given, before it was rounded to float32; undefined where nothing is rounded. */
+  given?(index: number): number | undefined;
+
   /** The same elements, to be kept in memory of length * 4 bytes at that address; undefined where that would save nothing. */
   residentAt?(address: number): Source;
 }
@@ -79,16 +91,40 @@ export abstract class Source {
 class WasmSource extends Source {
   readonly inPlace = true;
 
+  /** @param from where the values were copied from, if they were */
   constructor(
     core: Core,
     length: number,
     private readonly address: number,
+    private readonly from?: Source,
   ) {
     super(core, length);
   }
 
   at(start: number): number {
     return this.address + start * 4;
+  }
+
+  override given(index: number): number | undefined {
+    return this.from?.given?.(index);
+  }
+}
+
+/** A WasmArray of float32. */
+class WasmArraySource extends Source {
+  readonly inPlace = true;
+
+  constructor(
+    core: Core,
+    private readonly array: OwnedWasmArray,
+    private readonly what: string,
+  ) {
+    super(core, array.length);
+  }
+
+  at(start: number): number {
+    // It may have been disposed since the call began.
+    return this.array.addressIn(this.core, this.what) + start * 4;
   }
 }
 
@@ -99,6 +135,7 @@ class CopiedSource extends Source {
   constructor(
     core: Core,
     private readonly array: Float32Array | Float64Array,
+    private readonly what: string,
     private readonly to: number,
   ) {
     super(core, array.length);
@@ -106,13 +143,22 @@ class CopiedSource extends Source {
 
   at(start: number, count: number): number {
     const { array } = this;
+    this.check();
     const whole = start === 0 && count === this.length;
     this.core.module.HEAPF32.set(whole ? array : array.subarray(start, start + count), this.to >>> 2);
     return this.to;
   }
 
+  check(): void {
+    checkUnchanged(this.array, this.length, this.what);
+  }
+
+  override given(index: number): number | undefined {
+    return this.array[index];
+  }
+
   override residentAt(address: number): Source {
-    return new ResidentSource(this.core, this.array, address);
+    return new ResidentSource(this.core, this.array, this, address);
   }
 }
 
@@ -124,13 +170,19 @@ class ResidentSource extends Source {
   constructor(
     core: Core,
     private readonly array: Float32Array | Float64Array,
+    private readonly from: CopiedSource,
     private readonly address: number,
   ) {
-    super(core, array.length);
+    super(core, from.length);
+  }
+
+  override given(index: number): number | undefined {
+    return this.from.given(index);
   }
 
   at(start: number, count: number): number {
     if (start + count > this.#known) {
+      this.from.check();
       this.core.module.HEAPF32.set(this.array.subarray(start, start + count), (this.address >>> 2) + start);
       this.#known = start + count;
     }
@@ -142,10 +194,11 @@ class ResidentSource extends Source {
 class HalfSource extends Source {
   readonly inPlace = false;
 
+  /** @param bits an array, or the address of a view of wasm memory */
   constructor(
     core: Core,
-    private readonly array: Uint16Array | undefined,
-    private readonly address: number,
+    private readonly bits: Uint16Array | OwnedWasmArray | number,
+    private readonly what: string,
     private readonly to: number,
     length: number,
     private readonly format: HalfFormat,
@@ -154,12 +207,14 @@ class HalfSource extends Source {
   }
 
   at(start: number, count: number): number {
-    const { core, array } = this;
+    const { core, bits, what } = this;
     const { module } = core;
-    let from = this.address + start * 2;
-    if (array !== undefined) {
-      from = core.scratch.bits;
-      module.HEAPU16.set(array.subarray(start, start + count), from >>> 1);
+    let from = core.scratch.bits;
+    if (typeof bits === 'number') from = bits + start * 2;
+    else if (bits instanceof OwnedWasmArray) from = bits.addressIn(core, what) + start * 2;
+    else {
+      checkUnchanged(bits, this.length, what);
+      module.HEAPU16.set(bits.subarray(start, start + count), from >>> 1);
     }
     if (this.format === 'float16') module._widenFloat16(from, count, this.to);
     else module._widenBfloat16(from, count, this.to);
@@ -171,14 +226,19 @@ class HalfSource extends Source {
  * The numbers of a plain array. They are taken over at once: to read one may run code of the caller's, which may use the instance.
  * @throws TypeError naming the element
  */
-function floatsOf(array: readonly unknown[], what: string): Float32Array {
+function numbersOf(array: readonly unknown[], what: string): Float32Array | Float64Array {
   const floats = new Float32Array(array.length);
+  let exact: Float64Array | undefined;
   for (let i = 0; i < floats.length; i++) {
     const value = array[i];
     if (typeof value !== 'number') throw typeError(`${what}[${i}]`, `expected a number, got ${show(value)}`);
     floats[i] = value;
+    // Numbers beyond float32 are kept for the error.
+    if (exact === undefined && Math.abs(floats[i] as number) !== Infinity) continue;
+    exact ??= Float64Array.from(floats);
+    exact[i] = value;
   }
-  return floats;
+  return exact ?? floats;
 }
 
 /** The kinds of input that error messages list. */
@@ -191,9 +251,9 @@ function sourceOfWasmArray(
   what: string,
   to: number,
 ): Source {
-  const address = x.addressIn(core, what);
-  if (from === undefined && x.dtype === 'float32') return new WasmSource(core, x.length, address);
-  if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, undefined, address, to, x.length, from);
+  x.addressIn(core, what);
+  if (from === undefined && x.dtype === 'float32') return new WasmArraySource(core, x, what);
+  if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, x, what, to, x.length, from);
   throw typeError(what, `expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`);
 }
 
@@ -210,7 +270,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
   if (Array.isArray(x)) {
     if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got an array`);
-    return new CopiedSource(core, floatsOf(x, what), to);
+    return new CopiedSource(core, numbersOf(x, what), what, to);
   }
   const name = typedArrayName(x);
   if (name === undefined) throw typeError(what, `expected ${inputs}, got ${show(x)}`);
@@ -218,8 +278,8 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
   checkAttached(array, what);
   const address = addressOfView(core, array);
   if (from === undefined ? name === 'Float16Array' : name === 'Uint16Array') {
-    const bits = address === undefined ? new Uint16Array(array.buffer, array.byteOffset, array.length) : undefined;
-    return new HalfSource(core, bits, address ?? 0, to, array.length, from ?? 'float16');
+    const bits = address ?? new Uint16Array(array.buffer, array.byteOffset, array.length);
+    return new HalfSource(core, bits, what, to, array.length, from ?? 'float16');
   }
   if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got ${name}`);
   if (name !== 'Float32Array' && name !== 'Float64Array') {
@@ -227,7 +287,7 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     throw typeError(what, `expected ${inputs}, got ${name}${advice}`);
   }
   if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
-  return new CopiedSource(core, array as Float32Array | Float64Array, to);
+  return new CopiedSource(core, array as Float32Array | Float64Array, what, to);
 }
 
 /** Calls f with a source all of whose elements are in wasm memory at once, where they stay until it returns. */
@@ -238,7 +298,7 @@ export function withWhole<T>(core: Core, source: Source, f: (whole: Source) => T
       const from = source.at(start, count);
       core.module.HEAPU8.copyWithin(own + start * 4, from, from + count * 4);
     });
-    return f(new WasmSource(core, source.length, own));
+    return f(new WasmSource(core, source.length, own, source));
   });
 }
 
@@ -261,10 +321,21 @@ export function withResident(core: Core, source: Source, f: (source: Source) => 
   }
 }
 
-/** The error for the first NaN or infinity among the floats at x, which begin with element start. `advice` ends the message. */
-export function nonFiniteError(core: Core, x: number, count: number, start: number, advice: string): ScalepointError {
+/**
+ * The error for the first NaN or infinity among the floats at x, which begin with element start of a source. `advice` ends the message.
+ */
+export function nonFiniteError(
+  source: Source,
+  core: Core,
+  x: number,
+  count: number,
+  start: number,
+  advice: string,
+): ScalepointError {
   const index = core.module.firstNonFinite(x, count);
-  const value = core.module.HEAPF32[x / 4 + index];
+  const found = core.module.HEAPF32[x / 4 + index] as number;
+  const given = source.given?.(start + index) ?? found;
+  const value = Number.isFinite(given) ? `${given}, beyond float32` : `${given}`;
   return new ScalepointError('NON_FINITE', `x[${start + index}] is ${value}; ${advice}`);
 }
 
@@ -276,14 +347,14 @@ export class CodeSource {
   /** Whether all codes lie in wasm memory. */
   readonly inPlace: boolean;
   readonly #address: number;
-  readonly #array: Exclude<WasmView, Float32Array> | undefined;
+  readonly #array: Exclude<WasmView, Float32Array> | OwnedWasmArray | undefined;
 
   /** @throws TypeError or RangeError naming `what` */
   constructor(
     private readonly core: Core,
     data: unknown,
     private readonly dtype: Exclude<WasmDType, 'float32'>,
-    what: string,
+    private readonly what: string,
   ) {
     const expected = arrayTypes[dtype].name;
     const found = data instanceof OwnedWasmArray ? arrayTypes[data.dtype].name : typedArrayName(data);
@@ -292,6 +363,7 @@ export class CodeSource {
     this.length = array.length;
     if (array instanceof OwnedWasmArray) {
       this.#address = array.addressIn(core, what);
+      this.#array = array;
       this.inPlace = true;
       return;
     }
@@ -305,8 +377,11 @@ export class CodeSource {
   /** Address of the codes [start, start + count). count is at most tileSize unless inPlace. */
   at(start: number, count: number): number {
     const size = elementBytes[this.dtype];
-    if (this.#array === undefined) return this.#address + start * size;
-    const part = count === this.length ? this.#array : this.#array.subarray(start, start + count);
+    const array = this.#array;
+    if (array === undefined) return this.#address + start * size;
+    if (array instanceof OwnedWasmArray) return array.addressIn(this.core, this.what) + start * size;
+    checkUnchanged(array, this.length, this.what);
+    const part = count === this.length ? array : array.subarray(start, start + count);
     this.core.heap(this.dtype).set(part, this.#address / size);
     return this.#address;
   }

@@ -75,7 +75,7 @@ function measureJobs(core: Core, source: Source, jobs: readonly Job[]): ErrorMea
       const x = source.at(start, count);
       for (const { sums, record } of places) {
         const status = core.module._quantizeLinearMeasured(record, x, count, start, core.scratch.y, sums);
-        if (status !== Status.ok) failQuantizing(core, status, x, count, start);
+        if (status !== Status.ok) failQuantizing(source, core, status, x, count, start);
       }
     });
     return places.map(({ sums }) =>

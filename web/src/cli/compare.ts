@@ -56,7 +56,7 @@ export async function compare(args: string[]): Promise<number> {
         second,
         async (b) => {
           // Each one alone first, so that an error in a header names the file.
-          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file));
+          for (const { name, file } of [a, b]) await about(name, () => inspectModel(file, { signal }));
           const report = await compareModels(a.file, b.file, {
             signal,
             onProgress: progress.update,
@@ -104,14 +104,35 @@ function sorted(tensors: readonly ComparedTensor[]): ComparedTensor[] {
   return [...tensors].sort((a, b) => (a.error.sqnrDb === b.error.sqnrDb ? 0 : a.error.sqnrDb - b.error.sqnrDb));
 }
 
-/** The error if a tensor has a lower SQNR than wanted. */
-function missed({ tensors }: CompareReport, limit: number): ScalepointError | undefined {
-  if (tensors.length === 0) return new ScalepointError('QUALITY', 'the models have no tensors to compare');
+/** The error if a tensor has a lower SQNR than wanted, or none because the other model has nothing to hold against it. */
+function missed(report: CompareReport, limit: number): ScalepointError | undefined {
+  const { tensors, skipped, onlyInA, onlyInB } = report;
+  if (tensors.length === 0 && skipped.length === 0 && onlyInA.length === 0 && onlyInB.length === 0) {
+    return new ScalepointError('QUALITY', 'the models have no tensors to compare');
+  }
   const below = sorted(tensors).filter(({ error }) => error.sqnrDb < limit);
-  const [worst] = below;
-  if (worst === undefined) return undefined;
-  const names = below.map(({ name, error }) => `${JSON.stringify(name)} (${withDecibels(error.sqnrDb)})`);
-  return new ScalepointError('QUALITY', `SQNR below ${limit} dB: ${listed(names, 3)}`, { tensor: worst.name });
+  const decibels = new Map(below.map(({ name, error }) => [name, ` (${withDecibels(error.sqnrDb)})`]));
+  const differing = skipped.filter(({ differs }) => differs);
+  const findings: readonly [what: string, names: readonly string[]][] = [
+    [`SQNR below ${limit} dB`, below.map(({ name }) => name)],
+    ['only in A', onlyInA],
+    ['only in B', onlyInB],
+    ['of another shape or type', differing.map(({ name }) => name)],
+    [
+      'NaN or infinite in one of them alone',
+      tensors.filter(({ mismatched }) => mismatched > 0).map(({ name }) => name),
+    ],
+  ];
+  const found = findings.filter(([, names]) => names.length > 0);
+  const [first] = found;
+  if (first === undefined) {
+    return tensors.length > 0 ? undefined : new ScalepointError('QUALITY', 'the models have no tensors to compare');
+  }
+  const told = found.map(([what, names]) => {
+    const shown = names.map((name) => JSON.stringify(name) + (first[0] === what ? (decibels.get(name) ?? '') : ''));
+    return `${what}: ${listed(shown, 3)}`;
+  });
+  return new ScalepointError('QUALITY', told.join('; '), { tensor: first[1][0] });
 }
 
 function compareText(a: string, b: string, report: CompareReport): string[] {
@@ -144,6 +165,13 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     lines.push(...lowestLine(tensors));
   }
   if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
+  const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
+  for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {
+    lines.push(`NaN or infinite in one of them alone: ${printable(name)}, ${count(pairs, 'element')}`);
+  }
+  if (mismatched.length > mostNames) {
+    lines.push(`NaN or infinite in one of them alone: ${mismatched.length - mostNames} more`);
+  }
   for (const { name, reason } of skipped.slice(0, mostNames)) {
     lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
   }

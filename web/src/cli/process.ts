@@ -18,13 +18,31 @@ export class Interrupted extends Error {
   }
 }
 
-/** A signal that aborts with an Interrupted when the process is asked to end. */
+/** Signals that ask the process to end, and their numbers. */
+const endings = { SIGHUP: 1, SIGINT: 2, SIGQUIT: 3, SIGTERM: 15 } as const;
+
+/** How long the work may take to end after a signal. */
+const endMilliseconds = 1000;
+
+/** Ends the process as the signal does by itself, but after what has to be done at its end, such as removing partial files. */
+function endNow(name: keyof typeof endings): never {
+  process.once('exit', () => {
+    process.removeAllListeners(name);
+    // Otherwise the end would wait for calls to the system that may hang.
+    process.kill(process.pid, name);
+  });
+  return process.exit(128 + endings[name]);
+}
+
+/** A signal that aborts with an Interrupted when the process is asked to end. The second time, the process ends at once. */
 export function abortOnSignal(message: string): AbortSignal {
   const controller = new AbortController();
-  const numbers = { SIGHUP: 1, SIGINT: 2, SIGTERM: 15 };
-  for (const [name, number] of Object.entries(numbers)) {
-    // Only the first one: a second Ctrl-C ends the process at once.
-    process.once(name, () => controller.abort(new Interrupted(message, 128 + number)));
+  for (const [name, number] of Object.entries(endings) as [keyof typeof endings, number][]) {
+    process.on(name, () => {
+      if (controller.signal.aborted) endNow(name);
+      controller.abort(new Interrupted(message, 128 + number));
+      setTimeout(() => endNow(name), endMilliseconds).unref();
+    });
   }
   return controller.signal;
 }

@@ -12,6 +12,7 @@ import {
   presetTarget,
   QualityError,
   quantizeModel,
+  ScalepointError,
   type Words,
 } from '../model.js';
 import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
@@ -26,9 +27,9 @@ import {
   standardOutputStream,
 } from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { checkFree, readSidecars, sidecarPath, write } from './sidecars.js';
+import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
-import { painter, printable, printLines } from './text.js';
+import { listed, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 import { inCommandWords } from './wording.js';
 
@@ -142,9 +143,15 @@ export async function plan(args: string[]): Promise<number> {
 }
 
 /** Plans, and checks the output. Errors about options are those of the command line. */
-async function planFor({ values, words }: Line, { input, asked, plan }: Request): Promise<ModelPlan> {
+async function planFor(
+  { values, words }: Line,
+  { input, asked, plan }: Request,
+  signal?: AbortSignal,
+): Promise<ModelPlan> {
   try {
-    const planned = await about(input.name, () => planModel(input.file, plan));
+    const planned = await about(input.name, () =>
+      planModel(input.file, signal === undefined ? plan : { ...plan, signal }),
+    );
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
     return planned;
   } catch (error) {
@@ -257,6 +264,18 @@ function remarkOnSidecars(
   }
 }
 
+/** The error for a plan that converts nothing: why, and the ways out. */
+function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
+  const reasons = new Map<string, number>();
+  for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
+  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
+  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  return new ScalepointError(
+    'NO_EFFECT',
+    [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; '),
+  );
+}
+
 async function carryOut(
   line: Line,
   request: Request,
@@ -268,15 +287,16 @@ async function carryOut(
   const { input, plan } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
-  const planned = await planFor(line, request);
+  const planned = await planFor(line, request, signal);
   const output = outputOf(input, request.asked, planned);
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(output, input);
-  const places = sidecars.map((sidecar) => ({
-    sidecar,
-    path: isFile ? sidecarPath(output, sidecar, planned) : undefined,
-  }));
-  for (const { path } of places) if (path !== undefined) await checkFree(path, force);
+  if (planned.totals.quantized + planned.totals.cast === 0 && !force)
+    await about(input.name, () => Promise.reject(nothingToDo(planned)));
+  const places: Place[] = [];
+  for (const sidecar of sidecars) {
+    places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
+  }
 
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
   const result = await about(input.name, () =>
@@ -292,10 +312,15 @@ async function carryOut(
     }),
   );
   progress.clear();
-  for (const { sidecar, path } of places) if (path !== undefined) await write(path, sidecar, result, output, force);
+  for (const place of places) await write(place, result, output, force);
   const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   show(line, request, result.report, { output, sidecars: written });
   if (quiet) return;
+  for (const { sidecar, path, cleared } of places) {
+    if (path === undefined || cleared === undefined) continue;
+    const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
+    process.stderr.write(`scalepoint: ${what}\n`);
+  }
   remark(result.report.notes);
   remarkOnSidecars(places, output, planned);
 }

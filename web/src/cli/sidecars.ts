@@ -1,7 +1,8 @@
 /** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
-import { open, stat } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { lstat, open, stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import { type ModelPlan, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
+import { type ModelPlan, modelFormats, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
 import type { SidecarOption } from './formats.js';
 import { about, systemText } from './process.js';
 
@@ -12,7 +13,8 @@ const mostBytes = 16 * 2 ** 20;
 export async function readText(path: string): Promise<string> {
   let bytes: Buffer;
   try {
-    const file = await open(path);
+    // A pipe without a writer would hold up the process.
+    const file = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
     try {
       const { size } = await file.stat();
       if (size > mostBytes) {
@@ -41,7 +43,13 @@ export async function readSidecars(options: readonly SidecarOption[]): Promise<r
   const prepared: PreparedSidecar[] = [];
   for (const option of options) {
     const { path, sidecar } = option;
-    const given = path === undefined ? undefined : await about(path, async () => sidecar.parse(await readText(path)));
+    const read = async (file: string) => {
+      const content = sidecar.parse(await readText(file));
+      // Fails if nothing can be added to it.
+      sidecar.merge(content.value, {});
+      return content;
+    };
+    const given = path === undefined ? undefined : await about(path, () => read(path));
     prepared.push({ ...option, value: given?.value, print: given?.print ?? sidecar.print });
   }
   return prepared;
@@ -53,27 +61,76 @@ export function sidecarPath(output: string, { sidecar }: SidecarOption, plan: Mo
   return planned === undefined ? undefined : join(dirname(output), sidecar.nameFor(basename(output)));
 }
 
+/** What is done to a file beside a result. */
+export interface Place {
+  readonly sidecar: PreparedSidecar;
+  /** Where it is; undefined if nothing is written. */
+  readonly path: string | undefined;
+  /** The whole file without the entry, if it is there, has one from another result, and this one has none. */
+  readonly cleared?: string;
+}
+
+/** The text of a file without an entry that it has. Undefined if there is no such file, or none that can be read, or no entry in it. */
+async function withoutEntry(path: string, { sidecar }: SidecarOption): Promise<string | undefined> {
+  try {
+    const { value, print } = sidecar.parse(await readText(path));
+    const rest = sidecar.without(value);
+    return rest && print(rest);
+  } catch (error) {
+    if (error instanceof ScalepointError) return undefined;
+    throw error;
+  }
+}
+
+/** Looks before the work begins what is to be done to a file beside an output. @throws ScalepointError `EXISTS` or `IO` */
+export async function placeOf(
+  output: string,
+  sidecar: PreparedSidecar,
+  plan: ModelPlan,
+  overwrite: boolean,
+): Promise<Place> {
+  const result = modelFormats().find(({ name }) => name === plan.format);
+  if (result === undefined || !Object.hasOwn(result.options.entries, sidecar.option))
+    return { sidecar, path: undefined };
+  const { value, sidecar: kind } = sidecar;
+  const path = join(dirname(output), kind.nameFor(basename(output)));
+  const isWritten = sidecarPath(output, sidecar, plan) !== undefined;
+  if (isWritten || (value !== undefined && kind.without(value) !== undefined)) {
+    await checkFree(path, overwrite);
+    return { sidecar, path };
+  }
+  const cleared = await withoutEntry(path, sidecar);
+  if (cleared === undefined) return { sidecar, path: undefined };
+  if (!overwrite) {
+    const what = `${JSON.stringify(path)} exists already, with the ${kind.entry} of another result`;
+    throw new ScalepointError('EXISTS', what);
+  }
+  return { sidecar, path, cleared };
+}
+
 /** Looks before the work begins whether a file stands in the way. @throws ScalepointError `EXISTS` or `IO` */
-export async function checkFree(path: string, overwrite: boolean): Promise<void> {
+async function checkFree(path: string, overwrite: boolean): Promise<void> {
   // Whatever else is wrong shows when it is written.
-  const status = await stat(path).catch(() => undefined);
+  const status = (await stat(path).catch(() => undefined)) ?? (await lstat(path).catch(() => undefined));
   if (status === undefined) return;
   const label = JSON.stringify(path);
+  // A link to a missing file.
+  if (status.isSymbolicLink() && overwrite) return;
   if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
   if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
 }
 
 /** Writes a file beside a result that is there already. @throws ScalepointError that says so */
 export async function write(
-  path: string,
-  { option, print }: PreparedSidecar,
+  { path, sidecar: { option, print }, cleared }: Place,
   result: QuantizeModelResult,
   output: string,
   overwrite: boolean,
 ): Promise<void> {
+  if (path === undefined) return;
   const value = (result as unknown as Readonly<Record<string, unknown>>)[option];
   try {
-    await writeSidecar(path, print(value), overwrite);
+    await writeSidecar(path, cleared ?? print(value), overwrite);
   } catch (cause) {
     if (!(cause instanceof ScalepointError)) throw cause;
     const written = `the model was written to ${JSON.stringify(output)}`;

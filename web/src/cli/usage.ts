@@ -239,7 +239,11 @@ export function compareUsage(): string {
     ),
     '',
     ...explained('--sort sqnr', 'the worst first; without it in the order of A', 18),
-    ...explained('--min-sqnr DB', "fail if a tensor's SQNR is lower", 18),
+    ...explained(
+      '--min-sqnr DB',
+      "fail if a tensor's SQNR is lower, if one of them lacks it or has it in another shape, or holds NaN where the other does not",
+      18,
+    ),
     ...explained(
       '--workers N',
       'threads that share the work, 0 for none; by default one less than there are processors',

@@ -20,6 +20,7 @@ export function inCommandWords(message: string): string {
   for (const [name, { mention, flags }] of optionsByName()) {
     const flag = `--${flags[0]?.name}`;
     if (mention !== undefined) text = text.replaceAll(mention, flag);
+    for (const { mention: own } of flags) if (own !== undefined) text = text.replaceAll(...own);
     // What a note is about.
     if (flags.length > 0 && text.startsWith(`${name}: `)) text = `${flag}${text.slice(name.length)}`;
   }

@@ -14,6 +14,7 @@ import {
   Status,
   Tile as TileRecord,
 } from '../core/door.js';
+import { ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
@@ -22,8 +23,9 @@ import { bytesOf } from './elements.js';
 /** What a call takes last: memory of so many bytes, and the address of its result. Without memory it only counts. */
 type Room = [memory: number, bytes: number, result: number];
 
-/** For calls whose arguments are right: any other status is a mistake in here. */
+/** For calls whose arguments are right: any other status is a mistake in here, but for scales, which come from a file. */
 function check(status: Status): void {
+  if (status === Status.badScale) throw new ScalepointError('BAD_FILE', 'a scale is not a positive and finite number');
   if (status !== Status.ok) throw new Error(`the core refused a tile with status ${status}`);
 }
 

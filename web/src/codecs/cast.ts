@@ -3,7 +3,7 @@ import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutLike, elementsOf, placeOfElements } from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -30,7 +30,7 @@ export const cast: Codec<CastForm> = {
 
   place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
 
-  cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
+  cuts: (shape, _form, roles, source) => cutLike(source, elementsOf(shape), roles),
 
   elementType: ({ to }) => to,
 

@@ -4,6 +4,7 @@
  *
  * The arithmetic of codec X is in cpp/codecs/X.cpp.
  */
+import type { BlockType } from '../core/blocks.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { BitCheck } from './checks.js';
@@ -152,6 +153,26 @@ export interface Stored {
   readonly parts: Readonly<Record<Role, number>>;
 }
 
+/** Codes as the API for arrays has them, one an element; or the blocks of ggml as they are. */
+export type Codes =
+  | {
+      readonly kind: 'linear';
+      readonly dtype: 'int4' | 'int8';
+      readonly shape: readonly number[];
+      readonly granularity:
+        | { readonly kind: 'per-channel'; readonly axis: number }
+        | { readonly kind: 'per-group'; readonly groupSize: number; readonly axis: number };
+      readonly data: Int8Array<ArrayBuffer>;
+      readonly scale: Float32Array<ArrayBuffer>;
+      readonly zeroPoint: Int32Array<ArrayBuffer>;
+    }
+  | {
+      readonly kind: 'blocks';
+      readonly type: BlockType;
+      readonly shape: readonly number[];
+      readonly data: Uint8Array<ArrayBuffer>;
+    };
+
 /**
  * A codec. `encode` and `decode` begin by taking all memory that they need from the arena. If the arena only counts, they return at once.
  * So the size that is asked for is always the size that is used.
@@ -167,14 +188,19 @@ export interface Codec<F extends Form = Form> {
   grid(shape: readonly number[], form: F): Grid;
   /** Where a rectangle of the grid lies in a part. */
   place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
-  /** Cuts a tensor into tiles that make the parts of some roles. This depends on nothing else, so that the error sums are always equal. */
-  cuts(shape: readonly number[], form: F, roles: readonly Role[]): Cuts;
+  /**
+   * Cuts a tensor into tiles that make the parts of some roles. `source` says where the stored tensor can be cut. This depends on nothing
+   * else, so that the error sums are always equal.
+   */
+  cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
   /** What is known of the sets of a tile, for a SetsCut. Undefined if the codec makes none. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
   /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
+  /** The codes of a whole tensor. Undefined if it has none that the API for arrays knows. @param parts their bytes, by role */
+  codes?(shape: readonly number[], form: F, parts: Readonly<Record<Role, Uint8Array<ArrayBuffer>>>): Codes | undefined;
   /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */
   elementType?(form: F): string | undefined;
   /** What the bits of a part may not be. Undefined if they may be anything. */

@@ -6,6 +6,7 @@
  *   X_scale            one scale for each row, or for each group of neighbors in a row
  *   X_zero_point       likewise, if not symmetric. Beside packed codes they are packed as well, down the columns
  *   X_shape            of packed codes: the shape, as int64
+ * Others read packed codes of two dimensions only. Those of more dimensions are packed as the matrix.
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
@@ -17,13 +18,15 @@ import {
   type Codec,
   type Cuts,
   type Form,
+  type Grid,
   type Part,
   type Range,
   type Rectangle,
   type Role,
   tileElements,
 } from './codec.js';
-import { elementsOf, runsOf } from './elements.js';
+import { compressedCodes } from './codes.js';
+import { elementsOf, errorBlock, multipleOf, runsOf } from './elements.js';
 
 export interface CompressedForm extends Form {
   readonly codec: 'compressed-tensors';
@@ -74,8 +77,8 @@ function shapeBytes(shape: readonly number[]): Uint8Array<ArrayBuffer> {
 function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
   const { type, bits, symmetric, groupSize, packed, scale } = form;
   const [rows = 0, ...inner] = shape;
-  const columns = inner.at(-1) ?? 1;
-  const scales = groupSize === undefined ? [rows, ...inner.map(() => 1)] : [rows, columns / groupSize];
+  const columns = elementsOf(inner);
+  const scales = [rows, ...(groupSize === undefined ? inner.map(() => 1) : [columns / groupSize])];
   const part = (role: Role, suffix: string, dtype: string, shape: readonly number[], size: number): Part => {
     return { role, suffix, dtype, shape, bytes: elementsOf(shape) * size };
   };
@@ -117,11 +120,12 @@ function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns,
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
 /** A tensor as a matrix, and how much of it fits into a tile. */
-function matrixOf(shape: readonly number[], form: CompressedForm) {
+function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid) {
   const rows = shape[0] as number;
   const width = elementsOf(shape.slice(1));
-  const perWord = rowsPerWord(form);
-  const unit = form.groupSize ?? 512;
+  const perWord = multipleOf([rowsPerWord(form), source?.rowUnit ?? 1]);
+  // Blocks of elements that know no rows are cut like floats: they have been read as such.
+  const unit = multipleOf([form.groupSize ?? errorBlock, source?.rows === undefined ? 1 : source.columnUnit]);
   return {
     rows,
     width,
@@ -137,13 +141,13 @@ function cutsRuns(shape: readonly number[], form: CompressedForm): boolean {
   return form.groupSize === undefined && matrixOf(shape, form).rowsPerTile === 0;
 }
 
-function* cutsOf(shape: readonly number[], form: CompressedForm, roles: readonly Role[]): Cuts {
-  const { rows, width, rowsPerTile } = matrixOf(shape, form);
+function* cutsOf(shape: readonly number[], form: CompressedForm, roles: readonly Role[], source?: Grid): Cuts {
+  const { rows, width, rowsPerTile } = matrixOf(shape, form, source);
   if (rows * width === 0) return;
   if (rowsPerTile === 0) {
     const perWord = rowsPerWord(form);
     for (let row = 0; row < rows; row += perWord) {
-      yield* cutLongRows(shape, form, roles, row, Math.min(perWord, rows - row));
+      yield* cutLongRows(shape, form, roles, row, Math.min(perWord, rows - row), source);
     }
     return;
   }
@@ -160,8 +164,9 @@ function* cutLongRows(
   roles: readonly Role[],
   row: number,
   rows: number,
+  source: Grid | undefined,
 ): Cuts {
-  const { width, segment } = matrixOf(shape, form);
+  const { width, segment } = matrixOf(shape, form, source);
   const segments = (row: number, rows: number): Rectangle[] =>
     Array.from({ length: Math.ceil(width / segment) }, (_, i) => {
       const column = i * segment;
@@ -209,7 +214,8 @@ function spareBits(n: number, bits: number): number {
 
 function checksOf(shape: readonly number[], form: CompressedForm, role: Role): readonly BitCheck[] {
   const { type, bits, packed, scale, groupSize } = form;
-  const [rows = 0, columns = 1] = shape;
+  const [rows = 0, ...inner] = shape;
+  const columns = elementsOf(inner);
   if (role === 'scale') return floatsFinite(scale, 'scale');
   if (type === 'float') {
     // A code that is NaN makes the weight NaN, which no quantizer writes.
@@ -275,6 +281,8 @@ export const compressedTensors: Codec<CompressedForm> = {
       ),
     );
   },
+
+  codes: (shape, form, parts) => (form.type === 'float' ? undefined : compressedCodes(shape, form, parts)),
 
   checks: checksOf,
   overflow: () => ', too large for the scale',

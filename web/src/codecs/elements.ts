@@ -1,6 +1,6 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { type Cuts, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
+import { type Cuts, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. */
 const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8 };
@@ -30,6 +30,50 @@ export function runsOf(offset: number, bytes: number, count: number, stride: num
 export function placeOfElements(size: (elements: number) => number, rectangle: Rectangle): Runs {
   const { row, rows, column, columns, width } = rectangle;
   return runsOf(size(row * width + column), size(columns), rows, size(width));
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
+}
+
+/** The least common multiple of all of them. */
+export function multipleOf(numbers: readonly number[]): number {
+  return numbers.reduce((multiple, n) => (multiple / greatestCommonDivisor(multiple, n)) * n, 1);
+}
+
+/** Elements over which the core blocks its error sums. */
+export const errorBlock = 512;
+
+/** Cuts elements into rectangles of at most a tile, where all of the grids can be cut. */
+export function* rectanglesOf(elements: number, grids: readonly Grid[]): Generator<Rectangle, void> {
+  // If no grid has rows, everything is one row.
+  const rows = grids.find((grid) => grid.rows !== undefined)?.rows ?? 1;
+  const width = elements / rows;
+  const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
+  const rowsPerTile = Math.floor(tileElements / width / rowUnit) * rowUnit;
+  if (rowsPerTile > 0) {
+    for (let row = 0; row < rows; row += rowsPerTile) {
+      yield { row, rows: Math.min(rowsPerTile, rows - row), column: 0, columns: width, width };
+    }
+    return;
+  }
+  const unit = multipleOf([errorBlock, ...grids.map(({ columnUnit }) => columnUnit)]);
+  const segment = Math.max(1, Math.floor(tileElements / rowUnit / unit)) * unit;
+  for (let row = 0; row < rows; row += rowUnit) {
+    for (let column = 0; column < width; column += segment) {
+      const columns = Math.min(segment, width - column);
+      yield { row, rows: Math.min(rowUnit, rows - row), column, columns, width };
+    }
+  }
+}
+
+/** Tiles of a matrix, if the stored tensor has rows; else of neighbors, without regard to rows. */
+export function* cutLike(source: Grid | undefined, elements: number, roles: readonly Role[]): Cuts {
+  if (source?.rows === undefined) {
+    yield* cutFlat(elements, roles);
+    return;
+  }
+  for (const rectangle of rectanglesOf(elements, [source])) yield { kind: 'tile', rectangle, roles };
 }
 
 /** Tiles of neighbors, without regard to rows. */

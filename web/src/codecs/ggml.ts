@@ -53,6 +53,8 @@ export const ggml: Codec<GgmlForm> = {
 
   cuts: (shape, _form, roles) => cutFlat(elementsOf(shape), roles),
 
+  codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
+
   elementType: ({ to }) => to,
 
   checks(_shape, { to }) {

@@ -1,5 +1,5 @@
 /** The codecs. Adding one is one line here. */
-import { cast } from './cast.js';
+import { type CastForm, cast } from './cast.js';
 import type { Codec, Form, Part } from './codec.js';
 import { compressedTensors } from './compressed-tensors.js';
 import { copy } from './copy.js';
@@ -24,6 +24,9 @@ export function codecOf({ codec: id }: Form): Codec {
   if (codec === undefined) throw new Error(`there is no codec ${id}`);
   return codec;
 }
+
+/** The form of float32 elements. */
+export const floatForm: CastForm = { codec: 'cast', to: 'F32' };
 
 /** The parts of a tensor in some form. */
 export function partsOf(shape: readonly number[], form: Form): readonly Part[] {

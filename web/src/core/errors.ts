@@ -17,6 +17,7 @@
  * | `CHANGED` | a file was changed while it was read |
  * | `WORKER` | a worker could not be started, or ended before its time |
  * | `QUALITY` | a result misses the required SQNR |
+ * | `NO_EFFECT` | the command line was to quantize a model of which nothing can be |
  * | `IO` | reading or writing failed; `cause` is the system's error |
  * | `EXISTS` | the output exists already, and overwriting was not asked for |
  */
@@ -35,6 +36,7 @@ export type ErrorCode =
   | 'CHANGED'
   | 'WORKER'
   | 'QUALITY'
+  | 'NO_EFFECT'
   | 'IO'
   | 'EXISTS';
 

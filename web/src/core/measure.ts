@@ -33,6 +33,11 @@ export function addSums(sums: Float64Array, more: Float64Array): void {
   }
 }
 
+/** How many of the pairs have a NaN or an infinity. */
+export function nonFiniteOf(sums: Float64Array): number {
+  return sums[order.nonFinite] as number;
+}
+
 /** The measures that follow from the sums of so many pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
   const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite } = ErrorSums.read(

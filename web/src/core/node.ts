@@ -6,7 +6,13 @@ export interface NodeFileHandle {
   /** The descriptor, by which workers read. */
   readonly fd?: number;
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
-  stat(): Promise<{ readonly size: number; readonly mtimeMs?: number; isFile(): boolean }>;
+  stat(): Promise<{
+    readonly size: number;
+    readonly mtimeMs?: number;
+    readonly dev?: number;
+    readonly ino?: number;
+    isFile(): boolean;
+  }>;
 }
 
 /** An open file to write: what is used of it. */
@@ -17,6 +23,7 @@ export interface WritableFileHandle extends NodeFileHandle {
     length: number,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
+  chmod(mode: number): Promise<void>;
   datasync(): Promise<void>;
   close(): Promise<void>;
 }
@@ -24,16 +31,23 @@ export interface WritableFileHandle extends NodeFileHandle {
 /** What is used of Node's modules. Written out, so that users of the types need none of Node's. */
 export interface NodeModules {
   'node:fs/promises': {
-    open(path: string | URL, flags: string): Promise<WritableFileHandle>;
-    stat(path: string): Promise<{ isFile(): boolean }>;
+    open(path: string, flags: string | number, mode?: number): Promise<WritableFileHandle>;
+    lstat(path: string): Promise<{ readonly mode: number; isFile(): boolean; isSymbolicLink(): boolean }>;
     realpath(path: string): Promise<string>;
+    readlink(path: string): Promise<string>;
+    readdir(path: string): Promise<string[]>;
+    link(from: string, to: string): Promise<void>;
     rename(from: string, to: string): Promise<void>;
     rm(path: string, options: { force: boolean }): Promise<void>;
   };
   'node:fs': {
+    /** O_NONBLOCK is not there on all systems. */
+    readonly constants: { readonly O_RDONLY: number; readonly O_NONBLOCK?: number };
     readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
+    rmSync(path: string, options: { force: boolean }): void;
+    fstatSync(descriptor: number): { readonly size: number };
   };
-  'node:os': { availableParallelism(): number };
+  'node:os': { availableParallelism(): number; hostname(): string };
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,
@@ -47,7 +61,7 @@ export interface NodeModules {
       on(type: 'message', listener: (message: unknown) => void): void;
     } | null;
   };
-  'node:path': { dirname(path: string): string; join(...parts: string[]): string };
+  'node:path': { dirname(path: string): string; join(...parts: string[]): string; resolve(...parts: string[]): string };
   'node:url': { fileURLToPath(url: URL): string };
 }
 

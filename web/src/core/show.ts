@@ -6,12 +6,21 @@ export function article(name: string): string {
 }
 
 /** A value for an error message: short, and never throwing. */
-export function show(value: unknown, depth = 0): string {
+export function show(value: unknown): string {
+  try {
+    return shown(value, 0);
+  } catch {
+    // Proxies and getters may throw anything.
+    return `a value of type ${typeof value}`;
+  }
+}
+
+function shown(value: unknown, depth: number): string {
   if (typeof value === 'string') return JSON.stringify(value.length > 60 ? `${value.slice(0, 57)}...` : value);
   if (Array.isArray(value)) {
     return value.length > 12 || depth > 1
       ? `an array of ${value.length}`
-      : `[${value.map((v) => show(v, depth + 1)).join(', ')}]`;
+      : `[${value.map((v) => shown(v, depth + 1)).join(', ')}]`;
   }
   if (ArrayBuffer.isView(value)) return `${Object.prototype.toString.call(value).slice(8, -1)}`;
   if (typeof value === 'function') return 'a function';

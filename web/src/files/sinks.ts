@@ -3,44 +3,23 @@
  * not at all.
  */
 
-import { ScalepointError, typeError } from '../core/errors.js';
-import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import type { NodeFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
-import { allocate, ioError, quoted } from './bytes.js';
+import { aMoment, type Waiting } from '../core/waiting.js';
+import { allocate, type FileIdentity, ioError } from './bytes.js';
+import { placeOf } from './handle.js';
+import { type NodeWritableHandle, pathSink, writeAll } from './path-sink.js';
+import type { ByteSink } from './sink.js';
 
-/** A place for the bytes of a file, which appears when all of them are there. */
-export interface ByteSink {
-  /** Whether bytes can be written at any position. Otherwise each position has to be the end of what was written before. */
-  readonly positional: boolean;
-  /** Whether the receiver may keep what it is given. Otherwise the memory can be used again once the bytes are written. */
-  readonly keeps: boolean;
-  /** Writes bytes at a position. The promise is fulfilled when the receiver has taken them. */
-  write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
-  /**
-   * Makes the whole visible. To be called once, when every byte was written.
-   * @throws ScalepointError `IO` or `EXISTS`; `discard` is still to be called then
-   */
-  finish(): Promise<void>;
-  /** Removes what was written. Never throws; does nothing after `finish`. */
-  discard(reason: unknown): Promise<void>;
-}
+export type { NodeWritableHandle } from './path-sink.js';
+export type { ByteSink } from './sink.js';
 
 /** A sink whose bytes stay in memory. */
 export interface MemorySink extends ByteSink {
   /** The result. To be called after `finish`. */
   blob(): Blob;
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
-}
-
-/** An open file of Node's `fs/promises` for writing: what is used of it. */
-export interface NodeWritableHandle {
-  write(
-    buffer: Uint8Array,
-    offset: number,
-    length: number,
-    position: number,
-  ): Promise<{ readonly bytesWritten: number }>;
-  truncate(length: number): Promise<void>;
 }
 
 /**
@@ -76,36 +55,48 @@ export function memorySink(size: number): MemorySink {
   };
 }
 
+/** Bytes that follow each other, and where they begin. */
+interface Run {
+  readonly position: number;
+  readonly pieces: Uint8Array<ArrayBuffer>[];
+}
+
 function blobSink(): MemorySink {
-  const blobs: Blob[] = [];
-  let pieces: Uint8Array<ArrayBuffer>[] = [];
+  const blobs: { readonly position: number; readonly blob: Blob }[] = [];
+  /** By their ends. Several parts of a file grow at a time. */
+  const runs = new Map<number, Run>();
   let waiting = 0;
   let finished = false;
   const flush = () => {
-    blobs.push(new Blob(pieces));
-    pieces = [];
+    for (const { position, pieces } of runs.values()) blobs.push({ position, blob: new Blob(pieces) });
+    runs.clear();
     waiting = 0;
   };
+  const whole = () => new Blob(blobs.map(({ blob }) => blob));
   return {
-    positional: false,
+    positional: true,
     keeps: false,
-    async write(_position, piece) {
-      pieces.push(piece.slice());
+    async write(position, piece) {
+      const run = runs.get(position) ?? { position, pieces: [] };
+      runs.delete(position);
+      run.pieces.push(piece.slice());
+      runs.set(position + piece.length, run);
       waiting += piece.length;
       if (waiting >= blobPiece) flush();
     },
     async finish() {
       flush();
+      blobs.sort((a, b) => a.position - b.position);
       finished = true;
     },
     async discard() {
       if (finished) return;
       blobs.length = 0;
-      pieces = [];
+      runs.clear();
     },
-    blob: () => new Blob(blobs),
+    blob: whole,
     async bytes() {
-      const blob = new Blob(blobs);
+      const blob = whole();
       try {
         return new Uint8Array(await blob.arrayBuffer());
       } catch (cause) {
@@ -115,95 +106,18 @@ function blobSink(): MemorySink {
   };
 }
 
-/** Writes all of the bytes through a handle of Node. */
-async function writeAll(
-  handle: Pick<NodeWritableHandle, 'write'>,
-  position: number,
-  bytes: Uint8Array,
-  label: string,
-): Promise<void> {
-  for (let done = 0; done < bytes.length; ) {
-    try {
-      done += (await handle.write(bytes, done, bytes.length - done, position + done)).bytesWritten;
-    } catch (cause) {
-      throw ioError(`cannot write ${label}`, cause);
-    }
-  }
-}
-
-/** What is used of Node to write files. @throws TypeError if there is none */
-function nodeFiles() {
-  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
-  if (fs === undefined || paths === undefined || urls === undefined) {
-    throw typeError('output', 'paths are for Node; leave it out and take result.blob()');
-  }
-  return { fs, paths, urls };
-}
-
-/** Fails unless a file can be put under a name. @throws ScalepointError `EXISTS` or `IO` */
-async function checkTarget(target: string, overwrite: boolean): Promise<void> {
-  // A missing target is the good case. Whatever else stands in the way shows when the temporary file is opened.
-  const status = await nodeFiles()
-    .fs.stat(target)
-    .catch(() => undefined);
-  if (status === undefined) return;
-  const label = quoted(target);
-  // Renaming over a folder fails late, and renaming over a device would replace the device.
-  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
-  if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
-}
-
-/**
- * A sink in a file (Node). The bytes go to a temporary name in the same folder, which is renamed when the file is whole: at no time is
- * there half a file under the name `path`.
- * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO` if it cannot be written
- */
-export async function pathSink(path: string | URL, overwrite: boolean): Promise<ByteSink> {
-  const { fs, paths, urls } = nodeFiles();
-  const target = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const label = quoted(target);
-  /** Waits for a call to the system. */
-  const done = async <T>(call: Promise<T> | undefined): Promise<T | undefined> => {
-    try {
-      return await call;
-    } catch (cause) {
-      throw ioError(`cannot write ${label}`, cause);
-    }
-  };
-  await checkTarget(target, overwrite);
-  const temporary = paths.join(paths.dirname(target), `.scalepoint-${crypto.randomUUID().slice(0, 8)}.partial`);
-  let handle: WritableFileHandle | undefined = await done(fs.open(temporary, 'wx'));
-  const close = async () => {
-    const open = handle;
-    handle = undefined;
-    await open?.close();
-  };
-  let finished = false;
-  return {
-    positional: true,
-    keeps: false,
-    async write(position, bytes) {
-      if (handle === undefined) throw new Error('the file is closed');
-      await writeAll(handle, position, bytes, label);
-    },
-    async finish() {
-      // Without this, a power cut after the rename could leave the name with nothing behind it.
-      await done(handle?.datasync());
-      await done(close());
-      await checkTarget(target, overwrite);
-      await done(fs.rename(temporary, target));
-      finished = true;
-    },
-    async discard() {
-      if (finished) return;
-      await close().catch(() => {});
-      await fs.rm(temporary, { force: true }).catch(() => {});
-    },
-  };
+/** Fails if an open file is one of the inputs. @throws RangeError */
+async function checkOther(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<void> {
+  const { stat } = handle as Partial<Pick<NodeFileHandle, 'stat'>>;
+  const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
+  const place = status && placeOf(status);
+  const isInput = inputs.some((input) => input.handle === handle || (place !== undefined && input.place === place));
+  if (isInput) throw rangeError('output', 'this open file is the input, which would be emptied before it is read');
 }
 
 /** A sink in a file that the caller opened (Node) and closes. */
-async function handleSink(handle: NodeWritableHandle): Promise<ByteSink> {
+async function handleSink(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<ByteSink> {
+  await checkOther(handle, inputs);
   // The end of a longer file would remain. Devices have no length; whatever else fails here fails in writing, too.
   await handle.truncate(0).catch(() => {});
   let finished = false;
@@ -225,11 +139,11 @@ function isFileStream(stream: WritableStream): stream is FileSystemWritableFileS
   return typeof (stream as { seek?: unknown }).seek === 'function';
 }
 
-/** How long to wait for a stream that is being aborted. */
-const abortMilliseconds = 50;
-
 /** A sink in a stream, which is closed at the end. Files of the browser take positions, and show their bytes once they are closed. */
-function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream): ByteSink {
+function streamSink(
+  stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream,
+  { soon }: Waiting,
+): ByteSink {
   if (stream.locked) throw typeError('output', 'the stream is locked, something else writes to it');
   const positional = isFileStream(stream);
   const writer = (stream as WritableStream<unknown>).getWriter();
@@ -256,44 +170,66 @@ function streamSink(stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystem
         await writer.write(positional ? { type: 'write', position, data: bytes } : bytes);
       }),
     finish: () =>
-      guarded(async () => {
-        await writer.close();
-        finished = true;
-      }),
+      soon(
+        guarded(async () => {
+          await writer.close();
+          finished = true;
+        }),
+      ),
     async discard(reason) {
       if (finished) return;
-      const aborted = writer.abort(reason).catch(() => {});
       // Aborting waits for what is being written, and a receiver that hangs must not hold up the error.
-      let timer: ReturnType<typeof setTimeout> | undefined;
-      await Promise.race([
-        aborted,
-        new Promise((resolve) => {
-          timer = setTimeout(resolve, abortMilliseconds);
-        }),
-      ]);
-      clearTimeout(timer);
+      await aMoment(writer.abort(reason));
       writer.releaseLock();
     },
   };
 }
 
 /**
- * Opens an output.
- * @throws TypeError if it is nothing that can be written; ScalepointError `EXISTS` or `IO`
+ * A sink in a file of the browser.
+ * @throws ScalepointError `EXISTS` if the file is not empty and `overwrite` is false, `IO`
  */
-export async function openSink(output: ModelOutput, overwrite: boolean): Promise<ByteSink> {
-  if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite);
+async function browserSink(file: FileSystemFileHandle, overwrite: boolean, waiting: Waiting): Promise<ByteSink> {
+  // Of two writers that must not overwrite, the second would see an empty file as long as the first one writes. Engines that do not know
+  // this mode let both write.
+  const options = overwrite ? undefined : { keepExistingData: false, mode: 'exclusive' };
+  const open = async () => {
+    const stream = await file.createWritable(options);
+    const isTaken = !overwrite && (await file.getFile()).size > 0;
+    if (!isTaken) return stream;
+    await aMoment(stream.abort());
+    throw new ScalepointError('EXISTS', 'the output exists already');
+  };
+  try {
+    return streamSink(await waiting.soon(open(), (late) => void aMoment(late.abort())), waiting);
+  } catch (cause) {
+    if (cause instanceof ScalepointError || waiting.signal?.aborted) throw cause;
+    throw ioError('cannot write the file', cause);
+  }
+}
+
+/** What sinks are opened with. */
+export interface SinkOptions {
+  readonly overwrite: boolean;
+  readonly waiting: Waiting;
+  /** Files that must not be written. */
+  readonly inputs: readonly FileIdentity[];
+}
+
+/**
+ * Opens an output.
+ * @throws TypeError if it is nothing that can be written, RangeError if it is an input; ScalepointError `EXISTS` or `IO`; the signal's
+ *   reason
+ */
+export async function openSink(output: ModelOutput, { overwrite, waiting, inputs }: SinkOptions): Promise<ByteSink> {
+  if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite, waiting);
   if (typeof output === 'object' && output !== null) {
-    if (typeof WritableStream !== 'undefined' && output instanceof WritableStream) return streamSink(output);
+    if (typeof WritableStream !== 'undefined' && output instanceof WritableStream) return streamSink(output, waiting);
     if ('createWritable' in output && typeof output.createWritable === 'function') {
-      try {
-        return streamSink(await output.createWritable());
-      } catch (cause) {
-        throw ioError('cannot write the file', cause);
-      }
+      return browserSink(output, overwrite, waiting);
     }
     if ('write' in output && typeof output.write === 'function' && typeof output.truncate === 'function') {
-      return handleSink(output);
+      return waiting.soon(handleSink(output, inputs));
     }
   }
   throw typeError('output', `expected a path, a WritableStream or a file handle, got ${show(output)}`);

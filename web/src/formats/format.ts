@@ -45,6 +45,9 @@ export interface OpenFile {
   readonly source: ByteSource;
 }
 
+/** Opens one more file of a model, in the way in which the given ones were opened. */
+export type OpenInput = (input: FileInput) => Promise<ByteSource>;
+
 /** An open model. Formats add what they need for a plan. */
 export interface OpenModel {
   /** Size of its files in bytes. */
@@ -227,8 +230,11 @@ export interface Format<
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
   /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
   readonly takesData?: boolean;
-  /** Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. */
-  open(files: readonly OpenFile[]): Promise<Model>;
+  /**
+   * Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. Others
+   * are opened by `open`.
+   */
+  open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
   /**
@@ -240,7 +246,7 @@ export interface Format<
     choices: PlanChoices<Options & Sidecars, TargetName>,
     partsOf: PartsOf,
     output?: string | undefined,
-  ): FilePlan;
+  ): FilePlan | Promise<FilePlan>;
   /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

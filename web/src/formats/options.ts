@@ -140,6 +140,8 @@ export interface Flag {
   readonly member?: string;
   /** For the help, in a few words. */
   readonly about: string;
+  /** How messages mention it and its value, and what that is on a command line. */
+  readonly mention?: readonly [text: string, words: string];
 }
 
 /** A JSON file beside a result. Its option holds what is in it already. */
@@ -151,6 +153,8 @@ export interface Sidecar {
   readonly about: string;
   /** The content with the value in it. @throws TypeError or ScalepointError if that is not possible */
   merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
+  /** The content without the entry; undefined if it has none. */
+  without(content: unknown): Record<string, unknown> | undefined;
   /** The name of the file for an output of some name, in the same folder. */
   nameFor(output: string): string;
   /** Reads a file so that `print` gives back all of it as it was. @throws ScalepointError `BAD_FILE` */

@@ -48,12 +48,17 @@ export function plainTensor(tensor: SourceTensor): LogicalTensor {
 }
 
 /** A tensor that is converted. Its parts are named after it. */
-export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonly Part[]): PlannedTensor {
+export function convertedLogical(source: LogicalTensor, form: Form, parts: readonly Part[]): PlannedTensor {
   const named = parts.map(({ role, suffix, dtype, shape, bytes, constant }): PlannedPart => {
-    const part = { role, name: tensor.name + suffix, dtype, shape, bytes };
+    const part = { role, name: source.name + suffix, dtype, shape, bytes };
     return constant === undefined ? part : { ...part, constant };
   });
-  return { source: plainTensor(tensor), form, parts: named };
+  return { source, form, parts: named };
+}
+
+/** The same for a stored tensor by itself. */
+export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonly Part[]): PlannedTensor {
+  return convertedLogical(plainTensor(tensor), form, parts);
 }
 
 /** A stored tensor that is copied, and why. */

@@ -92,8 +92,11 @@ export class Layer {
     const { inputs, outputs } = this;
     const source = sourceOf(core, x, undefined, 'x');
     const batch = this.#batchOf(options.batch, source.length);
-    const y = new Sink(core, 'float32', batch * outputs, options.out, 'out');
-    checkApart(x, options.out, 'out');
+    const { out } = options;
+    const y = new Sink(core, 'float32', batch * outputs, out, 'out');
+    checkApart(x, out, 'out');
+    // To read the arguments may have run code of the caller's.
+    this.#memory.checkAlive('the layer');
     if (batch === 0) return y.result as Float32Array | WasmArray;
     const { layer } = this.#memory;
 

@@ -151,6 +151,8 @@ export class VectorIndex {
     const { count, dimension } = this;
     const best = new Best(Math.min(checkWhole(k, 'k', 1), count));
     const source = sourceOf(core, query, undefined, 'query');
+    // To read the arguments may have run code of the caller's.
+    this.#memory.checkAlive('the index');
     if (source.length !== dimension) {
       throw rangeError('query', `expected ${dimension} elements, got ${source.length}`);
     }

@@ -1,6 +1,7 @@
 /** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
+import type { ByteSource } from '../files/bytes.js';
 import { type Batch, BatchLimit, type EncodeTask, type Output } from './tasks.js';
-import type { BytesStep, Step, TileStep } from './tiles.js';
+import { type Ask, answerTo, type BytesStep, type CopiedStep, type Step, type Steps, type TileStep } from './tiles.js';
 
 /** Bytes of the memory of a batch, and where they go. */
 export interface Write {
@@ -11,6 +12,8 @@ export interface Write {
   readonly bytes: number;
   /** The tile that they come from, or the first of several; undefined if they were known. */
   readonly tile: TileStep | undefined;
+  /** Memory that they go to in place of a file. `position` is one in it. */
+  readonly into: Uint8Array<ArrayBuffer> | undefined;
 }
 
 /** What is carried out and written together. */
@@ -19,7 +22,7 @@ export interface BatchStep {
   readonly batch: Batch;
   /** Bytes that are known, and where they go in the memory of the batch. */
   readonly known: readonly { readonly offset: number; readonly bytes: Uint8Array<ArrayBuffer> }[];
-  /** In the order of positions. */
+  /** In the order of positions, those into memory first. */
   readonly writes: readonly Write[];
 }
 
@@ -34,13 +37,24 @@ interface Stretch {
   readonly count: number;
   readonly stride: number;
   readonly role: string;
+  readonly into: Uint8Array<ArrayBuffer> | undefined;
   readonly step: Step;
 }
 
-function stretchesOf(step: Step): Stretch[] {
-  if (step.kind === 'tile') return step.destinations.map((destination) => ({ ...destination, step }));
-  const { file, position, bytes } = step;
-  return [{ file, position, bytes: bytes.length, count: 1, stride: bytes.length, role: '', step }];
+function stretchesOf(steps: readonly Step[]): Stretch[] {
+  const stretches: Stretch[] = [];
+  for (const step of steps) {
+    if (step.kind === 'bytes') {
+      const { file, position, bytes } = step;
+      const { length } = bytes;
+      stretches.push({ file, position, bytes: length, count: 1, stride: length, role: '', into: undefined, step });
+      continue;
+    }
+    for (const { file, position, bytes, count, stride, role, into } of step.destinations) {
+      stretches.push({ file, position, bytes, count, stride, role, into, step });
+    }
+  }
+  return stretches.sort(byPosition);
 }
 
 function byPosition(a: { file: number; position: number }, b: { file: number; position: number }): number {
@@ -54,6 +68,7 @@ function joined(writes: Write[]): Write[] {
     const last = result.at(-1);
     const follows =
       last?.file === write.file &&
+      last.into === write.into &&
       last.position + last.bytes === write.position &&
       last.offset + last.bytes === write.offset;
     if (!follows) result.push(write);
@@ -68,13 +83,18 @@ function layOut(steps: readonly Step[]): BatchStep {
   const writes: Write[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
   const outputs = new Map<Step, Output[]>();
-  for (const { step, role, file, position, bytes, count, stride } of steps.flatMap(stretchesOf).sort(byPosition)) {
+  for (const { step, role, file, position, bytes, count, stride, into } of stretchesOf(steps)) {
     const tile = step.kind === 'tile' ? step : undefined;
     for (let i = 0; i < count; i++) {
-      writes.push({ file, position: position + i * stride, offset: size + i * bytes, bytes, tile });
+      writes.push({ file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
     }
     if (step.kind === 'bytes') known.push({ offset: size, bytes: step.bytes });
-    else outputs.set(step, [...(outputs.get(step) ?? []), { role, offset: size, bytes: bytes * count }]);
+    else {
+      const list = outputs.get(step);
+      const output = { role, offset: size, bytes: bytes * count };
+      if (list === undefined) outputs.set(step, [output]);
+      else list.push(output);
+    }
     size += bytes * count;
   }
   const tiles = steps.filter((step) => step.kind === 'tile');
@@ -84,12 +104,32 @@ function layOut(steps: readonly Step[]): BatchStep {
 
 /** Bytes that are too long to be copied, in the place of a batch. */
 function alone({ file, position, bytes }: BytesStep): BatchStep {
-  const write = { file, position, offset: 0, bytes: bytes.length, tile: undefined };
+  const write = { file, position, offset: 0, bytes: bytes.length, tile: undefined, into: undefined };
   return { tiles: [], batch: { tasks: [], outputBytes: bytes.length }, known: [{ offset: 0, bytes }], writes: [write] };
 }
 
-/** The same steps in batches, in the same order. */
-export async function* batchesOf(steps: AsyncIterable<Step>): AsyncGenerator<BatchStep> {
+/** Bytes that are read at once to be copied. */
+const copiedAtOnce = 1 << 20;
+
+/** Bytes of the input, some at a time. */
+async function* copies(
+  { file, position, copied }: CopiedStep,
+  files: readonly ByteSource[],
+): AsyncGenerator<BatchStep> {
+  const { from, begin, bytes } = copied;
+  const source = files[from];
+  if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
+  for (let done = 0; done < bytes; done += copiedAtOnce) {
+    const read = await source.read(begin + done, begin + Math.min(bytes, done + copiedAtOnce));
+    yield alone({ kind: 'bytes', file, position: position + done, bytes: read });
+  }
+}
+
+/**
+ * The same steps in batches, in the same order. Questions are asked in between, and what is copied is read.
+ * @param files those of the input
+ */
+export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<BatchStep> {
   let waiting: Step[] = [];
   const limit = new BatchLimit();
   const flush = () => {
@@ -98,17 +138,29 @@ export async function* batchesOf(steps: AsyncIterable<Step>): AsyncGenerator<Bat
     limit.clear();
     return batch;
   };
-  for await (const step of steps) {
+  for (let next = steps.next(); !next.done; ) {
+    const step = next.value;
+    if (step.kind === 'question') {
+      next = steps.next(await answerTo(step, ask));
+      continue;
+    }
+    if (step.kind === 'copied') {
+      if (waiting.length > 0) yield flush();
+      yield* copies(step, files);
+      next = steps.next(undefined);
+      continue;
+    }
     if (step.kind === 'bytes' && step.bytes.length > smallBytes) {
       if (waiting.length > 0) yield flush();
       yield alone(step);
-      continue;
+    } else {
+      if (step.kind === 'tile' && !limit.admits(step.task)) {
+        yield flush();
+        limit.admits(step.task);
+      }
+      waiting.push(step);
     }
-    if (step.kind === 'tile' && !limit.admits(step.task)) {
-      yield flush();
-      limit.admits(step.task);
-    }
-    waiting.push(step);
+    next = steps.next(undefined);
   }
   if (waiting.length > 0) yield flush();
 }

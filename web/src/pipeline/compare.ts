@@ -1,12 +1,13 @@
 /** Compares two models: pairs their tensors by name, decodes both, and adds up the errors. */
-import { type Grid, type Rectangle, tileElements } from '../codecs/codec.js';
-import { elementsOf } from '../codecs/elements.js';
+import type { Rectangle } from '../codecs/codec.js';
+import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
+import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
-import { interruptible, type Progress } from './engine.js';
+import type { Progress } from './engine.js';
 import type { Opened } from './open.js';
 import { BatchLimit, type BatchResult, type CompareTask, TaskError } from './tasks.js';
 import { mainPart, pieceOf } from './tiles.js';
@@ -21,6 +22,16 @@ export interface ComparedTensor {
   readonly b: string;
   /** How far b is from a. */
   readonly error: ErrorMeasures;
+  /** Elements that are NaN or infinite in one of them, and finite in the other. `error` leaves them out. */
+  readonly mismatched: number;
+}
+
+/** A tensor of both models that was not compared. */
+export interface SkippedTensor {
+  readonly name: string;
+  readonly reason: string;
+  /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
+  readonly differs: boolean;
 }
 
 /** The result of comparing two models. */
@@ -30,7 +41,7 @@ export interface CompareReport {
   /** Over all of them. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
-  readonly skipped: readonly { readonly name: string; readonly reason: string }[];
+  readonly skipped: readonly SkippedTensor[];
   /** Names of tensors that only one of them has. */
   readonly onlyInA: readonly string[];
   readonly onlyInB: readonly string[];
@@ -41,11 +52,14 @@ export interface CompareReport {
 type Pair = readonly [a: LogicalTensor, b: LogicalTensor];
 
 /** Why two tensors of one name cannot be compared; undefined if they can. */
-function obstacle(pair: Pair): string | undefined {
+function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
   const [a, b] = pair;
-  if (a.shape.join() !== b.shape.join()) return `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`;
+  if (a.shape.join() !== b.shape.join()) {
+    return { reason: `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`, differs: true };
+  }
   const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
-  return unreadable && `${unreadable.type} is no float type that can be read`;
+  if (unreadable === undefined) return undefined;
+  return { reason: `${unreadable.type} is no float type that can be read`, differs: a.type !== b.type };
 }
 
 async function tensorsOf({ format, model }: Opened): Promise<Map<string, LogicalTensor>> {
@@ -60,13 +74,13 @@ interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'>
 async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
   const [inA, inB] = [await tensorsOf(a), await tensorsOf(b)];
   const pairs: Pair[] = [];
-  const skipped: { name: string; reason: string }[] = [];
+  const skipped: SkippedTensor[] = [];
   for (const [name, tensor] of inA) {
     const other = inB.get(name);
     if (other === undefined) continue;
     const reason = obstacle([tensor, other]);
     if (reason === undefined) pairs.push([tensor, other]);
-    else skipped.push({ name, reason });
+    else skipped.push({ name, ...reason });
   }
   return {
     pairs,
@@ -76,43 +90,13 @@ async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
   };
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ cutting
-
-function greatestCommonDivisor(a: number, b: number): number {
-  return b === 0 ? a : greatestCommonDivisor(b, a % b);
-}
-
-/** The least common multiple of all of them. */
-function multipleOf(numbers: readonly number[]): number {
-  return numbers.reduce((multiple, n) => (multiple / greatestCommonDivisor(multiple, n)) * n, 1);
-}
-
-/** Elements over which the core blocks its sums. */
-const errorBlock = 512;
-
 /** Cuts a pair into rectangles that both sides can be cut at. */
-function* rectanglesOf(pair: Pair): Generator<Rectangle> {
+function cutsOf(pair: Pair): Iterable<Rectangle> {
   const { shape } = pair[0];
-  const grids = pair.map((tensor): Grid => codecOf(tensor.form).grid(shape, tensor.form));
-  // If neither side has rows, everything is one row.
-  const rows = grids.find((grid) => grid.rows !== undefined)?.rows ?? 1;
-  const width = elementsOf(shape) / rows;
-  const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
-  const rowsPerTile = Math.floor(tileElements / width / rowUnit) * rowUnit;
-  if (rowsPerTile > 0) {
-    for (let row = 0; row < rows; row += rowsPerTile) {
-      yield { row, rows: Math.min(rowsPerTile, rows - row), column: 0, columns: width, width };
-    }
-    return;
-  }
-  const unit = multipleOf([errorBlock, ...grids.map(({ columnUnit }) => columnUnit)]);
-  const segment = Math.max(1, Math.floor(tileElements / rowUnit / unit)) * unit;
-  for (let row = 0; row < rows; row += rowUnit) {
-    for (let column = 0; column < width; column += segment) {
-      const columns = Math.min(segment, width - column);
-      yield { row, rows: Math.min(rowUnit, rows - row), column, columns, width };
-    }
-  }
+  return rectanglesOf(
+    elementsOf(shape),
+    pair.map(({ form }) => codecOf(form).grid(shape, form)),
+  );
 }
 
 // ---------------------------------------------------------------------------------------------------------------------- comparing
@@ -162,7 +146,7 @@ function* batchesOf(pairs: readonly Pair[], firstFileOfB: number): Generator<Pai
   const limit = new BatchLimit();
   for (const [index, pair] of pairs.entries()) {
     if (elementsOf(pair[0].shape) === 0) continue;
-    for (const rectangle of rectanglesOf(pair)) {
+    for (const rectangle of cutsOf(pair)) {
       if (!limit.admits(rectangle)) {
         yield waiting;
         waiting = [];
@@ -180,6 +164,7 @@ function* batchesOf(pairs: readonly Pair[], firstFileOfB: number): Generator<Pai
 /** Adds up the errors of all pairs, and tells how many elements of which are done. */
 class Sums {
   readonly each: readonly Float64Array[];
+  readonly mismatched: Float64Array;
   readonly #pairs: readonly Pair[];
   readonly #report: (index: number, elementsDone: number) => void;
   #index = 0;
@@ -187,6 +172,7 @@ class Sums {
 
   constructor(pairs: readonly Pair[], report: (index: number, elementsDone: number) => void) {
     this.each = pairs.map(() => new Float64Array(sumCount));
+    this.mismatched = new Float64Array(pairs.length);
     this.#pairs = pairs;
     this.#report = report;
   }
@@ -196,6 +182,7 @@ class Sums {
     for (const [i, { index, task }] of tasks.entries()) {
       this.skipTo(index);
       addSums(this.each[index] as Float64Array, tiles[i]?.sums as Float64Array);
+      this.mismatched[index] = (this.mismatched[index] as number) + (tiles[i]?.mismatched ?? 0);
       this.#elementsDone += task.rows * task.columns;
       this.#report(index, this.#elementsDone);
     }
@@ -218,7 +205,7 @@ async function sumsOf(
   signal: AbortSignal | undefined,
   sums: Sums,
 ): Promise<void> {
-  const { soon, end } = interruptible(signal);
+  const { soon, end } = waitingFor(signal);
   const waiting: { readonly tasks: readonly PairTask[]; readonly result: Promise<BatchResult> }[] = [];
   const takeOldest = async () => {
     const { tasks, result } = waiting.shift() as (typeof waiting)[number];
@@ -271,6 +258,7 @@ export async function compareOpen(
         a: type,
         b: other.type,
         error: measuresOf(sums.each[i] as Float64Array, elementsOf(shape)),
+        mismatched: sums.mismatched[i] as number,
       };
     });
     return { tensors, total: measuresOf(all, elements), ...rest };

@@ -6,6 +6,7 @@ import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
+import { nonFiniteOf } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
 import {
@@ -152,7 +153,12 @@ export class TileConverter {
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, b);
     if (arena.onlyCounts) return { parts: {} };
-    return { parts: {}, sums: errorsOf(this.#core, x, y, rows * columns) };
+    const sumsOf = (x: number, y: number) => errorsOf(this.#core, x, y, rows * columns);
+    const sums = sumsOf(x, y);
+    const pairs = nonFiniteOf(sums);
+    // Pairs with anything that is not finite, less those of x, are those of y alone; and the other way round.
+    const mismatched = pairs === 0 ? 0 : 2 * pairs - nonFiniteOf(sumsOf(x, x)) - nonFiniteOf(sumsOf(y, y));
+    return { parts: {}, sums, mismatched };
   }
 
   #observe({ rows, columns, pieces, to }: SetsTask, stored: Stored, arena: Arena): Observed {

@@ -7,6 +7,7 @@ import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
+import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
@@ -77,30 +78,7 @@ function located(error: unknown, { source }: PlannedTensor, files: readonly Byte
   });
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ waiting
-
-/**
- * Rejects all pending waits as soon as the signal aborts. A race against one long-lived promise would do the same, but that promise would
- * hold on to every result, megabytes each, until the end.
- */
-export function interruptible(signal: AbortSignal | undefined) {
-  const waiting = new Set<(reason: unknown) => void>();
-  const interrupt = () => {
-    for (const reject of waiting) reject(signal?.reason);
-  };
-  signal?.addEventListener('abort', interrupt, { once: true });
-  return {
-    /** The promise, or a rejection with the signal's reason. */
-    soon: <T>(promise: Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => {
-        if (signal?.aborted) reject(signal.reason);
-        waiting.add(reject);
-        promise.then(resolve, reject).finally(() => waiting.delete(reject));
-      }),
-    /** Stops listening. */
-    end: () => signal?.removeEventListener('abort', interrupt),
-  };
-}
+// ----------------------------------------------------------------------------------------------------------------------- progress
 
 /** Calls onProgress at the end of every tensor, and in between when 50 ms have passed. Tells whether it was the end. */
 function progressReporter({ tensors }: FilePlan, onProgress?: (progress: Progress) => void) {
@@ -182,7 +160,7 @@ class Execution {
       const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
       return tiles[0] ?? {};
     };
-    for await (const step of batchesOf(stepsOf(plan, files, sequential, ask))) {
+    for await (const step of batchesOf(stepsOf(plan, sequential), files, ask)) {
       waiting.push({ step, result: this.#start(step) });
       if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
       signal?.throwIfAborted();
@@ -235,8 +213,12 @@ class Execution {
     // Known bytes by themselves are written from where they are.
     const isAlone = step.tiles.length === 0 && step.known.length === 1;
     const bytes = isAlone && first !== undefined ? first.bytes : new Uint8Array(output);
+    // What waits in memory may be known bytes of the same batch.
+    for (const { into, position, offset, bytes: count } of step.writes) {
+      into?.set(bytes.subarray(offset, offset + count), position);
+    }
     if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
-    for (const write of step.writes) await this.#write(write, bytes);
+    for (const write of step.writes) if (write.into === undefined) await this.#write(write, bytes);
     for (const [i, { tensor }] of step.tiles.entries()) {
       const sums = tiles[i]?.sums;
       if (sums !== undefined) this.#add(tensor, sums);
@@ -288,7 +270,7 @@ class Execution {
  */
 export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[]> {
   work.signal?.throwIfAborted();
-  const { soon, end } = interruptible(work.signal);
+  const { soon, end } = waitingFor(work.signal);
   const execution = new Execution(work, soon);
   try {
     await execution.run();

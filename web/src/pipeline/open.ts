@@ -1,7 +1,9 @@
 /** Opens model files. What they are is told by their content, not by their names. */
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { show } from '../core/show.js';
-import { type ByteSource, type FileInput, openSource } from '../files/bytes.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
+import type { ByteSource, FileInput } from '../files/bytes.js';
+import { openWithin } from '../files/open.js';
 import type { Format, OpenFile, OpenModel } from '../formats/format.js';
 import { formats } from '../formats/registry.js';
 
@@ -93,11 +95,16 @@ async function detect(source: ByteSource) {
 }
 
 /** Opens a model whose files are open. */
-async function openModel(files: readonly OpenFile[]): Promise<Opened> {
+async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
   const withData = files.length > 1 ? await modelWithData(files) : undefined;
   if (withData !== undefined) {
     const { format, first } = withData;
-    return { format, model: await format.open([files[first] as OpenFile, ...files.filter((_, i) => i !== first)]) };
+    return {
+      format,
+      model: await format.open([files[first] as OpenFile, ...files.filter((_, i) => i !== first)], (input) =>
+        openWithin(waiting, input),
+      ),
+    };
   }
   const found = await Promise.all(files.map(({ source }) => detect(source)));
   const index = found.findIndex(({ isIndex }) => isIndex);
@@ -108,17 +115,29 @@ async function openModel(files: readonly OpenFile[]): Promise<Opened> {
   }
   const { format } = found[first] as (typeof found)[number];
   const others = files.filter((_, i) => i !== first);
-  return { format, model: await format.open([files[first] as OpenFile, ...others]) };
+  const open = (input: FileInput) => openWithin(waiting, input);
+  return { format, model: await format.open([files[first] as OpenFile, ...others], open) };
 }
 
-/** Opens a model, hands it to `use`, closes its files. */
-export async function withModel<T>(input: ModelInput, use: (opened: Opened) => Promise<T>): Promise<T> {
+/** How a model is opened. */
+export interface OpenOptions {
+  /** Stops the work; the promise is rejected with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Opens a model, hands it to `use`, closes its files. All reading ends when the signal aborts. */
+export async function withModel<T>(
+  input: ModelInput,
+  { signal }: OpenOptions,
+  use: (opened: Opened) => Promise<T>,
+): Promise<T> {
   const inputs: readonly FileInput[] = Array.isArray(input) ? input : [input as FileInput];
   if (inputs.length === 0) throw rangeError('file', `expected at least one file, got ${show(input)}`);
+  const waiting = waitingFor(signal);
   const files: OpenFile[] = [];
   try {
-    for (const one of inputs) files.push({ input: one, source: await openSource(one) });
-    const opened = await openModel(files);
+    for (const one of inputs) files.push({ input: one, source: await openWithin(waiting, one) });
+    const opened = await openModel(files, waiting);
     try {
       return await use(opened);
     } finally {
@@ -126,5 +145,6 @@ export async function withModel<T>(input: ModelInput, use: (opened: Opened) => P
     }
   } finally {
     for (const { source } of files) await source.close();
+    waiting.end();
   }
 }

@@ -53,9 +53,9 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
-export function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): FilePlan {
+export async function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
   checkChoices(format, choices);
-  const plan = format.plan(model, choices, partsOf, output);
+  const plan = await format.plan(model, choices, partsOf, output);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };
 }

@@ -1,5 +1,6 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, reports. */
 import { rangeError } from '../core/errors.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import type { FilePlan, OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
@@ -39,13 +40,22 @@ export interface Quantized {
   readonly memory: MemorySink | undefined;
 }
 
-/** The contents of the files beside a result, those that were given with what is to be added. */
+/** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
-  const { entries } = format.options;
   const given = choices as unknown as Readonly<Record<string, unknown>>;
-  return Object.fromEntries(
-    plan.sidecars.map(({ option, value }) => [option, entries[option]?.sidecar?.merge(given[option] ?? {}, value)]),
-  );
+  const contents: Record<string, unknown> = {};
+  for (const [option, { sidecar }] of Object.entries(format.options.entries)) {
+    if (sidecar === undefined) continue;
+    const addition = plan.sidecars.find((planned) => planned.option === option);
+    const before = given[option];
+    const content = addition
+      ? sidecar.merge(before ?? {}, addition.value)
+      : before === undefined
+        ? undefined
+        : sidecar.without(before);
+    if (content !== undefined) contents[option] = content;
+  }
+  return contents;
 }
 
 /** Where a file of a result goes. */
@@ -63,14 +73,21 @@ function nameOf(output: ModelOutput | undefined): string | undefined {
 }
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
-async function openSinks({ files }: FilePlan, { output, overwrite = false }: ResultOptions): Promise<ByteSink[]> {
+async function openSinks(
+  { files }: FilePlan,
+  { model }: Opened,
+  { output, overwrite = false }: ResultOptions,
+  waiting: Waiting,
+): Promise<ByteSink[]> {
+  const inputs = model.files.flatMap(({ identity }) => identity ?? []);
+  const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
   if (output === undefined && files.length > 1) {
     throw rangeError('output', 'the result has several files, which only a path has room for');
   }
   try {
     for (const file of files) {
-      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), overwrite));
+      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), options));
     }
     return sinks;
   } catch (error) {
@@ -83,13 +100,15 @@ async function openSinks({ files }: FilePlan, { output, overwrite = false }: Res
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
   const { output, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
-  const plan = planFor(opened, choices, nameOf(output));
+  const plan = await planFor(opened, choices, nameOf(output));
   const sidecars = sidecarsOf(opened, plan, choices);
-  const sinks = await openSinks(plan, options);
+  const waiting = waitingFor(signal);
+  let sinks: readonly ByteSink[] = [];
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    runner = await startRunner(convertedElements(plan), model.files, options);
+    sinks = await openSinks(plan, opened, options, waiting);
+    runner = await waiting.soon(startRunner(convertedElements(plan), model.files, options), (late) => late.dispose());
     const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
     const report = reportOf(model, plan, measures);
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
@@ -102,5 +121,6 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   } finally {
     runner?.dispose(failure);
     for (const sink of sinks) await sink.discard(failure);
+    waiting.end();
   }
 }

@@ -1,9 +1,14 @@
 /** Looks into models: what is in them, and single tensors. */
+import type { Codes, Part } from '../codecs/codec.js';
+import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
-import type { OpenModel } from '../formats/format.js';
+import { memorySink } from '../files/sinks.js';
+import type { FilePlan, OpenModel, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
+import { carryOut, convertedElements } from './engine.js';
 import type { Opened } from './open.js';
+import { startRunner, type WorkOptions } from './start.js';
 
 /** A tensor in a model. */
 export interface ModelTensor {
@@ -90,16 +95,79 @@ const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> 
   U64: BigUint64Array,
 };
 
+function named<T extends { readonly name: string }>(tensors: readonly T[], name: string): T {
+  const tensor = tensors.find((candidate) => candidate.name === name);
+  if (tensor !== undefined) return tensor;
+  throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
+}
+
+/** Reads the bytes of a tensor into a buffer of their own. */
+async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promise<Uint8Array<ArrayBuffer>> {
+  const { file, byteOffset } = tensor;
+  const bytes = await (files[file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
+  // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
+  return bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+}
+
 /** Reads one tensor into a new array. @throws ScalepointError `NOT_FOUND` */
 export async function read({ model }: Opened, name: string): Promise<Tensor> {
-  const tensor = model.tensors.find((candidate) => candidate.name === name);
-  if (tensor === undefined) {
-    throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
-  }
-  const { dtype, shape, byteOffset } = tensor;
-  const bytes = await (model.files[tensor.file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
-  // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
-  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+  const tensor = named(model.tensors, name);
+  const { dtype, shape } = tensor;
+  const own = await bytesOf(model, tensor);
   const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
   return { name, dtype, shape, data: new array(own.buffer) };
+}
+
+/** A tensor as floats. */
+export interface FloatTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly data: Float32Array<ArrayBuffer>;
+}
+
+/** Reads what one tensor stands for, codes with their scales included. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
+export async function readAsFloats(
+  { format, model }: Opened,
+  name: string,
+  options: WorkOptions,
+): Promise<FloatTensor> {
+  const source = named(await format.tensors(model), name);
+  if (codecOf(source.form).decode === undefined) {
+    const message = `tensor ${quoted(name)}: ${source.type} is no float type that can be read`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+  }
+  const [part] = partsOf(source.shape, floatForm) as readonly [Part];
+  const plan: FilePlan = {
+    format: format.name,
+    files: [{ suffix: '', size: part.bytes, segments: [{ at: 0, tensor: 0, role: part.role }] }],
+    tensors: [{ source, form: floatForm, parts: [{ ...part, name }] }],
+    notes: [],
+    sidecars: [],
+  };
+  const sink = memorySink(part.bytes);
+  const runner = await startRunner(convertedElements(plan), model.files, options);
+  try {
+    const { signal, onProgress } = options;
+    await carryOut({ plan, files: model.files, sinks: [sink], runner, signal, onProgress });
+    await sink.finish();
+  } finally {
+    runner.dispose();
+  }
+  const bytes = await sink.bytes();
+  const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
+  return { name, shape: source.shape, data: new Float32Array(own.buffer) };
+}
+
+/** Reads the codes of one tensor. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
+export async function readCodes({ format, model }: Opened, name: string): Promise<Codes> {
+  const { shape, form, parts, type } = named(await format.tensors(model), name);
+  const codec = codecOf(form);
+  const fail = (): never => {
+    const message = `tensor ${quoted(name)}: ${type} has no integer codes and no blocks`;
+    throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
+  };
+  if (codec.codes === undefined) return fail();
+  const bytes: Record<string, Uint8Array<ArrayBuffer>> = {};
+  for (const { role, tensor } of parts) bytes[role] = await bytesOf(model, tensor);
+  return codec.codes(shape, form, bytes) ?? fail();
 }

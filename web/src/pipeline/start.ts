@@ -21,7 +21,7 @@ export interface WorkOptions {
   readonly worker?: () => WorkerLike;
   /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
   readonly core?: LoadOptions;
-  /** Called when a tensor is done, and in between at most every 50 ms. */
+  /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
   readonly onProgress?: (progress: Progress) => void;
   /** Stops the work; the promise is rejected with the signal's reason. */
   readonly signal?: AbortSignal;

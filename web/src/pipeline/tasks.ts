@@ -81,6 +81,8 @@ export interface TileResult {
   readonly sums?: Float64Array<ArrayBuffer>;
   readonly range?: Range;
   readonly sets?: Float32Array<ArrayBuffer>;
+  /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
+  readonly mismatched?: number;
   /** If there is one, everything else means nothing. */
   readonly problem?: Problem;
 }

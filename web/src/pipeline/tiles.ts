@@ -4,6 +4,7 @@
  */
 import {
   type Range,
+  type RangeCut,
   type Rectangle,
   type Role,
   type Runs,
@@ -13,7 +14,6 @@ import {
 } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { ByteSource } from '../files/bytes.js';
 import type { Copied, FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
 import type { EncodeTask, Piece, RangeTask, SetsTask, TileResult } from './tasks.js';
 
@@ -29,9 +29,10 @@ export interface BytesStep {
 /** Where runs of a part go. */
 export interface Destination extends Omit<Runs, 'offset'> {
   readonly role: Role;
-  /** Which file of the result, and where in it. */
+  /** Which file of the result, and where in it; or where in memory that is written later. */
   readonly file: number;
   readonly position: number;
+  readonly into: Uint8Array<ArrayBuffer> | undefined;
 }
 
 /** A tile, and where its parts go. */
@@ -46,7 +47,29 @@ export interface TileStep {
   readonly rectangle: Rectangle;
 }
 
+/** A question of a codec about a tensor, which is answered before the next step. */
+export interface QuestionStep {
+  readonly kind: 'question';
+  readonly tensor: PlannedTensor;
+  readonly cut: RangeCut | SetsCut;
+}
+
+/** What questions are answered with. */
+type Answer = Range | Float32Array<ArrayBuffer>;
+
+/** Bytes of the input. */
+export interface CopiedStep {
+  readonly kind: 'copied';
+  /** Which file of the result. */
+  readonly file: number;
+  readonly position: number;
+  readonly copied: Copied;
+}
+
 export type Step = BytesStep | TileStep;
+
+/** Steps in order. A QuestionStep is answered, everything else with undefined. */
+export type Steps = Generator<Step | QuestionStep | CopiedStep, void, Answer | undefined>;
 
 /** Carries out a task about a rectangle out of turn. */
 export type Ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => Promise<TileResult>;
@@ -60,8 +83,9 @@ export function elementAt({ row, column, columns, width }: Rectangle, index: num
 export function pieceOf({ shape, form, parts }: LogicalTensor, rectangle: Rectangle, firstFile = 0): Piece {
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {
-    const { offset, ...runs } = codec.place(shape, form, role, rectangle);
-    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, ...runs };
+    // Written out: to spread an object takes engines longer than the rest.
+    const { offset, bytes, count, stride } = codec.place(shape, form, role, rectangle);
+    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
   });
   return { form, inputs };
 }
@@ -76,14 +100,12 @@ export function mainPart({ parts }: LogicalTensor): SourceTensor {
   return (parts[0] as (typeof parts)[number]).tensor;
 }
 
-/** The files of the input. */
-type Files = readonly ByteSource[];
-
-/** Where the parts of a tensor begin in the result, by role. */
-type Places = ReadonlyMap<Role, { readonly file: number; readonly at: number }>;
+/** Where a part of a tensor begins in the result. */
+type Place = Pick<Destination, 'role' | 'file' | 'into'> & { readonly at: number };
+type Places = readonly Place[];
 
 /** Zeros from a position up to another, in pieces: the alignment of a file may be anything. */
-function* padding(file: number, from: number, to: number): Generator<BytesStep> {
+function* padding(file: number, from: number, to: number): Steps {
   for (let position = from; position < to; ) {
     const bytes = new Uint8Array(Math.min(to - position, tileElements));
     yield { kind: 'bytes', file, position, bytes };
@@ -107,10 +129,10 @@ function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: Tile
     ...(ranges === undefined ? {} : { ranges }),
   };
   const destinations = roles.map((role): Destination => {
-    const place = places.get(role);
+    const place = places.find((candidate) => candidate.role === role);
     if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
-    const { offset, ...runs } = codec.place(source.shape, form, role, rectangle);
-    return { role, file: place.file, position: place.at + offset, ...runs };
+    const { offset, bytes, count, stride } = codec.place(source.shape, form, role, rectangle);
+    return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
   });
   const sourceBytes = measures ? piece.inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
   return { kind: 'tile', tensor, task, destinations, sourceBytes, rectangle };
@@ -149,57 +171,38 @@ async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: As
   return all;
 }
 
+/** Answers a question. */
+export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Answer> {
+  return cut.kind === 'range' ? rangeOf(tensor, cut.rectangles, ask) : setsOf(tensor, cut, ask);
+}
+
 /** The tiles of a tensor that make the parts of some roles. */
-async function* tilesOf(
-  tensor: PlannedTensor,
-  roles: readonly Role[],
-  places: Places,
-  ask: Ask,
-): AsyncGenerator<TileStep> {
+function* tilesOf(tensor: PlannedTensor, roles: readonly Role[], places: Places): Steps {
   const { source, form } = tensor;
   if (elementsOf(source.shape) === 0) return;
-  const cuts = codecOf(form).cuts(source.shape, form, roles);
-  let answer: Range | Float32Array<ArrayBuffer> | undefined;
+  const stored = codecOf(source.form).grid(source.shape, source.form);
+  const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
+  let answer: Answer | undefined;
   for (;;) {
     const { value: cut, done } = cuts.next(answer);
     if (done) return;
-    answer = undefined;
-    if (cut.kind === 'range') answer = await rangeOf(tensor, cut.rectangles, ask);
-    else if (cut.kind === 'sets') answer = await setsOf(tensor, cut, ask);
-    else yield stepOf(tensor, cut, places);
+    if (cut.kind === 'tile') {
+      yield stepOf(tensor, cut, places);
+      answer = undefined;
+    } else answer = yield { kind: 'question', tensor, cut };
   }
 }
 
 /** Where the parts of every tensor begin. */
 function placesOf({ tensors, files }: FilePlan): readonly Places[] {
-  const places = tensors.map(() => new Map<Role, { file: number; at: number }>());
+  const places = tensors.map((): Place[] => []);
   for (const [file, { segments }] of files.entries()) {
     for (const segment of segments) {
-      if ('tensor' in segment) places[segment.tensor]?.set(segment.role, { file, at: segment.at });
+      if (!('tensor' in segment)) continue;
+      places[segment.tensor]?.push({ role: segment.role, file, at: segment.at, into: undefined });
     }
   }
   return places;
-}
-
-/** Bytes of the input, some at a time. */
-async function* copied(
-  file: number,
-  position: number,
-  { from, begin, bytes }: Copied,
-  files: Files,
-): AsyncGenerator<BytesStep> {
-  const source = files[from];
-  if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
-  for (let done = 0; done < bytes; ) {
-    const size = Math.min(bytes - done, tileElements);
-    yield {
-      kind: 'bytes',
-      file,
-      position: position + done,
-      bytes: await source.read(begin + done, begin + done + size),
-    };
-    done += size;
-  }
 }
 
 /** A file's segments in order, with their sizes. Empty ones come before what begins at the same position. */
@@ -214,12 +217,62 @@ function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
   return sizes.sort((a, b) => a.segment.at - b.segment.at || a.size - b.size);
 }
 
+/** Bytes of results that may wait in memory for their turn. */
+const mostHeld = 2 ** 24;
+
+/**
+ * Parts that wait for their turn. A file that takes no positions has all scales before all codes, say, and a tensor makes both at once.
+ * Those of small tensors wait in memory; a large tensor is read once for each part.
+ */
+class HeldParts {
+  readonly #parts = new Map<PlannedTensor, Map<Role, Uint8Array<ArrayBuffer>>>();
+  #bytes = 0;
+
+  /** Memory for all parts of a tensor that has several; undefined if they are too large. */
+  hold(tensor: PlannedTensor): Places | undefined {
+    const { parts } = tensor;
+    const size = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+    if (parts.length < 2 || this.#bytes + size > mostHeld) return undefined;
+    this.#bytes += size;
+    const held = new Map(parts.map(({ role, bytes }) => [role, new Uint8Array(bytes)]));
+    this.#parts.set(tensor, held);
+    return [...held].map(([role, into]) => ({ role, file: -1, at: 0, into }));
+  }
+
+  /** Gives a part that was held. */
+  take(tensor: PlannedTensor, role: Role): Uint8Array<ArrayBuffer> | undefined {
+    const held = this.#parts.get(tensor);
+    const bytes = held?.get(role);
+    if (held === undefined || bytes === undefined) return undefined;
+    this.#bytes -= bytes.length;
+    held.delete(role);
+    return bytes;
+  }
+}
+
+/** The steps of a part of a file that takes no positions. */
+function* partInTurn(tensor: PlannedTensor, role: Role, places: Places, held: HeldParts, isFirst: boolean): Steps {
+  const room = isFirst ? held.hold(tensor) : undefined;
+  if (room !== undefined) yield* tilesOf(tensor, rolesOf(places), room);
+  const bytes = held.take(tensor, role);
+  if (bytes === undefined) {
+    yield* tilesOf(tensor, [role], places);
+    return;
+  }
+  const { file, at } = places.find((place) => place.role === role) as Place;
+  if (bytes.length > 0) yield { kind: 'bytes', file, position: at, bytes };
+}
+
+const rolesOf = (places: Places) => places.map(({ role }) => role);
+
 /**
  * Everything that has to be written, each byte once. In the order of positions if `sequential`; otherwise tensor by tensor, all parts of a
  * tile at once. What the segments leave free is filled with zeros.
  */
-export async function* stepsOf(plan: FilePlan, files: Files, sequential: boolean, ask: Ask): AsyncGenerator<Step> {
+export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
   const places = placesOf(plan);
+  const held = new HeldParts();
+  const begun = new Set<PlannedTensor>();
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
     for (const { segment, size } of sortedSegments(plan, output)) {
@@ -231,14 +284,17 @@ export async function* stepsOf(plan: FilePlan, files: Files, sequential: boolean
         continue;
       }
       if ('copied' in segment) {
-        yield* copied(file, at, segment.copied, files);
+        yield { kind: 'copied', file, position: at, copied: segment.copied };
         continue;
       }
       const tensor = plan.tensors[segment.tensor] as PlannedTensor;
       const where = places[segment.tensor] as Places;
-      if (sequential) yield* tilesOf(tensor, [segment.role], where, ask);
+      if (sequential) {
+        yield* partInTurn(tensor, segment.role, where, held, !begun.has(tensor));
+        begun.add(tensor);
+      }
       // The others come with the first.
-      else if (segment.role === tensor.parts[0]?.role) yield* tilesOf(tensor, [...where.keys()], where, ask);
+      else if (segment.role === tensor.parts[0]?.role) yield* tilesOf(tensor, rolesOf(where), where);
     }
     yield* padding(file, end, output.size);
   }

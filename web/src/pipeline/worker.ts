@@ -5,7 +5,7 @@
 import { ScalepointError } from '../core/errors.js';
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import type { SourceReference } from '../files/bytes.js';
+import { checkCount, ioError, type SourceReference, shorterError } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
 import { InputReader } from './inputs.js';
 import { type Batch, type Input, inputsOf, TaskError } from './tasks.js';
@@ -49,9 +49,9 @@ async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<
   try {
     done = await readBlob(target, blob.slice(begin, begin + target.length));
   } catch (cause) {
-    throw new ScalepointError('IO', `cannot read the file: ${messageOf(cause)}`);
+    throw ioError('cannot read the file', cause);
   }
-  if (done !== target.length) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
+  if (done !== target.length) throw shorterError('the file', begin + done);
 }
 
 /** Reads bytes of a file into memory. */
@@ -60,15 +60,21 @@ async function readInto(file: number, begin: number, target: Uint8Array): Promis
   if (reference?.kind === 'blob') return readPart(reference.blob, begin, target);
   const fs = nodeModule('node:fs');
   if (reference === undefined || fs === undefined) throw new Error(`file ${file} cannot be read here`);
+  const { descriptor } = reference;
   for (let done = 0; done < target.length; ) {
+    const [left, position] = [target.length - done, begin + done];
     let count: number;
+    let size: number;
     try {
-      count = fs.readSync(reference.descriptor, target, done, target.length - done, begin + done);
+      count = fs.readSync(descriptor, target, done, left, position);
+      size = count === 0 ? fs.fstatSync(descriptor).size : 0;
     } catch (cause) {
-      throw new ScalepointError('IO', `cannot read the file: ${messageOf(cause)}`);
+      throw ioError('cannot read the file', cause);
     }
-    if (count === 0) throw new ScalepointError('CHANGED', 'the file became shorter while it was read');
-    done += count;
+    done += checkCount(count, left, 'cannot read the file');
+    if (count > 0) continue;
+    if (size <= position) throw shorterError('the file', position);
+    throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
   }
 }
 
@@ -101,7 +107,9 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   if (converter === undefined) throw new Error('a batch came before the start');
   await inputs.begin(batch, givenInputs(batch, given));
   const result = await converter.run(batch, inputs, spare);
-  port.postMessage({ kind: 'result', id, result }, [result.output]);
+  const { buffer } = given;
+  if (buffer.byteLength === 0) port.postMessage({ kind: 'result', id, result }, [result.output]);
+  else port.postMessage({ kind: 'result', id, result, given: buffer }, [result.output, buffer]);
 }
 
 /** Which of the given bytes belong to which input: those of the files that cannot be read here, in their order. */
@@ -137,7 +145,7 @@ function failureOf(request: WorkerRequest, error: unknown): WorkerReply {
     id: request.kind === 'batch' ? request.id : undefined,
     task: error instanceof TaskError ? error.task : 0,
     message: messageOf(cause),
-    ...(cause instanceof ScalepointError ? { code: cause.code } : {}),
+    ...(cause instanceof ScalepointError ? { code: cause.code, byteOffset: cause.byteOffset } : {}),
   };
 }
 

@@ -2,8 +2,9 @@
  * Carries out batches of tiles in workers, each with an instance of the core of its own. Workers read files by themselves if they can,
  * straight into wasm memory.
  */
-import { type ErrorCode, ScalepointError } from '../core/errors.js';
+import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
+import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import { readerOf } from './inputs.js';
 import { type Batch, type BatchResult, inputsOf, TaskError } from './tasks.js';
@@ -31,7 +32,8 @@ export type WorkerRequest =
 export type WorkerReply =
   /** `locked`: whether it holds the lock. */
   | { readonly kind: 'ready'; readonly locked: boolean }
-  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  /** `given`: memory of the request, to be used again. */
+  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult; readonly given?: ArrayBuffer }
   /** `task`: which task of the batch. */
   | {
       readonly kind: 'failure';
@@ -39,6 +41,7 @@ export type WorkerReply =
       readonly task: number;
       readonly code?: ErrorCode;
       readonly message: string;
+      readonly byteOffset?: number | undefined;
     };
 
 /** Carries out batches. */
@@ -89,10 +92,32 @@ function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
+/** A worker that the caller made. @throws TypeError if it is none */
+function checkWorker(worker: unknown): WorkerLike {
+  const { postMessage, terminate, on, addEventListener } = (worker ?? {}) as Record<string, unknown>;
+  const listens = typeof on === 'function' || typeof addEventListener === 'function';
+  if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
+  throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
+}
+
+/** Whether a worker that the caller made answers as the file `scalepoint/worker` does. */
+function isReply(reply: unknown): reply is WorkerReply {
+  const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
+  if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
+  if (kind === 'result') return result?.output instanceof ArrayBuffer && Array.isArray(result.tiles);
+  return kind === 'ready';
+}
+
+/** Whether a result is one of a batch: with all of its bytes, and one part for each task up to a problem. */
+function isResultOf({ tasks, outputBytes }: Batch, { output, tiles }: BatchResult): boolean {
+  const complete = tiles.length === tasks.length || tiles.at(-1)?.problem !== undefined;
+  return output.byteLength === outputBytes && tiles.length <= tasks.length && complete;
+}
+
 /** Listens to a worker, of a browser or of Node. `stopped` is called with what happened to it if it ends. */
 function listen(
   worker: WorkerLike,
-  receive: (reply: WorkerReply) => void,
+  receive: (reply: unknown) => void,
   stopped: (what: string, cause?: unknown) => void,
 ): void {
   if ('on' in worker) {
@@ -102,7 +127,7 @@ function listen(
     node.on('exit', () => stopped('ended before its time'));
     return;
   }
-  worker.addEventListener?.('message', (event) => receive((event as MessageEvent<WorkerReply>).data));
+  worker.addEventListener?.('message', (event) => receive((event as MessageEvent<unknown>).data));
   worker.addEventListener?.('messageerror', () => stopped('sent what cannot be read'));
   worker.addEventListener?.('error', (event) => {
     // The promise reports it.
@@ -140,6 +165,8 @@ export class WorkerPool implements TileRunner {
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
   readonly #spare: ArrayBuffer[] = [];
+  /** Memory for inputs. */
+  readonly #spareInputs: ArrayBuffer[] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
@@ -176,7 +203,7 @@ export class WorkerPool implements TileRunner {
 
   #add(module: WebAssembly.Module, create: () => WorkerLike): Promise<void> {
     return new Promise((resolve, reject) => {
-      const worker = create();
+      const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
         this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
       const late = () => stopped(`did not start within ${startMilliseconds / 1000} s`);
@@ -201,22 +228,34 @@ export class WorkerPool implements TileRunner {
         if (locks === undefined || lock === undefined || !locked) return;
         locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
       };
-      listen(worker, (reply) => (reply.kind === 'ready' ? started(reply.locked) : this.#receive(seat, reply)), stopped);
+      const receive = (reply: unknown) => {
+        if (!isReply(reply)) stopped(`sent ${show(reply)}, which is no answer`);
+        else if (reply.kind === 'ready') started(reply.locked);
+        else this.#receive(seat, reply, stopped);
+      };
+      listen(worker, receive, stopped);
       const files = this.#files.map(({ reference }) => reference);
       worker.postMessage({ kind: 'start', module, files, lock } satisfies WorkerRequest, []);
     });
   }
 
   /** Takes the answer to a job. */
-  #receive(seat: Seat, reply: Exclude<WorkerReply, { kind: 'ready' }>): void {
+  #receive(seat: Seat, reply: Exclude<WorkerReply, { kind: 'ready' }>, stopped: (what: string) => void): void {
+    if (this.#ended !== undefined) return;
     const job = seat.jobs.get(reply.id ?? -1);
-    seat.jobs.delete(reply.id ?? -1);
-    if (reply.kind === 'result') job?.resolve(reply.result);
-    else {
-      const { code, message, task } = reply;
+    if (reply.kind === 'failure') {
+      const { code, message, task, byteOffset } = reply;
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
-      job?.reject(new TaskError(task, code === undefined ? new Error(message) : new ScalepointError(code, message)));
+      const error = code === undefined ? new Error(message) : new ScalepointError(code, message, { byteOffset });
+      job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), error));
+    } else if (job !== undefined && isResultOf(job.batch, reply.result)) {
+      if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
+      job.resolve(reply.result);
+    } else {
+      stopped('sent a result that is none of what it was asked for');
+      return;
     }
+    seat.jobs.delete(reply.id ?? -1);
     this.#dispatch();
   }
 
@@ -260,8 +299,10 @@ export class WorkerPool implements TileRunner {
   async #readFor(batch: Batch): Promise<Uint8Array<ArrayBuffer>> {
     const inputs = batch.tasks.map((task) => inputsOf(task).filter(({ file }) => !this.#files[file]?.reference));
     const size = inputs.flat().reduce((sum, { bytes, count }) => sum + bytes * count, 0);
-    const given = allocate(size, ' of input');
-    if (size === 0) return given;
+    if (size === 0) return new Uint8Array(0);
+    // Most batches are of one size.
+    const spare = this.#spareInputs.pop();
+    const given = spare?.byteLength === size ? new Uint8Array(spare) : allocate(size, ' of input');
     const reader = readerOf(this.#files);
     await reader.begin(batch);
     let at = 0;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../../../web/src/core/errors.js';
-import { type ByteSource, openSource } from '../../../../web/src/files/bytes.js';
+import type { ByteSource } from '../../../../web/src/files/bytes.js';
+import { openSource } from '../../../../web/src/files/open.js';
 import { gguf } from '../../../../web/src/formats/gguf/gguf.js';
 import { type GgufHeader, readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';

@@ -338,7 +338,9 @@ describe('weights in a file beside the model', () => {
       verify: async () => {},
       close: async () => {},
     };
-    const model = await openOnnx({ input: 'big.onnx', source }, []);
+    const model = await openOnnx({ input: 'big.onnx', source }, [], () =>
+      Promise.reject(new Error('there are no others')),
+    );
     // The weights are skipped.
     expect(most).toBeLessThanOrEqual(2 ** 20);
     expect(model.tensors).toMatchObject([{ name: 'w', shape: [rows, columns], bytes: size, byteOffset: start.length }]);

@@ -35,8 +35,11 @@ const converted = ['layers.0.up.weight', 'layers.0.zero.weight', 'layers.1.down.
 const perChannel = { kind: 'per-channel' } as const;
 const perGroup = (groupSize: number) => ({ kind: 'per-group', groupSize }) as const;
 const cases: [what: string, options: Options, rows: number, columns: number][] = [
-  ['int8', { to: 'int8' }, 9, 100],
-  ['int8, asymmetric', { to: 'int8', scheme: 'asymmetric' }, 9, 33],
+  ['int8', { to: 'int8' }, 9, 256],
+  ['int8 in smaller groups', { to: 'int8' }, 9, 192],
+  ['int8 of odd rows', { to: 'int8' }, 9, 100],
+  ['plain int8', { to: 'int8', packed: false }, 9, 100],
+  ['plain int8, asymmetric', { to: 'int8', packed: false, scheme: 'asymmetric' }, 9, 33],
   ['int8 with int8 activations', { to: 'int8', activations: 'int8-dynamic' }, 4, 64],
   ['packed int8 per channel', { to: 'int8', packed: true }, 6, 45],
   ['packed int8 per channel, asymmetric', { to: 'int8', packed: true, scheme: 'asymmetric' }, 6, 45],
@@ -72,7 +75,9 @@ describe.each(['F32', 'F16', 'BF16'] as const)('weights in %s', (dtype) => {
     for (const [name, weight] of read.weights) {
       const values = numbersOf(before.get(name)!);
       const { groupSize } = options.granularity?.kind === 'per-group' ? options.granularity : { groupSize: undefined };
-      const group = groupSize ?? (options.to === 'int4' && options.granularity === undefined ? 128 : undefined);
+      const isGrouped = options.granularity === undefined && options.packed !== false && !options.activations;
+      const sizes = options.to === 'int4' ? [128] : options.to === 'int8' ? [128, 64, 32] : [];
+      const group = groupSize ?? (isGrouped ? sizes.find((size) => columns % size === 0) : undefined);
       expect(weight).toMatchObject({
         type: options.to === 'float8e4m3fn' ? 'float' : 'int',
         bits: options.to === 'int4' ? 4 : 8,

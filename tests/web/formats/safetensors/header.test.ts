@@ -1,6 +1,6 @@
 import { inspectModel, quantizeModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { openSource } from '../../../../web/src/files/bytes.js';
+import { openSource } from '../../../../web/src/files/open.js';
 import {
   layoutSafetensors,
   readSafetensors,
@@ -405,7 +405,11 @@ describe('quantizing in memory', () => {
   it('needs no file system', async () => {
     const bytes = file(`{"w":${entry('F32', [2, 3], 0, 24)}}`, 24);
     bytes.set(new Uint8Array(new Float32Array([1, -2, 127.5, 0, 0, 0]).buffer), bytes.length - 24);
-    const { report, blob } = await quantizeModel(new File([bytes], 'model'), { to: 'int8' });
+    const { report, blob } = await quantizeModel(new File([bytes], 'model'), {
+      to: 'int8',
+      packed: false,
+      include: 'all',
+    });
     const result = await blob();
     expect(result.size).toBe(report.totals.bytesAfter);
     expect((await readTensor(result, 'w')).data).toEqual(new Int8Array([1, -2, 127, 0, 0, 0]));

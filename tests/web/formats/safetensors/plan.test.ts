@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
 import { partsOf } from '../../../../web/src/codecs/registry.js';
-import { openSource } from '../../../../web/src/files/bytes.js';
+import { openSource } from '../../../../web/src/files/open.js';
 import type { SourceTensor } from '../../../../web/src/formats/format.js';
 import type { PlanChoices, Rule } from '../../../../web/src/formats/options.js';
 import { mergeConfig } from '../../../../web/src/formats/safetensors/config.js';
 import { readSafetensors } from '../../../../web/src/formats/safetensors/header.js';
 import { planSafetensors, type SafetensorsChoices } from '../../../../web/src/formats/safetensors/plan.js';
 import { safetensors } from '../../../../web/src/formats/safetensors/safetensors.js';
+import { plainTensor } from '../../../../web/src/formats/tensors.js';
 import { checkChoices } from '../../../../web/src/pipeline/options.js';
 import { type FlatPlan, flat } from '../../support/plans.js';
 import { expectRefusal } from '../../support/support.js';
@@ -28,7 +29,7 @@ function sources(
 type Tensors = Parameters<typeof sources>[0];
 
 function planOf(tensors: Tensors, choices: SafetensorsChoices, isModel = true): FlatPlan {
-  return flat(planSafetensors(sources(tensors), {}, choices, partsOf, isModel));
+  return flat(planSafetensors(sources(tensors).map(plainTensor), {}, choices, partsOf, isModel));
 }
 
 /** What became of each tensor: why it was kept, or the names, types and shapes of its parts. */
@@ -55,8 +56,56 @@ const configOf = (plan: FlatPlan) => plan.quantizationConfig as unknown as Confi
 describe('what weights become', () => {
   const weight: Tensors = { 'x.weight': ['BF16', [24, 256]] };
 
-  it('int8: codes as they are, one scale a row in the type of the weight', () => {
+  it('int8: packed groups of 128, their scales in the type of the weight', () => {
     const plan = planOf(weight, { to: 'int8' });
+    expect(outcome(plan)).toEqual({
+      'x.weight': [
+        'data x.weight_packed I32 [24,64]',
+        'scale x.weight_scale BF16 [24,2]',
+        'shape x.weight_shape I64 [2]',
+      ],
+    });
+    expect(formOf(plan)).toEqual({
+      codec: 'compressed-tensors',
+      type: 'int',
+      bits: 8,
+      symmetric: true,
+      groupSize: 128,
+      packed: true,
+      scale: 'BF16',
+    });
+    expect(plan.notes).toEqual([]);
+  });
+
+  it.each([
+    [[256, 384], 128],
+    [[256, 384, 64], 64],
+    [[256, 320], 64],
+    [[256, 96, 64], 32],
+    [[256, 100], undefined],
+    [[256, 45], undefined],
+    // Such a small one has no codes in any case, and therefore does not count.
+    [[256, 1], 128],
+  ])('int8: rows of %j have groups of %j', (rows, groupSize) => {
+    const tensors = Object.fromEntries(rows.map((columns, i) => [`x${i}.weight`, ['F32', [16, columns]]] as const));
+    const plan = planOf(tensors, { to: 'int8' });
+    const forms = plan.tensors.flatMap(({ form, kept }) => (kept === undefined ? [form] : []));
+    expect(forms.length).toBe(rows.filter((columns) => columns > 1).length);
+    for (const form of forms) expect(form).toMatchObject({ groupSize, packed: true, bits: 8 });
+    // One group of the configuration, which is all that llama.cpp's converter takes.
+    expect(Object.keys(configOf(plan).config_groups)).toEqual(['group_0']);
+    expect(plan.notes).toEqual(
+      groupSize === undefined
+        ? ["packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups"]
+        : [],
+    );
+  });
+
+  it('int8, not packed: codes as they are, one scale a row in the type of the weight', () => {
+    const plan = planOf(weight, { to: 'int8', packed: false });
+    expect(plan.notes).toEqual([
+      "plain int8 codes are read by transformers and llama.cpp's converter; vLLM wants them packed, as by default",
+    ]);
     expect(outcome(plan)).toEqual({
       'x.weight': ['data x.weight I8 [24,256]', 'scale x.weight_scale BF16 [24,1]'],
     });
@@ -86,7 +135,7 @@ describe('what weights become', () => {
       scale: 'BF16',
     });
     expect(plan.size).toBe(plan.header.length + 24 * 256 + 24 * 2);
-    const kernel = planOf({ 'conv.weight': ['F32', [6, 5, 7, 3]] }, { to: 'float8e4m3fn' });
+    const kernel = planOf({ 'conv.weight': ['F32', [6, 5, 7, 3]] }, { to: 'float8e4m3fn', include: 'all' });
     expect(outcome(kernel)['conv.weight']).toEqual([
       'data conv.weight F8_E4M3 [6,5,7,3]',
       'scale conv.weight_scale F32 [6,1,1,1]',
@@ -97,7 +146,7 @@ describe('what weights become', () => {
   });
 
   it('int8 asymmetric: zero points shaped like the scales', () => {
-    const plan = planOf(weight, { to: 'int8', scheme: 'asymmetric' });
+    const plan = planOf(weight, { to: 'int8', packed: false, scheme: 'asymmetric' });
     expect(outcome(plan)['x.weight']).toEqual([
       'data x.weight I8 [24,256]',
       'scale x.weight_scale BF16 [24,1]',
@@ -107,7 +156,7 @@ describe('what weights become', () => {
   });
 
   it('int8 packed: words of four, per channel or in groups', () => {
-    expect(outcome(planOf(weight, { to: 'int8', packed: true }))['x.weight']).toEqual([
+    expect(outcome(planOf(weight, { to: 'int8', granularity: { kind: 'per-channel' } }))['x.weight']).toEqual([
       'data x.weight_packed I32 [24,64]',
       'scale x.weight_scale BF16 [24,1]',
       'shape x.weight_shape I64 [2]',
@@ -168,22 +217,70 @@ describe('what weights become', () => {
   });
 
   it('extends names that do not end in weight in the same way', () => {
-    expect(outcome(planOf({ 'lstm.weight_ih_l0': ['F16', [4, 128]] }, { to: 'int4' }))['lstm.weight_ih_l0']).toEqual([
+    const lstm = planOf({ 'lstm.weight_ih_l0': ['F16', [4, 128]] }, { to: 'int4', include: 'all' });
+    expect(outcome(lstm)['lstm.weight_ih_l0']).toEqual([
       'data lstm.weight_ih_l0_packed I32 [4,16]',
       'scale lstm.weight_ih_l0_scale F16 [4,1]',
       'shape lstm.weight_ih_l0_shape I64 [2]',
     ]);
   });
 
-  it('gives convolutions a scale for each output channel, if codes are not packed', () => {
+  it('gives convolutions a scale for each output channel, where they are asked for', () => {
     const conv: Tensors = { 'conv.weight': ['F32', [8, 4, 3, 3]], 'a.b.weight': ['F32', [16, 32]] };
-    expect(outcome(planOf(conv, { to: 'int8', scheme: 'asymmetric' }))['conv.weight']).toEqual([
+    const all = { include: 'all', scheme: 'asymmetric' } as const;
+    expect(outcome(planOf(conv, { to: 'int8', packed: false, ...all }))['conv.weight']).toEqual([
       'data conv.weight I8 [8,4,3,3]',
       'scale conv.weight_scale F32 [8,1,1,1]',
       'zeroPoint conv.weight_zero_point I8 [8,1,1,1]',
     ]);
-    expect(outcome(planOf(conv, { to: 'int8', packed: true }))['conv.weight']).toBe('4-D');
-    expect(outcome(planOf(conv, { to: 'int4', rules: [{ match: /conv/, to: 'int4' }] }))['conv.weight']).toBe('4-D');
+    expect(outcome(planOf(conv, { to: 'int8', ...all }))['conv.weight']).toEqual([
+      'data conv.weight_packed I32 [8,9]',
+      'scale conv.weight_scale F32 [8,1,1,1]',
+      'zeroPoint conv.weight_zero_point I32 [2,1,1,1]',
+      'shape conv.weight_shape I64 [4]',
+    ]);
+    const rules: Rule[] = [{ match: /conv/, to: 'int4', granularity: { kind: 'per-group', groupSize: 8 } }];
+    expect(outcome(planOf(conv, { to: 'int4', rules }))['conv.weight']).toEqual([
+      'data conv.weight_packed I32 [8,5]',
+      'scale conv.weight_scale F32 [8,1,1,1]',
+      'shape conv.weight_shape I64 [4]',
+    ]);
+  });
+
+  it('keeps what loaders do not decode, and says what takes it along', () => {
+    const tensors: Tensors = {
+      'conv.weight': ['F32', [8, 4, 3, 3]],
+      'lstm.weight_ih_l0': ['F32', [64, 64]],
+      'attention.in_proj_weight': ['F32', [64, 64]],
+      'fc.weight': ['F32', [8, 32]],
+      weight: ['F32', [8, 32]],
+    };
+    const plan = planOf(tensors, { to: 'int8' });
+    expect(Object.fromEntries(plan.tensors.map(({ source, kept }) => [source.name, kept]))).toEqual({
+      'conv.weight': '4-D',
+      'lstm.weight_ih_l0': 'not a .weight',
+      'attention.in_proj_weight': 'not a .weight',
+      'fc.weight': undefined,
+      weight: undefined,
+    });
+    const left = "3 weights stay: loaders decode linear layers only; include: 'all' takes them along";
+    expect(plan.notes).toEqual([`${left}, for programs that read the file with Scalepoint`]);
+    const all = planOf(tensors, { to: 'int8', include: 'all' });
+    expect(all.tensors.filter(({ kept }) => kept !== undefined)).toEqual([]);
+    const who = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
+    expect(all.notes).toContain(`3 weights of layers that are not linear become codes: ${who}`);
+    // Few among many: nothing to speak of.
+    const few = planOf({ 'patch.weight': ['F32', [8, 3, 4, 4]], 'fc.weight': ['F32', [64, 64]] }, { to: 'int8' });
+    expect(few.notes).toEqual([]);
+  });
+
+  it("keeps GPT-2's Conv1D, and no layers of the same names that are linear", () => {
+    const names = ['h.0.attn.c_attn.weight', 'h.0.attn.c_proj.weight', 'h.0.mlp.c_fc.weight', 'h.0.x.weight'];
+    const model = (rows: number, columns: number): Tensors =>
+      Object.fromEntries(names.map((name, i) => [name, ['F32', i === 0 ? [rows, columns] : [64, 64]]]));
+    const kept = (tensors: Tensors) => planOf(tensors, { to: 'int8' }).tensors.map((tensor) => tensor.kept);
+    expect(kept(model(64, 192))).toEqual(['Conv1D', 'Conv1D', 'Conv1D', undefined]);
+    expect(kept(model(192, 64))).toEqual([undefined, undefined, undefined, undefined]);
   });
 
   it('float16 and bfloat16: every float, whatever it is called', () => {
@@ -213,35 +310,21 @@ describe('what weights become', () => {
     expect(brain.quantizationConfig).toBeUndefined();
   });
 
-  it('keeps small floats, complex numbers, and the scales of weights that are quantized already', () => {
+  it('keeps small floats and complex numbers', () => {
     const tensors: Tensors = {
       'q.weight': ['F8_E4M3', [4, 4]],
-      'q.weight_scale_inv': ['F32', [1, 1]],
       'p.weight': ['F4', [4, 4]],
       six: ['F6_E2M3', [4, 4]],
       phase: ['C64', [4, 4]],
-      'g.qweight': ['I32', [4, 4]],
-      'g.scales': ['BF16', [4, 4]],
-      'b.weight': ['U8', [8, 1]],
-      'b.weight.absmax': ['F32', [4]],
     };
     const kept = {
       'q.weight': 'float8 already',
       'p.weight': 'float4 already',
       six: 'float6 already',
       phase: 'complex',
-      'g.qweight': 'not a float',
-      'g.scales': 'scale',
-      'b.weight': 'not a float',
     };
-    expect(outcome(planOf(tensors, { to: 'float16' }))).toEqual({
-      ...kept,
-      'q.weight_scale_inv': 'scale',
-      'b.weight.absmax': 'scale',
-    });
-    expect(outcome(planOf(tensors, { to: 'int8' }))).toMatchObject({ ...kept, 'q.weight_scale_inv': 'scale' });
-    const asked = planOf(tensors, { to: 'float16', rules: [{ match: /scale/, to: 'float16' }] });
-    expect(outcome(asked)['q.weight_scale_inv']).toEqual(['data q.weight_scale_inv F16 [1,1]']);
+    expect(outcome(planOf(tensors, { to: 'float16' }))).toEqual(kept);
+    expect(outcome(planOf(tensors, { to: 'int8' }))).toEqual(kept);
   });
 });
 
@@ -281,7 +364,7 @@ describe('what is kept', () => {
       enough: ['F32', [8, 2]],
       double: ['F64', [8, 8]],
     };
-    expect(outcome(planOf(tensors, { to: 'int8' }))).toEqual({
+    expect(outcome(planOf(tensors, { to: 'int8', packed: false, include: 'all' }))).toEqual({
       scalar: 'scalar',
       empty: 'empty',
       line: '1-D',
@@ -298,18 +381,31 @@ describe('what is kept', () => {
 
   it('keeps rows that the groups do not divide, rule or not', () => {
     const tensors: Tensors = { 'x.weight': ['F32', [100, 100]], 'y.weight': ['F32', [100, 192]] };
-    expect(outcome(planOf(tensors, { to: 'int4' }))).toEqual({
+    const plan = planOf(tensors, { to: 'int4' });
+    expect(outcome(plan)).toEqual({
       'x.weight': 'rows of 100, groups of 128',
       'y.weight': 'rows of 192, groups of 128',
     });
+    const what = 'rows of 100, 192 cannot be cut in groups of 128';
+    expect(plan.notes).toEqual([`2 weights stay: ${what}; granularity: { kind: 'per-channel' } takes them along`]);
+    const one = planOf({ 'x.weight': ['F32', [8, 11616]] }, { to: 'int4' });
+    expect(one.notes).toEqual([
+      '1 weight stays: rows of 11616 cannot be cut in groups of 128; groupSize: 32 takes it along',
+    ]);
+    const doubles = planOf({ 'x.weight': ['F64', [8, 128]] }, { to: 'int4' });
+    expect(doubles.notes).toEqual(['1 weight stays, as float64; a rule takes it along']);
     const rules: Rule[] = [
       { match: /x/, to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } },
       { match: /y/, to: 'int8' },
     ];
     expect(outcome(planOf(tensors, { to: 'int4', rules }))).toEqual({
       'x.weight': 'rows of 100, groups of 32',
-      // Nothing is packed, so this need not be.
-      'y.weight': ['data y.weight I8 [100,192]', 'scale y.weight_scale F32 [100,1]'],
+      // All rows that become int8 can be cut in groups of 64.
+      'y.weight': [
+        'data y.weight_packed I32 [100,48]',
+        'scale y.weight_scale F32 [100,3]',
+        'shape y.weight_shape I64 [2]',
+      ],
     });
   });
 
@@ -329,7 +425,7 @@ describe('what is kept', () => {
       'x.weight_shape': ['F32', [4]],
       'x.weight_zero_point': ['F32', [4]],
     };
-    expect(outcome(planOf(tensors, { to: 'int8' }))['x.weight']).toHaveLength(2);
+    expect(outcome(planOf(tensors, { to: 'int8', packed: false }))['x.weight']).toHaveLength(2);
   });
 
   it('lets the first rule that matches decide, with flags that remember places too', () => {
@@ -373,7 +469,16 @@ describe('what is kept', () => {
 
   it('minds no names in a .npy file, and takes float64', () => {
     const plan = planOf({ embedding: ['F64', [16, 16]] }, { to: 'int8' }, false);
-    expect(outcome(plan)).toEqual({ embedding: ['data embedding I8 [16,16]', 'scale embedding_scale F32 [16,1]'] });
+    expect(outcome(plan)).toEqual({
+      embedding: [
+        'data embedding_packed I32 [16,4]',
+        'scale embedding_scale F32 [16,1]',
+        'shape embedding_shape I64 [2]',
+      ],
+    });
+    expect(plan.notes).toEqual([]);
+    const cube = planOf({ cube: ['F32', [16, 4, 4]] }, { to: 'int8' }, false);
+    expect(outcome(cube).cube).toContain('data cube_packed I32 [16,4]');
     expect(plan.quantizationConfig).toBeUndefined();
   });
 });
@@ -395,7 +500,9 @@ describe('the file', () => {
       { to: 'float16' },
     ];
     for (const options of forms) {
-      const plan = flat(planSafetensors(sources(tensors), { format: 'pt', __proto__x: 'é' }, options, partsOf));
+      const plan = flat(
+        planSafetensors(sources(tensors).map(plainTensor), { format: 'pt', __proto__x: 'é' }, options, partsOf),
+      );
       const file = new Uint8Array(plan.size);
       file.set(plan.header);
       const { tensors: read, metadata } = await readSafetensors(await openSource(file));
@@ -413,7 +520,7 @@ describe('the file', () => {
 
   it('keeps the order of the input in the plan, and which file a tensor is in', () => {
     const input = sources({ z: ['F32', [4, 4]], a: ['F32', [4, 4]] }).map((tensor, file) => ({ ...tensor, file }));
-    const plan = flat(planSafetensors(input, {}, { to: 'int8' }, partsOf));
+    const plan = flat(planSafetensors(input.map(plainTensor), {}, { to: 'int8' }, partsOf));
     expect(plan.tensors.map(({ source }) => source)).toEqual(input);
   });
 
@@ -465,6 +572,7 @@ describe('the quantization_config', () => {
             },
             input_activations: null,
             output_activations: null,
+            format: 'pack-quantized',
           },
         },
         sparsity_config: {},
@@ -475,7 +583,7 @@ describe('the quantization_config', () => {
   });
 
   it('tells int8 forms apart', () => {
-    const plain = configOf(planOf(model, { to: 'int8', scheme: 'asymmetric' }));
+    const plain = configOf(planOf(model, { to: 'int8', packed: false, scheme: 'asymmetric' }));
     expect(plain).toMatchObject({ format: 'naive-quantized', ignore: ['lm_head', 'model.embed_tokens'] });
     expect(plain.config_groups.group_0).toMatchObject({
       weights: { num_bits: 8, symmetric: false, strategy: 'channel', group_size: null },
@@ -513,6 +621,7 @@ describe('the quantization_config', () => {
         },
         input_activations: null,
         output_activations: null,
+        format: 'float-quantized',
       },
     });
   });
@@ -523,19 +632,14 @@ describe('the quantization_config', () => {
     const { format, config_groups, ignore } = configOf(plan);
     expect(format).toBe('pack-quantized');
     expect(config_groups).toMatchObject({
-      group_0: { targets: [down], weights: { num_bits: 8, strategy: 'channel', group_size: null } },
+      group_0: { targets: [down], weights: { num_bits: 8, strategy: 'group', group_size: 128 } },
       group_1: { targets: [query], weights: { num_bits: 4, strategy: 'group', group_size: 128 } },
     });
     expect(Object.keys(config_groups)).toHaveLength(2);
     expect(ignore).toEqual(['lm_head', 'model.embed_tokens', 'model.layers.0.mlp.odd']);
-    // The other way round: one int4 weight packs the int8 ones.
     const other = planOf(model, { to: 'int8', rules: [{ match: /q_proj/, to: 'int4' }] });
     expect(configOf(other).format).toBe('pack-quantized');
     expect(outcome(other)[`${down}.weight`]).toContain(`data ${down}.weight_packed I32 [128,64]`);
-    // A rule that matches nothing that can be packed packs nothing.
-    expect(configOf(planOf(model, { to: 'int8', rules: [{ match: /odd/, to: 'int4' }] })).format).toBe(
-      'naive-quantized',
-    );
   });
 
   it('tells groups of different sizes apart', () => {
@@ -551,7 +655,7 @@ describe('the quantization_config', () => {
       'lstm.weight_hh_l0': ['BF16', [64, 64]],
     };
     const { config_groups, ignore } = configOf(
-      planOf(tensors, { to: 'int8', rules: [{ match: /embed_tokens/, to: 'int8' }] }),
+      planOf(tensors, { to: 'int8', packed: false, include: 'all', rules: [{ match: /embed_tokens/, to: 'int8' }] }),
     );
     expect(config_groups.group_0!.targets).toEqual(['Linear', 'model.embed_tokens', 'vision.conv']);
     expect(ignore).toEqual(['lm_head']);

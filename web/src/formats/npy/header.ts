@@ -5,9 +5,10 @@
 
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
-import type { ByteSource } from '../../files/bytes.js';
+import { allocate, type ByteSource } from '../../files/bytes.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { elementCount } from '../tensors.js';
+import { ColumnMajorReader } from './columns.js';
 
 /** An array in a .npy file. */
 export interface NpyFile {
@@ -17,6 +18,8 @@ export interface NpyFile {
   readonly verbatim: boolean;
   /** Bytes [begin, end) of the elements in row-major, little-endian order. Both have to be multiples of the element size. */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
+  /** As `read`, into memory that is there already. */
+  readInto(begin: number, target: Uint8Array): Promise<void>;
 }
 
 /** The first bytes of every .npy file. */
@@ -26,7 +29,7 @@ export const npyMagic: readonly number[] = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 const maxHeaderBytes = 2 ** 20;
 /** More dimensions than numpy makes. */
 const maxRank = 64;
-/** Column-major arrays are read as a whole to be rearranged, up to this size. */
+/** Column-major arrays are read up to 32 times to be rearranged, at this size. */
 const maxColumnMajorBytes = 2 ** 29;
 
 /** The dtypes of safetensors, by numpy's kind and size. */
@@ -204,39 +207,9 @@ function parseHeader(text: string, origin: number): NpyHeader {
   };
 }
 
-/** A copy with the bytes of every unit reversed. */
-function swapBytes(bytes: Uint8Array, unitBytes: number): Uint8Array<ArrayBuffer> {
-  const result = new Uint8Array(bytes.length);
-  for (let unit = 0; unit < bytes.length; unit += unitBytes) {
-    for (let i = 0; i < unitBytes; i++) result[unit + i] = bytes[unit + unitBytes - 1 - i] as number;
-  }
-  return result;
-}
-
-/** Rearranges column-major elements in row-major order. */
-function toRowMajor(bytes: Uint8Array, shape: readonly number[], elementBytes: number): Uint8Array<ArrayBuffer> {
-  const result = new Uint8Array(bytes.length);
-  // Strides of the source, in bytes: the first axis is the dense one.
-  const strides: number[] = [];
-  let stride = elementBytes;
-  for (const dimension of shape) {
-    strides.push(stride);
-    stride *= dimension;
-  }
-  const index = shape.map(() => 0);
-  let from = 0;
-  for (let to = 0; to < result.length; to += elementBytes) {
-    for (let i = 0; i < elementBytes; i++) result[to + i] = bytes[from + i] as number;
-    // Increments the index, last axis first.
-    for (let axis = shape.length - 1; axis >= 0; axis--) {
-      index[axis] = (index[axis] as number) + 1;
-      from += strides[axis] as number;
-      if (index[axis] !== shape[axis]) break;
-      from -= (strides[axis] as number) * (shape[axis] as number);
-      index[axis] = 0;
-    }
-  }
-  return result;
+/** Reverses the bytes of every unit. */
+function swapBytes(bytes: Uint8Array, unitBytes: number): void {
+  for (let unit = 0; unit < bytes.length; unit += unitBytes) bytes.subarray(unit, unit + unitBytes).reverse();
 }
 
 /** Reads the start of a file: the text of the header, and where it begins and ends. */
@@ -283,7 +256,7 @@ function dataBytes({ shape, dtype, elementBytes }: NpyHeader, headerOffset: numb
 
 /**
  * Opens a .npy file, versions 1.0, 2.0 and 3.0. Big-endian and column-major (`fortran_order`) arrays are rearranged while they are read;
- * the latter in memory, so only up to 512 MiB.
+ * the latter up to 512 MiB.
  * @throws ScalepointError `BAD_FILE` if the file breaks the format or has another length than its header says; `UNSUPPORTED_DTYPE` for
  *   records, objects, text, dates, long doubles and double complex numbers, and for column-major arrays that are too large
  */
@@ -305,19 +278,21 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
     );
   }
   const swapped = bigEndian && unitBytes > 1;
-  let rowMajor: Promise<Uint8Array<ArrayBuffer>> | undefined;
+  const rows = columnMajor ? new ColumnMajorReader(source, dataOffset, shape, elementBytes) : undefined;
+  const readInto = async (begin: number, target: Uint8Array) => {
+    if (rows !== undefined) await rows.readInto(begin, target);
+    else if (source.readInto !== undefined) await source.readInto(dataOffset + begin, target);
+    else target.set(await source.read(dataOffset + begin, dataOffset + begin + target.length));
+    if (swapped) swapBytes(target, unitBytes);
+  };
   return {
     tensor: { name, dtype, shape, bytes, byteOffset: dataOffset },
     verbatim: !columnMajor && !swapped,
+    readInto,
     async read(from, to) {
-      let piece: Uint8Array<ArrayBuffer>;
-      if (columnMajor) {
-        rowMajor ??= source.read(dataOffset, dataOffset + bytes).then((all) => toRowMajor(all, shape, elementBytes));
-        piece = (await rowMajor).subarray(from, to);
-      } else {
-        piece = await source.read(dataOffset + from, dataOffset + to);
-      }
-      return swapped ? swapBytes(piece, unitBytes) : piece;
+      const target = allocate(to - from, ' at once');
+      await readInto(from, target);
+      return target;
     },
   };
 }

@@ -27,9 +27,9 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
 
   async open(files) {
     const [{ source }] = files as [OpenFile];
-    const { tensor, verbatim, read } = await openNpy(source);
+    const { tensor, verbatim, read, readInto } = await openNpy(source);
     // Elements that have to be rearranged have no offsets in the file. They are read as if they were a file of their own.
-    const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto: undefined };
+    const rearranged: ByteSource = { ...source, size: tensor.bytes, reference: undefined, read, readInto };
     return {
       bytes: source.size,
       files: [verbatim ? source : rearranged],
@@ -41,5 +41,5 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   tensors: async (model) => model.tensors.map(plainTensor),
 
   // An array is not a model: its name means nothing, and there is no configuration.
-  plan: (model, choices, partsOf) => planSafetensors(model.tensors, {}, choices, partsOf, false),
+  plan: (model, choices, partsOf) => planSafetensors(model.tensors.map(plainTensor), {}, choices, partsOf, false),
 };

@@ -1,8 +1,8 @@
 /** Files beside a model that hold data of its tensors. They are among the files that were given, or in the folder of the model. */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
-import { type ByteSource, type FileInput, openSource, quoted, systemMessage } from '../../files/bytes.js';
-import type { OpenFile } from '../format.js';
+import { type ByteSource, type FileInput, quoted, systemMessage } from '../../files/bytes.js';
+import type { OpenFile, OpenInput } from '../format.js';
 import { badFile } from './wire.js';
 
 /**
@@ -23,7 +23,7 @@ export function checkLocation(location: string, at: number, tensor: string): str
 }
 
 /** Opens a file in the folder of a path, unless links lead elsewhere. */
-async function besidePath(input: string, location: string): Promise<ByteSource> {
+async function besidePath(input: string, location: string, open: OpenInput): Promise<ByteSource> {
   const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
   if (paths === undefined || fs === undefined) {
     throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
@@ -38,18 +38,20 @@ async function besidePath(input: string, location: string): Promise<ByteSource> 
     throw new ScalepointError('NOT_FOUND', message, { cause });
   }
   if (real !== expected) throw new ScalepointError('BAD_FILE', `${quoted(location)} beside the model is a link`);
-  return openSource(real);
+  return open(real);
 }
 
 /** Opens files by the names that a model has for them, each once. */
 export class ExternalFiles {
   readonly #input: FileInput;
   readonly #given: readonly ByteSource[];
+  readonly #openInput: OpenInput;
   readonly #open = new Map<string, ByteSource>();
 
   /** @param given files in addition to the model. If there are some, no others are looked for. */
-  constructor({ input }: OpenFile, given: readonly OpenFile[]) {
+  constructor({ input }: OpenFile, given: readonly OpenFile[], open: OpenInput) {
     this.#input = input;
+    this.#openInput = open;
     this.#given = given.map(({ source }) => source);
   }
 
@@ -72,11 +74,12 @@ export class ExternalFiles {
     }
     if (this.#input instanceof URL && this.#input.protocol !== 'file:') {
       const path = location.split('/').map(encodeURIComponent).join('/');
-      return openSource(new URL(path, this.#input));
+      return this.#openInput(new URL(path, this.#input));
     }
     const url = nodeModule('node:url');
-    if (this.#input instanceof URL && url !== undefined) return besidePath(url.fileURLToPath(this.#input), location);
-    if (typeof this.#input === 'string') return besidePath(this.#input, location);
+    if (this.#input instanceof URL && url !== undefined)
+      return besidePath(url.fileURLToPath(this.#input), location, this.#openInput);
+    if (typeof this.#input === 'string') return besidePath(this.#input, location, this.#openInput);
     throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
   }
 

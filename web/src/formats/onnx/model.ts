@@ -1,6 +1,6 @@
 /** Opens ONNX models: lists their tensors, and finds their data. */
 import { type ByteSource, quoted } from '../../files/bytes.js';
-import type { OpenFile, OpenModel, SourceTensor } from '../format.js';
+import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../format.js';
 import { assembled, plainPlace } from './data.js';
 import { checkLocation, ExternalFiles } from './external.js';
 import { Parser } from './parse.js';
@@ -160,12 +160,12 @@ class Opener {
  * @param others files with data of its tensors
  * @throws ScalepointError `BAD_FILE`, `NOT_FOUND`, `IO`
  */
-export async function openOnnx(file: OpenFile, others: readonly OpenFile[]): Promise<OnnxModel> {
+export async function openOnnx(file: OpenFile, others: readonly OpenFile[], open: OpenInput): Promise<OnnxModel> {
   const { source } = file;
   const skeleton = await readSkeleton(source, modelSchema);
   const proto = new Parser(skeleton).model(source.size);
   checkFunctions(proto.functions);
-  const external = new ExternalFiles(file, others);
+  const external = new ExternalFiles(file, others, open);
   const opener = new Opener(source, external);
   try {
     await opener.addGraph(proto.graph, '');

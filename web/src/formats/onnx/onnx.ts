@@ -68,7 +68,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   sniff: isModel,
   takesData: true,
 
-  open: ([file, ...others]) => openOnnx(file as OpenFile, others),
+  open: ([file, ...others], open) => openOnnx(file as OpenFile, others, open),
 
   tensors: async (model) => logicalTensors(model),
 

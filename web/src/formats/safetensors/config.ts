@@ -5,7 +5,7 @@ import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import type { PlannedTensor } from '../format.js';
 import type { Sidecar } from '../options.js';
-import { keeperByName } from './keep.js';
+import { keeperByName, linearOnly } from './keep.js';
 
 // ------------------------------------------------------------------------------------------------------------ quantization_config
 
@@ -71,8 +71,9 @@ function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]
 /** Modules with codes that are no linear layers: convolutions, and embeddings that a rule asked for. */
 function specialModules(members: Group['members']): string[] {
   const keptByName = keeperByName([]);
+  const notLinear = linearOnly(members);
   return members.flatMap(({ name, shape }) => {
-    const special = shape.length > 2 || keptByName(name) === 'embedding';
+    const special = notLinear(name, shape) !== undefined || keptByName(name) === 'embedding';
     return special ? (moduleOf(name) ?? []) : [];
   });
 }
@@ -101,6 +102,8 @@ export function describe(
       weights: weightArgs(form),
       input_activations: activations === undefined ? null : activationArgs(),
       output_activations: null,
+      // Loaders go by this one. Those that are older than it go by that of the whole file.
+      format: formatOf(form, activations),
     };
   }
   return {
@@ -141,6 +144,12 @@ export function mergeConfig(
   return { ...rest, quantization_config: quantizationConfig };
 }
 
+/** A config.json without the `quantization_config`, or undefined if it has none. */
+function withoutEntry(config: unknown): Record<string, unknown> | undefined {
+  const { quantization_config: before, ...rest } = config as Record<string, unknown>;
+  return before === undefined ? undefined : rest;
+}
+
 function print(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
@@ -166,7 +175,6 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new ScalepointError('BAD_FILE', 'expected a JSON object');
   }
-  mergeConfig(value, {});
   const pattern = new RegExp(`"${mark}([^"]*)"`, 'g');
   return {
     value: value as Record<string, unknown>,
@@ -182,6 +190,7 @@ export const configSidecar: Sidecar = {
     'Loaders of codes need a quantization_config. It is written beside OUT: config.json beside model.safetensors, ' +
     'X.config.json beside X.safetensors.',
   merge: mergeConfig,
+  without: withoutEntry,
   // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
   nameFor(output) {
     return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;

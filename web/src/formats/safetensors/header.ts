@@ -8,7 +8,7 @@ import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import { compareNames, elementCount } from '../tensors.js';
-import { JsonReader } from './json.js';
+import { JsonReader, maxExtras, maxMembers } from './json.js';
 
 /** Element types and their bits, in the order of the reference. It writes files from the last type to the first. */
 const dtypeBits = {
@@ -64,6 +64,9 @@ export interface SafetensorsHeader {
 /** The limit of the format. */
 const maxHeaderBytes = 100_000_000;
 
+/** More dimensions than numpy and PyTorch make. */
+const maxRank = 64;
+
 /** Size of a tensor in bytes. Undefined if that is not a whole number or too large. */
 export function tensorBytes(dtype: TensorDType, shape: readonly number[]): number | undefined {
   const bits = (elementCount(shape) ?? Number.NaN) * dtypeBits[dtype];
@@ -72,22 +75,17 @@ export function tensorBytes(dtype: TensorDType, shape: readonly number[]): numbe
 
 /** An entry of the header. */
 interface Entry {
-  readonly name: string;
-  readonly dtype: TensorDType;
-  readonly shape: readonly number[];
-  /** Offsets after the header. */
-  readonly begin: number;
-  readonly end: number;
+  readonly tensor: TensorInfo;
   /** Where the entry is in the header. */
   readonly position: number;
 }
 
-function readEntry(json: JsonReader, name: string, position: number): Entry {
+function readEntry(json: JsonReader, name: string, position: number, dataOffset: number): Entry {
   const found: { dtype?: string; shape?: number[]; offsets?: number[] } = {};
-  json.object('the entry', (key) => {
+  json.object('the entry', maxExtras, (key) => {
     if (key === 'dtype') found.dtype = json.string('dtype');
-    else if (key === 'shape') found.shape = json.naturals('shape');
-    else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets');
+    else if (key === 'shape') found.shape = json.naturals('shape', maxRank);
+    else if (key === 'data_offsets') found.offsets = json.naturals('data_offsets', maxRank);
     else json.skip(3);
   });
   const { dtype, shape, offsets } = found;
@@ -108,7 +106,7 @@ function readEntry(json: JsonReader, name: string, position: number): Entry {
   if (end - begin !== bytes) {
     json.fail(`${known} of shape ${show(shape)} has ${bytes} bytes, but data_offsets span ${end - begin}`, position);
   }
-  return { name, dtype: known, shape, begin, end, position };
+  return { tensor: { name, dtype: known, shape, bytes, byteOffset: dataOffset + begin }, position };
 }
 
 function fail(message: string, byteOffset: number): never {
@@ -131,29 +129,31 @@ async function readLength(source: ByteSource): Promise<number> {
 }
 
 /** Reads the JSON. Offsets are not yet compared with each other and the size of the file. */
-function readEntries(json: JsonReader): { entries: Entry[]; metadata: Record<string, string> } {
+function readEntries(json: JsonReader, dataOffset: number): { entries: Entry[]; metadata: Record<string, string> } {
   const entries: Entry[] = [];
   const metadata = Object.create(null) as Record<string, string>;
-  json.object('the header', (name, position) => {
+  json.object('the header', maxMembers, (name, position) => {
     if (name === '__metadata__') {
-      json.object('__metadata__', (key) => {
+      json.object('__metadata__', maxExtras, (key) => {
         metadata[key] = json.string(`the value of ${quoted(key)} in __metadata__`);
       });
       return;
     }
     json.tensor = name;
-    entries.push(readEntry(json, name, position));
+    entries.push(readEntry(json, name, position, dataOffset));
     json.tensor = undefined;
   });
   if (json.peek() !== undefined) json.fail('there is more than spaces after the closing brace');
   return { entries, metadata };
 }
 
-/** Checks that the tensors, in the order of their bytes, neither overlap nor leave gaps nor end beyond `size`. Returns their end. */
-function checkOffsets(json: JsonReader, entries: readonly Entry[], size: number): number {
+/** Checks that the tensors, in the order of their bytes, neither overlap nor leave gaps nor end beyond the file. Returns their end. */
+function checkOffsets(json: JsonReader, entries: readonly Entry[], dataOffset: number, size: number): number {
   let covered = 0;
-  for (const { name, begin, end, position } of entries) {
-    json.tensor = name;
+  for (const { tensor, position } of entries) {
+    json.tensor = tensor.name;
+    const begin = tensor.byteOffset - dataOffset;
+    const end = begin + tensor.bytes;
     if (begin > covered) json.fail(`data_offsets begins at ${begin} and leaves a hole after ${covered}`, position);
     if (begin < covered) {
       json.fail(
@@ -161,12 +161,12 @@ function checkOffsets(json: JsonReader, entries: readonly Entry[], size: number)
         position,
       );
     }
-    if (end > size) {
-      json.fail(`data_offsets ends at ${end}, but the file has only ${size} bytes of data`, position);
+    if (dataOffset + end > size) {
+      json.fail(`data_offsets ends at ${end}, but the file has only ${size - dataOffset} bytes of data`, position);
     }
     covered = end;
   }
-  return covered;
+  return dataOffset + covered;
 }
 
 /**
@@ -178,18 +178,11 @@ export async function readSafetensors(source: ByteSource): Promise<SafetensorsHe
   const header = await source.read(8, dataOffset);
   const json = new JsonReader(header, 8);
   if (header[0] !== 0x7b) json.fail("expected '{' as the first byte");
-  const { entries, metadata } = readEntries(json);
-  entries.sort((a, b) => a.begin - b.begin || a.end - b.end);
-  const end = dataOffset + checkOffsets(json, entries, source.size - dataOffset);
+  const { entries, metadata } = readEntries(json, dataOffset);
+  entries.sort(({ tensor: a }, { tensor: b }) => a.byteOffset - b.byteOffset || a.bytes - b.bytes);
+  const end = checkOffsets(json, entries, dataOffset, source.size);
   if (end !== source.size) fail(`the tensors end at byte ${end}, but the file has ${source.size} bytes`, end);
-  const tensors = entries.map(({ name, dtype, shape, begin, end }) => ({
-    name,
-    dtype,
-    shape,
-    bytes: end - begin,
-    byteOffset: dataOffset + begin,
-  }));
-  return { tensors, metadata };
+  return { tensors: entries.map(({ tensor }) => tensor), metadata };
 }
 
 /** A safetensors file to be written: its header, and where each tensor's bytes go. */

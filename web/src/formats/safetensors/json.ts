@@ -4,6 +4,10 @@ import { quoted } from '../../files/bytes.js';
 
 /** The limit of serde_json, which the reference uses. Only values that are skipped can nest. */
 const maxDepth = 128;
+/** Members of an object, which are told from each other in memory. Headers have some thousands of tensors. */
+export const maxMembers = 2 ** 20;
+/** Members of an object that says little, such as metadata. */
+export const maxExtras = 2 ** 16;
 
 const quote = 0x22;
 const backslash = 0x5c;
@@ -111,18 +115,21 @@ export class JsonReader {
     return value;
   }
 
-  naturals(what: string): number[] {
+  /** At most so many whole numbers. */
+  naturals(what: string, most: number): number[] {
     const values: number[] = [];
     this.expect('[', `before ${what}`);
     if (this.take(']')) return values;
-    do values.push(this.natural(`a number of ${what}`));
-    while (this.take(','));
+    do {
+      if (values.length === most) this.fail(`${what} has more than ${most} numbers`);
+      values.push(this.natural(`a number of ${what}`));
+    } while (this.take(','));
     this.expect(']', `after ${what}`);
     return values;
   }
 
-  /** Reads an object. `member` is called with each key and its position, and has to read the value. */
-  object(what: string, member: (key: string, position: number) => void): void {
+  /** Reads an object of at most so many members. `member` is called with each key and its position, and has to read the value. */
+  object(what: string, most: number, member: (key: string, position: number) => void): void {
     const keys = new Set<string>();
     this.expect('{', `at the start of ${what}`);
     if (this.take('}')) return;
@@ -131,6 +138,7 @@ export class JsonReader {
       const position = this.position;
       const key = this.string(`a key of ${what}`);
       if (keys.has(key)) this.fail(`${what} has the key ${quoted(key)} twice`, position);
+      if (keys.size === most) this.fail(`${what} has more than ${most} members`, position);
       keys.add(key);
       this.expect(':', 'after a key');
       member(key, position);
@@ -142,7 +150,7 @@ export class JsonReader {
   skip(depth: number): void {
     if (depth > maxDepth) this.fail(`the JSON nests deeper than ${maxDepth} levels`);
     const byte = this.peek();
-    if (byte === 0x7b) this.object('a value', () => this.skip(depth + 1));
+    if (byte === 0x7b) this.object('a value', maxExtras, () => this.skip(depth + 1));
     else if (byte === quote) this.string('a value');
     else if (this.take('[')) {
       if (this.take(']')) return;

@@ -59,8 +59,22 @@ export function keeperByName(names: Iterable<string>): (name: string) => string 
   };
 }
 
-/** Whether a name is that of scales or zero points. */
-export function namesParameters(name: string): boolean {
-  const last = name.split(/[./]/).at(-1) ?? '';
-  return scaleName.test(last) || zeroPointName.test(last);
+/**
+ * Makes a function that returns why a weight is decoded by no loader of compressed-tensors, or undefined. They act on linear layers: on
+ * the two-dimensional `.weight` of a module. Names do not tell more, but for one case: GPT-2's Conv1D, a linear layer that is stored
+ * transposed, is of another class.
+ * @param tensors all tensors of the model
+ */
+export function linearOnly(
+  tensors: readonly { readonly name: string; readonly shape: readonly number[] }[],
+): (name: string, shape: readonly number[]) => string | undefined {
+  // c_attn makes queries, keys and values, so that its rows are the longer side only if it is transposed.
+  const isConv1D = tensors.some(
+    ({ name, shape: [rows = 0, columns = 0] }) => /(^|\.)c_attn\.weight$/.test(name) && columns === 3 * rows,
+  );
+  return (name, shape) => {
+    if (shape.length !== 2) return `${shape.length}-D`;
+    if (!/(^|\.)weight$/.test(name)) return 'not a .weight';
+    return isConv1D && /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/.test(name) ? 'Conv1D' : undefined;
+  };
 }

@@ -26,6 +26,8 @@ export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]>
     const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
     const scale = stored.get(`${name}_scale`);
     if (name === undefined || scale === undefined || !scaleTypes.includes(scale.dtype)) continue;
+    // Groups in another order than the columns.
+    if (stored.has(`${name}_g_idx`)) continue;
     const zeroPoint = stored.get(`${name}_zero_point`);
     const candidate = { name, data, scale, zeroPoint, shape: stored.get(`${name}_shape`) };
     const logical = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate);
@@ -83,13 +85,17 @@ async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTens
   return false;
 }
 
-/** The two dimensions that `X_shape` holds; undefined if it is something else. */
-async function storedShape(model: OpenModel, tensor: SourceTensor | undefined): Promise<[number, number] | undefined> {
-  if (tensor?.dtype !== 'I64' || tensor.bytes !== 16) return undefined;
-  const { file, byteOffset } = tensor;
-  const bytes = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + 16);
-  const view = new DataView(bytes.buffer, bytes.byteOffset, 16);
-  return [Number(view.getBigInt64(0, true)), Number(view.getBigInt64(8, true))];
+/** Dimensions that a shape can have. No consumer knows more of them. */
+const maxRank = 64;
+
+/** The dimensions that `X_shape` holds, two or more; undefined if it is something else. */
+async function storedShape(model: OpenModel, tensor: SourceTensor | undefined): Promise<number[] | undefined> {
+  if (tensor?.dtype !== 'I64' || tensor.bytes < 16 || tensor.bytes > 8 * maxRank) return undefined;
+  const { file, byteOffset, bytes: size } = tensor;
+  const bytes = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + size);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, size);
+  const shape = Array.from({ length: size / 8 }, (_, i) => Number(view.getBigInt64(8 * i, true)));
+  return shape.every((dimension) => dimension > 0) ? shape : undefined;
 }
 
 /** Packed codes; undefined if the parts do not fit together. */
@@ -98,18 +104,21 @@ async function packedCodes(model: OpenModel, candidate: Candidate): Promise<Logi
   if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
   const shape = await storedShape(model, candidate.shape);
   if (shape === undefined) return undefined;
-  const [rows, columns] = shape;
+  const [rows = 0, ...inner] = shape;
+  const columns = elementCount(inner);
+  if (columns === undefined) return undefined;
   const wordsOf = (n: number, bits: number) => Math.ceil((n * bits) / 32);
   let bits = ([4, 8] as const).find((b) => wordsOf(columns, b) === data.shape[1]);
   // Up to four codes of either width take one word. If they have 4 bits, the rest of it is 0.
   if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
-  const groups = scale.shape[1] as number;
-  if (bits === undefined || data.shape[0] !== rows || scale.shape.length !== 2 || scale.shape[0] !== rows) {
+  const [, groups = 0, ...others] = scale.shape;
+  const scaleRank = others.every((dimension) => dimension === 1) ? scale.shape.length : 0;
+  if (bits === undefined || data.shape[0] !== rows || scaleRank !== shape.length || scale.shape[0] !== rows) {
     return undefined;
   }
-  if (!(groups > 0) || columns % groups !== 0) return undefined;
+  if (!(groups > 0) || columns % groups !== 0 || (groups > 1 && inner.length > 1)) return undefined;
   if (zeroPoint !== undefined) {
-    const expected = [wordsOf(rows, bits), groups];
+    const expected = [wordsOf(rows, bits), groups, ...others];
     if (zeroPoint.dtype !== 'I32' || zeroPoint.shape.join() !== expected.join()) return undefined;
   }
   const groupSize = groups === 1 ? undefined : columns / groups;

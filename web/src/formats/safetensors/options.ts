@@ -14,8 +14,10 @@ import {
   type PlanChoices,
   searchedRange,
   toggle,
+  type Words,
 } from '../options.js';
 import { configSidecar } from './config.js';
+import { requantizeMention } from './quantized.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -25,20 +27,21 @@ export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'b
 /** A target of a safetensors result. */
 export type SafetensorsTarget = (typeof safetensorsTargets)[number];
 
-const integerOptions = ['scheme', 'granularity', 'range', 'packed', 'config'];
+const codeOptions = ['include', 'requantize', 'config'];
+const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...codeOptions];
 
 /** The same for people. */
 export const targets: readonly Target[] = [
   {
     name: 'int8',
-    about: '8 bits, a scale for each row',
+    about: '8 bits, in groups',
     options: [...integerOptions, 'activations'],
     preset: 'balanced',
   },
   { name: 'int4', about: '4 bits, in groups', options: integerOptions, preset: 'small' },
-  { name: 'float8e4m3fn', about: '8 bits, small floats and a scale for each row', options: ['config'] },
-  { name: 'float16', about: 'half the bytes of float32, small range', options: [] },
-  { name: 'bfloat16', about: 'half the bytes of float32, all of its range', options: [], preset: 'safe' },
+  { name: 'float8e4m3fn', about: '8 bits, small floats and a scale for each row', options: codeOptions },
+  { name: 'float16', about: 'half the bytes of float32, small range', options: ['requantize'] },
+  { name: 'bfloat16', about: 'half the bytes of float32, all of its range', options: ['requantize'], preset: 'safe' },
 ] satisfies readonly (Target & { readonly name: SafetensorsTarget })[];
 
 /** Whether this is a target of a safetensors result. */
@@ -55,8 +58,17 @@ export function isFloat8(to: unknown): to is 'float8e4m3fn' {
   return to === 'float8e4m3fn';
 }
 
-export function defaultGranularity(bits: 4 | 8): ModelGranularity {
-  return bits === 8 ? { kind: 'per-channel' } : { kind: 'per-group', groupSize: 128 };
+/** Sizes that groups of int8 have by default: the first one that divides all rows. All loaders of groups know them. */
+export const defaultGroupSizes: readonly number[] = [128, 64, 32];
+
+/** Whether codes are stored one a byte. Else integers are packed. */
+export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
+  return packed === false || activations !== undefined;
+}
+
+/** What shares a scale by default. The groups of int8 may be smaller, see `defaultGroupSizes`. */
+function defaultKind(bits: 4 | 8, choices: SafetensorsOptions): ModelGranularity['kind'] {
+  return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ options
@@ -69,8 +81,10 @@ export interface SafetensorsOptions {
    */
   readonly scheme?: 'symmetric' | 'asymmetric' | undefined;
   /**
-   * safetensors, integers: what shares a scale. Groups are always packed.
-   * @defaultValue per channel for int8, groups of 128 for int4
+   * safetensors, integers: what shares a scale. Groups are always packed. Tensors of more than two dimensions always have one scale for
+   * each index of axis 0.
+   * @defaultValue groups of 128. For int8, if they do not divide all rows, groups of 64 or 32, or per channel if these do not either; and
+   *   per channel where codes are not packed
    */
   readonly granularity?: ModelGranularity | undefined;
   /**
@@ -81,8 +95,9 @@ export interface SafetensorsOptions {
    */
   readonly range?: 'min-max' | SearchedRange | undefined;
   /**
-   * safetensors, integers: codes in int32 words (`pack-quantized`). A file has one form, so one packed weight packs all.
-   * @defaultValue true if any weight has 4 bits or groups
+   * safetensors, integers: codes in int32 words (`pack-quantized`), which most loaders of integers expect. false: int8 codes as they are
+   * (`naive-quantized`), which vLLM does not load unless there are `activations`.
+   * @defaultValue true, but not with `activations`
    */
   readonly packed?: boolean | undefined;
   /**
@@ -90,6 +105,19 @@ export interface SafetensorsOptions {
    * @defaultValue activations stay floats
    */
   readonly activations?: 'int8-dynamic' | undefined;
+  /**
+   * safetensors, codes: which weights get them. 'linear': two-dimensional tensors called `.weight`, which is what loaders of
+   * compressed-tensors decode. 'all': also convolutions, recurrent layers and everything else of two or more dimensions, for programs
+   * that read the file with Scalepoint. Both keep embeddings, norms, biases, routers and lm_head.
+   * @defaultValue 'linear'
+   */
+  readonly include?: 'linear' | 'all' | undefined;
+  /**
+   * safetensors: whether weights with codes in compressed-tensors' layout may be read as the floats that they stand for, to be quantized
+   * again or, as float16 or bfloat16, stored as floats. What stays is stored as floats, too.
+   * @defaultValue false: such a file is an error
+   */
+  readonly requantize?: boolean | undefined;
 }
 
 /** What belongs beside a safetensors result. */
@@ -123,15 +151,26 @@ function checkGranularity(value: unknown, name: string): void {
   }
 }
 
+/** How messages mention other granularities. */
+export const groupSizeMention = 'groupSize:';
+export const perChannelMention = "granularity: { kind: 'per-channel' }";
+
 /** --granularity and --group-size. */
 const granularity: OptionInfo = {
   flags: [
-    { name: 'granularity', value: 'G', about: 'per-channel (the default of int8), or per-group' },
+    {
+      name: 'granularity',
+      value: 'G',
+      about: 'per-channel, or per-group (the default)',
+      mention: [perChannelMention, '--granularity per-channel'],
+    },
     {
       name: 'group-size',
       value: 'N',
       member: 'groupSize',
-      about: 'elements that share a scale, a multiple of 8; means per-group (int4: 128 by default)',
+      about:
+        'elements that share a scale, a multiple of 8; 128 by default, for int8 also 64 or 32 where 128 does not divide the rows',
+      mention: [groupSizeMention, '--group-size'],
     },
   ],
   check: checkGranularity,
@@ -146,6 +185,35 @@ const granularity: OptionInfo = {
     if (kind === undefined || kind === 'per-group') return { kind: 'per-group', groupSize: Number(size ?? 128) };
     throw rangeError('--granularity', `expected per-channel or per-group, got ${JSON.stringify(kind)}`);
   },
+};
+
+/** --packed and --plain. */
+const packed: OptionInfo = {
+  check: toggle({ name: 'packed', about: '' }).check,
+  flags: [
+    { name: 'packed', about: 'codes in int32 words (the default)' },
+    {
+      name: 'plain',
+      about: 'int8 codes as they are, a scale for each row; vLLM does not load them without --activations',
+    },
+  ],
+  read({ packed: isPacked, plain }: Words) {
+    if (isPacked !== undefined && plain !== undefined) throw rangeError('--plain', 'only without --packed');
+    return plain === undefined;
+  },
+};
+
+/** How messages mention that everything can have codes. */
+export const includeMention = "include: 'all'";
+
+/** --all. */
+const include: OptionInfo = {
+  ...choice(['linear', 'all'], {
+    name: 'all',
+    about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
+  }),
+  read: () => 'all',
+  mention: includeMention,
 };
 
 const configFlag: Flag = {
@@ -165,12 +233,14 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     }),
     granularity,
     range: searchedRange,
-    packed: toggle({ name: 'packed', about: 'int8 codes in int32 words, as int4 and groups always are' }),
+    packed,
     activations: choice(['int8-dynamic'], {
       name: 'activations',
       value: 'int8-dynamic',
       about: 'a configuration that quantizes activations, too (W8A8)',
     }),
+    include,
+    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
     config: {
       flags: [configFlag],
       check: (value) => void configSidecar.merge(value, {}),
@@ -204,7 +274,7 @@ function checkRule({ to, granularity }: { readonly to?: unknown; readonly granul
 }
 
 /** Options that mean nothing for floats. */
-function checkFloats({ to, scheme, granularity, range, packed, activations }: Choices): void {
+function checkFloats({ to, scheme, granularity, range, packed, activations, include }: Choices): void {
   if (isFloat8(to)) {
     if (granularity?.kind === 'per-group') {
       throw rangeError('granularity', `to: '${to}' has one scale a channel, got granularity 'per-group'`);
@@ -213,6 +283,7 @@ function checkFloats({ to, scheme, granularity, range, packed, activations }: Ch
     if (packed === true) throw rangeError('packed', `only for integers, got packed: true with to: '${to}'`);
   }
   if (bitsOf(to) !== undefined) return;
+  if (include !== undefined && !isFloat8(to)) throw rangeError('include', `only for codes, got to: '${to}'`);
   if (granularity !== undefined && !isFloat8(to)) {
     throw rangeError('granularity', `only for to: 'int8' or 'int4', got to: '${to}'`);
   }
@@ -242,7 +313,8 @@ interface IntegerWeights {
   readonly kind: ModelGranularity['kind'];
 }
 
-function weightsOf({ to, granularity, rules = [] }: Choices): IntegerWeights[] {
+function weightsOf(choices: Choices): IntegerWeights[] {
+  const { to, granularity, rules = [] } = choices;
   const all = [
     { path: '', to, granularity },
     ...rules.flatMap((rule, i) => {
@@ -253,7 +325,7 @@ function weightsOf({ to, granularity, rules = [] }: Choices): IntegerWeights[] {
   ];
   return all.flatMap(({ granularity: asked, ...weights }) => {
     const bits = bitsOf(weights.to);
-    return bits === undefined ? [] : [{ ...weights, bits, kind: (asked ?? defaultGranularity(bits)).kind }];
+    return bits === undefined ? [] : [{ ...weights, bits, kind: asked?.kind ?? defaultKind(bits, choices) }];
   });
 }
 

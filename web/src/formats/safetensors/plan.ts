@@ -5,13 +5,30 @@
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Role } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedPart, PlannedTensor, Segment, SourceTensor } from '../format.js';
+import type {
+  FilePlan,
+  LogicalTensor,
+  OutputFile,
+  PartsOf,
+  PlannedPart,
+  PlannedTensor,
+  Segment,
+  SourceTensor,
+} from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { convertedTensor, keptTensor } from '../tensors.js';
+import { convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
 import { layoutSafetensors, type TensorDType } from './header.js';
-import { keeperByName, namesParameters } from './keep.js';
-import { bitsOf, defaultGranularity, isFloat8, type SafetensorsOptions, type SafetensorsTarget } from './options.js';
+import { keeperByName, linearOnly } from './keep.js';
+import { type Left, notesOf } from './notes.js';
+import {
+  bitsOf,
+  defaultGroupSizes,
+  isFloat8,
+  isPlain,
+  type SafetensorsOptions,
+  type SafetensorsTarget,
+} from './options.js';
 
 /** What decides about a safetensors result: checked. */
 export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
@@ -20,9 +37,6 @@ const floatTargets: Readonly<Partial<Record<string, CastType>>> = { float16: 'F1
 
 /** Types that can be converted. */
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
-
-/** Types that quantized weights are stored in. */
-const codeTypes = /^(F8_|F6_|F4$|[IU]8$|[IU]32$)/;
 
 /** Why a tensor of such a type cannot be converted. */
 function strangeType(dtype: string): string {
@@ -39,95 +53,183 @@ const partWords: Readonly<Record<Role, string>> = {
   shape: 'shape',
 };
 
-/** The module that a tensor stands in. */
-function ownerOf(name: string): string {
-  return name.slice(0, Math.max(0, name.lastIndexOf('.')));
+/** A tensor as floats. */
+interface Floats {
+  readonly source: LogicalTensor;
+  /** The stored tensor, if that is one of floats, or of anything else without scales. */
+  readonly stored: SourceTensor | undefined;
+  /** Type of the floats. Of codes it is that of their scales. */
+  readonly dtype: string;
+  readonly bytes: number;
 }
 
-/** Decides about tensors, one at a time. */
+function floatsOf(source: LogicalTensor): Floats {
+  const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
+  if (source.form.codec !== 'compressed-tensors') {
+    return { source, stored: tensor, dtype: tensor.dtype, bytes: tensor.bytes };
+  }
+  const { scale } = source.form as CompressedForm;
+  const bytes = (elementCount(source.shape) ?? 0) * (scale === 'F32' ? 4 : 2);
+  return { source, stored: undefined, dtype: scale, bytes };
+}
+
+/** What is to become of a tensor, before anything is known about the others. */
+interface Wish {
+  readonly floats: Floats;
+  readonly rule: Rule | undefined;
+  readonly to: string;
+  /** Why it is kept. */
+  readonly kept?: string | undefined;
+  /** If something would take it along: which. */
+  readonly why?: Left['why'];
+}
+
+/** Decides about the tensors of a file. */
 class Planner {
   readonly #choices: SafetensorsChoices;
   readonly #isModel: boolean;
   readonly #partsOf: PartsOf;
   readonly #names: ReadonlySet<string>;
   readonly #keptByName: (name: string) => string | undefined;
-  /** Modules, and weights, that are quantized already. */
-  readonly #quantized = new Set<string>();
+  readonly #notLinear: (name: string, shape: readonly number[]) => string | undefined;
 
-  /** @param isModel whether names mean something */
-  constructor(tensors: readonly SourceTensor[], choices: SafetensorsChoices, isModel: boolean, partsOf: PartsOf) {
+  /**
+   * @param names of all stored tensors that the result may hold
+   * @param isModel whether names mean something
+   */
+  constructor(
+    tensors: readonly LogicalTensor[],
+    names: ReadonlySet<string>,
+    choices: SafetensorsChoices,
+    isModel: boolean,
+    partsOf: PartsOf,
+  ) {
     this.#choices = choices;
     this.#isModel = isModel;
     this.#partsOf = partsOf;
-    this.#names = new Set(tensors.map(({ name }) => name));
-    this.#keptByName = isModel ? keeperByName(this.#names) : () => undefined;
-    for (const { name, dtype, shape } of tensors) {
-      if (shape.length > 1 && codeTypes.test(dtype)) this.#quantized.add(name).add(ownerOf(name));
-    }
+    this.#names = names;
+    this.#keptByName = isModel ? keeperByName(names) : () => undefined;
+    this.#notLinear = isModel ? linearOnly(tensors) : () => undefined;
   }
 
-  /** @param packed whether the codes of the file are */
-  decide(source: SourceTensor, packed: boolean): PlannedTensor {
+  decide(tensors: readonly LogicalTensor[]): {
+    readonly planned: readonly PlannedTensor[];
+    readonly left: readonly Left[];
+  } {
+    const wishes = tensors.map((source) => this.#wish(source));
+    const rows = wishes.flatMap((wish) => this.#rowInDefaultGroups(wish));
+    const groupSize = defaultGroupSizes.find((size) => rows.every((columns) => columns % size === 0));
+    const left: Left[] = [];
+    const planned = wishes.map((wish) => {
+      const { floats, kept, why } = wish;
+      const { source, bytes } = floats;
+      if (kept !== undefined) {
+        if (why !== undefined) left.push({ source, bytes, why });
+        return this.#keep(floats, kept);
+      }
+      const cast = floatTargets[wish.to];
+      if (cast !== undefined) return this.#cast(source, cast);
+      const form = this.#formOf(wish, groupSize);
+      const columns = source.shape.at(-1) as number;
+      const cuts = form.groupSize === undefined || columns % form.groupSize === 0;
+      const misfit = this.#misfit(wish, cuts ? form : { ...form, groupSize: undefined });
+      if (misfit !== undefined) return this.#keep(floats, misfit);
+      if (!cuts) {
+        left.push({ source, bytes, why: 'rows', groupSize: form.groupSize as number });
+        return this.#keep(floats, `rows of ${columns}, groups of ${form.groupSize}`);
+      }
+      return convertedLogical(source, form, this.#partsOf(source.shape, form));
+    });
+    return { planned, left };
+  }
+
+  #wish(source: LogicalTensor): Wish {
     const rule = ruleFor(this.#choices.rules ?? [], source.name);
-    if (rule?.keep) return keptTensor(source, 'rule');
-    if (!floatTypes.includes(source.dtype)) return keptTensor(source, strangeType(source.dtype));
+    const floats = floatsOf(source);
     const to = rule?.to ?? this.#choices.to;
+    const wish = { floats, rule, to };
+    if (rule?.keep) return { ...wish, kept: 'rule' };
+    if (!floatTypes.includes(floats.dtype)) return { ...wish, kept: strangeType(floats.dtype) };
     const cast = floatTargets[to];
-    return cast === undefined ? this.#toCodes(source, to, rule, packed) : this.#toFloats(source, cast, rule);
+    if (cast !== undefined) return floats.stored?.dtype === cast ? { ...wish, kept: 'same type' } : wish;
+    return { ...wish, ...this.#obstacle(floats, rule) };
   }
 
-  #toFloats(source: SourceTensor, to: CastType, rule: Rule | undefined): PlannedTensor {
-    const { name, dtype, shape } = source;
-    if (dtype === to) return keptTensor(source, 'same type');
-    // Whoever multiplies with them expects their type, and small ones would become 0.
-    if (rule === undefined && namesParameters(name) && this.#quantized.has(ownerOf(name))) {
-      return keptTensor(source, 'scale');
-    }
-    const form: CastForm = { codec: 'cast', to };
-    return convertedTensor(source, form, this.#partsOf(shape, form));
-  }
-
-  #toCodes(source: SourceTensor, to: string, rule: Rule | undefined, packed: boolean): PlannedTensor {
-    const { name, dtype, shape, bytes } = source;
+  /** Why a tensor has no codes, whatever their form. */
+  #obstacle({ source, dtype, bytes }: Floats, rule: Rule | undefined): Pick<Wish, 'kept' | 'why'> {
+    const { name, shape } = source;
     // What cannot be done, rule or not.
-    if (shape.length === 0) return keptTensor(source, 'scalar');
-    if (bytes === 0) return keptTensor(source, 'empty');
-    if (shape.length === 1) return keptTensor(source, this.#keptByName(name) ?? '1-D');
-    const byName = rule === undefined ? this.#keptByName(name) : undefined;
-    if (byName !== undefined) return keptTensor(source, byName);
-    const form = this.#formOf(dtype, to, rule, packed);
-    if (form.packed && shape.length > 2) return keptTensor(source, `${shape.length}-D`);
-    const columns = shape.at(-1) as number;
-    if (form.groupSize !== undefined && columns % form.groupSize !== 0) {
-      return keptTensor(source, `rows of ${columns}, groups of ${form.groupSize}`);
-    }
-    const parts = this.#partsOf(shape, form);
-    const taken = parts.find(({ suffix }) => suffix !== '' && this.#names.has(name + suffix));
-    if (taken !== undefined) return keptTensor(source, `${partWords[taken.role]} name taken`);
-    if (rule === undefined) {
-      // A .npy file is quantized because somebody wants that array quantized, and float64 is what numpy makes unasked.
-      if (this.#isModel && dtype === 'F64') return keptTensor(source, 'F64');
-      if (parts.reduce((sum, part) => sum + part.bytes, 0) >= bytes) return keptTensor(source, 'not smaller');
-    }
-    return convertedTensor(source, form, parts);
+    if (shape.length === 0) return { kept: 'scalar' };
+    if (bytes === 0) return { kept: 'empty' };
+    if (shape.length === 1) return { kept: this.#keptByName(name) ?? '1-D' };
+    if (rule !== undefined) return {};
+    const byName = this.#keptByName(name);
+    if (byName !== undefined) return { kept: byName };
+    const notLinear = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
+    if (notLinear !== undefined) return { kept: notLinear, why: 'not linear' };
+    // A .npy file is quantized because somebody wants that array quantized, and float64 is what numpy makes unasked.
+    return this.#isModel && dtype === 'F64' ? { kept: 'F64', why: 'F64' } : {};
   }
 
-  #formOf(dtype: string, to: string, rule: Rule | undefined, packed: boolean): CompressedForm {
-    const { scheme = 'symmetric', range = 'min-max', granularity, to: target } = this.#choices;
+  /** Why the codes of a tensor cannot be stored, or need not be. */
+  #misfit({ floats: { source, bytes }, rule }: Wish, form: CompressedForm): string | undefined {
+    const parts = this.#partsOf(source.shape, form);
+    const taken = parts.find(({ suffix }) => suffix !== '' && this.#names.has(source.name + suffix));
+    if (taken !== undefined) return `${partWords[taken.role]} name taken`;
+    if (rule !== undefined) return undefined;
+    return parts.reduce((sum, part) => sum + part.bytes, 0) >= bytes ? 'not smaller' : undefined;
+  }
+
+  /** The length of the rows of a tensor that gets the default groups of int8. */
+  #rowInDefaultGroups(wish: Wish): number[] {
+    const { floats, to, kept } = wish;
+    const { shape } = floats.source;
+    if (kept !== undefined || to !== 'int8' || shape.length !== 2) return [];
+    if (isPlain(this.#choices) || this.#asked(wish) !== undefined) return [];
+    return this.#misfit(wish, this.#formOf(wish, undefined)) === undefined ? [shape[1] as number] : [];
+  }
+
+  /** The granularity that was asked for. */
+  #asked({ to, rule }: Wish) {
+    const { granularity, to: target } = this.#choices;
+    return rule?.granularity ?? (to === target ? granularity : undefined);
+  }
+
+  /** Elements that share a scale; undefined for whole rows. */
+  #groupSizeOf(wish: Wish, bits: 4 | 8, groupSizeOfInt8: number | undefined): number | undefined {
+    const asked = this.#asked(wish);
+    // Groups would cross the inner dimensions.
+    if (wish.floats.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
+    if (asked !== undefined) return asked.groupSize;
+    return bits === 4 ? defaultGroupSizes[0] : groupSizeOfInt8;
+  }
+
+  #formOf(wish: Wish, groupSizeOfInt8: number | undefined): CompressedForm {
+    const { scheme = 'symmetric', range = 'min-max' } = this.#choices;
+    const { to, floats } = wish;
     const float = isFloat8(to);
     const bits = bitsOf(to) ?? 8;
-    const asked = rule?.granularity ?? (to === target ? granularity : undefined) ?? defaultGranularity(bits);
-    const groupSize = asked.kind === 'per-group' ? asked.groupSize : undefined;
+    const plain = float || isPlain(this.#choices);
     return {
       codec: 'compressed-tensors',
       type: float ? 'float' : 'int',
       bits,
       symmetric: scheme === 'symmetric' || float,
-      groupSize,
-      packed: !float && (packed || bits === 4 || groupSize !== undefined),
-      scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
+      groupSize: plain ? undefined : this.#groupSizeOf(wish, bits, groupSizeOfInt8),
+      packed: !plain,
+      scale: floats.dtype === 'F64' ? 'F32' : (floats.dtype as CastType),
       ...(range === 'min-max' || float ? {} : { range }),
     };
+  }
+
+  /** Copies a tensor. Codes become the floats that they stand for: no configuration would tell what copies of them mean. */
+  #keep({ source, stored, dtype }: Floats, kept: string): PlannedTensor {
+    return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept);
+  }
+
+  #cast(source: LogicalTensor, to: CastType): PlannedTensor {
+    const form: CastForm = { codec: 'cast', to };
+    return convertedLogical(source, form, this.#partsOf(source.shape, form));
   }
 }
 
@@ -149,35 +251,34 @@ function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<str
 /**
  * Plans a safetensors result.
  *
- * Integers, by default int8 per channel in codes as they are (`naive-quantized`, or `int-quantized` with `activations`) and int4 in
- * packed groups of 128 (`pack-quantized`): weights of two or more dimensions are converted, unless their names say norm, embedding,
- * lm_head, bias, router or the like, or they would not become smaller. Packed ones have exactly two dimensions, and rows that the
- * groups divide. A configuration has one form for all: a single packed weight has int8 weights packed too.
+ * Integers, by default packed in groups of 128 (`pack-quantized`): the weights of linear layers are converted, unless their names say
+ * norm, embedding, lm_head, bias, router or the like, or they would not become smaller. Where 128 does not divide all rows that become
+ * int8, their groups are of 64 or 32, and if these do not divide them either, each row has one scale. Rows that given groups, or those
+ * of int4, do not divide are kept.
  *
  * float8e4m3fn: the same weights, per channel and as they are (`float-quantized`).
  *
- * Floats: every F32, F64, F16 and BF16 tensor is cast, except the scales of weights that are quantized already.
+ * Floats: every F32, F64, F16 and BF16 tensor is cast.
+ * @param tensors of which none has codes, or else codes together with their scales, to be quantized again
  * @param isModel false for an array that is no part of a model: then names mean nothing, and there is nothing to configure
  * @throws ScalepointError `BAD_FILE` if the header would be too long
  */
 export function planSafetensors(
-  tensors: readonly SourceTensor[],
+  tensors: readonly LogicalTensor[],
   metadata: Readonly<Record<string, string>>,
   choices: SafetensorsChoices,
   partsOf: PartsOf,
   isModel = true,
 ): FilePlan {
-  const planner = new Planner(tensors, choices, isModel, partsOf);
-  let decided = tensors.map((source) => planner.decide(source, choices.packed ?? false));
-  const has = (packed: boolean) =>
-    decided.some(({ form }) => form.codec === 'compressed-tensors' && (form as CompressedForm).packed === packed);
-  if (has(true) && has(false)) decided = tensors.map((source) => planner.decide(source, true));
-  const quantizationConfig = isModel ? describe(decided, choices.activations) : undefined;
+  const names = new Set(tensors.map(({ name }) => name));
+  const planner = new Planner(tensors, names, choices, isModel, partsOf);
+  const { planned, left } = planner.decide(tensors);
+  const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
   return {
     format: 'safetensors',
-    files: [layOut(decided, metadata)],
-    tensors: decided,
-    notes: [],
+    files: [layOut(planned, metadata)],
+    tensors: planned,
+    notes: isModel ? notesOf(planned, left, choices) : [],
     sidecars: quantizationConfig === undefined ? [] : [{ option: 'config', value: quantizationConfig }],
   };
 }

@@ -12,6 +12,7 @@ import {
   targets,
 } from './options.js';
 import { planSafetensors } from './plan.js';
+import { tensorsAsFloats } from './quantized.js';
 import { openShards } from './shards.js';
 import { verifySafetensors } from './verify.js';
 
@@ -69,7 +70,7 @@ export const safetensors: Format<
   sniff: isFile,
   index: { name: 'index.json', sniff: isIndex },
 
-  async open(files) {
+  async open(files, open) {
     const [first, ...others] = files as [OpenFile, ...OpenFile[]];
     const head = await first.source.read(0, Math.min(32, first.source.size));
     return isIndex(head)
@@ -77,6 +78,7 @@ export const safetensors: Format<
           first.input,
           first.source,
           others.map(({ source }) => source),
+          open,
         )
       : openFile(first.source);
   },
@@ -84,6 +86,8 @@ export const safetensors: Format<
   tensors: logicalTensors,
   verify: verifySafetensors,
 
-  plan: (model, choices, partsOf) =>
-    planSafetensors(model.tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf),
+  async plan(model, choices, partsOf) {
+    const tensors = await tensorsAsFloats(model, choices.requantize ?? false);
+    return planSafetensors(tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf);
+  },
 };

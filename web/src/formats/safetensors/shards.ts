@@ -4,20 +4,25 @@
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
-import { type ByteSource, type FileInput, openSource, quoted } from '../../files/bytes.js';
+import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
+import { openSource } from '../../files/open.js';
+import type { OpenInput } from '../format.js';
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
-import { JsonReader } from './json.js';
+import { JsonReader, maxExtras, maxMembers } from './json.js';
 
 /** The contents of an index. */
 export interface ShardIndex {
   /** For each tensor the name of its file, in the order of the index. */
   readonly weightMap: ReadonlyMap<string, string>;
-  /** The values of `metadata`, such as `total_size`. Without a prototype, as `__proto__` may be a key. */
+  /** The values of `metadata`, such as `total_size`, as long as they are short. Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, unknown>>;
 }
 
 /** An index repeats the names of the headers, so that the limit of headers is enough for it. */
 const maxIndexBytes = 100_000_000;
+
+/** What is kept of the metadata of an index, which nothing depends on. */
+const maxMetadataBytes = 2 ** 16;
 
 /** Checks that a name from an index is that of a safetensors file in the same folder, on any system. */
 function checkFileName(name: string, json: JsonReader, position: number): void {
@@ -33,7 +38,7 @@ function readWeightMap(json: JsonReader): Map<string, string> {
   const map = new Map<string, string>();
   // Many tensors are in few files. Equal names share one string.
   const files = new Map<string, string>();
-  json.object('weight_map', (tensor) => {
+  json.object('weight_map', maxMembers, (tensor) => {
     json.tensor = tensor;
     json.peek();
     const { position } = json;
@@ -65,12 +70,16 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
   const json: JsonReader = new JsonReader(bytes, 0, 'index');
   const metadata = Object.create(null) as Record<string, unknown>;
   const found: { weightMap?: Map<string, string> } = {};
-  json.object('the index', (key) => {
+  let room = maxMetadataBytes;
+  json.object('the index', maxExtras, (key) => {
     if (key === 'metadata') {
-      json.object('metadata', (name) => {
+      json.object('metadata', maxExtras, (name) => {
         json.peek();
         const start = json.position;
         json.skip(3);
+        const size = json.position - start;
+        room -= size + name.length;
+        if (room < 0) return;
         metadata[name] = JSON.parse(new TextDecoder().decode(bytes.subarray(start, json.position)));
       });
     } else if (key === 'weight_map') found.weightMap = readWeightMap(json);
@@ -109,11 +118,11 @@ export interface Shards {
 type OpenShard = (name: string) => Promise<ByteSource>;
 
 /** Opens files in the folder of an index, by path or URL. */
-function besideIndex(input: FileInput): OpenShard {
-  if (input instanceof URL) return (name) => openSource(new URL(encodeURIComponent(name), input));
+function besideIndex(input: FileInput, open: OpenInput): OpenShard {
+  if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
   const paths = nodeModule('node:path');
   if (typeof input === 'string' && paths !== undefined) {
-    return (name) => openSource(paths.join(paths.dirname(input), name));
+    return (name) => open(paths.join(paths.dirname(input), name));
   }
   throw typeError('file', 'an index alone is not enough; pass a list of the index and all of its files');
 }
@@ -167,6 +176,7 @@ function checkHeaders(
  * @param input the index as the caller named it. If no files are given, they are opened in its folder.
  * @param source the index
  * @param given the files, in any order. What the index does not name is left alone.
+ * @param openInput opens the others
  * @throws TypeError if the files cannot be found by name; ScalepointError `BAD_FILE` if the index or a file is invalid or they do not
  *   agree, `NOT_FOUND` or `IO` with the name of a missing file. Files that were opened are closed again.
  */
@@ -174,8 +184,9 @@ export async function openShards(
   input: FileInput,
   source: ByteSource,
   given: readonly ByteSource[] = [],
+  openInput: OpenInput = openSource,
 ): Promise<Shards> {
-  const open = given.length > 0 ? amongGiven(given) : besideIndex(input);
+  const open = given.length > 0 ? amongGiven(given) : besideIndex(input, openInput);
   const index = await inFile(source.name, readIndex(source));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];

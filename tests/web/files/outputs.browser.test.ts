@@ -1,0 +1,53 @@
+// Files of the browser's private file system as outputs.
+import { quantizeModel } from 'scalepoint/model';
+import { expect, it } from 'vitest';
+import { rejectionOf, safetensors, weights } from '../support/models.js';
+
+const model = safetensors({ 'a.weight': weights('F32', [8, 64]) });
+const quantized = async () => (await quantizeModel(model, { to: 'int8' })).bytes();
+
+let counter = 0;
+async function freshFile(content = ''): Promise<FileSystemFileHandle> {
+  const root = await navigator.storage.getDirectory();
+  const handle = await root.getFileHandle(`output-${crypto.randomUUID()}-${counter++}`, { create: true });
+  const stream = await handle.createWritable();
+  await stream.write(content);
+  await stream.close();
+  return handle;
+}
+const textOf = async (handle: FileSystemFileHandle) => (await handle.getFile()).text();
+const bytesOf = async (handle: FileSystemFileHandle) => new Uint8Array(await (await handle.getFile()).arrayBuffer());
+
+it('an empty file is written, a file with content needs overwrite', async () => {
+  const empty = await freshFile();
+  await quantizeModel(model, { to: 'int8', output: empty });
+  expect(await bytesOf(empty)).toEqual(await quantized());
+  const full = await freshFile('mine');
+  expect(await rejectionOf(quantizeModel(model, { to: 'int8', output: full }))).toMatchObject({ code: 'EXISTS' });
+  expect(await textOf(full)).toBe('mine');
+  await quantizeModel(model, { to: 'int8', output: full, overwrite: true });
+  expect(await bytesOf(full)).toEqual(await quantized());
+});
+
+it('of several writers to a file one wins', async () => {
+  const output = await freshFile();
+  const calls = Array.from({ length: 4 }, () => quantizeModel(model, { to: 'int8', output }));
+  const outcomes = await Promise.allSettled(calls);
+  expect(outcomes.filter(({ status }) => status === 'fulfilled')).toHaveLength(1);
+  for (const outcome of outcomes) {
+    if (outcome.status === 'rejected') expect(outcome.reason).toMatchObject({ name: 'ScalepointError' });
+  }
+  expect(await bytesOf(output)).toEqual(await quantized());
+});
+
+it('a file is as before after an error, and can be written again', async () => {
+  const output = await freshFile();
+  const reason = new Error('enough');
+  const onProgress = () => {
+    throw reason;
+  };
+  expect(await rejectionOf(quantizeModel(model, { to: 'int8', output, onProgress }))).toBe(reason);
+  expect(await textOf(output)).toBe('');
+  await quantizeModel(model, { to: 'int8', output });
+  expect(await bytesOf(output)).toEqual(await quantized());
+});

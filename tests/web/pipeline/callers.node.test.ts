@@ -1,0 +1,181 @@
+// Functions, workers and arrays of the caller's that are not what they should be: errors stay typed, and nothing waits for ever.
+import { load } from 'scalepoint';
+import { compareModels, type Progress, quantizeModel, ScalepointError, type WorkerLike } from 'scalepoint/model';
+import { afterEach, describe, expect, it } from 'vitest';
+import { rejectionOf, safetensors, weights } from '../support/models.js';
+
+const model = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [8, 64], 2) });
+
+describe('the worker option', () => {
+  it.each<[string, () => unknown]>([
+    ['undefined', () => undefined],
+    ['null', () => null],
+    ['an empty object', () => ({})],
+    ['a promise', async () => ({})],
+    ['a number', () => 1],
+    ['something without events', () => ({ postMessage() {}, terminate() {} })],
+  ])('that gives %s is a TypeError', async (_, worker) => {
+    const options = { workers: 2, worker: worker as () => WorkerLike };
+    for (const error of [
+      await rejectionOf(quantizeModel(model, { to: 'int8', ...options })),
+      await rejectionOf(compareModels(model, model, options)),
+    ]) {
+      expect(error).toBeInstanceOf(TypeError);
+      expect(error).toMatchObject({ option: 'worker' });
+    }
+  });
+
+  /** A worker that answers as it is told. */
+  function puppet(answer: (request: { kind: string; id: number; batch: { outputBytes: number } }) => unknown) {
+    let receive = (_: unknown) => {};
+    let ended = 0;
+    const worker = {
+      postMessage(request: never) {
+        queueMicrotask(() => receive(answer(request)));
+      },
+      terminate: () => void ended++,
+      on(type: string, listener: (value: unknown) => void) {
+        if (type === 'message') receive = listener;
+      },
+    };
+    return { worker: () => worker as WorkerLike, ends: () => ended };
+  }
+
+  const ready = { kind: 'ready', locked: false };
+  it.each<[string, (request: { id: number; batch: { outputBytes: number } }) => unknown]>([
+    ['null', () => null],
+    ['undefined', () => undefined],
+    ['a string', () => 'ready'],
+    ['an object of another kind', () => ({ kind: 'hello' })],
+    ['no result', ({ id }) => ({ kind: 'result', id })],
+    [
+      'a result without tiles',
+      ({ id, batch }) => ({
+        kind: 'result',
+        id,
+        result: { output: new ArrayBuffer(batch.outputBytes) },
+      }),
+    ],
+    [
+      'a result with too few tiles',
+      ({ id, batch }) => ({
+        kind: 'result',
+        id,
+        result: { output: new ArrayBuffer(batch.outputBytes), tiles: [] },
+      }),
+    ],
+    [
+      'a result that is too short',
+      ({ id, batch }) => ({
+        kind: 'result',
+        id,
+        result: { output: new ArrayBuffer(batch.outputBytes - 1), tiles: [{}, {}] },
+      }),
+    ],
+    [
+      'the result of another batch',
+      ({ batch }) => ({
+        kind: 'result',
+        id: 1000,
+        result: { output: new ArrayBuffer(batch.outputBytes), tiles: [{}, {}] },
+      }),
+    ],
+    ['a failure without a text', ({ id }) => ({ kind: 'failure', id, task: 0 })],
+    ['a failure without a task', ({ id }) => ({ kind: 'failure', id, message: 'no' })],
+  ])('that gives a worker which answers %s is a typed error', async (_, answer) => {
+    const { worker, ends } = puppet((request) => (request.kind === 'start' ? ready : answer(request)));
+    const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
+    expect(error).toBeInstanceOf(ScalepointError);
+    expect(error).toMatchObject({ code: 'WORKER' });
+    expect(ends()).toBe(1);
+  });
+
+  it('that gives a worker which answers null at its start is a typed error', async () => {
+    const { worker } = puppet(() => null);
+    const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
+    expect(error).toMatchObject({ name: 'ScalepointError', code: 'WORKER' });
+  });
+});
+
+describe('an async onProgress', () => {
+  const unhandled: unknown[] = [];
+  const note = (reason: unknown) => unhandled.push(reason);
+  afterEach(() => {
+    process.off('unhandledRejection', note);
+    unhandled.length = 0;
+  });
+
+  it('that rejects ends the call with its reason, whichever call of it rejects', async () => {
+    process.on('unhandledRejection', note);
+    const reason = new Error('from the callback');
+    for (const nth of [1, 2]) {
+      for (const use of [
+        (onProgress: (progress: Progress) => void) => quantizeModel(model, { to: 'int8', onProgress }),
+        (onProgress: (progress: Progress) => void) => compareModels(model, model, { onProgress }),
+      ]) {
+        let calls = 0;
+        const onProgress = async () => {
+          if (++calls === nth) throw reason;
+        };
+        expect(await rejectionOf(use(onProgress))).toBe(reason);
+      }
+    }
+    await new Promise((resolve) => setTimeout(resolve));
+    expect(unhandled).toEqual([]);
+  });
+
+  it('that never ends does not hold up the call', async () => {
+    const onProgress = () => new Promise<void>(() => {});
+    expect((await quantizeModel(model, { to: 'int8', onProgress })).report.tensors).toHaveLength(2);
+  });
+
+  it('leaves the signal of the caller as it was', async () => {
+    const { signal } = new AbortController();
+    const onProgress = async () => {
+      throw new Error('from the callback');
+    };
+    await rejectionOf(quantizeModel(model, { to: 'int8', signal, onProgress }));
+    expect(signal.aborted).toBe(false);
+    await quantizeModel(model, { to: 'int8', signal });
+  });
+});
+
+it('arguments that cannot be shown are wrong arguments', async () => {
+  const sp = await load();
+  const nothing = Object.create(null);
+  const hostile = {
+    get [Symbol.toStringTag](): string {
+      throw new Error('not to be read');
+    },
+  };
+  for (const value of [nothing, hostile, Symbol('s'), 1n, [nothing], [[hostile]]] as never[]) {
+    for (const call of [
+      () => sp.allocate(value, 4),
+      () => sp.allocate('float32', value),
+      () => sp.quantize(value),
+      () => sp.quantize(new Float32Array(4), { dtype: value }),
+    ]) {
+      expect(call).toThrow(expect.objectContaining({ option: expect.any(String) }));
+    }
+    expect(await rejectionOf(quantizeModel(value, { to: 'int8' }))).toHaveProperty('option');
+    expect(await rejectionOf(quantizeModel(model, { to: value }))).toHaveProperty('option');
+    expect(await rejectionOf(quantizeModel(model, { to: 'int8', output: value }))).toHaveProperty('option');
+  }
+  sp.dispose();
+});
+
+it('a float64 beyond float32 is named as it is', async () => {
+  for (const [value, text] of [
+    [1e300, 'holds 1e+300 at [0, 3]'],
+    [-4e38, 'holds -4e+38 at [0, 3]'],
+    [Infinity, 'holds Infinity at [0, 3]'],
+  ] as const) {
+    const data = new Float64Array(64).map((_, i) => (i === 3 ? value : i));
+    const file = safetensors({ 'a.weight': { dtype: 'F64', shape: [2, 32], data } });
+    for (const to of ['int8', 'float8e4m3fn'] as const) {
+      expect(await rejectionOf(quantizeModel(file, { to, rules: [{ match: /a/, to }] }))).toMatchObject({
+        message: expect.stringContaining(text),
+      });
+    }
+  }
+});

@@ -1,0 +1,84 @@
+/** The codes of a stored tensor as the API for arrays has them: one an element, with their scales and zero points as numbers. */
+import type { CastType } from './cast.js';
+import type { Codes, Role } from './codec.js';
+import { elementsOf } from './elements.js';
+
+/** What has to be known of a form. */
+interface Layout {
+  readonly bits: 4 | 8;
+  readonly symmetric: boolean;
+  readonly groupSize: number | undefined;
+  readonly packed: boolean;
+  readonly scale: CastType;
+}
+
+function halfAsFloat(bits: number): number {
+  const [sign, exponent, fraction] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1024 + fraction) * 2 ** (exponent - 25);
+}
+
+/** Floats of 16 bits or of 32, exactly. */
+function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (type === 'F32') return Float32Array.from({ length: bytes.length / 4 }, (_, i) => view.getFloat32(4 * i, true));
+  const at = (i: number) => view.getUint16(2 * i, true);
+  if (type === 'F16') return Float32Array.from({ length: bytes.length / 2 }, (_, i) => halfAsFloat(at(i)));
+  return new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => at(i) * 2 ** 16).buffer);
+}
+
+/** Unpacks rows of `columns` codes, each of which begins with a word of its own. */
+function unpack(bytes: Uint8Array, rows: number, columns: number, bits: number): Int8Array<ArrayBuffer> {
+  const codes = new Int8Array(rows * columns);
+  const perByte = 8 / bits;
+  const rowBytes = bytes.length / Math.max(1, rows);
+  const middle = 1 << (bits - 1);
+  for (let row = 0, i = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, i++) {
+      const byte = bytes[row * rowBytes + Math.floor(column / perByte)] as number;
+      codes[i] = ((byte >> ((column % perByte) * bits)) & (2 * middle - 1)) - middle;
+    }
+  }
+  return codes;
+}
+
+/** Zero points that are packed down the rows: a word holds those of neighboring rows. */
+function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: number): Int32Array<ArrayBuffer> {
+  const zeroPoint = new Int32Array(rows * groups);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const perWord = 32 / bits;
+  const middle = 1 << (bits - 1);
+  for (let row = 0; row < rows; row++) {
+    for (let group = 0; group < groups; group++) {
+      const word = view.getUint32(4 * (Math.floor(row / perWord) * groups + group), true);
+      zeroPoint[row * groups + group] = ((word >>> ((row % perWord) * bits)) & (2 * middle - 1)) - middle;
+    }
+  }
+  return zeroPoint;
+}
+
+/** Codes in compressed-tensors' layout. @param parts their bytes, by role */
+export function compressedCodes(
+  shape: readonly number[],
+  { bits, symmetric, groupSize, packed, scale: scaleType }: Layout,
+  parts: Readonly<Record<Role, Uint8Array>>,
+): Codes {
+  const rows = shape[0] as number;
+  const columns = elementsOf(shape.slice(1));
+  const [data, scales, zeroPoints] = [parts.data, parts.scale, parts.zeroPoint] as [Uint8Array, Uint8Array, Uint8Array];
+  const scale = floatsIn(scales, scaleType);
+  const groups = scale.length / Math.max(1, rows);
+  return {
+    kind: 'linear',
+    dtype: bits === 4 ? 'int4' : 'int8',
+    shape,
+    granularity: groupSize === undefined ? { kind: 'per-channel', axis: 0 } : { kind: 'per-group', groupSize, axis: 1 },
+    data: packed ? unpack(data, rows, columns, bits) : Int8Array.from(data, (byte) => (byte << 24) >> 24),
+    scale,
+    zeroPoint: symmetric
+      ? new Int32Array(scale.length)
+      : packed
+        ? unpackDown(zeroPoints, rows, groups, bits)
+        : Int32Array.from(zeroPoints, (byte) => (byte << 24) >> 24),
+  };
+}

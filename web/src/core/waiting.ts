@@ -1,0 +1,54 @@
+/** Waiting for what may never come: promises that a signal or a time limit ends. */
+
+/** Waits for promises until a signal aborts. */
+export interface Waiting {
+  readonly signal: AbortSignal | undefined;
+  /**
+   * The promise, or a rejection with the signal's reason as soon as it aborts.
+   * @param late is called with a value that came after that
+   */
+  soon<T>(promise: Promise<T>, late?: (value: T) => void): Promise<T>;
+  /** Stops listening to the signal. */
+  end(): void;
+}
+
+/**
+ * Rejects all pending waits as soon as the signal aborts. A race against one long-lived promise would do the same, but that promise would
+ * hold on to every result, megabytes each, until the end.
+ */
+export function waitingFor(signal: AbortSignal | undefined): Waiting {
+  if (signal === undefined) return { signal, soon: (promise) => promise, end: () => {} };
+  const pending = new Set<(reason: unknown) => void>();
+  const interrupt = () => {
+    for (const reject of pending) reject(signal.reason);
+  };
+  signal.addEventListener('abort', interrupt, { once: true });
+  return {
+    signal,
+    soon: <T>(promise: Promise<T>, late?: (value: T) => void): Promise<T> =>
+      new Promise((resolve, reject) => {
+        if (signal.aborted) reject(signal.reason);
+        pending.add(reject);
+        promise
+          .then((value) => {
+            if (signal.aborted) late?.(value);
+            resolve(value);
+          }, reject)
+          .finally(() => pending.delete(reject));
+      }),
+    end: () => signal.removeEventListener('abort', interrupt),
+  };
+}
+
+/** How long the end of something that may hang is waited for. */
+const patienceMilliseconds = 50;
+
+/** Waits until the promise settles, but not longer than a moment. Never rejects. */
+export async function aMoment(promise: Promise<unknown>): Promise<void> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const timeout = new Promise((resolve) => {
+    timer = setTimeout(resolve, patienceMilliseconds);
+  });
+  await Promise.race([promise.catch(() => {}), timeout]);
+  clearTimeout(timer);
+}

@@ -1,0 +1,103 @@
+/**
+ * Files of the system (Node): paths and open files. Node's file system is reached through `process.getBuiltinModule` and never imported,
+ * so that this file loads in a browser as it is.
+ */
+import { ScalepointError, typeError } from '../core/errors.js';
+import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
+import { show } from '../core/show.js';
+import { aMoment } from '../core/waiting.js';
+import { allocate, type ByteSource, checkCount, checkRange, ioError, quoted, shorterError } from './bytes.js';
+
+type FileStatus = Awaited<ReturnType<NodeFileHandle['stat']>>;
+
+/** What is known of an open file. @throws ScalepointError `IO` */
+async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Promise<FileStatus> {
+  let status: FileStatus;
+  try {
+    status = await handle.stat();
+    if (!status.isFile()) throw new Error('it is no regular file');
+  } catch (cause) {
+    throw ioError(`cannot read ${label}`, cause);
+  }
+  if (Number.isSafeInteger(status.size) && status.size >= 0) return status;
+  throw new ScalepointError('IO', `cannot read ${label}: its size is ${show(status.size)}`);
+}
+
+/** Device and number of a file, if the system has them. */
+export function placeOf({ dev, ino }: Pick<FileStatus, 'dev' | 'ino'>): string | undefined {
+  return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
+}
+
+/** A file that is open. */
+export async function handleSource(
+  handle: NodeFileHandle,
+  label: string,
+  close: () => Promise<void>,
+): Promise<ByteSource> {
+  const status = await statusOf(handle, label);
+  const { size } = status;
+  const readSome = async (position: number, target: Uint8Array, done: number): Promise<number> => {
+    const left = target.length - done;
+    let count: unknown;
+    try {
+      count = (await handle.read(target, done, left, position)).bytesRead;
+    } catch (cause) {
+      throw ioError(`cannot read ${label}`, cause);
+    }
+    const checked = checkCount(count, left, `cannot read ${label}`);
+    if (checked > 0) return checked;
+    if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
+    throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
+  };
+  const readInto = async (begin: number, target: Uint8Array) => {
+    checkRange(begin, begin + target.length, size);
+    for (let done = 0; done < target.length; ) done += await readSome(begin + done, target, done);
+  };
+  return {
+    size,
+    readInto,
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      const bytes = allocate(end - begin, ' at once');
+      await readInto(begin, bytes);
+      return bytes;
+    },
+    async verify() {
+      const now = await statusOf(handle, label);
+      if (now.size === size && now.mtimeMs === status.mtimeMs) return;
+      throw new ScalepointError('CHANGED', `${label} was changed while it was read`);
+    },
+    close,
+    reference: handle.fd === undefined ? undefined : { kind: 'descriptor', descriptor: handle.fd },
+    identity: { handle, place: placeOf(status) },
+  };
+}
+
+/** The file at a path, or at a `file:` URL. */
+export async function pathSource(given: string | URL): Promise<ByteSource> {
+  const [fs, constants, urls] = [
+    nodeModule('node:fs/promises'),
+    nodeModule('node:fs')?.constants,
+    nodeModule('node:url'),
+  ];
+  if (fs === undefined || constants === undefined || urls === undefined) {
+    throw typeError('file', `paths are for Node; pass a File, bytes or a URL instead of ${quoted(String(given))}`);
+  }
+  let path = String(given);
+  let handle: WritableFileHandle;
+  try {
+    if (given instanceof URL) path = urls.fileURLToPath(given);
+    // A pipe without a writer would hold up a thread of Node until one comes, whatever a signal says.
+    handle = await fs.open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  } catch (cause) {
+    throw ioError(`cannot open ${quoted(path)}`, cause);
+  }
+  try {
+    const name = path.split(/[\\/]/).pop() ?? '';
+    const source = await handleSource(handle, quoted(path), () => handle.close());
+    return { ...source, ...(name === '' ? {} : { name }) };
+  } catch (error) {
+    await aMoment(handle.close());
+    throw error;
+  }
+}

@@ -1,0 +1,114 @@
+/** Opens files to read: bytes in memory, Blobs, URLs, and in Node paths and open files. */
+
+import { ScalepointError, typeError } from '../core/errors.js';
+import { nodeModule } from '../core/node.js';
+import { show } from '../core/show.js';
+import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
+import { allocate, type ByteSource, checkRange, type FileInput, ioError, shorterError } from './bytes.js';
+import { handleSource, pathSource } from './handle.js';
+import { urlSource } from './url.js';
+
+/** Bytes in memory. The caller may transfer or resize their buffer at any time, so that they are copied at once wherever they go. */
+function memorySource(bytes: Uint8Array): ByteSource {
+  try {
+    // A detached buffer looks like an empty one, but no view of it can be made.
+    if (bytes.byteLength === 0) new Uint8Array(bytes.buffer);
+  } catch (cause) {
+    throw Object.assign(typeError('file', 'the array is detached, its memory was transferred elsewhere'), { cause });
+  }
+  const size = bytes.byteLength;
+  const { buffer, byteOffset } = bytes;
+  /** All of the bytes. A view of a buffer that shrank or was detached cannot be made, or is empty. */
+  const current = (begin: number): Uint8Array => {
+    let view: Uint8Array | undefined;
+    try {
+      view = new Uint8Array(buffer, byteOffset, size);
+    } catch {
+      // The check below tells.
+    }
+    if (view?.length === size) return view;
+    const message = 'the array was changed while it was read: its buffer was detached, or shrank below it';
+    throw new ScalepointError('CHANGED', message, { byteOffset: begin });
+  };
+  const copy = (begin: number, target: Uint8Array) => {
+    checkRange(begin, begin + target.length, size);
+    target.set(current(begin).subarray(begin, begin + target.length));
+  };
+  return {
+    size,
+    async readInto(begin, target) {
+      copy(begin, target);
+    },
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      const target = allocate(end - begin, ' at once');
+      copy(begin, target);
+      return target;
+    },
+    async verify() {
+      current(0);
+    },
+    async close() {},
+  };
+}
+
+function blobSource(blob: Blob): ByteSource {
+  const name = (blob as { name?: unknown }).name;
+  const { size } = blob;
+  return {
+    size,
+    // Node crashes if a worker reads a Blob of a file. There this thread reads them.
+    reference: nodeModule('node:fs') === undefined ? { kind: 'blob', blob } : undefined,
+    ...(typeof name === 'string' && name !== '' ? { name } : {}),
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      try {
+        return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
+      } catch (cause) {
+        throw ioError('cannot read the file', cause);
+      }
+    },
+    // Reading a File that has changed fails by itself.
+    async verify() {},
+    async close() {},
+  };
+}
+
+function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteSource> | ByteSource {
+  if (file instanceof Uint8Array) return memorySource(file);
+  if (file instanceof ArrayBuffer) return memorySource(new Uint8Array(file));
+  if (file instanceof Blob) return blobSource(file);
+  if (file instanceof URL) return urlSource(file, signal, blobSource);
+  if (typeof file === 'string') return pathSource(file);
+  if (typeof file === 'object' && file !== null && typeof file.read === 'function' && typeof file.stat === 'function') {
+    return handleSource(file, 'the open file', async () => {});
+  }
+  throw typeError('file', `expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
+}
+
+/**
+ * Opens a file for reading by position. Whatever is done with it ends as soon as the signal aborts.
+ * @throws TypeError if `file` is nothing that can be read, ScalepointError `IO` if it cannot be opened, the signal's reason
+ */
+export async function openWithin({ signal, soon }: Waiting, file: FileInput): Promise<ByteSource> {
+  signal?.throwIfAborted();
+  const source = await soon(Promise.resolve(opened(file, signal)), (late) => void aMoment(late.close()));
+  const { readInto } = source;
+  return {
+    ...source,
+    async read(begin, end) {
+      const bytes = await soon(source.read(begin, end));
+      if (bytes.length !== end - begin) throw shorterError('the file', begin + bytes.length);
+      return bytes;
+    },
+    readInto: readInto && ((begin, target) => soon(readInto(begin, target))),
+    verify: () => soon(source.verify()),
+    // A read that hangs would hold up the end.
+    close: () => (signal?.aborted ? aMoment(source.close()) : source.close()),
+  };
+}
+
+/** `openWithin` without a signal. */
+export function openSource(file: FileInput): Promise<ByteSource> {
+  return openWithin(waitingFor(undefined), file);
+}

@@ -1,0 +1,220 @@
+/** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
+import { ScalepointError, typeError } from '../core/errors.js';
+import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
+import { checkCount, ioError, quoted } from './bytes.js';
+import { forget, partialName, remember, removeDead } from './partials.js';
+import type { ByteSink } from './sink.js';
+
+/** An open file of Node's `fs/promises` for writing: what is used of it. */
+export interface NodeWritableHandle {
+  write(
+    buffer: Uint8Array,
+    offset: number,
+    length: number,
+    position: number,
+  ): Promise<{ readonly bytesWritten: number }>;
+  truncate(length: number): Promise<void>;
+}
+
+/** Writes all of the bytes through a handle of Node. */
+export async function writeAll(
+  handle: Pick<NodeWritableHandle, 'write'>,
+  position: number,
+  bytes: Uint8Array,
+  label: string,
+): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const left = bytes.length - done;
+    let count: unknown;
+    try {
+      count = (await handle.write(bytes, done, left, position + done)).bytesWritten;
+    } catch (cause) {
+      throw ioError(`cannot write ${label}`, cause);
+    }
+    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+      throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
+    }
+    done += count as number;
+  }
+}
+
+/** What is used of Node to write files. @throws TypeError if there is none */
+function nodeFiles() {
+  const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
+  if (fs === undefined || paths === undefined || urls === undefined) {
+    throw typeError('output', 'paths are for Node; leave it out and take result.blob()');
+  }
+  return { fs, paths, urls };
+}
+
+/** How many symbolic links may lead to a file, as in Linux. */
+const mostLinks = 40;
+
+/** Where symbolic links lead, if there are any. What is there may be missing. */
+async function followed(given: string): Promise<string> {
+  const { fs, paths } = nodeFiles();
+  let path = given;
+  for (let links = 0; links <= mostLinks; links++) {
+    const status = await fs.lstat(path).catch(() => undefined);
+    if (!status?.isSymbolicLink()) return path;
+    path = paths.resolve(await fs.realpath(paths.dirname(path)), await fs.readlink(path));
+  }
+  throw new Error('too many symbolic links');
+}
+
+/** Where a result goes, and the mode of the file that is there. */
+interface Target {
+  readonly path: string;
+  readonly mode: number | undefined;
+}
+
+/** Finds out what is under a name. @throws ScalepointError `EXISTS` or `IO` */
+async function targetOf(path: string, overwrite: boolean): Promise<Target> {
+  const { fs } = nodeFiles();
+  const label = quoted(path);
+  // A missing file is the good case. Whatever else stands in the way shows when the temporary file is opened.
+  const status = await fs.lstat(path).catch(() => undefined);
+  if (status === undefined) return { path, mode: undefined };
+  let target = path;
+  let reached: typeof status | undefined = status;
+  if (status.isSymbolicLink()) {
+    target = await followed(path).catch((cause) => {
+      throw ioError(`cannot write ${label}`, cause);
+    });
+    reached = await fs.lstat(target).catch(() => undefined);
+  }
+  // Renaming over a folder fails late, and renaming over a device would replace the device.
+  if (reached?.isFile() === false) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
+  if (overwrite) return { path: target, mode: reached === undefined ? undefined : reached.mode & 0o777 };
+  const what = reached === undefined ? 'exists already, as a link to a missing file' : 'exists already';
+  throw new ScalepointError('EXISTS', `${label} ${what}`);
+}
+
+function existsError(label: string, cause: unknown): ScalepointError {
+  return new ScalepointError('EXISTS', `${label} exists already`, { cause });
+}
+
+const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
+
+/** Gives a file a name that nothing has. Of several that try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
+async function claim(temporary: string, path: string): Promise<void> {
+  const { fs } = nodeFiles();
+  const label = quoted(path);
+  try {
+    await fs.link(temporary, path);
+    await fs.rm(temporary, { force: true }).catch(() => {});
+    return;
+  } catch (cause) {
+    if (codeOf(cause) === 'EEXIST') throw existsError(label, cause);
+  }
+  // Not every file system has hard links. There an empty file takes the name first.
+  try {
+    await (await fs.open(path, 'wx')).close();
+  } catch (cause) {
+    throw codeOf(cause) === 'EEXIST' ? existsError(label, cause) : ioError(`cannot write ${label}`, cause);
+  }
+  try {
+    await fs.rename(temporary, path);
+  } catch (cause) {
+    await fs.rm(path, { force: true }).catch(() => {});
+    throw ioError(`cannot write ${label}`, cause);
+  }
+}
+
+/** A file under a temporary name. */
+class PartialFile implements ByteSink {
+  readonly positional = true;
+  readonly keeps = false;
+  readonly #temporary: string;
+  readonly #target: Target;
+  readonly #overwrite: boolean;
+  readonly #waiting: Waiting;
+  #handle: WritableFileHandle | undefined;
+
+  constructor(temporary: string, handle: WritableFileHandle, target: Target, overwrite: boolean, waiting: Waiting) {
+    this.#temporary = temporary;
+    this.#handle = handle;
+    this.#target = target;
+    this.#overwrite = overwrite;
+    this.#waiting = waiting;
+  }
+
+  get #label(): string {
+    return quoted(this.#target.path);
+  }
+
+  /** Calls the system. */
+  async #call(call: Promise<unknown> | undefined): Promise<void> {
+    try {
+      await call;
+    } catch (cause) {
+      throw ioError(`cannot write ${this.#label}`, cause);
+    }
+  }
+
+  async #close(): Promise<void> {
+    const handle = this.#handle;
+    this.#handle = undefined;
+    await handle?.close();
+  }
+
+  async write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void> {
+    if (this.#handle === undefined) throw new Error('the file is closed');
+    await writeAll(this.#handle, position, bytes, this.#label);
+  }
+
+  async finish(): Promise<void> {
+    const { path, mode } = this.#target;
+    // The mode of a new file is masked by the process.
+    if (mode !== undefined) await this.#call(this.#handle?.chmod(mode));
+    // Without this, a power cut after the rename could leave the name with nothing behind it.
+    await this.#waiting.soon(this.#call(this.#handle?.datasync()));
+    await this.#call(this.#close());
+    this.#waiting.signal?.throwIfAborted();
+    await targetOf(path, this.#overwrite);
+    if (this.#overwrite) await this.#call(nodeFiles().fs.rename(this.#temporary, path));
+    else await claim(this.#temporary, path);
+    forget(this.#temporary);
+  }
+
+  async discard(): Promise<void> {
+    // After `finish` there is no such file.
+    await this.#close().catch(() => {});
+    await nodeFiles()
+      .fs.rm(this.#temporary, { force: true })
+      .catch(() => {});
+    forget(this.#temporary);
+  }
+}
+
+/**
+ * A sink in a file (Node). The bytes go to a temporary name in the same folder. When the file is whole, it gets its name: at no time is
+ * there half a file under the name `path`. A file that is replaced keeps its mode; a symbolic link remains, what it leads to is replaced.
+ * @throws ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot be written
+ */
+export async function pathSink(
+  path: string | URL,
+  overwrite: boolean,
+  waiting: Waiting = waitingFor(undefined),
+): Promise<ByteSink> {
+  const { fs, paths, urls } = nodeFiles();
+  const { signal, soon } = waiting;
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  const open = async () => {
+    const target = await targetOf(named, overwrite);
+    const folder = paths.dirname(target.path);
+    await removeDead(folder);
+    const temporary = paths.join(folder, await partialName());
+    signal?.throwIfAborted();
+    remember(temporary);
+    try {
+      const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
+      return new PartialFile(temporary, handle, target, overwrite, waiting);
+    } catch (cause) {
+      forget(temporary);
+      throw ioError(`cannot write ${quoted(named)}`, cause);
+    }
+  };
+  return soon(open(), (late) => void late.discard());
+}

@@ -1,0 +1,18 @@
+/** What all places for results have in common. */
+
+/** A place for the bytes of a file, which appears when all of them are there. */
+export interface ByteSink {
+  /** Whether bytes can be written at any position. Otherwise each position has to be the end of what was written before. */
+  readonly positional: boolean;
+  /** Whether the receiver may keep what it is given. Otherwise the memory can be used again once the bytes are written. */
+  readonly keeps: boolean;
+  /** Writes bytes at a position. The promise is fulfilled when the receiver has taken them. */
+  write(position: number, bytes: Uint8Array<ArrayBuffer>): Promise<void>;
+  /**
+   * Makes the whole visible. To be called once, when every byte was written.
+   * @throws ScalepointError `IO` or `EXISTS`; `discard` is still to be called then
+   */
+  finish(): Promise<void>;
+  /** Removes what was written. Never throws; does nothing after `finish`. */
+  discard(reason: unknown): Promise<void>;
+}

@@ -1,0 +1,139 @@
+/** Files on a server. */
+import { ScalepointError } from '../core/errors.js';
+import { nodeModule } from '../core/node.js';
+import { allocate, type ByteSource, checkRange, ioError, shorterError } from './bytes.js';
+import { pathSource } from './handle.js';
+
+/** A file to fetch, until a signal aborts. */
+interface Place {
+  readonly url: URL;
+  readonly signal: AbortSignal | undefined;
+}
+
+/** Asks a server. @throws ScalepointError `IO` */
+async function request({ url, signal }: Place, headers: Record<string, string>): Promise<Response> {
+  let response: Response;
+  try {
+    response = await fetch(url, { credentials: 'same-origin', headers, signal: signal ?? null });
+  } catch (cause) {
+    throw ioError(`cannot fetch ${url.href}`, cause);
+  }
+  // 416: the file is empty, and has no range.
+  if (response.ok || response.status === 416) return response;
+  drop(response);
+  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
+}
+
+/** Ends an answer whose body is of no use. */
+function drop({ body }: Response): void {
+  body?.cancel().catch(() => {});
+}
+
+/** What tells versions of a file apart. */
+function versionOf({ headers }: Response): string | null {
+  return headers.get('etag') ?? headers.get('last-modified');
+}
+
+/** The range that an answer holds. `size` is undefined if the server does not tell it. */
+function rangeOf({ status, headers }: Response): { begin: number; last: number; size: number | undefined } | undefined {
+  const [, begin, last, size] = /^bytes (\d+)-(\d+)\/(\d+|\*)$/i.exec(headers.get('content-range') ?? '') ?? [];
+  if (status !== 206 || begin === undefined) return undefined;
+  return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
+}
+
+/** The body of an answer, which has so many bytes. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
+async function bodyOf({ url }: Place, response: Response, begin: number, length: number) {
+  const bytes = allocate(length, ' at once');
+  const reader = response.body?.getReader();
+  let done = 0;
+  for (;;) {
+    let piece: Awaited<ReturnType<ReadableStreamDefaultReader<Uint8Array>['read']>> | undefined;
+    try {
+      piece = await reader?.read();
+    } catch (cause) {
+      throw ioError(`cannot fetch ${url.href}`, cause);
+    }
+    if (piece === undefined || piece.done) break;
+    const { value } = piece;
+    if (value.length > length - done) {
+      reader?.cancel().catch(() => {});
+      throw new ScalepointError(
+        'IO',
+        `cannot fetch ${url.href}: the server sent more than the ${length} bytes asked for`,
+      );
+    }
+    bytes.set(value, done);
+    done += value.length;
+  }
+  if (done < length) throw shorterError(url.href, begin + done);
+  return bytes;
+}
+
+/** Fetches the bytes [begin, end) of a file whose size and version are known. */
+async function fetchRange(place: Place, begin: number, end: number, size: number, version: string | null) {
+  const { href } = place.url;
+  const response = await request(place, { Range: `bytes=${begin}-${end - 1}` });
+  const range = rangeOf(response);
+  const isSame = versionOf(response) === version && (range?.size === undefined || range.size === size);
+  if (isSame && range?.begin === begin && range.last === end - 1) return bodyOf(place, response, begin, end - begin);
+  drop(response);
+  if (!isSame || response.status !== 206) {
+    throw new ScalepointError('CHANGED', `${href} was changed while it was read`, { byteOffset: begin });
+  }
+  const got = response.headers.get('content-range') ?? 'no range';
+  const message = `cannot fetch ${href}: the server sent ${got} instead of bytes ${begin}-${end - 1}`;
+  throw new ScalepointError('IO', message, { byteOffset: begin });
+}
+
+/** The name of the file at a URL. */
+function nameOf({ pathname }: URL): string {
+  const encoded = pathname.split('/').pop() ?? '';
+  try {
+    const name = decodeURIComponent(encoded);
+    // A slash in a name would make it a path.
+    return /[/\\]/.test(name) ? encoded : name;
+  } catch {
+    return encoded;
+  }
+}
+
+/**
+ * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is
+ * noticed by its size, its ETag or its date.
+ * @param wholeSource makes a source of a file that was fetched as a whole
+ */
+export async function urlSource(
+  url: URL,
+  signal: AbortSignal | undefined,
+  wholeSource: (blob: Blob) => ByteSource,
+): Promise<ByteSource> {
+  if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
+  const place = { url, signal };
+  const name = nameOf(url);
+  const named = name === '' ? {} : { name };
+  const first = await request(place, { Range: 'bytes=0-0' });
+  const range = rangeOf(first);
+  const size = range?.size;
+  if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
+    // A server without ranges answers with the whole file. One that hides the size is asked again.
+    if (first.status !== 200) drop(first);
+    const whole = first.status === 200 ? first : await request(place, {});
+    try {
+      return { ...wholeSource(await whole.blob()), ...named };
+    } catch (cause) {
+      throw ioError(`cannot fetch ${url.href}`, cause);
+    }
+  }
+  drop(first);
+  const version = versionOf(first);
+  return {
+    size,
+    ...named,
+    async read(begin, end) {
+      checkRange(begin, end, size);
+      return begin === end ? new Uint8Array(0) : fetchRange(place, begin, end, size, version);
+    },
+    async verify() {},
+    async close() {},
+  };
+}

@@ -1,0 +1,108 @@
+/** Recognizes weights that are quantized already. Their codes mean nothing without what belongs to them, so no plan may take them for numbers. */
+import { tileElements } from '../../codecs/codec.js';
+import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import { elementsOf } from '../../codecs/elements.js';
+import { ScalepointError } from '../../core/errors.js';
+import { quoted } from '../../files/bytes.js';
+import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
+import { plainTensor } from '../tensors.js';
+import { logicalTensors } from './logical.js';
+
+/** How messages mention the option. */
+export const requantizeMention = 'requantize: true';
+
+/** A weight that is quantized already. */
+interface Found {
+  readonly name: string;
+  /** By what, as far as the names tell. */
+  readonly by: string;
+}
+
+const isWhole = (dtype: string) => /^[IU]\d+$/.test(dtype);
+
+/** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
+function methodOf({ name, dtype }: SourceTensor, has: (name: string) => boolean): string | undefined {
+  const dot = name.lastIndexOf('.') + 1;
+  const [module, last] = [name.slice(0, dot), name.slice(dot)];
+  const among = (...names: string[]) => names.some((other) => has(module + other));
+  if (isWhole(dtype)) {
+    if (last === 'qweight' && among('scales', 'qzeros')) return among('g_idx') ? 'GPTQ' : 'AWQ or GPTQ';
+    if (last.endsWith('_packed') && has(`${name.slice(0, -'_packed'.length)}_scale`)) return 'compressed-tensors';
+    if (has(`${name}.absmax`) || has(`${name}.quant_map`) || (last === 'weight' && among('SCB'))) return 'bitsandbytes';
+    if (last.endsWith('_blocks') && has(`${name.slice(0, -'_blocks'.length)}_scales`)) return 'MXFP4';
+    if (last === '_data' && among('_scale')) return 'optimum-quanto';
+    if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return 'torchao';
+    if (has(`${name}_scale`)) return 'compressed-tensors';
+    return undefined;
+  }
+  if (!/^F[468]/.test(dtype)) return undefined;
+  const scales = [
+    `${name}_scale`,
+    `${name}_scale_inv`,
+    `${name}.scale`,
+    `${module}scale_${last}`,
+    `${module}qscale_${last}`,
+  ];
+  if (scales.some(has) || (last === 'weight' && among('scale'))) return `float${/^F(\d)/.exec(dtype)?.[1]} with scales`;
+  return undefined;
+}
+
+/** The first weight that is quantized already, if there is one. */
+export function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
+  const names = new Set(tensors.map(({ name }) => name));
+  for (const tensor of tensors) {
+    const by = methodOf(tensor, (name) => names.has(name));
+    if (by !== undefined) return { name: tensor.name, by };
+  }
+  return undefined;
+}
+
+/** Most rows that share words of zero points, on either side. */
+const mostRowsPerWord = 8;
+
+/**
+ * Whether codes can be cut into tiles, whatever they become. Rows that share words of zero points go together, and groups of both sides
+ * have to end at the same columns.
+ */
+function canBeCut({ shape, form }: LogicalTensor): boolean {
+  const { packed, symmetric, groupSize = 1 } = form as CompressedForm;
+  if (elementsOf(shape.slice(1)) * mostRowsPerWord <= tileElements) return true;
+  return (!packed || symmetric) && tileElements % groupSize === 0;
+}
+
+/**
+ * The tensors of a model as floats, in the order of the file. Where that is asked for, codes are among them, together with their scales.
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` if a weight is quantized already and that was not asked for, or cannot be decoded
+ */
+export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Promise<LogicalTensor[]> {
+  const fail = (name: string, message: string): never => {
+    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
+  };
+  const found = findQuantized(model.tensors);
+  if (found === undefined) return model.tensors.map(plainTensor);
+  const { name, by } = found;
+  const logical =
+    requantize || by === 'compressed-tensors' || by.startsWith('float8') ? await logicalTensors(model) : [];
+  const codes = logical.filter(({ form }) => form.codec === 'compressed-tensors');
+  const parts = new Set(codes.flatMap((tensor) => tensor.parts.map(({ tensor }) => tensor.name)));
+  const rest = findQuantized(model.tensors.filter((tensor) => !parts.has(tensor.name)));
+  if (rest !== undefined || codes.length === 0) {
+    const { name: where, by: method } = rest ?? found;
+    fail(
+      where,
+      `it is quantized already (${method}), in a layout that cannot be decoded here; start from the model in floats`,
+    );
+  }
+  if (!requantize) {
+    fail(
+      name,
+      `it is quantized already (${by}); ${requantizeMention} starts from what the codes stand for, which adds to their errors`,
+    );
+  }
+  const long = codes.find((tensor) => !canBeCut(tensor));
+  if (long !== undefined)
+    fail(long.name, 'it is quantized already, and its rows or groups are too long to be decoded in tiles');
+  const places = new Map(model.tensors.map((tensor, i) => [tensor.name, i]));
+  const placeOf = ({ parts: [first] }: LogicalTensor) => places.get(first?.tensor.name ?? '') ?? 0;
+  return logical.sort((a, b) => placeOf(a) - placeOf(b));
+}
