@@ -92,7 +92,8 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
+  const { resultEnd, extensions } = formatNamed(format);
+  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
 }
 
 /** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
@@ -265,7 +266,7 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 5 KiB for each tensor; and the result unless
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 4 KiB for each tensor; and the result unless
  * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,

@@ -43,14 +43,16 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   const [first] = file.segments;
   if (first === undefined || !('bytes' in first) || first.at !== 0) throw new Error('expected the header first');
   const places = new Map(
-    file.segments.flatMap((segment): [string, number][] =>
-      'bytes' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]],
-    ),
+    file.segments.flatMap((segment): [string, number][] => {
+      if ('copied' in segment) throw new Error('expected no bytes of the input');
+      return 'bytes' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]];
+    }),
   );
   // Parts that are known have no segments of their own. Only safetensors has them, and its header says where they are.
+  let entries: Record<string, { data_offsets: [number, number] }> | undefined;
   const knownPlace = (name: string): number => {
-    const entries = JSON.parse(new TextDecoder().decode(first.bytes.subarray(8)));
-    return first.bytes.length + entries[name].data_offsets[0];
+    entries ??= JSON.parse(new TextDecoder().decode(first.bytes.subarray(8))) as NonNullable<typeof entries>;
+    return first.bytes.length + entries[name]!.data_offsets[0];
   };
   return {
     header: first.bytes,
