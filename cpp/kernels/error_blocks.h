@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "../error_sums.h"
 #include "lanes.h"
@@ -42,6 +43,16 @@ struct CodeValues {
   }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     using namespace lanes;
+#ifdef SCALEPOINT_SIMD_LANES
+    if constexpr (sizeof(Code) == 1) {
+      // Exact: integers below 2^24, since |zero_point| is at most 2^22.
+      const float bottom = std::numeric_limits<Code>::min(), zero = 0x1p23f - bottom + static_cast<float>(zero_point);
+      load_eight_raised(codes + i, low, high);
+      low = mul(splat(scale), sub(low, splat(zero)));
+      high = mul(splat(scale), sub(high, splat(zero)));
+      return;
+    }
+#endif
     I32x4 c[2];
     load_eight_codes(codes + i, c);
     low = mul(splat(scale), to_float(opaque(sub(c[0], splat(zero_point)))));
