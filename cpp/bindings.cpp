@@ -292,6 +292,46 @@ Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::Com
   return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
 }
 
+Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
+                                EncodedTile& result) {
+  return encode_tile(tile, codes, memory, bytes, result);
+}
+
+/// Floats of codes.
+Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, std::byte* memory,
+                                size_t bytes, DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+}
+
+/// What the codec has to know of elements that share a scale across tiles.
+Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
+                                 ObservedSets& result) {
+  return in_arena(memory, bytes, result.memory,
+                  [&](codecs::Arena& arena) { return observe(tile, codes, arena, result.ranges, result.count, result.problem); });
+}
+
+Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
+                           EncodedTile& result) {
+  return encode_tile(tile, codes, memory, bytes, result);
+}
+
+/// Floats of codes.
+Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
+                           DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+}
+
+Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
+                          EncodedTile& result) {
+  return encode_tile(tile, codes, memory, bytes, result);
+}
+
+/// Floats of codes.
+Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
+                          DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+}
+
 /// Floats of elements.
 Status decode_elements(const codecs::Tile& tile, std::byte* memory, size_t bytes, DecodedTile& result) {
   return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(tile, arena, result.x); });

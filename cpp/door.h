@@ -16,8 +16,11 @@
 #include "codecs/cast.h"
 #include "codecs/compressed_tensors.h"
 #include "codecs/copy.h"
+#include "codecs/dequantize_linear.h"
 #include "codecs/elements.h"
 #include "codecs/ggml.h"
+#include "codecs/matmul_bnb4.h"
+#include "codecs/matmul_nbits.h"
 #include "scalepoint.h"
 
 /// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array.
@@ -88,6 +91,14 @@ struct DecodedTile {
 /// The range of a tile, unless there is a problem.
 struct ObservedTile {
   codecs::ValueRange range;
+  codecs::Problem problem;
+  uint64_t memory;  ///< bytes
+};
+
+/// What a codec has to know of sets of elements that are larger than a tile, unless there is a problem.
+struct ObservedSets {
+  const codecs::ValueRange* ranges;
+  uint32_t count;
   codecs::Problem problem;
   uint64_t memory;  ///< bytes
 };

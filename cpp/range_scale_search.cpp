@@ -4,8 +4,6 @@
 #include <cfloat>
 #include <cmath>
 
-#include "kernels/lanes.h"
-
 namespace scalepoint {
 namespace {
 
@@ -205,9 +203,12 @@ class ScaleSearch {
     }
   };
 
-  [[gnu::noinline]] void keep_between(const Row& row, bool up) {
+  /// Keeps what lies between the trials of a row, the one before it included unless it is the first, and goes on from the last.
+  [[gnu::noinline]] void keep_between(Row& row, bool up, bool first) {
+    if (first) row.go_on_from(4);
     keep(row.between(up));
     if (waiting_count_ >= kDrain) drain();
+    row.go_on_from(7);
   }
 
   /// From u up to where clipping alone is worse than the best, or to `end`; or from u, which was tried, down to `end`.
@@ -219,10 +220,8 @@ class ScaleSearch {
       if (!up && small_step(u) > 0) return walk_down_small(u, end);
       const F32x4 ahead = steps(begun ? row.u[7] + (up ? step : -step) : u, up ? step : -step);
       row.put(attempt(up ? pmin(ahead, splat(end)) : pmax(ahead, splat(end)), splat(center)));
-      if (!begun) row.go_on_from(4);
+      keep_between(row, up, !begun);
       begun = true;
-      keep_between(row, up);
-      row.go_on_from(7);
       u = row.u[7];
       done = up ? u >= end : u <= end;
       if (!up) continue;
@@ -255,6 +254,7 @@ class ScaleSearch {
     float at[8];  // the same u in units of all values
     for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
       const float step = small_step(u);
+      if (!(step > 0)) return walk(false, u, first);
       const F32x4 us = pmax(steps(begun ? u - step : u, -step), splat(first));
       const kernels::Trials trials = {us, splat(-kFarAway), splat(kFarAway)};
       kernels::TrialSums sums;
@@ -279,8 +279,7 @@ class ScaleSearch {
     const F32x4 us = pmax(steps(upper, (lower - upper) / 3), splat(lower));
     Row row;
     row.put(attempt(us, splat(middle_)));
-    row.go_on_from(4);
-    keep_between(row, false);
+    keep_between(row, false, true);
   }
 
   /// Whether no larger u can be better than the best. Values between levels err by at most 1/2, so what is above 1/4 on average

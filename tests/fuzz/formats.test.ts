@@ -4,14 +4,12 @@ import type { ByteSource } from '../../web/src/files/bytes.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
+import { filesOf, seedOf, timeout } from './rounds.js';
 
 // Each reader gets valid files with random damage. It must return tensors that lie inside of the file, or throw a ScalepointError. Seeds are
-// fixed, so that every run is the same. SCALEPOINT_FUZZ=N makes N times as many files, from other seeds.
+// fixed; see rounds.ts.
 
-const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
-const mutations = 3000 * factor;
-/** Long enough for a busy machine. Alone, the tests take about a second. */
-const timeout = 30_000 * factor;
+const mutations = filesOf(3000);
 
 /** A seeded generator of whole numbers in [0, n) (mulberry32). */
 function random(seed: number): (n: number) => number {
@@ -98,7 +96,7 @@ async function fuzz(
   words: readonly string[],
   read: (source: ByteSource) => Promise<void>,
 ): Promise<Record<string, number>> {
-  const pick = random(seed * factor);
+  const pick = random(seedOf(seed));
   const outcomes: Record<string, number> = {};
   for (let i = 0; i < mutations; i++) {
     const file = mutate(seeds[i % seeds.length]!, words, pick);

@@ -2,14 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
+import { filesOf, seedOf, timeout } from './rounds.js';
 
 // The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an
-// offset in the file. Seeds are fixed, so that every run is the same. SCALEPOINT_FUZZ=N makes N times as many files, from other seeds.
+// offset in the file. Seeds are fixed; see rounds.ts.
 
-const factor = Number(process.env.SCALEPOINT_FUZZ ?? 1);
-const mutations = 6000 * factor;
-/** Long enough for a busy machine. Alone, the test takes about a second. */
-const timeout = 30_000 * factor;
+const mutations = filesOf(6000);
 
 /** A seeded generator of whole numbers in [0, n) (xorshift32). */
 function random(seed: number): (n: number) => number {
@@ -92,7 +90,7 @@ function shard(tensor: string): File {
 
 describe('the reader of damaged indexes', () => {
   it('returns file names without a folder, or throws a ScalepointError with an offset', { timeout }, async () => {
-    const pick = random(20 * factor);
+    const pick = random(seedOf(20));
     const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
     const outcomes: Record<string, number> = {};
     for (let i = 0; i < mutations; i++) {

@@ -92,7 +92,8 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  return `${name.slice(0, name.length - end.length)}.${to}${formatNamed(format).extensions[0]}`;
+  const { resultEnd, extensions } = formatNamed(format);
+  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
 }
 
 /** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */

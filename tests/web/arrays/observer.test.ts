@@ -27,22 +27,74 @@ describeBuilds('observer', (sp) => {
     }
   });
 
-  it('with other ranges errs hardly more than parameters of all values at once', () => {
-    for (const range of ['mse', 'entropy', { percentile: 99 }] as const) {
-      for (const dtype of ['int4', 'int8'] as const) {
-        for (const scheme of ['symmetric', 'asymmetric'] as const) {
+  /** 2^17 values, 32 times over, and a few of their own: many more than a histogram of as many bins could hold one by one. */
+  const times = 32;
+  const many: [string, Float32Array, number[]][] = [
+    ['weights', random.bell(1 << 17), []],
+    ['one outlier', random.bell(1 << 17), [-1000]],
+    ['two outliers', random.bell(1 << 17), [60, -20]],
+    [
+      'heavy tails',
+      random.bell(1 << 17).map((v) => v / Math.max(0.01, Math.abs(random.uniform(1)[0] as number))),
+      [5000],
+    ],
+    ['activations', random.bell(1 << 17).map((v) => Math.max(0, v)), [100]],
+    ['far from zero', random.uniform(1 << 17, 0.9, 1), []],
+  ];
+
+  it.each(many)('chooses as quantize does for all values at once: %s', { timeout: 120_000 }, (name, batch, rest) => {
+    const all = new Float32Array(batch.length * times + rest.length);
+    for (let i = 0; i < times; i++) all.set(batch, i * batch.length);
+    all.set(rest, batch.length * times);
+    for (const dtype of ['int4', 'int8'] as const) {
+      for (const scheme of ['symmetric', 'asymmetric'] as const) {
+        const chosen = (range: ObserverOptions['range'] & {}) => {
           const options: ObserverOptions = { range, dtype, scheme };
           const observer = sp.observer(options);
-          for (const batch of batches(5000)) observer.observe(batch);
-          const { scale, zeroPoint } = observer.parameters();
-          const ours = sp.compare(x, sp.quantize(x, { dtype, scheme, range: { scale, zeroPoint } })).mse;
-          const whole = sp.compare(x, sp.quantize(x, options)).mse;
-          // A bin is at most 2^-10 of its values wide. Values move by as much at most, and so does what is clipped of them. Its square
-          // moves by twice that.
-          expect(ours).toBeLessThanOrEqual(whole * (1 + 2 * 2 ** -10));
+          for (let i = 0; i < times; i++) observer.observe(batch);
+          observer.observe(rest);
+          expect(observer.count).toBe(all.length);
+          const found = observer.parameters();
+          const want = sp.chooseQuantizationParameters(all, options);
+          return { ...found, ratio: (found.scale[0] as number) / (want.scale[0] as number), want };
+        };
+        const what = `${name} ${dtype} ${scheme}`;
+        const errorWith = ({ scale, zeroPoint }: { scale: Float32Array; zeroPoint: Int32Array }) =>
+          sp.compare(all, sp.quantize(all, { dtype, scheme, range: { scale, zeroPoint } })).mse;
+        const mse = chosen('mse');
+        expect(errorWith(mse), what).toBeLessThanOrEqual(errorWith(mse.want) * 1.01);
+        for (const percentile of [99, 99.9999]) {
+          // Each end is off by 2^-10 of itself, and both have their own sign where 0 lies in the range.
+          expect(Math.abs(chosen({ percentile }).ratio - 1), what).toBeLessThanOrEqual(2 ** -10);
+        }
+        // Thresholds with nearly the same divergence may take each other's place.
+        expect(Math.abs(chosen('entropy').ratio - 1), what).toBeLessThanOrEqual(0.05);
+      }
+    }
+  });
+
+  it('counts each of few values, whatever their range', () => {
+    for (const values of [[3], [-2, 5], [-1, -1, 7, 7], [0, 1e-30, 2], [-4, -3.5, -3]]) {
+      for (const range of ['mse', 'entropy', { percentile: 100 }, { percentile: 75 }] as const) {
+        for (const scheme of ['symmetric', 'asymmetric'] as const) {
+          const options: ObserverOptions = { range, scheme, dtype: 'int4' };
+          const observer = sp.observer(options);
+          observer.observe(values);
+          const want = sp.chooseQuantizationParameters(values, options);
+          const ratio = (observer.parameters().scale[0] as number) / (want.scale[0] as number);
+          // Several scales may restore such values with next to no error.
+          if (range !== 'mse')
+            expect(Math.abs(ratio - 1), `${values} ${JSON.stringify(range)}`).toBeLessThanOrEqual(2 ** -9);
+          else expect(observer.parameters().scale[0]).toBeGreaterThan(0);
         }
       }
     }
+  });
+
+  it("takes 'min-max' for 'mse' with 16 bits, whose steps are narrower than its bins", () => {
+    const observer = sp.observer({ range: 'mse', dtype: 'int16' });
+    observer.observe(x);
+    expectSame(observer.parameters().scale, sp.chooseQuantizationParameters(x, { dtype: 'int16' }).scale);
   });
 
   it('moves its range as PyTorch does', () => {

@@ -89,7 +89,7 @@ describe('scalepoint', () => {
       [['inspect'], /inspect needs a FILE; see scalepoint inspect --help/],
       [['inspect', 'a', 'b'], /inspect takes one FILE, got "b" as well/],
       [['inspect', 'a', '--to', 'int8'], /there is no option --to; see scalepoint inspect --help/],
-      [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0 or/],
+      [['quantize', 'model.safetensors'], /quantize needs --to int8, Q8_0, q8 or/],
       [['quantize', 'model.safetensors', '--to'], /--to needs a value/],
       [
         ['quantize', 'model.safetensors', '--to', 'int3'],
@@ -265,7 +265,10 @@ describe('scalepoint inspect', () => {
     const cases: [string, string][] = [
       ['bad.safetensors', `scalepoint: bad.safetensors: tensor "steps": dtype "I65" is unknown (byte ${at})\n`],
       ['missing.npy', 'scalepoint: cannot open "missing.npy": no such file or directory\n'],
-      ['empty', 'scalepoint: the folder "empty" holds no .safetensors.index.json, .safetensors, .gguf, .npy file\n'],
+      [
+        'empty',
+        'scalepoint: the folder "empty" holds no .safetensors.index.json, .safetensors, .gguf, .onnx, .npy file\n',
+      ],
     ];
     for (const [file, line] of cases)
       expect(await run(['inspect', file])).toEqual({ code: 1, stdout: '', stderr: line });
@@ -318,7 +321,7 @@ describe('scalepoint quantize', () => {
 
   it.skipIf(samples === undefined)('keeps its table of a real model within 80 columns', async () => {
     const file = join(samples ?? '', 'silero_vad_16k.safetensors');
-    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '-o', 'small.safetensors'], {
+    const { code, stdout } = await run(['quantize', file, '--to', 'int8', '--all', '-o', 'small.safetensors'], {
       COLUMNS: '80',
     });
     expect(code).toBe(0);

@@ -48,10 +48,13 @@ describe('commands', () => {
 
 describe('a wrong command line', () => {
   const cases: [string[], RegExp][] = [
-    [['model.safetensors', '--to', 'fp16'], /^--to: there is no type "fp16"; did you mean float16\? See /],
+    [
+      ['model.safetensors', '--to', 'fp16'],
+      /^--to: a safetensors file can become .*, not "fp16"; did you mean float16\? See /,
+    ],
     [['model.safetensors', '--to', 'Q4_K'], /^--to: a safetensors file can become .*, not "Q4_K"; did you mean int4\?/],
-    [['model.gguf', '--to', 'q8'], /^--to: there is no type "q8"; did you mean Q8_0\?/],
-    [['model.safetensors', '--to', 'q8'], /^--to: there is no type "q8"; did you mean int8\?/],
+    [['model.gguf', '--to', 'q8'], /^--to: a GGUF file can become .*, not "q8"; did you mean Q8_0\?/],
+    [['model.safetensors', '--to', 'q8'], /^--to: a safetensors file can become .*, not "q8"; did you mean int8\?/],
     [['model.gguf', '--to', 'int8'], /^--to: a GGUF file can become .*, not "int8"; did you mean Q8_0\?/],
     [['model.gguf', '--to', 'Q8_0', '--rule', 'x=Q4_K_M'], /^--rule "x=Q4_K_M": .*; did you mean Q4_K\?/],
     [['model.safetensors', '--to', 'int8', '--rule', 'x=q4'], /^--rule "x=q4": .*; did you mean int4\?/],

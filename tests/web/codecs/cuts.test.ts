@@ -148,7 +148,7 @@ describe('the tiles of a tensor', () => {
         expect(column + columns).toBeLessThanOrEqual(width);
         // Codes alone may be cut between the rows of a word of zero points.
         if (made.includes('zeroPoint')) expect(row % rowUnit).toBe(0);
-        if (ranges !== undefined) expect(ranges).toHaveLength(count);
+        if (ranges !== undefined) expect(ranges).toHaveLength(2 * count);
         if (made.includes('data')) {
           const most = form.codec === 'copy' ? 4 * tileElements : tileElements;
           expect(count * columns).toBeLessThanOrEqual(Math.max(most, columnUnit));

@@ -46,6 +46,8 @@ describe('the name of a result', () => {
       ['model.safetensors.index.json', 'int4', 'safetensors', 'model.int4.safetensors'],
       ['MODEL.GGUF', 'Q4_K_M', 'gguf', 'MODEL.Q4_K_M.gguf'],
       ['weights.v2.npy', 'float16', 'safetensors', 'weights.v2.float16.safetensors'],
+      ['model.onnx', 'q8', 'onnx', 'model_quantized.onnx'],
+      ['model.onnx', 'q4f16', 'onnx', 'model_q4f16.onnx'],
       ['model', 'int8', 'safetensors', 'model.int8.safetensors'],
       ['model.bin', 'int8', 'safetensors', 'model.bin.int8.safetensors'],
     ];

@@ -366,13 +366,13 @@ describe('a format and a codec from outside', () => {
 
   it('are named where the formats are listed', async () => {
     await expect(inspectModel(Uint8Array.of(1, 2, 3))).rejects.toThrow(
-      /supported are safetensors, GGUF, \.npy, BOX and the/,
+      /supported are safetensors, GGUF, ONNX, \.npy, BOX and the/,
     );
     await expect(planModel(file, { to: 'none' } as unknown as PlanOptions)).rejects.toThrow(
       /, or share for BOX, got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
-      /fixAlignment, levels, rules, signal$/,
+      /zeroPoints, levels, rules, signal$/,
     );
   });
 });

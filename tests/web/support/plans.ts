@@ -29,10 +29,10 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   const [first] = file.segments;
   if (first === undefined || !('bytes' in first) || first.at !== 0) throw new Error('expected the header first');
   const places = new Map(
-    file.segments.map((segment) => [
-      'bytes' in segment ? segment.bytes : `${segment.tensor} ${segment.role}`,
-      segment.at,
-    ]),
+    file.segments.map((segment) => {
+      if ('copied' in segment) throw new Error('expected no bytes of the input');
+      return ['bytes' in segment ? segment.bytes : `${segment.tensor} ${segment.role}`, segment.at];
+    }),
   );
   return {
     header: first.bytes,

@@ -56,7 +56,7 @@ interface Batch {
  *
  * { percentile }: off by 2^-10 of the percentile at most. 'mse': with types of up to 8 bits the squared error is at most 1 % above that of the
  * parameters which `quantize` finds for all values at once. 'mse' with 16 bits, whose steps are narrower than bins, is 'min-max'. 'entropy': the
- * threshold of values that moved by less than 2^-10 of themselves.
+ * threshold of values that moved by less than 2^-10 of themselves; of thresholds that diverge about alike it may take another.
  */
 export class Observer {
   readonly #core: Core;

@@ -6,19 +6,18 @@ import {
   EncodedTile,
   ErrorSums,
   type Heaps,
+  ObservedSets,
   ObservedTile,
   ProblemKind,
   type Problem as ProblemRecord,
-  type RecordType,
   Role as RoleNumber,
   Status,
   Tile as TileRecord,
-  ValueRange,
 } from '../core/door.js';
 import { ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Encoded, Problem, Range, Tile } from './codec.js';
+import type { Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
 import { bytesOf } from './elements.js';
 
 /** What a call takes last: memory of so many bytes, and the address of its result. Without memory it only counts. */
@@ -52,14 +51,16 @@ export function numberOf(type: string): number {
   return isBlockType(type) ? blockTypeInfo(type).id : ElementType[type as keyof typeof ElementType];
 }
 
-/** Ranges of rows, one after the other. */
-function rangesType(rows: number): RecordType<readonly Range[]> {
-  return {
-    bytes: rows * ValueRange.bytes,
-    write({ HEAPF32 }, at, ranges) {
-      HEAPF32.set(ranges.flat(), at / 4);
-    },
-  };
+const noRanges = new Float32Array(0);
+
+/** Puts what is known of a tile's sets into the arena. Returns the address; 0 if nothing is known. */
+function placeRanges({ module }: Core, { ranges = noRanges }: Tile, arena: Arena): number {
+  if (ranges.length === 0) return 0;
+  const at = arena.take(4 * ranges.length);
+  // An arena that only counts may begin at 0, which would mean that there are none.
+  if (arena.onlyCounts) return Math.max(16, at);
+  module.HEAPF32.set(ranges, at / 4);
+  return at;
 }
 
 /** The bit of a part that the core makes. */
@@ -70,23 +71,25 @@ function bitOf(role: string): number {
   return 1 << number;
 }
 
-/** Calls f with the address of a tile. */
-function withTile<T>(core: Core, tile: Tile, f: (tile: number) => T): T {
-  const { rows, columns, type, source, roles, measures, ranges = [] } = tile;
-  // Where the ranges tell everything, there is no source.
-  const reads = ranges.length === 0 || roles.includes('data');
-  return core.withRecord(rangesType(ranges.length), ranges, (at) => {
-    const record = {
-      rows,
-      columns: reads ? columns : 1,
-      type: numberOf(type),
-      wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
-      measure: measures,
-      source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
-      ranges: ranges.length === 0 ? 0 : at,
-    };
-    return core.withRecord(TileRecord, record, f);
-  });
+/** Whether anything is made of a tile's elements. If not, the ranges of its sets tell everything. */
+export function readsElements({ ranges, roles }: Tile): boolean {
+  return ranges === undefined || ranges.length === 0 || roles.includes('data');
+}
+
+/** Calls f with the address of a tile whose ranges are at an address. */
+function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T): T {
+  const { rows, columns, type, source, roles, measures } = tile;
+  const reads = readsElements(tile);
+  const record = {
+    rows,
+    columns,
+    type: numberOf(type),
+    wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
+    measure: measures,
+    source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
+    ranges,
+  };
+  return core.withRecord(TileRecord, record, f);
 }
 
 const problemKinds = {
@@ -108,7 +111,10 @@ export function encodeTile(
   arena: Arena,
   call: (tile: number, ...room: Room) => Status,
 ): Encoded {
-  const result = withTile(core, tile, (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)));
+  const ranges = placeRanges(core, tile, arena);
+  const result = withTile(core, tile, ranges, (at) =>
+    inArena(core, arena, EncodedTile, (...room) => call(at, ...room)),
+  );
   if (result === undefined) return { parts: {} };
   const { problem, sums, ...bytes } = result.encoded;
   const parts = tile.roles.map((role) => [role, bytes[role as keyof typeof bytes]] as const);
@@ -131,7 +137,7 @@ function elements(type: string, rows: number, columns: number, source: number): 
 
 /** Elements as floats, where they are if they are float32. Returns their address. */
 export function floats(core: Core, arena: Arena, type: string, rows: number, columns: number, source: number): number {
-  return withTile(core, elements(type, rows, columns, source), (tile) =>
+  return withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room)),
   );
 }
@@ -145,12 +151,40 @@ export function observe(
   columns: number,
   source: number,
 ): { readonly range?: Range; readonly problem?: Problem } {
-  const result = withTile(core, elements(type, rows, columns, source), (tile) =>
+  const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
     inArena(core, arena, ObservedTile, (...room) => core.module.observeTile(tile, ...room)),
   );
   if (result === undefined) return {};
   const { range, problem } = result;
   return { range: [range.min, range.max], ...problemOf(problem) };
+}
+
+/** What a codec says of the sets of a tile. */
+export function observeSets(
+  core: Core,
+  tile: Tile,
+  arena: Arena,
+  call: (tile: number, ...room: Room) => Status,
+): Observed {
+  const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
+  if (result === undefined) return {};
+  const { ranges, count, problem } = result;
+  const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
+  return { sets, ...problemOf(problem) };
+}
+
+/** The record of a stored rectangle. `size` gives the bytes of its parts. */
+export function storedRecord(
+  rows: number,
+  columns: number,
+  parts: Readonly<Record<Role, number>>,
+  size: (role: Role) => number,
+) {
+  const part = (role: Role) => {
+    const data = parts[role];
+    return data === undefined ? { data: 0, size: 0 } : { data, size: size(role) };
+  };
+  return { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
 }
 
 /** The sums of the errors of n floats at y against those at x. */

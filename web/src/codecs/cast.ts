@@ -12,6 +12,8 @@ export type CastType = 'F32' | 'F16' | 'BF16';
 export interface CastForm extends Form {
   readonly codec: 'cast';
   readonly to: CastType | 'F64';
+  /** Whether values beyond the type become its largest one. @defaultValue false: they are errors */
+  readonly saturate?: boolean;
 }
 
 export const cast: Codec<CastForm> = {
@@ -36,8 +38,8 @@ export const cast: Codec<CastForm> = {
 
   overflow: ({ to }) => `, too large for ${to}`,
 
-  encode(core, tile, { to }, arena) {
-    return core.withRecord(CastRecord, { to: ElementType[to] }, (cast) =>
+  encode(core, tile, { to, saturate = false }, arena) {
+    return core.withRecord(CastRecord, { to: ElementType[to], saturate }, (cast) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCast(at, cast, ...room)),
     );
   },

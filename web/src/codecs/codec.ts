@@ -72,8 +72,8 @@ export interface TileCut {
   readonly kind: 'tile';
   readonly rectangle: Rectangle;
   readonly roles: readonly Role[];
-  /** Ranges of the rows, where they are known. */
-  readonly ranges?: readonly Range[];
+  /** Pairs of numbers for what shares a scale, where they are known: ranges, or what a SetsCut was answered with. */
+  readonly ranges?: Float32Array<ArrayBuffer>;
   /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
@@ -84,8 +84,20 @@ export interface RangeCut {
   readonly rectangles: readonly Rectangle[];
 }
 
-/** How a tensor is cut, in order. A RangeCut is answered with the range, everything else with undefined. */
-export type Cuts = Generator<TileCut | RangeCut, void, Range | undefined>;
+/**
+ * Asks for what `observe` says of the sets of elements that share a scale. It is a pair of numbers for each set. If several pieces hold
+ * elements of a set, it is the smallest of their first and the largest of their second numbers.
+ */
+export interface SetsCut {
+  readonly kind: 'sets';
+  /** Number of sets in all. */
+  readonly count: number;
+  /** Rectangles, and which sets they begin with. */
+  readonly pieces: readonly { readonly rectangle: Rectangle; readonly first: number }[];
+}
+
+/** How a tensor is cut, in order. A RangeCut is answered with the range, a SetsCut with all pairs, everything else with undefined. */
+export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, Range | Float32Array<ArrayBuffer> | undefined>;
 
 /** A tile in wasm memory. Addresses are in bytes. */
 export interface Tile {
@@ -98,7 +110,7 @@ export interface Tile {
   readonly roles: readonly Role[];
   /** Whether to add up the errors. */
   readonly measures: boolean;
-  readonly ranges: readonly Range[] | undefined;
+  readonly ranges: Float32Array<ArrayBuffer> | undefined;
 }
 
 /** Bytes in wasm memory. */
@@ -123,6 +135,13 @@ export interface Encoded {
   /** Error sums, in the core's order, if the tile was measured. */
   readonly sums?: Float64Array<ArrayBuffer>;
   /** If there is one, everything else means nothing. */
+  readonly problem?: Problem;
+}
+
+/** What is known of the sets of a tile. */
+export interface Observed {
+  /** A pair of numbers for each set. */
+  readonly sets?: Float32Array<ArrayBuffer>;
   readonly problem?: Problem;
 }
 
@@ -176,6 +195,8 @@ export interface Codec<F extends Form = Form> {
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */
   encode?(core: Core, tile: Tile, form: F, arena: Arena): Encoded;
+  /** What is known of the sets of a tile, for a SetsCut. Undefined if the codec makes none. */
+  observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
   /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
   decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
   /** The codes of a whole tensor. Undefined if it has none that the API for arrays knows. @param parts their bytes, by role */

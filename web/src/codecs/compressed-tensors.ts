@@ -11,7 +11,7 @@
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile } from './calls.js';
+import { decodeTile, encodeTile, readsElements } from './calls.js';
 import type { CastType } from './cast.js';
 import { type BitCheck, floatsFinite } from './checks.js';
 import {
@@ -183,7 +183,7 @@ function* cutLongRows(
     others = roles.filter((role) => role === 'data');
     if (parameters.length > 0) {
       const rectangle = { row, rows, column: 0, columns: width, width };
-      yield { kind: 'tile', rectangle, roles: parameters, ranges, reads: false };
+      yield { kind: 'tile', rectangle, roles: parameters, ranges: Float32Array.from(ranges.flat()), reads: false };
     }
   } else if (rowsPerWord(form) > 1 && roles.includes('zeroPoint')) {
     // The zero points of these rows share words.
@@ -194,7 +194,12 @@ function* cutLongRows(
   for (let r = 0; r < rows; r++) {
     const range = ranges[r];
     for (const rectangle of segments(row + r, 1)) {
-      yield { kind: 'tile', rectangle, roles: others, ...(range === undefined ? {} : { ranges: [range] }) };
+      yield {
+        kind: 'tile',
+        rectangle,
+        roles: others,
+        ...(range === undefined ? {} : { ranges: Float32Array.from(range) }),
+      };
     }
   }
 }
@@ -253,7 +258,9 @@ export const compressedTensors: Codec<CompressedForm> = {
   place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
   cuts: cutsOf,
 
-  encode(core, tile, form, arena) {
+  encode(core, whole, form, arena) {
+    // The ranges of rows take no memory for their columns.
+    const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCompressedTensors(at, codes, ...room)),
     );

@@ -3,10 +3,14 @@ import { type CastForm, cast } from './cast.js';
 import type { Codec, Form, Part } from './codec.js';
 import { compressedTensors } from './compressed-tensors.js';
 import { copy } from './copy.js';
+import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
+import { matMulBnb4 } from './matmul-bnb4.js';
+import { matMulNBits } from './matmul-nbits.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copy, cast, ggml, compressedTensors]) codecs.set(codec.id, codec as unknown as Codec);
+for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits, matMulBnb4])
+  codecs.set(codec.id, codec as unknown as Codec);
 
 /** Makes one more codec known in this thread. Workers know those of this file only. Returns how to forget it. */
 export function registerCodec<F extends Form>(codec: Codec<F>): () => void {

@@ -91,9 +91,21 @@ export interface PlannedTensor {
   readonly kept?: string;
 }
 
-/** A stretch of a file to be written: bytes that are known, or a part of a tensor, which is named by its index in the plan. */
+/** Bytes of a file of the input. */
+export interface Copied {
+  /** Which file of the model. */
+  readonly from: number;
+  readonly begin: number;
+  readonly bytes: number;
+}
+
+/**
+ * A stretch of a file to be written: bytes that are known, bytes of the input, or a part of a tensor, which is named by its index in the
+ * plan.
+ */
 export type Segment =
   | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly at: number; readonly copied: Copied }
   | { readonly at: number; readonly tensor: number; readonly role: Role };
 
 /** A file of a result. */
@@ -191,6 +203,8 @@ export interface FormatInfo<
   readonly options: OptionTable;
   /** What its elements are called. */
   readonly unit: 'element' | 'parameter';
+  /** How the name of a result ends, in place of the extension of the input, where others expect that. */
+  resultEnd?(to: string): string;
   /** What a summary says of a model in addition to what it says of all of them. */
   facts?(model: Pick<OpenModel, 'tensors' | 'metadata'>): readonly string[];
 }
@@ -214,15 +228,24 @@ export interface Format<
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */
   readonly index?: { readonly name: string; sniff(head: Uint8Array): boolean };
-  /** Opens a model: one file; or an index and, if they were given, the files that it names. Others are opened by `open`. */
+  /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
+  readonly takesData?: boolean;
+  /**
+   * Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. Others
+   * are opened by `open`.
+   */
   open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */
   tensors(model: Model): Promise<readonly LogicalTensor[]>;
-  /** Decides what becomes of each tensor, and lays out the result. The choices have been checked. */
+  /**
+   * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
+   * @param output the name of the result without its folder, if it has one
+   */
   plan(
     model: Model,
     choices: PlanChoices<Options & Sidecars, TargetName>,
     partsOf: PartsOf,
+    output?: string | undefined,
   ): FilePlan | Promise<FilePlan>;
   /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];

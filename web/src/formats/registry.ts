@@ -2,9 +2,10 @@
 import type { Format, OpenModel } from './format.js';
 import { gguf } from './gguf/gguf.js';
 import { npy } from './npy/npy.js';
+import { onnx } from './onnx/onnx.js';
 import { safetensors } from './safetensors/safetensors.js';
 
-const builtIn = [safetensors, gguf, npy] as const;
+const builtIn = [safetensors, gguf, onnx, npy] as const;
 
 type BuiltIn = (typeof builtIn)[number];
 

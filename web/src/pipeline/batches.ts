@@ -1,6 +1,7 @@
 /** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
+import type { ByteSource } from '../files/bytes.js';
 import { type Batch, BatchLimit, type EncodeTask, type Output } from './tasks.js';
-import { type Ask, type BytesStep, rangeOf, type Step, type Steps, type TileStep } from './tiles.js';
+import { type Ask, answerTo, type BytesStep, type CopiedStep, type Step, type Steps, type TileStep } from './tiles.js';
 
 /** Bytes of the memory of a batch, and where they go. */
 export interface Write {
@@ -107,8 +108,28 @@ function alone({ file, position, bytes }: BytesStep): BatchStep {
   return { tiles: [], batch: { tasks: [], outputBytes: bytes.length }, known: [{ offset: 0, bytes }], writes: [write] };
 }
 
-/** The same steps in batches, in the same order. Questions for ranges are asked in between. */
-export async function* batchesOf(steps: Steps, ask: Ask): AsyncGenerator<BatchStep> {
+/** Bytes that are read at once to be copied. */
+const copiedAtOnce = 1 << 20;
+
+/** Bytes of the input, some at a time. */
+async function* copies(
+  { file, position, copied }: CopiedStep,
+  files: readonly ByteSource[],
+): AsyncGenerator<BatchStep> {
+  const { from, begin, bytes } = copied;
+  const source = files[from];
+  if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
+  for (let done = 0; done < bytes; done += copiedAtOnce) {
+    const read = await source.read(begin + done, begin + Math.min(bytes, done + copiedAtOnce));
+    yield alone({ kind: 'bytes', file, position: position + done, bytes: read });
+  }
+}
+
+/**
+ * The same steps in batches, in the same order. Questions are asked in between, and what is copied is read.
+ * @param files those of the input
+ */
+export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<BatchStep> {
   let waiting: Step[] = [];
   const limit = new BatchLimit();
   const flush = () => {
@@ -119,8 +140,14 @@ export async function* batchesOf(steps: Steps, ask: Ask): AsyncGenerator<BatchSt
   };
   for (let next = steps.next(); !next.done; ) {
     const step = next.value;
-    if (step.kind === 'range') {
-      next = steps.next(await rangeOf(step, ask));
+    if (step.kind === 'question') {
+      next = steps.next(await answerTo(step, ask));
+      continue;
+    }
+    if (step.kind === 'copied') {
+      if (waiting.length > 0) yield flush();
+      yield* copies(step, files);
+      next = steps.next(undefined);
       continue;
     }
     if (step.kind === 'bytes' && step.bytes.length > smallBytes) {

@@ -4,12 +4,20 @@
  */
 import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
-import type { Encoded, Form, Stored } from '../codecs/codec.js';
+import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { nonFiniteOf } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
-import { type Batch, type BatchResult, type EncodeTask, TaskError, type TileResult, type TileTask } from './tasks.js';
+import {
+  type Batch,
+  type BatchResult,
+  type EncodeTask,
+  type SetsTask,
+  TaskError,
+  type TileResult,
+  type TileTask,
+} from './tasks.js';
 
 /** What a task gives, in wasm memory. */
 type Outcome = Encoded & TileResult;
@@ -140,6 +148,7 @@ export class TileConverter {
       const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
       return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
+    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, a, arena) };
     const [first, second] = task.pieces;
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, b);
@@ -150,6 +159,14 @@ export class TileConverter {
     // Pairs with anything that is not finite, less those of x, are those of y alone; and the other way round.
     const mismatched = pairs === 0 ? 0 : 2 * pairs - nonFiniteOf(sumsOf(x, x)) - nonFiniteOf(sumsOf(y, y));
     return { parts: {}, sums, mismatched };
+  }
+
+  #observe({ rows, columns, pieces, to }: SetsTask, stored: Stored, arena: Arena): Observed {
+    const codec = codecOf(to);
+    if (codec.observe === undefined) throw new Error(`${codec.id} cannot be asked`);
+    const source = elements(this.#core, arena, pieces[0].form, stored);
+    const tile = { rows, columns, ...source, roles: ['data'], measures: false, ranges: undefined };
+    return codec.observe(this.#core, tile, to, arena);
   }
 
   #encode(task: EncodeTask, stored: Stored, arena: Arena): Encoded {

@@ -2,7 +2,7 @@
  * Carries out a plan: batches of tiles go to the runner, results to the sinks in the order of the steps, with no more of them under way
  * than the runner can use.
  */
-import type { Problem, Range, Rectangle } from '../codecs/codec.js';
+import type { Problem, Rectangle } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { ScalepointError } from '../core/errors.js';
@@ -12,7 +12,7 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { type BatchStep, batchesOf, type Write } from './batches.js';
-import { type Batch, type BatchResult, type RangeTask, TaskError } from './tasks.js';
+import { type Batch, type BatchResult, type RangeTask, type SetsTask, TaskError } from './tasks.js';
 import { elementAt, mainPart, stepsOf, storedBytes, type TileStep } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
@@ -128,6 +128,14 @@ interface Waiting {
 /** A tile that a batch is about, for errors. */
 type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
 
+/** Tensors that no tile is about: empty ones, and those that are copied together with what is around them. */
+function unread({ tensors, files }: FilePlan): PlannedTensor[] {
+  const placed = new Set(
+    files.flatMap(({ segments }) => segments.map((part) => ('tensor' in part ? part.tensor : -1))),
+  );
+  return tensors.filter(({ source }, i) => storedBytes(source) === 0 || !placed.has(i));
+}
+
 /** Carries out one plan. */
 class Execution {
   readonly #work: Work;
@@ -148,17 +156,17 @@ class Execution {
     const { plan, files, sinks, runner, signal } = this.#work;
     const sequential = sinks.some(({ positional }) => !positional);
     const waiting: Waiting[] = [];
-    const ask = async (tensor: PlannedTensor, task: RangeTask, rectangle: Rectangle) => {
+    const ask = async (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => {
       const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
-      return tiles[0]?.range as Range;
+      return tiles[0] ?? {};
     };
-    for await (const step of batchesOf(stepsOf(plan, sequential), ask)) {
+    for await (const step of batchesOf(stepsOf(plan, sequential), files, ask)) {
       waiting.push({ step, result: this.#start(step) });
       if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
       signal?.throwIfAborted();
     }
     for (const step of waiting) await this.#finish(step);
-    for (const tensor of plan.tensors) if (storedBytes(tensor.source) === 0) this.#report(tensor, 0);
+    for (const tensor of unread(plan)) this.#report(tensor, storedBytes(tensor.source));
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
   }

@@ -25,7 +25,6 @@ const strangers: readonly [name: string, start: readonly number[]][] = [
   ['a pickle, such as an old PyTorch file', [0x80, 0x02]],
   ['an HDF5 file', [0x89, 0x48, 0x44, 0x46]],
   ['a page of HTML or XML', [0x3c]],
-  ['an ONNX file', [0x08]],
   ['a git-lfs pointer in place of the file', [...new TextEncoder().encode('version https://git-lfs')]],
 ];
 
@@ -59,9 +58,32 @@ function formatOf(head: Uint8Array): { readonly format: Format; readonly isIndex
   return indexed && { format: indexed, isIndex: true };
 }
 
+function headOf(source: ByteSource): Promise<Uint8Array> {
+  return source.read(0, Math.min(headBytes, source.size));
+}
+
+/** The only one of several files that is a model with data in other files. Undefined if none is, or more than one. */
+async function modelWithData(
+  files: readonly OpenFile[],
+): Promise<{ readonly format: Format; readonly first: number } | undefined> {
+  const found: { format: Format; first: number }[] = [];
+  for (const [first, { source }] of files.entries()) {
+    const { format, isIndex } = formatOf(await headOf(source)) ?? {};
+    if (isIndex) return undefined;
+    // Data may begin like a model. The name of a model tells which it is.
+    if (format?.takesData) found.push({ format, first });
+  }
+  const named = found.filter(({ format, first }) => {
+    const name = files[first]?.source.name?.toLowerCase();
+    return format.extensions.some((extension) => name?.endsWith(extension));
+  });
+  const sure = found.length === 1 ? found : named;
+  return sure.length === 1 ? sure[0] : undefined;
+}
+
 /** Tells the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
 async function detect(source: ByteSource) {
-  const head = await source.read(0, Math.min(headBytes, source.size));
+  const head = await headOf(source);
   const found = formatOf(head);
   if (found !== undefined) return found;
   const stranger = strangers.find(([, bytes]) => startsWith(head, bytes))?.[0];
@@ -74,6 +96,16 @@ async function detect(source: ByteSource) {
 
 /** Opens a model whose files are open. */
 async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
+  const withData = files.length > 1 ? await modelWithData(files) : undefined;
+  if (withData !== undefined) {
+    const { format, first } = withData;
+    return {
+      format,
+      model: await format.open([files[first] as OpenFile, ...files.filter((_, i) => i !== first)], (input) =>
+        openWithin(waiting, input),
+      ),
+    };
+  }
   const found = await Promise.all(files.map(({ source }) => detect(source)));
   const index = found.findIndex(({ isIndex }) => isIndex);
   const first = Math.max(0, index);

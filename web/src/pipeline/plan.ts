@@ -48,10 +48,14 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
   return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
 }
 
-/** Plans what becomes of an open model. @throws TypeError or RangeError naming the option; ScalepointError */
-export async function planFor({ format, model }: Opened, choices: PlanChoices): Promise<FilePlan> {
+/**
+ * Plans what becomes of an open model.
+ * @param output the name of the result, if it has one
+ * @throws TypeError or RangeError naming the option; ScalepointError
+ */
+export async function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
   checkChoices(format, choices);
-  const plan = await format.plan(model, choices, partsOf);
+  const plan = await format.plan(model, choices, partsOf, output);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };
 }

@@ -66,6 +66,12 @@ function outputOf(output: ModelOutput, { suffix }: OutputFile): ModelOutput {
   throw rangeError('output', 'the result has several files, which only a path has room for');
 }
 
+/** The name of a result that goes to a path. */
+function nameOf(output: ModelOutput | undefined): string | undefined {
+  if (output instanceof URL) return decodeURIComponent(output.pathname.split('/').pop() ?? '') || undefined;
+  return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
+}
+
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
 async function openSinks(
   { files }: FilePlan,
@@ -76,6 +82,9 @@ async function openSinks(
   const inputs = model.files.flatMap(({ identity }) => identity ?? []);
   const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
+  if (output === undefined && files.length > 1) {
+    throw rangeError('output', 'the result has several files, which only a path has room for');
+  }
   try {
     for (const file of files) {
       sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), options));
@@ -91,7 +100,7 @@ async function openSinks(
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
   const { output, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
-  const plan = await planFor(opened, choices);
+  const plan = await planFor(opened, choices, nameOf(output));
   const sidecars = sidecarsOf(opened, plan, choices);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];

@@ -37,8 +37,8 @@ export interface EncodeTask {
   readonly outputs: readonly Output[];
   /** Whether to add up the errors. */
   readonly measures: boolean;
-  /** Ranges of the rows, if they are known. */
-  readonly ranges?: readonly Range[];
+  /** Pairs of numbers for what shares a scale, if they are known. */
+  readonly ranges?: Float32Array<ArrayBuffer>;
 }
 
 /** Finds the smallest and the largest value of a rectangle. */
@@ -49,6 +49,15 @@ export interface RangeTask {
   readonly pieces: readonly [Piece];
 }
 
+/** Finds what a codec has to know of the sets of a rectangle. */
+export interface SetsTask {
+  readonly kind: 'sets';
+  readonly rows: number;
+  readonly columns: number;
+  readonly pieces: readonly [Piece];
+  readonly to: Form;
+}
+
 /** Adds up the errors of the second rectangle against the first. */
 export interface CompareTask {
   readonly kind: 'compare';
@@ -57,7 +66,7 @@ export interface CompareTask {
   readonly pieces: readonly [Piece, Piece];
 }
 
-export type TileTask = EncodeTask | RangeTask | CompareTask;
+export type TileTask = EncodeTask | RangeTask | SetsTask | CompareTask;
 
 /** Tasks that travel together. */
 export interface Batch {
@@ -71,6 +80,7 @@ export interface TileResult {
   /** Error sums, in the core's order. */
   readonly sums?: Float64Array<ArrayBuffer>;
   readonly range?: Range;
+  readonly sets?: Float32Array<ArrayBuffer>;
   /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
   readonly mismatched?: number;
   /** If there is one, everything else means nothing. */

@@ -2,11 +2,20 @@
  * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form alone, so that the same
  * sums are added in the same order whoever does the work and wherever it goes.
  */
-import { type Range, type Rectangle, type Role, type Runs, type TileCut, tileElements } from '../codecs/codec.js';
+import {
+  type Range,
+  type RangeCut,
+  type Rectangle,
+  type Role,
+  type Runs,
+  type SetsCut,
+  type TileCut,
+  tileElements,
+} from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
-import type { FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
-import type { EncodeTask, Piece, RangeTask } from './tasks.js';
+import type { Copied, FilePlan, LogicalTensor, OutputFile, PlannedTensor, SourceTensor } from '../formats/format.js';
+import type { EncodeTask, Piece, RangeTask, SetsTask, TileResult } from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -38,20 +47,32 @@ export interface TileStep {
   readonly rectangle: Rectangle;
 }
 
-/** A question for the range of everything in some rectangles, which is answered before the next step. */
-export interface RangeStep {
-  readonly kind: 'range';
+/** A question of a codec about a tensor, which is answered before the next step. */
+export interface QuestionStep {
+  readonly kind: 'question';
   readonly tensor: PlannedTensor;
-  readonly rectangles: readonly Rectangle[];
+  readonly cut: RangeCut | SetsCut;
+}
+
+/** What questions are answered with. */
+type Answer = Range | Float32Array<ArrayBuffer>;
+
+/** Bytes of the input. */
+export interface CopiedStep {
+  readonly kind: 'copied';
+  /** Which file of the result. */
+  readonly file: number;
+  readonly position: number;
+  readonly copied: Copied;
 }
 
 export type Step = BytesStep | TileStep;
 
-/** Steps in order. A RangeStep is answered with the range, everything else with undefined. */
-export type Steps = Generator<Step | RangeStep, void, Range | undefined>;
+/** Steps in order. A QuestionStep is answered, everything else with undefined. */
+export type Steps = Generator<Step | QuestionStep | CopiedStep, void, Answer | undefined>;
 
-/** Finds the range of a rectangle out of turn. */
-export type Ask = (tensor: PlannedTensor, task: RangeTask, rectangle: Rectangle) => Promise<Range>;
+/** Carries out a task about a rectangle out of turn. */
+export type Ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => Promise<TileResult>;
 
 /** The index in its tensor of an element of a rectangle. */
 export function elementAt({ row, column, columns, width }: Rectangle, index: number): number {
@@ -117,14 +138,42 @@ function stepOf(tensor: PlannedTensor, { rectangle, roles, ranges, reads }: Tile
   return { kind: 'tile', tensor, task, destinations, sourceBytes, rectangle };
 }
 
-/** Answers a question for a range. */
-export async function rangeOf({ tensor, rectangles }: RangeStep, ask: Ask): Promise<Range> {
+/** The range of everything in some rectangles. */
+async function rangeOf(tensor: PlannedTensor, rectangles: readonly Rectangle[], ask: Ask): Promise<Range> {
   const asked = rectangles.map((rectangle) => {
     const { rows, columns } = rectangle;
     return ask(tensor, { kind: 'range', rows, columns, pieces: [pieceOf(tensor.source, rectangle)] }, rectangle);
   });
-  const found = await Promise.all(asked);
+  const found = (await Promise.all(asked)).map(({ range }) => range as Range);
   return [Math.min(...found.map(([min]) => min)), Math.max(...found.map(([, max]) => max))];
+}
+
+/** What the codec has to know of all sets. */
+async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: Ask): Promise<Float32Array<ArrayBuffer>> {
+  const all = new Float32Array(2 * count);
+  for (let i = 0; i < count; i++) all.set([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY], 2 * i);
+  const add = async ({ rectangle, first }: (typeof pieces)[number]) => {
+    const { rows, columns } = rectangle;
+    const task: SetsTask = {
+      kind: 'sets',
+      rows,
+      columns,
+      pieces: [pieceOf(tensor.source, rectangle)],
+      to: tensor.form,
+    };
+    const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
+    for (let from = 0, to = 2 * first; from < sets.length; from += 2, to += 2) {
+      all[to] = Math.min(all[to] as number, sets[from] as number);
+      all[to + 1] = Math.max(all[to + 1] as number, sets[from + 1] as number);
+    }
+  };
+  await Promise.all(pieces.map(add));
+  return all;
+}
+
+/** Answers a question. */
+export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Answer> {
+  return cut.kind === 'range' ? rangeOf(tensor, cut.rectangles, ask) : setsOf(tensor, cut, ask);
 }
 
 /** The tiles of a tensor that make the parts of some roles. */
@@ -133,15 +182,14 @@ function* tilesOf(tensor: PlannedTensor, roles: readonly Role[], places: Places)
   if (elementsOf(source.shape) === 0) return;
   const stored = codecOf(source.form).grid(source.shape, source.form);
   const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
-  let answer: Range | undefined;
+  let answer: Answer | undefined;
   for (;;) {
     const { value: cut, done } = cuts.next(answer);
     if (done) return;
-    if (cut.kind === 'range') answer = yield { kind: 'range', tensor, rectangles: cut.rectangles };
-    else {
+    if (cut.kind === 'tile') {
       yield stepOf(tensor, cut, places);
       answer = undefined;
-    }
+    } else answer = yield { kind: 'question', tensor, cut };
   }
 }
 
@@ -161,6 +209,7 @@ function placesOf({ tensors, files }: FilePlan): readonly Places[] {
 function sortedSegments({ tensors }: FilePlan, { segments }: OutputFile) {
   const sizes = segments.map((segment) => {
     if ('bytes' in segment) return { segment, size: segment.bytes.length };
+    if ('copied' in segment) return { segment, size: segment.copied.bytes };
     const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
     if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
     return { segment, size: part.bytes };
@@ -232,6 +281,10 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
       end = at + size;
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
+        continue;
+      }
+      if ('copied' in segment) {
+        yield { kind: 'copied', file, position: at, copied: segment.copied };
         continue;
       }
       const tensor = plan.tensors[segment.tensor] as PlannedTensor;

@@ -1,6 +1,6 @@
 /** What safetensors can become, and the options that decide about it. */
 import { rangeError, typeError } from '../../core/errors.js';
-import { type SearchedRange, searchOf } from '../../core/range.js';
+import type { SearchedRange } from '../../core/range.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
 import {
@@ -12,6 +12,7 @@ import {
   type OptionInfo,
   optionTable,
   type PlanChoices,
+  searchedRange,
   toggle,
   type Words,
 } from '../options.js';
@@ -87,7 +88,7 @@ export interface SafetensorsOptions {
    */
   readonly granularity?: ModelGranularity | undefined;
   /**
-   * safetensors, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are stored,
+   * safetensors and ONNX, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are stored,
    * and is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all their
    * values.
    * @defaultValue 'min-max'
@@ -186,30 +187,6 @@ const granularity: OptionInfo = {
   },
 };
 
-const range: OptionInfo = {
-  flags: [
-    {
-      name: 'range',
-      value: 'R',
-      about: 'what the codes cover: min-max (the default), mse (least squared error), entropy, or percentile:99.9',
-    },
-  ],
-  check(value, name) {
-    if (value === 'min-max' || searchOf(value) !== undefined) return;
-    throw rangeError(name, `expected 'min-max', 'mse', 'entropy' or { percentile }, got ${show(value)}`);
-  },
-  read({ range: text }: Words): SafetensorsOptions['range'] {
-    if (text === 'min-max' || text === 'mse' || text === 'entropy') return text;
-    const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(String(text)) ?? [];
-    const percentile = Number(number);
-    if (percentile > 50 && percentile <= 100) return { percentile };
-    throw rangeError(
-      '--range',
-      `expected min-max, mse, entropy or percentile:P with P above 50 and at most 100, got ${JSON.stringify(text)}`,
-    );
-  },
-};
-
 /** --packed and --plain. */
 const packed: OptionInfo = {
   check: toggle({ name: 'packed', about: '' }).check,
@@ -255,7 +232,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
       about: 'symmetric (the default), or asymmetric: zero points',
     }),
     granularity,
-    range,
+    range: searchedRange,
     packed,
     activations: choice(['int8-dynamic'], {
       name: 'activations',

@@ -1,0 +1,61 @@
+// Codes with scales as ONNX's DequantizeLinear takes them, made as onnxruntime's quantization tools make them.
+// Sources: onnx/onnx docs/Operators.md; microsoft/onnxruntime python/tools/quantization/quant_utils.py (compute_scale_zp).
+#pragma once
+
+#include "../range_search.h"
+#include "codec.h"
+#include "elements.h"
+
+namespace scalepoint::codecs {
+
+/// Which elements of a tile share a scale.
+enum class Sharing : int32_t {
+  kTile = 0,          ///< all of them
+  kRows = 1,          ///< those of a row
+  kColumns = 2,       ///< those of a column
+  kRowBlocks = 3,     ///< neighbors in a row
+  kColumnBlocks = 4,  ///< neighbors in a column
+};
+
+struct DequantizeLinear {
+  int32_t bits = 8;  ///< 2, 4 or 8
+  bool is_signed = true;
+  bool symmetric = true;
+  Sharing sharing = Sharing::kTile;
+  uint32_t block_size = 0;                ///< elements of a block; the last block of a line may be shorter
+  ElementType scale = ElementType::kF32;  ///< kF32 or kF16
+  /// Whether ranges are searched for. Else they reach from the smallest to the largest value.
+  bool search = false;
+  RangeMethod method = RangeMethod::kMse;
+  double percentile = 100;  ///< of RangeMethod::kPercentile
+};
+
+/// Codes with a scale for each set of elements that share one.
+///
+/// Range:   from the smallest to the largest value, widened to hold 0; or what search_qparams finds. Where a set is larger than a
+///          tile, tile.ranges tells: the range of each set, or, with a search, its scale and zero point (see observe).
+/// Scale:   without blocks symmetric 2 absmax / (2^bits - 2), asymmetric (max - min) / (2^bits - 1), in double, rounded to float32
+///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_block has it.
+/// Zero:    symmetric 0, or 2^(bits - 1) if unsigned; asymmetric round_half_even(qmin - min / scale) with the scale in double.
+/// Codes:   saturate(round_half_even(x / scale) + zero point), with the scale as it is stored. In blocks as choose_block has it.
+///
+/// Parts:   data        codes of less than 8 bits side by side, lowest bits first; the last byte is filled with zeros
+///          scale       one for each set, in row-major order
+///          zero point  likewise, as the codes
+/// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the set's element of largest magnitude.
+/// Status:  those of check, Arena and search_qparams; kBadDType if there are no such codes or scales; kBadLayout if the tile is
+///          empty, or there are blocks without a size.
+[[nodiscard]] Status encode(const Tile& tile, const DequantizeLinear& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The floats that stored codes stand for: (code - zero point) * scale. Zero points that are not stored are 0; those of symmetric
+/// codes without a sign 2^(bits - 1).
+/// Status:  kBadDType, kBadLayout, kSizeMismatch.
+[[nodiscard]] Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena, const float*& x) noexcept;
+
+/// What encode needs to know of sets that are larger than a tile: the smallest and the largest value of each, as far as they are in
+/// this tile; or, with a search, its scale and its zero point, for which the tile has to hold all of it. One for each set, in the
+/// arena.
+[[nodiscard]] Status observe(const Tile& tile, const DequantizeLinear& codes, Arena& arena, const ValueRange*& ranges,
+                             uint32_t& count, Problem& problem) noexcept;
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,98 @@
+#include "matmul_bnb4.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../absmax.h"
+#include "../kernels/block_codes.h"
+#include "../kernels/metrics.h"
+
+namespace scalepoint::codecs {
+namespace {
+
+/// What follows from the size of a tile and from its codes.
+struct Form {
+  const MatMulBnb4& codes;
+  uint64_t k = 0, n = 0, blocks = 0;  ///< rows and columns of B, blocks of a column
+
+  Status init(uint32_t rows, uint32_t columns) {
+    const uint32_t block = codes.block_size;
+    k = codes.transposed ? columns : rows;
+    n = codes.transposed ? rows : columns;
+    if (k == 0 || n == 0 || block < 16 || block > 256 || (block & (block - 1)) != 0 || k % block != 0) return Status::kBadLayout;
+    blocks = k / block;
+    return Status::kOk;
+  }
+
+  [[nodiscard]] Decision decision() const { return codes.book == PublishedCodebook::kNf4 ? Decision::kNf4 : Decision::kFp4; }
+  /// Where element i of a column lies in the tile.
+  [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
+};
+
+}  // namespace
+
+Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& result) noexcept {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(tile.rows, tile.columns); status != Status::kOk) return status;
+  if (const Status status = check(tile); status != Status::kOk) return status;
+  result = {};
+  Floats floats(tile, tile.size(), arena);
+  const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
+  constexpr uint64_t kColumnsAtOnce = 16;
+  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * form.k);
+  auto* const restored = arena.take<float>(form.k);
+  auto* const made = arena.take<uint8_t>(form.k);
+  auto* const absmax = arena.take<float>(form.n * form.blocks);
+  auto* const data = arena.take<uint8_t>(form.n * form.k / 2);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  if (tile.wants(Role::kData)) result.data = {reinterpret_cast<std::byte*>(data), static_cast<size_t>(form.n * form.k / 2)};
+  if (tile.wants(Role::kScale)) result.scale = {reinterpret_cast<std::byte*>(absmax), static_cast<size_t>(form.n) * blocks * 4};
+
+  const float* const x = floats.read(0, static_cast<size_t>(tile.size()));
+  result.problem = floats.first_problem(0);
+  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
+  std::fill_n(absmax, form.n * form.blocks, 0.0f);
+  const std::span<const float> book = published_codebook(codes.book);
+  const Blocks layout = {codes.block_size};
+  for (uint64_t i = 0; i < form.n; i++) {
+    const float* column = x + i * form.k;
+    if (!codes.transposed) {
+      const auto some = static_cast<size_t>(std::min(kColumnsAtOnce, form.n - i / kColumnsAtOnce * kColumnsAtOnce));
+      if (i % kColumnsAtOnce == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns);
+      column = columns + i % kColumnsAtOnce * form.k;
+    }
+    const std::span<const float> values = {column, k};
+    const std::span<float> scales = {absmax + i * form.blocks, blocks};
+    Status status = observe_absmax(values, layout, scales);
+    if (status == Status::kOk) status = quantize_codebook(values, layout, scales, book, form.decision(), {made, k});
+    if (status == Status::kOk && tile.measure) status = dequantize_codebook({made, k}, layout, scales, book, {restored, k});
+    if (status != Status::kOk) return status;
+    if (tile.measure && tile.wants(Role::kData)) kernels::accumulate_error(column, restored, k, result.sums);
+    uint8_t* const to = data + i * form.k / 2;
+    for (size_t j = 0; j < k / 2; j++) to[j] = static_cast<uint8_t>(made[2 * j] << 4 | made[2 * j + 1]);
+  }
+  return Status::kOk;
+}
+
+Status decode(const Stored& stored, const MatMulBnb4& codes, Arena& arena, const float*& x) noexcept {
+  Form form = {.codes = codes};
+  if (const Status status = form.init(stored.rows, stored.columns); status != Status::kOk) return status;
+  if (stored.data.size != form.n * form.k / 2 || stored.scale.size != form.n * form.blocks * 4) return Status::kSizeMismatch;
+  auto* const out = arena.take<float>(form.n * form.k);
+  auto* const absmax = arena.take<float>(form.n * form.blocks);
+  if (arena.only_counts()) return Status::kOk;
+  if (arena.status() != Status::kOk) return arena.status();
+  std::memcpy(absmax, stored.scale.data, stored.scale.size);
+  const std::span<const float> book = published_codebook(codes.book);
+  for (uint64_t i = 0; i < form.n; i++) {
+    for (uint64_t j = 0; j < form.k; j++) {
+      const auto pair = std::to_integer<uint32_t>(stored.data.data[(i * form.k + j) / 2]);
+      out[form.index(i, j)] = book[j % 2 == 0 ? pair >> 4 : pair & 15] * absmax[i * form.blocks + j / codes.block_size];
+    }
+  }
+  x = out;
+  return Status::kOk;
+}
+
+}  // namespace scalepoint::codecs

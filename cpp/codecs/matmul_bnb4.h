@@ -1,0 +1,30 @@
+// Blocks of 4-bit floats as the operator MatMulBnb4 of onnxruntime takes them.
+// Sources: microsoft/onnxruntime docs/ContribOperators.md, contrib_ops/cpu/quantization/blockwise_quant_block_bnb4.h.
+#pragma once
+
+#include "../codebook.h"
+#include "codec.h"
+#include "elements.h"
+
+namespace scalepoint::codecs {
+
+struct MatMulBnb4 {
+  PublishedCodebook book = PublishedCodebook::kNf4;
+  uint32_t block_size = 64;  ///< a divisor of the rows of the matrix B, 16 to 256
+  /// Whether the rows of a tile are the columns of the matrix B, as in Gemm with transB.
+  bool transposed = false;
+};
+
+/// A tile is K rows of some columns of the matrix B [K, N], all of them. Neighbors in a column make a block, whose scale is its largest
+/// magnitude. Codes are those of quantize_codebook with bitsandbytes' own decisions.
+/// Parts:   data   for each column its codes, two a byte, the first one in the upper half
+///          scale  float32, for each column those of its blocks
+/// Special: NaN and infinities are problems.
+/// Status:  those of check and Arena; kBadLayout if the tile is empty, or for any other block_size.
+[[nodiscard]] Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The floats that stored codes stand for.
+/// Status:  kBadLayout, kSizeMismatch.
+[[nodiscard]] Status decode(const Stored& stored, const MatMulBnb4& codes, Arena& arena, const float*& x) noexcept;
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,39 @@
+// Blocks of codes as the operator MatMulNBits of onnxruntime takes them, made as its quantizer makes them.
+// Sources: microsoft/onnxruntime docs/ContribOperators.md, core/mlas/lib/q4_dq.cpp.
+#pragma once
+
+#include "codec.h"
+#include "elements.h"
+
+namespace scalepoint::codecs {
+
+struct MatMulNBits {
+  int32_t bits = 4;          ///< 2, 4 or 8
+  uint32_t block_size = 32;  ///< 16, 32, 64, 128 or 256
+  bool symmetric = true;
+  /// Whether the rows of a tile are the columns of the matrix B, as in Gemm with transB.
+  bool transposed = false;
+  ElementType scale = ElementType::kF32;  ///< kF32 or kF16
+  /// Whether scales and zero points are searched for, with the least squared error.
+  bool search = false;
+};
+
+/// A tile is K rows of some columns of the matrix B [K, N], all of them. Neighbors in a column make a block; the last block of a
+/// column may be shorter.
+///
+/// Scale, zero point and codes: as choose_block and block_code have it. A search takes those of search_absmax (symmetric) or of
+///          search_qparams instead, with codes that are rounded to the nearest.
+/// Parts:   data        for each column its codes without a sign, blocks one after the other, lowest bits first; what the last block
+///                      lacks is 0
+///          scale       for each column those of its blocks
+///          zero point  likewise, packed as the codes; each column begins at a whole byte
+/// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the block's element of largest magnitude.
+/// Status:  those of check and Arena; kBadDType if there are no such codes or scales; kBadLayout if the tile is empty, or for any
+///          other block_size.
+[[nodiscard]] Status encode(const Tile& tile, const MatMulNBits& codes, Arena& arena, Encoded& result) noexcept;
+
+/// The floats that stored codes stand for: (code - zero point) * scale. Without zero points these are 2^(bits - 1).
+/// Status:  kBadDType, kBadLayout, kSizeMismatch.
+[[nodiscard]] Status decode(const Stored& stored, const MatMulNBits& codes, Arena& arena, const float*& x) noexcept;
+
+}  // namespace scalepoint::codecs

@@ -1,0 +1,407 @@
+// Tiles of floats to the codes that ONNX's operators take. The oracles are the formulas of onnxruntime's tools, one value at a time.
+#include <cmath>
+#include <cstring>
+
+#include "codecs/cast.h"
+#include "codecs/dequantize_linear.h"
+#include "codecs/matmul_bnb4.h"
+#include "codecs/matmul_nbits.h"
+#include "codecs_helpers.h"
+
+namespace scalepoint::tests {
+namespace {
+
+using codecs::DequantizeLinear;
+using codecs::MatMulBnb4;
+using codecs::MatMulNBits;
+using codecs::Sharing;
+using codecs::Stored;
+using codecs::ValueRange;
+
+struct Parts {
+  Encoded encoded;
+  std::vector<uint8_t> data, scale, zero_point;
+};
+
+template <class Codes>
+Parts encoded(const Tile& tile, const Codes& codes) {
+  Parts parts;
+  const Memory memory = run_in_memory([&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); });
+  parts.data = byte_values(parts.encoded.data);
+  parts.scale = byte_values(parts.encoded.scale);
+  parts.zero_point = byte_values(parts.encoded.zero_point);
+  return parts;
+}
+
+template <class Codes>
+std::vector<float> decoded(size_t rows, size_t columns, const Parts& parts, const Codes& codes) {
+  const Stored stored = {static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), part_of(parts.data), part_of(parts.scale),
+                         part_of(parts.zero_point)};
+  std::vector<float> result(rows * columns);
+  const float* x = nullptr;
+  const Memory memory = run_in_memory([&](Arena& arena) { return decode(stored, codes, arena, x); });
+  std::copy_n(x, result.size(), result.begin());
+  return result;
+}
+
+uint32_t roles(bool zero_point) { return zero_point ? kAllRoles : 3; }
+
+template <class T>
+std::vector<uint8_t> bytes_of_values(const std::vector<T>& values) {
+  return byte_values(std::as_bytes(std::span(values)));
+}
+
+/// Elements of less than a byte, side by side.
+std::vector<uint8_t> packed(const std::vector<int32_t>& codes, int32_t bits) {
+  std::vector<uint8_t> bytes((codes.size() * static_cast<size_t>(bits) + 7) / 8);
+  for (size_t i = 0; i < codes.size(); i++) {
+    const size_t bit = i * static_cast<size_t>(bits);
+    bytes[bit / 8] = static_cast<uint8_t>(bytes[bit / 8] | (codes[i] & ((1 << bits) - 1)) << bit % 8);
+  }
+  return bytes;
+}
+
+// --------------------------------------------------------------------------------------------------------- DequantizeLinear
+
+/// The set that an element belongs to.
+size_t set_of(const DequantizeLinear& codes, size_t row, size_t column, size_t columns) {
+  const size_t block = std::max<size_t>(1, codes.block_size);
+  switch (codes.sharing) {
+    case Sharing::kTile:
+      return 0;
+    case Sharing::kRows:
+      return row;
+    case Sharing::kColumns:
+      return column;
+    case Sharing::kRowBlocks:
+      return row * ((columns + block - 1) / block) + column / block;
+    default:
+      return row / block * columns + column;
+  }
+}
+
+struct Expected {
+  std::vector<float> scale, restored;
+  std::vector<int32_t> zero_point, codes;
+};
+
+/// compute_scale_zp and QuantizeLinear, as onnxruntime's quant_utils.py has them.
+Expected expected_linear(const std::vector<float>& x, size_t rows, size_t columns, const DequantizeLinear& codes) {
+  const bool blocks = codes.sharing == Sharing::kRowBlocks || codes.sharing == Sharing::kColumnBlocks;
+  Expected result;
+  const size_t sets = set_of(codes, rows - 1, columns - 1, columns) + 1;
+  std::vector<float> low(sets, HUGE_VALF), high(sets, -HUGE_VALF);
+  for (size_t i = 0; i < x.size(); i++) {
+    const size_t set = set_of(codes, i / columns, i % columns, columns);
+    low[set] = std::min(low[set], x[i]);
+    high[set] = std::max(high[set], x[i]);
+  }
+  const int32_t qmin = codes.is_signed ? -(1 << (codes.bits - 1)) : 0, qmax = qmin + (1 << codes.bits) - 1;
+  const int32_t middle = 1 << (codes.bits - 1);
+  std::vector<float> reciprocal(sets);
+  for (size_t set = 0; set < sets; set++) {
+    if (blocks) {
+      // MLAS: range2scale and range2scalezp.
+      const float largest = std::fabs(high[set]) > std::fabs(low[set]) ? high[set] : low[set];
+      const float min = std::min(low[set], 0.0f), max = std::max(high[set], 0.0f);
+      const auto levels = static_cast<float>(qmax - qmin);
+      const float scale = codes.symmetric ? largest / static_cast<float>(-middle) : (max - min) / levels;
+      float zero = static_cast<float>(middle);
+      if (!codes.symmetric) zero = std::round(std::min(std::max(scale != 0 ? 0.0f - min / scale : min, 0.0f), levels));
+      reciprocal[set] = scale != 0 ? 1.0f / scale : 0.0f;
+      // Where MLAS would multiply by an infinity, blocks count as zeros.
+      const bool vanishes = scale == 0 || std::isinf(reciprocal[set]);
+      if (vanishes) reciprocal[set] = 0;
+      if (vanishes && !codes.symmetric) zero = std::round(std::min(std::max(min, 0.0f), levels));
+      result.scale.push_back(vanishes ? 0.0f : scale);
+      result.zero_point.push_back(static_cast<int32_t>(zero) + qmin);
+      continue;
+    }
+    double min = std::min(low[set], 0.0f), max = std::max(high[set], 0.0f);
+    if (codes.symmetric) max = std::max(-min, max), min = -max;
+    const double scale = (max - min) / (codes.symmetric ? qmax - qmin - 1 : qmax - qmin);
+    const bool tiny = scale < std::numeric_limits<float>::min();
+    result.scale.push_back(tiny ? 1.0f : static_cast<float>(scale));
+    const double zero = codes.symmetric ? (codes.is_signed ? 0 : middle) : tiny ? 0 : std::nearbyint(qmin - min / scale);
+    result.zero_point.push_back(static_cast<int32_t>(zero));
+  }
+  for (size_t i = 0; i < x.size(); i++) {
+    const size_t set = set_of(codes, i / columns, i % columns, columns);
+    const float scale = result.scale[set];
+    const auto zero = static_cast<float>(result.zero_point[set]);
+    const float rounded = blocks
+                              ? std::round(x[i] * reciprocal[set] + (zero - static_cast<float>(qmin))) + static_cast<float>(qmin)
+                              : std::nearbyintf(x[i] / scale) + zero;
+    const float code = std::min(std::max(rounded, static_cast<float>(qmin)), static_cast<float>(qmax));
+    result.codes.push_back(static_cast<int32_t>(code));
+    result.restored.push_back((code - zero) * scale);
+  }
+  return result;
+}
+
+TEST(EncodeDequantizeLinear, makes_what_the_formulas_of_onnxruntime_say) {
+  Random random(1);
+  for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kRowBlocks, Sharing::kColumnBlocks}) {
+    for (const int32_t bits : {2, 4, 8}) {
+      for (const bool is_signed : {true, false}) {
+        for (const bool symmetric : {true, false}) {
+          for (const auto& [rows, columns] : {std::pair<size_t, size_t>{1, 1}, {10, 37}, {64, 48}, {33, 512}}) {
+            DequantizeLinear codes = {.bits = bits, .is_signed = is_signed, .symmetric = symmetric, .sharing = sharing};
+            if (sharing == Sharing::kRowBlocks || sharing == Sharing::kColumnBlocks) codes.block_size = 16;
+            const std::vector<uint8_t> source =
+                reference::store_elements(hard_rows(random, rows, columns, bits, 1e30), ElementType::kF32);
+            const std::vector<float> x = floats_of(source, ElementType::kF32);
+            Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+            tile.wanted = roles(true);
+            const Expected expected = expected_linear(x, rows, columns, codes);
+            const Parts parts = encoded(tile, codes);
+            ASSERT_TRUE(same_problem({}, parts.encoded.problem));
+            EXPECT_TRUE(same(bytes_of_values(expected.scale), parts.scale));
+            EXPECT_TRUE(same(packed(expected.zero_point, bits), parts.zero_point));
+            EXPECT_TRUE(same(packed(expected.codes, bits), parts.data))
+                << static_cast<int>(sharing) << " " << bits << " " << is_signed << symmetric << " " << rows;
+            EXPECT_TRUE(same_sums(sums_of(x, expected.restored), parts.encoded.sums));
+            EXPECT_EQ(decoded(rows, columns, parts, codes), expected.restored);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeDequantizeLinear, makes_the_same_of_pieces_with_known_ranges) {
+  Random random(2);
+  const size_t rows = 30, columns = 50;
+  const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, rows, columns, 8, 1e5), ElementType::kF32);
+  for (const bool search : {false, true}) {
+    for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns}) {
+      const DequantizeLinear codes = {.symmetric = false, .sharing = sharing, .search = search};
+      Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+      tile.wanted = roles(true);
+      const Parts whole = encoded(tile, codes);
+      const ValueRange* ranges = nullptr;
+      uint32_t count = 0;
+      Problem problem;
+      const Memory memory = run_in_memory([&](Arena& arena) { return observe(tile, codes, arena, ranges, count, problem); });
+      EXPECT_EQ(count, sharing == Sharing::kTile ? 1 : sharing == Sharing::kRows ? rows : columns);
+      // Rows 20 and on, with what was known of all.
+      Tile piece = tile_of(source, rows - 20, columns, ElementType::kF32);
+      piece.source = {tile.source.data + 20 * columns * 4, (rows - 20) * columns * 4};
+      piece.ranges = ranges + (sharing == Sharing::kRows ? 20 : 0);
+      const Parts part = encoded(piece, codes);
+      EXPECT_TRUE(same({whole.data.begin() + 20 * columns, whole.data.end()}, part.data));
+      // Scales alone, without a source.
+      Tile parameters = tile;
+      parameters.wanted = 6;
+      parameters.ranges = ranges;
+      parameters.source = {};
+      const Parts alone = encoded(parameters, codes);
+      EXPECT_TRUE(same(whole.scale, alone.scale));
+      EXPECT_TRUE(same(whole.zero_point, alone.zero_point));
+    }
+  }
+}
+
+TEST(EncodeDequantizeLinear, loses_no_more_with_a_search) {
+  Random random(3);
+  std::vector<double> x(64 * 128);
+  for (double& value : x) value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kColumnBlocks}) {
+    DequantizeLinear codes = {.bits = 4, .sharing = sharing, .block_size = 32};
+    const Tile tile = tile_of(source, 64, 128, ElementType::kF32);
+    const double plain = encoded(tile, codes).encoded.sums.squared_error;
+    codes.search = true;
+    EXPECT_LE(encoded(tile, codes).encoded.sums.squared_error, plain);
+  }
+}
+
+TEST(EncodeDequantizeLinear, names_what_cannot_be_stored) {
+  for (const Sharing sharing : {Sharing::kTile, Sharing::kRows, Sharing::kColumns, Sharing::kColumnBlocks}) {
+    std::vector<double> x(40 * 40, 0.5);
+    x[700] = -HUGE_VAL;
+    x[900] = std::nan("");
+    const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+    DequantizeLinear codes = {.sharing = sharing, .block_size = 16};
+    const Tile tile = tile_of(source, 40, 40, ElementType::kF32);
+    EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 700, -HUGE_VAL}, encoded(tile, codes).encoded.problem));
+    x[700] = 0;
+    x[900] = 1e8;
+    x[901] = -1e9;
+    codes.scale = ElementType::kF16;
+    const std::vector<uint8_t> large = reference::store_elements(x, ElementType::kF32);
+    const size_t worst = sharing == Sharing::kColumns || sharing == Sharing::kColumnBlocks ? 900 : 901;
+    const Problem problem = encoded(tile_of(large, 40, 40, ElementType::kF32), codes).encoded.problem;
+    EXPECT_TRUE(same_problem({ProblemKind::kOverflow, worst, worst == 901 ? -1e9f : 1e8f}, problem));
+  }
+}
+
+TEST(EncodeDequantizeLinear, refuses_codes_that_there_are_not) {
+  const std::vector<uint8_t> source(64);
+  const Tile tile = tile_of(source, 4, 4, ElementType::kF32);
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile, DequantizeLinear{.bits = 3}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile, DequantizeLinear{.scale = ElementType::kBF16}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile, DequantizeLinear{.sharing = Sharing::kRowBlocks}, arena, result), Status::kBadLayout);
+  EXPECT_EQ(encode(tile_of(source, 0, 4, ElementType::kF32), DequantizeLinear{}, arena, result), Status::kBadLayout);
+}
+
+// -------------------------------------------------------------------------------------------------------------- MatMulNBits
+
+TEST(EncodeMatMulNBits, makes_what_mlas_makes) {
+  Random random(4);
+  for (const int32_t bits : {2, 4, 8}) {
+    for (const bool symmetric : {true, false}) {
+      for (const bool transposed : {true, false}) {
+        for (const auto& [k, n] : {std::pair<size_t, size_t>{1, 1}, {16, 3}, {75, 17}, {256, 33}}) {
+          const MatMulNBits codes = {.bits = bits, .block_size = 16, .symmetric = symmetric, .transposed = transposed};
+          const size_t rows = transposed ? n : k, columns = transposed ? k : n, blocks = (k + 15) / 16;
+          const std::vector<uint8_t> source =
+              reference::store_elements(hard_rows(random, rows, columns, bits, 1e20), ElementType::kF32);
+          const std::vector<float> x = floats_of(source, ElementType::kF32);
+          // Columns of B as rows, in blocks along them: the same codes without a sign, padded with zeros.
+          std::vector<float> b(n * k);
+          for (size_t i = 0; i < k * n; i++) b[i] = transposed ? x[i] : x[i % k * n + i / k];
+          const DequantizeLinear as_rows = {
+              .bits = bits, .is_signed = false, .symmetric = symmetric, .sharing = Sharing::kRowBlocks, .block_size = 16};
+          const Expected expected = expected_linear(b, n, k, as_rows);
+          std::vector<uint8_t> data, zeros;
+          for (size_t column = 0; column < n; column++) {
+            std::vector<int32_t> padded(blocks * 16);
+            std::copy_n(expected.codes.begin() + static_cast<ptrdiff_t>(column * k), k, padded.begin());
+            for (const uint8_t byte : packed(padded, bits)) data.push_back(byte);
+            const auto* const first = expected.zero_point.data() + column * blocks;
+            for (const uint8_t byte : packed({first, first + blocks}, bits)) zeros.push_back(byte);
+          }
+          Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+          tile.wanted = roles(!symmetric);
+          const Parts parts = encoded(tile, codes);
+          ASSERT_TRUE(same_problem({}, parts.encoded.problem));
+          EXPECT_TRUE(same(bytes_of_values(expected.scale), parts.scale)) << bits << symmetric << transposed << k;
+          EXPECT_TRUE(same(data, parts.data)) << bits << symmetric << transposed << k;
+          if (!symmetric) {
+            EXPECT_TRUE(same(zeros, parts.zero_point));
+          }
+          std::vector<float> restored(k * n);
+          for (size_t i = 0; i < k * n; i++) restored[transposed ? i : i % k * n + i / k] = expected.restored[i];
+          EXPECT_EQ(decoded(rows, columns, parts, codes), restored);
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeMatMulNBits, loses_less_with_a_search) {
+  Random random(5);
+  std::vector<double> x(256 * 24);
+  for (double& value : x) value = random.uniform(-1, 1) * random.uniform(0, 1) * random.uniform(0, 1);
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  for (const bool symmetric : {true, false}) {
+    MatMulNBits codes = {.symmetric = symmetric};
+    Tile tile = tile_of(source, 256, 24, ElementType::kF32);
+    tile.wanted = roles(!symmetric);
+    const double plain = encoded(tile, codes).encoded.sums.squared_error;
+    codes.search = true;
+    EXPECT_LT(encoded(tile, codes).encoded.sums.squared_error, 0.95 * plain);
+  }
+}
+
+TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
+  Random random(6);
+  const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, 8, 512, 4, 100), ElementType::kF32);
+  const std::vector<float> x = floats_of(source, ElementType::kF32);
+  const Tile tile = [&] {
+    Tile all = tile_of(source, 8, 512, ElementType::kF32);
+    all.wanted = roles(false);
+    return all;
+  }();
+  MatMulNBits codes = {.transposed = true};
+  const Parts wide = encoded(tile, codes);
+  codes.scale = ElementType::kF16;
+  const Parts narrow = encoded(tile, codes);
+  const std::vector<double> scales = reference::load_elements(wide.scale, ElementType::kF32);
+  std::vector<uint8_t> expected = reference::store_elements(scales, ElementType::kF16);
+  // A scale without a finite reciprocal is 0, and so is one below float16.
+  for (size_t i = 0; i < expected.size(); i += 2) {
+    if ((expected[i + 1] & 0x7F) == 0 && expected[i] == 0) expected[i + 1] = 0;
+  }
+  EXPECT_TRUE(same(expected, narrow.scale));
+  EXPECT_TRUE(same_sums(sums_of(x, decoded(8, 512, narrow, codes)), narrow.encoded.sums));
+}
+
+TEST(EncodeMatMulNBits, names_what_cannot_be_stored) {
+  std::vector<double> x(40 * 3, 0.5);
+  x[50] = std::nan("");
+  std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 50, std::nan("")},
+                           encoded(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{}).encoded.problem));
+  x[50] = 1e7;
+  source = reference::store_elements(x, ElementType::kF32);
+  EXPECT_TRUE(
+      same_problem({ProblemKind::kOverflow, 50, 1e7f},
+                   encoded(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.scale = ElementType::kF16}).encoded.problem));
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.bits = 3}, arena, result), Status::kBadDType);
+  EXPECT_EQ(encode(tile_of(source, 40, 3, ElementType::kF32), MatMulNBits{.block_size = 24}, arena, result), Status::kBadLayout);
+}
+
+// --------------------------------------------------------------------------------------------------------------- MatMulBnb4
+
+TEST(EncodeMatMulBnb4, takes_the_nearest_value_of_the_codebook) {
+  Random random(7);
+  const std::span<const float> book = published_codebook(PublishedCodebook::kNf4);
+  for (const bool transposed : {true, false}) {
+    for (const auto& [k, n] : {std::pair<size_t, size_t>{16, 1}, {64, 19}, {256, 33}}) {
+      const MatMulBnb4 codes = {.block_size = 16, .transposed = transposed};
+      const size_t rows = transposed ? n : k, columns = transposed ? k : n;
+      std::vector<double> values(k * n);
+      for (double& value : values) value = random.uniform(-1, 1) * random.uniform(0, 1);
+      for (size_t i = 0; i < 16; i++) values[transposed ? i : i * n] = 0;
+      const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
+      const std::vector<float> x = floats_of(source, ElementType::kF32);
+      Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+      tile.wanted = roles(false);
+      const Parts parts = encoded(tile, codes);
+      ASSERT_TRUE(same_problem({}, parts.encoded.problem));
+      ASSERT_EQ(parts.data.size(), k * n / 2);
+      std::vector<float> absmax(k * n / 16);
+      std::memcpy(absmax.data(), parts.scale.data(), parts.scale.size());
+      const std::vector<float> restored = decoded(rows, columns, parts, codes);
+      for (size_t i = 0; i < k * n; i++) {
+        const size_t at = transposed ? i : i % k * n + i / k;
+        float largest = 0;
+        for (size_t j = i / 16 * 16; j < i / 16 * 16 + 16; j++) {
+          largest = std::max(largest, std::fabs(x[transposed ? j : j % k * n + j / k]));
+        }
+        EXPECT_EQ(absmax[i / 16], largest);
+        const uint32_t code = i % 2 == 0 ? parts.data[i / 2] >> 4 : parts.data[i / 2] & 15;
+        EXPECT_EQ(restored[at], book[code] * largest);
+        // bitsandbytes' bounds between values are rounded to about 1e-7 of the largest.
+        float nearest = HUGE_VALF;
+        for (const float value : book) nearest = std::min(nearest, std::fabs(value * largest - x[at]));
+        EXPECT_LE(std::fabs(restored[at] - x[at]), nearest + 1e-6f * largest);
+      }
+      EXPECT_NEAR(sums_of(x, restored).squared_error, parts.encoded.sums.squared_error, 1e-4 * parts.encoded.sums.squared_error);
+    }
+  }
+  const std::vector<uint8_t> source(24 * 4);
+  Arena arena;
+  Encoded result;
+  EXPECT_EQ(encode(tile_of(source, 24, 1, ElementType::kF32), MatMulBnb4{.block_size = 16}, arena, result), Status::kBadLayout);
+}
+
+// --------------------------------------------------------------------------------------------------------------------- Cast
+
+TEST(EncodeCast, saturates_if_that_is_wanted) {
+  const std::vector<double> x = {65504, 65519, 65520, -1e30, HUGE_VAL, -HUGE_VAL, 1};
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
+  const std::vector<double> expected = {65504, 65504, 65504, -65504, HUGE_VAL, -HUGE_VAL, 1};
+  EXPECT_TRUE(same_problem({}, parts.encoded.problem));
+  EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), expected);
+}
+
+}  // namespace
+}  // namespace scalepoint::tests

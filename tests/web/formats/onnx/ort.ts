@@ -1,0 +1,63 @@
+// Runs models in onnxruntime-web.
+import * as ort from 'onnxruntime-web';
+import * as onnx from './encoder.js';
+
+ort.env.wasm.numThreads = 1;
+ort.env.logLevel = 'error';
+
+export type Feeds = Readonly<Record<string, ort.Tensor>>;
+
+/** Inputs for a model, always the same. Unknown dimensions are 3; int64 inputs count up. */
+export function feedsFor(session: ort.InferenceSession): Feeds {
+  const entries = session.inputMetadata.map((input, i) => {
+    if (!input.isTensor) throw new Error(`${input.name} is no tensor`);
+    const shape = input.shape.map((dimension) => (typeof dimension === 'number' ? dimension : 3));
+    const n = shape.reduce((a, b) => a * b, 1);
+    if (input.type === 'int64') {
+      return [
+        input.name,
+        new ort.Tensor(
+          'int64',
+          BigInt64Array.from({ length: n }, (_, j) => BigInt(j % 7)),
+          shape,
+        ),
+      ] as const;
+    }
+    if (input.type === 'bool') return [input.name, new ort.Tensor('bool', new Uint8Array(n).fill(1), shape)] as const;
+    return [input.name, new ort.Tensor('float32', onnx.weights(n, 100 + i, 1), shape)] as const;
+  });
+  return Object.fromEntries(entries);
+}
+
+/** The outputs of a model. */
+export async function run(
+  file: Uint8Array,
+  level: 'disabled' | 'all' = 'all',
+  feeds?: Feeds,
+): Promise<Readonly<Record<string, Float32Array>>> {
+  const session = await ort.InferenceSession.create(file.slice(), { graphOptimizationLevel: level });
+  try {
+    const outputs = await session.run(feeds ?? feedsFor(session));
+    const floats = Object.entries(outputs).filter(([, { type }]) => type === 'float32');
+    return Object.fromEntries(floats.map(([name, { data }]) => [name, Float32Array.from(data as Float32Array)]));
+  } finally {
+    await session.release();
+  }
+}
+
+export function cosine(a: Float32Array, b: Float32Array): number {
+  let [ab, aa, bb] = [0, 0, 0];
+  for (const [i, x] of a.entries()) {
+    const y = b[i] as number;
+    ab += x * y;
+    aa += x * x;
+    bb += y * y;
+  }
+  return ab / Math.sqrt(aa * bb);
+}
+
+/** The largest difference, as a share of the largest value. */
+export function difference(a: Float32Array, b: Float32Array): number {
+  const largest = a.reduce((most, x) => Math.max(most, Math.abs(x)), 0);
+  return a.reduce((most, x, i) => Math.max(most, Math.abs(x - (b[i] as number))), 0) / largest;
+}

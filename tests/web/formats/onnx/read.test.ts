@@ -1,0 +1,226 @@
+// What is read of ONNX files, and which files are refused.
+import { inspectModel, readTensor } from 'scalepoint/model';
+import { describe, expect, it } from 'vitest';
+import * as onnx from './encoder.js';
+
+const { bytes, int, text } = onnx;
+const values = onnx.weights(64 * 16);
+const raw = onnx.rawOf(values);
+
+/** A model with one initializer. */
+function holding(tensor: onnx.Bytes, main: Partial<onnx.TestGraph> = {}): Uint8Array<ArrayBuffer> {
+  return onnx.model({
+    nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+    initializers: [tensor],
+    inputs: [['x', [1, 64]]],
+    outputs: [['y', [1, 16]]],
+    ...main,
+  });
+}
+const fails = (file: Uint8Array, message: RegExp, code = 'BAD_FILE') =>
+  expect(inspectModel(file)).rejects.toMatchObject({ code, message: expect.stringMatching(message) });
+
+describe('the tensors of an ONNX model', () => {
+  const forms: Readonly<Record<string, onnx.Bytes>> = {
+    'raw data': onnx.tensor({ name: 'w', dims: [64, 16], raw }),
+    'floats in one field': onnx.tensor({ name: 'w', dims: [64, 16], more: bytes(4, raw) }),
+    'floats in two fields': onnx.tensor({
+      name: 'w',
+      dims: [64, 16],
+      more: [...bytes(4, raw.subarray(0, 400)), ...bytes(4, raw.subarray(400))],
+    }),
+    'floats in a field each': onnx.tensor({
+      name: 'w',
+      dims: [64, 16],
+      more: [...values].flatMap((value) => [(4 << 3) | 5, ...onnx.floats([value])]),
+    }),
+    'data before its shape': [...bytes(9, raw), ...text(8, 'w'), ...int(2, 1), ...int(1, 64), ...int(1, 16)],
+    'dimensions in one field': [...bytes(1, [64, 16]), ...int(2, 1), ...text(8, 'w'), ...bytes(9, raw)],
+    'a field twice, of which the last counts': [...text(8, 'v'), ...onnx.tensor({ name: 'w', dims: [64, 16], raw })],
+    'unknown fields': [...int(99, 5), ...onnx.tensor({ name: 'w', dims: [64, 16], raw }), ...bytes(1000, raw)],
+  };
+  it.each(Object.entries(forms))('are read from %s', async (_form, tensor) => {
+    const file = holding(tensor);
+    expect((await inspectModel(file)).tensors).toMatchObject([
+      { name: 'w', dtype: 'F32', shape: [64, 16], bytes: 4096 },
+    ]);
+    expect((await readTensor(file, 'w')).data).toEqual(values);
+  });
+
+  it('are read from varints, of every size', async () => {
+    const halves = Uint16Array.from({ length: 40_000 }, (_, i) => (i * 37) & 0xffff);
+    const entries = [...halves].flatMap((value) => onnx.varint(value));
+    const half = onnx.tensor({ name: 'w', type: 10, dims: [40_000], more: bytes(5, entries) });
+    expect((await readTensor(holding(half), 'w')).data).toEqual(halves);
+    const signed = onnx.tensor({
+      name: 'w',
+      type: 3,
+      dims: [3],
+      more: [-1, -128, 127].flatMap((value) => int(5, value)),
+    });
+    expect((await readTensor(holding(signed), 'w')).data).toEqual(Int8Array.of(-1, -128, 127));
+    const many = holding(onnx.tensor({ name: 'w', type: 3, dims: [3], more: bytes(5, [1, 2, 3, 4]) }));
+    await expect(readTensor(many, 'w')).rejects.toMatchObject({ code: 'BAD_FILE' });
+  });
+
+  it('are found in constants, branches and functions, under names of their own', async () => {
+    const constant = (out: string): onnx.TestNode => {
+      return {
+        op: 'Constant',
+        in: [],
+        out: [out],
+        attributes: { value: { tensor: onnx.tensor({ dims: [64, 16], raw }) } },
+      };
+    };
+    const branch = onnx.graph({
+      nodes: [constant('c'), { op: 'MatMul', in: ['x', 'c'], out: ['b'] }],
+      initializers: [onnx.floatTensor('w', [64, 16])],
+      inputs: [],
+      outputs: [['b', [1, 16]]],
+    });
+    const choice: onnx.TestNode = {
+      op: 'If',
+      name: 'choice',
+      in: ['cond'],
+      out: ['y'],
+      attributes: { then_branch: { graph: branch }, else_branch: { graph: branch } },
+    };
+    const main = onnx.graph({ nodes: [constant('c'), choice], inputs: [['x', [1, 64]]], outputs: [['y', [1, 16]]] });
+    const local = [...text(1, 'F'), ...bytes(7, onnx.node(constant('c'))), ...text(10, 'local')];
+    const { tensors } = await inspectModel(onnx.modelOf(main, { more: bytes(25, local) }));
+    expect(tensors.map(({ name }) => name)).toEqual([
+      'c',
+      'choice/then_branch/c',
+      'choice/then_branch/w',
+      'choice/else_branch/c',
+      'choice/else_branch/w',
+      'F/c',
+    ]);
+  });
+});
+
+describe('a file that is no good', () => {
+  const good = onnx.tensor({ name: 'w', dims: [64, 16], raw });
+  const cases: readonly [what: string, file: Uint8Array, message: RegExp][] = [
+    ['a group', holding(good, { more: [(9 << 3) | 3] }), /wire type 3, a group/],
+    ['a wire type that is none', holding(good, { more: [(9 << 3) | 7] }), /wire type 7/],
+    ['a field without a number', holding(good, { more: [0, 1] }), /number 0/],
+    ['a number of eleven bytes', holding(good, { more: [...new Array<number>(11).fill(0x80)] }), /more than 10 bytes/],
+    ['a length beyond its message', holding(good, { more: [(9 << 3) | 2, 100, 1] }), /reaches beyond/],
+    [
+      'raw data of another size',
+      holding(onnx.tensor({ name: 'w', dims: [64, 17], raw })),
+      /raw_data has 4096 bytes, but/,
+    ],
+    ['too few floats', holding(onnx.tensor({ name: 'w', dims: [64, 17], more: bytes(4, raw) })), /takes 1088 entries/],
+    ['a negative dimension', holding(onnx.tensor({ name: 'w', dims: [-64, -16], raw })), /its shape is -64×-16/],
+    ['dimensions that overflow', holding(onnx.tensor({ name: 'w', dims: [2 ** 40, 2 ** 40, 0] })), /too large/],
+    ['data in two places', holding([...good, ...bytes(4, raw)]), /data in two places/],
+    ['no data', holding(onnx.tensor({ name: 'w', dims: [64, 16] })), /no data/],
+    [
+      'data of another type',
+      holding(onnx.tensor({ name: 'w', dims: [2], more: bytes(7, [1, 2]) })),
+      /field 7 holds no F32/,
+    ],
+    ['two tensors of a name', holding(good, { initializers: [good, good] }), /two tensors "w"/],
+    ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /no UTF-8/],
+    ['no graph', Uint8Array.from([...int(1, 8), ...onnx.opsetImport('', 17)]), /no graph/],
+    ['a node of another wire type', holding(good, { more: int(1, 5) }), /a node has the wire type 0/],
+  ];
+  it.each(cases)('has %s', (_what, file, message) => fails(file, message));
+
+  it('has messages that lie too deep in each other', async () => {
+    let inner = onnx.graph({ nodes: [], inputs: [], outputs: [] });
+    for (let i = 0; i < 60; i++) {
+      const loop = { op: 'Loop', in: [], out: ['y'], attributes: { body: { graph: inner } } };
+      inner = onnx.graph({ nodes: [loop], inputs: [], outputs: [] });
+    }
+    await fails(onnx.modelOf(inner), /100 deep/);
+  });
+
+  it('has functions that call each other in a circle', async () => {
+    const calling = (name: string, called: string) => {
+      const call = onnx.node({ op: called, domain: 'local', in: [], out: ['y'] });
+      return bytes(25, [...text(1, name), ...bytes(7, call), ...text(10, 'local')]);
+    };
+    const more = [...calling('F', 'G'), ...calling('G', 'F')];
+    await fails(onnx.model({ nodes: [], inputs: [], outputs: [] }, { more }), /calls itself/);
+  });
+
+  it('is cut off anywhere', async () => {
+    const file = holding(onnx.tensor({ name: 'w', dims: [8, 8], raw: raw.subarray(0, 256) }));
+    for (let length = 3; length < file.length; length++) {
+      const cut = file.slice(0, length);
+      // Without opset_import, or without its end, a file may be whole.
+      const result = await inspectModel(cut).catch((error) => error);
+      if (result instanceof Error) expect(result).toMatchObject({ name: 'ScalepointError', code: 'BAD_FILE' });
+    }
+  });
+
+  it('has one wrong byte', async () => {
+    const file = holding(onnx.tensor({ name: 'w', dims: [4, 4], raw: raw.subarray(0, 64) }));
+    for (let i = 3; i < file.length; i++) {
+      for (const byte of [0, 0x7f, 0x80, 0xff, (file[i] as number) ^ 1]) {
+        const wrong = file.slice();
+        wrong[i] = byte;
+        const result = await inspectModel(wrong).catch((error) => error);
+        if (result instanceof Error) expect(result.name).toBe('ScalepointError');
+      }
+    }
+  });
+});
+
+describe('data in other files', () => {
+  const entry = (key: string, content: string) => bytes(13, [...text(1, key), ...text(2, content)]);
+  const outside = (...entries: onnx.Bytes[]) => [
+    ...onnx.tensor({ name: 'w', dims: [64, 16] }),
+    ...entries.flat(),
+    ...int(14, 1),
+  ];
+  const at = (location: string) => outside(entry('location', location), entry('offset', '8'), entry('length', '4096'));
+  const data = new Uint8Array(8 + 4096);
+  data.set(raw, 8);
+  const named = (name: string, content: Uint8Array<ArrayBuffer>) => new File([content], name);
+
+  it('are found by their names among the files that were given', async () => {
+    const files = [named('m.onnx_data', data), named('m.onnx', holding(at('m.onnx_data')))];
+    expect(await inspectModel(files)).toMatchObject({ tensors: [{ name: 'w', byteOffset: 8, file: 1 }] });
+    expect((await readTensor(files, 'w')).data).toEqual(values);
+  });
+
+  it('have to be there', async () => {
+    const files = [named('other', data), named('m.onnx', holding(at('m.onnx_data')))];
+    await expect(inspectModel(files)).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringMatching(/m\.onnx_data/),
+    });
+    await expect(inspectModel(holding(at('m.onnx_data')))).rejects.toThrow(
+      /pass a list of the model and "m.onnx_data"/,
+    );
+  });
+
+  const wrong: readonly [what: string, tensor: onnx.Bytes, message: RegExp][] = [
+    ['above the model', at('../m.onnx_data'), /no path below the model/],
+    ['above the model further inside', at('a/../../m.onnx_data'), /no path below the model/],
+    ['at an absolute path', at('/m.onnx_data'), /no path below the model/],
+    ['on a drive', at('C:m.onnx_data'), /no path below the model/],
+    ['behind backslashes', at('..\\m.onnx_data'), /no path below the model/],
+    ['nowhere', outside(entry('offset', '8')), /names no file/],
+    ['at a place that is no number', outside(entry('location', 'd'), entry('offset', '0x8')), /"0x8" for its offset/],
+    ['at two places', outside(entry('location', 'd'), entry('location', 'e')), /"location" twice/],
+    [
+      'of another length',
+      outside(entry('location', 'm.onnx_data'), entry('length', '40')),
+      /40 bytes in "m.onnx_data"/,
+    ],
+    ['behind the end', outside(entry('location', 'm.onnx_data'), entry('offset', '9')), /lie outside of "m.onnx_data"/],
+    ['here and there', [...at('m.onnx_data'), ...bytes(9, raw)], /data in two places/],
+  ];
+  it.each(wrong)('lie %s', async (_what, tensor, message) => {
+    const files = [named('m.onnx', holding(tensor)), named('m.onnx_data', data)];
+    await expect(inspectModel(files)).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringMatching(message),
+    });
+  });
+});

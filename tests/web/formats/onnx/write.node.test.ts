@@ -1,0 +1,351 @@
+// What is written: tensors larger than a tile, bytes that stay as they are, sequential outputs.
+import { mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import * as ort from 'onnxruntime-web';
+import { compareModels, inspectModel, type PlanOptions, planModel, quantizeModel, readTensor } from 'scalepoint/model';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { partsOf } from '../../../../web/src/codecs/registry.js';
+import type { ByteSource } from '../../../../web/src/files/bytes.js';
+import { openOnnx } from '../../../../web/src/formats/onnx/model.js';
+import { planOnnx } from '../../../../web/src/formats/onnx/plan.js';
+import { expectBytes } from '../../support/models.js';
+import * as onnx from './encoder.js';
+import { cosine, feedsFor, run } from './ort.js';
+
+const { bytes, int, text } = onnx;
+
+async function make(file: Uint8Array<ArrayBuffer>, options: PlanOptions, workers = 0) {
+  return (await quantizeModel(file, { workers, ...options })).bytes();
+}
+
+const bytesOf = ({ buffer, byteOffset, length }: Int8Array) => new Uint8Array(buffer, byteOffset, length);
+
+/** Rounds half to even. */
+function rounded(x: number): number {
+  const low = Math.floor(x);
+  if (x - low !== 0.5) return Math.round(x);
+  return low % 2 === 0 ? low : low + 1;
+}
+
+/** Symmetric codes of 8 bits, as onnxruntime's quantizer makes them. `channel` gives the channel of an element. */
+function expected(x: Float32Array, channels: number, channel: (i: number) => number) {
+  const largest = new Float64Array(channels);
+  for (const [i, value] of x.entries()) {
+    largest[channel(i)] = Math.max(largest[channel(i)] as number, Math.abs(value));
+  }
+  const scale = Float32Array.from(largest, (value) => (2 * value) / 254);
+  return { scale, codes: Int8Array.from(x, (value, i) => rounded(Math.fround(value / (scale[channel(i)] as number)))) };
+}
+
+const large: readonly [
+  what: string,
+  op: string,
+  dims: number[],
+  attributes: onnx.TestNode['attributes'],
+  channel: (i: number) => number,
+][] = [
+  ['columns', 'MatMul', [1100, 1000], {}, (i) => i % 1000],
+  ['rows', 'Gemm', [1100, 1000], { transB: 1 }, (i) => Math.floor(i / 1000)],
+  ['an axis in the middle', 'ConvTranspose', [1200, 9, 11, 10], {}, (i) => Math.floor(i / 110) % 9],
+  ['rows that are longer than a tile', 'Conv', [2, 2 ** 20 + 7, 1], {}, (i) => Math.floor(i / (2 ** 20 + 7))],
+];
+
+describe('tensors larger than a tile', () => {
+  it.each(large)('have a scale for each of %s', async (_what, op, dims, attributes, channel) => {
+    const count = dims.reduce((a, b) => a * b, 1);
+    const file = onnx.product(op, dims, [1], [1])(attributes, { opset: 13 });
+    const channels = channel(count - 1) + 1;
+    const { scale, codes } = expected(onnx.weights(count), channels, channel);
+    for (const workers of [0, 2]) {
+      const made = await make(file, { to: 'int8-weights' }, workers);
+      expect((await readTensor(made, 'w_scale')).data).toEqual(scale);
+      expectBytes(bytesOf((await readTensor(made, 'w_quantized')).data as Int8Array), bytesOf(codes));
+    }
+  });
+
+  it('have one scale', async () => {
+    const file = onnx.product('MatMul', [1100, 1000], [1], [1])();
+    const { scale, codes } = expected(onnx.weights(1_100_000), 1, () => 0);
+    const made = await make(file, { to: 'int8', perTensor: true });
+    expect((await readTensor(made, 'w_scale')).data).toEqual(scale);
+    expectBytes(bytesOf((await readTensor(made, 'w_quantized')).data as Int8Array), bytesOf(codes));
+  });
+
+  it('are searched as far as a tile holds what shares a scale', async () => {
+    const file = onnx.product('MatMul', [1100, 1000], [1], [1])();
+    const { report } = await quantizeModel(file, { to: 'int8-weights', range: 'mse', workers: 0 });
+    const plain = await quantizeModel(file, { to: 'int8-weights', workers: 0 });
+    expect(report.tensors[0]?.error?.mse).toBeLessThan(plain.report.tensors[0]?.error?.mse ?? 0);
+  });
+
+  it('go into a stream in order', async () => {
+    const file = onnx.product('MatMul', [1100, 1000], [1], [1])();
+    for (const to of ['int8-weights', 'q8', 'q4', 'int4-weights', 'fp16', 'bnb4'] as const) {
+      const pieces: Uint8Array[] = [];
+      const output = new WritableStream<Uint8Array<ArrayBuffer>>({ write: (piece) => void pieces.push(piece.slice()) });
+      await quantizeModel(file, { to, output, workers: 0 });
+      expectBytes(Buffer.concat(pieces), await make(file, { to }));
+    }
+  });
+
+  it('are the same with workers', async () => {
+    const file = onnx.product('MatMul', [1100, 1000], [1], [1])();
+    for (const to of ['q4', 'uint8', 'bnb4'] as const) {
+      expectBytes(await make(file, { to }, 2), await make(file, { to }));
+    }
+  });
+});
+
+describe('a result beside its model', () => {
+  it('stands for what the report says', async () => {
+    const files = [
+      onnx.product('MatMul', [128, 96], [3, 128], [3, 96])({}, { opset: 21 }),
+      onnx.product('Conv', [16, 32, 3, 3], [1, 32, 9, 9], [1, 16, 'h', 'w'])(),
+      onnx.product('ConvTranspose', [16, 32, 3, 3], [1, 16, 9, 9], [1, 32, 'h', 'w'])(),
+      onnx.model({
+        nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
+        initializers: [onnx.floatTensor('w', [64, 96])],
+        inputs: [['i', [3], 7]],
+        outputs: [['y', [3, 96]]],
+      }),
+    ];
+    const choices: PlanOptions[] = [
+      ...(['int8-weights', 'uint8-weights', 'int4-weights', 'q4', 'q4f16', 'q2', 'q8-blocks', 'bnb4'] as const).map(
+        (to) => ({ to }),
+      ),
+      ...(['q8', 'int8', 'uint8'] as const).flatMap((to) => [{ to }, { to, perTensor: true }]),
+      { to: 'q4', zeroPoints: true },
+      { to: 'int4-weights', zeroPoints: true },
+    ];
+    for (const [i, file] of files.entries()) {
+      for (const choice of choices) {
+        const { report, bytes: content } = await quantizeModel(file, { ...choice, workers: 0 });
+        const [tensor] = report.tensors;
+        if (tensor?.error === undefined) continue;
+        const { tensors, skipped } = await compareModels(file, await content(), { workers: 0 });
+        // Tables of blocks are read by GatherBlockQuantized alone.
+        if (skipped.length > 0 || tensors.length === 0) expect(i, JSON.stringify(choice)).toBe(3);
+        else {
+          // Sums of 512 squares in float32, in another order: 512 * 2^-24 of each, which is 1.3e-4 dB.
+          expect(tensors[0]?.error.maxAbsoluteError).toBe(tensor.error.maxAbsoluteError);
+          expect(tensors[0]?.error.sqnrDb).toBeCloseTo(tensor.error.sqnrDb, 3);
+        }
+      }
+    }
+  });
+});
+
+describe('what does not change', () => {
+  it('is copied byte for byte: unknown fields, metadata, nodes, long values', async () => {
+    const odd = [
+      ...bytes(
+        77,
+        Array.from({ length: 100 }, (_, i) => i),
+      ),
+      ...int(78, 3),
+    ];
+    const long = text(10, 'documentation '.repeat(10_000));
+    const kept = onnx.node({ op: 'Relu', in: ['p'], out: ['y'], more: odd });
+    const file = onnx.model(
+      {
+        nodes: [
+          { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+          { op: 'Relu', in: ['p'], out: ['y'], more: odd },
+        ],
+        initializers: [
+          onnx.floatTensor('w', [64, 48]),
+          onnx.tensor({ name: 'b', dims: [4], raw: onnx.floats([1, 2, 3, 4]), more: odd }),
+        ],
+        inputs: [['x', [3, 64]]],
+        outputs: [['y', [3, 48]]],
+        more: [...odd, ...long],
+      },
+      { more: [...bytes(14, [...text(1, 'author'), ...text(2, 'me')]), ...odd] },
+    );
+    const made = Buffer.from(await make(file, { to: 'int8-weights' }));
+    for (const part of [kept, long, [...odd, ...long], bytes(14, [...text(1, 'author'), ...text(2, 'me')])]) {
+      expect(made.includes(Buffer.from(part))).toBe(true);
+    }
+    expect((await inspectModel(made)).tensors.map(({ name }) => name).sort()).toEqual(['b', 'w_quantized', 'w_scale']);
+    const [before, after] = [await run(file), await run(made)];
+    expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.999);
+  });
+
+  it('is the whole file if nothing is worth it, and a note says so', async () => {
+    const file = onnx.model({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+      initializers: [
+        onnx.floatTensor('w', [4, 4]),
+        onnx.tensor({ name: 's', type: 7, dims: [2], more: bytes(7, [1, 2]) }),
+      ],
+      inputs: [['x', [3, 4]]],
+      outputs: [['y', [3, 4]]],
+    });
+    for (const to of ['int8-weights', 'q8', 'q4', 'fp16'] as const) {
+      expectBytes(await make(file, { to }), file);
+      expect((await planModel(file, { to })).notes.join()).toMatch(/nothing was converted/);
+    }
+  });
+
+  it('is a result that is quantized once more', async () => {
+    const file = onnx.product('MatMul', [128, 96], [3, 128], [3, 96])({}, { opset: 21 });
+    for (const to of ['int8-weights', 'q8', 'q4', 'q4f16', 'int4-weights', 'bnb4', 'fp16'] as const) {
+      const made = await make(file, { to });
+      expectBytes(await make(made, { to }), made);
+    }
+  });
+
+  it('has names that nobody else has', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', name: 'w_DequantizeLinear', in: ['x', 'w'], out: ['w_scale'] },
+        { op: 'Relu', name: 'w_scale', in: ['w_scale'], out: ['w_quantized'] },
+        { op: 'Relu', in: ['w_quantized'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 48]]],
+    });
+    for (const to of ['int8-weights', 'q8', 'q4', 'fp16'] as const) {
+      const [before, after] = [await run(file), await run(await make(file, { to }))];
+      expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.98);
+    }
+  });
+
+  it('keeps what a rule keeps, and gives others what a rule says', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['x', 'a'], out: ['p'] },
+        { op: 'MatMul', in: ['p', 'b'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('a', [64, 64]), onnx.floatTensor('b', [64, 64], 2)],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 64]]],
+    });
+    const rules = [
+      { match: /^a$/, keep: true as const },
+      { match: /^b$/, to: 'q4' },
+    ];
+    const { report } = await quantizeModel(file, { to: 'int8-weights', rules, workers: 0 });
+    expect(report.tensors).toMatchObject([
+      { name: 'a', kept: 'rule' },
+      { name: 'b', to: 'Q4 (32)' },
+    ]);
+  });
+
+  it('names the element that cannot be stored', async () => {
+    const values = onnx.weights(64 * 48);
+    values[48 * 5 + 7] = Number.NaN;
+    const file = onnx.model({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+      initializers: [onnx.tensor({ name: 'w', dims: [64, 48], raw: onnx.rawOf(values) })],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 48]]],
+    });
+    for (const to of ['int8-weights', 'q8', 'q4', 'bnb4'] as const) {
+      await expect(make(file, { to })).rejects.toMatchObject({
+        code: 'NON_FINITE',
+        message: 'tensor "w" holds NaN at [5, 7]; a rule can keep it',
+      });
+    }
+  });
+});
+
+describe('weights in a file beside the model', () => {
+  const twoLayers = onnx.model({
+    nodes: [
+      { op: 'Gather', in: ['e', 'i'], out: ['h'] },
+      { op: 'MatMul', in: ['h', 'w'], out: ['p'] },
+      { op: 'Add', in: ['p', 'b'], out: ['y'] },
+    ],
+    initializers: [
+      onnx.floatTensor('e', [100, 64]),
+      onnx.floatTensor('w', [64, 512], 2),
+      onnx.floatTensor('b', [512], 3),
+    ],
+    inputs: [['i', [2, 3], 7]],
+    outputs: [['y', [2, 3, 512]]],
+  });
+  let folder = '';
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'scalepoint-onnx-'));
+    await writeFile(join(folder, 'model.onnx'), twoLayers);
+  });
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  it('are found there by onnxruntime-web and by this package', async () => {
+    for (const to of ['int8-weights', 'q8', 'q4', 'fp16', 'bnb4'] as const) {
+      const output = join(folder, `model_${to}.onnx`);
+      const input = join(folder, 'model.onnx');
+      const { report } = await quantizeModel(input, { to, output, externalData: true, workers: 0 });
+      const [main, data] = [await readFile(output), await readFile(`${output}_data`)];
+      expect(main.length + data.length).toBe(report.totals.bytesAfter);
+      expect(main.length).toBeLessThan(4000);
+      const session = await ort.InferenceSession.create(new Uint8Array(main), {
+        externalData: [{ path: `model_${to}.onnx_data`, data: new Uint8Array(data) }],
+      });
+      const made = await session.run(feedsFor(session));
+      const { y } = await run(twoLayers);
+      expect(cosine(y as Float32Array, made.y?.data as Float32Array)).toBeGreaterThan(0.98);
+      // Read again, and whole again.
+      expect((await inspectModel(output)).files).toEqual([`model_${to}.onnx`, `model_${to}.onnx_data`]);
+      const whole = await quantizeModel(output, { to, workers: 0 });
+      expect(await run(await whole.bytes())).toEqual({ y: made.y?.data });
+    }
+  });
+
+  it('need a path', async () => {
+    await expect(quantizeModel(twoLayers, { to: 'q8', externalData: true, workers: 0 })).rejects.toThrow(
+      /several files/,
+    );
+  });
+
+  it('are not read through a link', async () => {
+    const output = join(folder, 'model_q8.onnx');
+    await rename(`${output}_data`, join(folder, 'elsewhere'));
+    await expect(inspectModel(output)).rejects.toMatchObject({
+      code: 'NOT_FOUND',
+      message: expect.stringMatching(/model_q8.onnx_data/),
+    });
+    await symlink(join(folder, 'elsewhere'), `${output}_data`);
+    await expect(inspectModel(output)).rejects.toMatchObject({
+      code: 'BAD_FILE',
+      message: expect.stringMatching(/is a link/),
+    });
+  });
+
+  it('go there if the model would have more than 2 GiB', async () => {
+    const [rows, columns] = [2 ** 16, 2 ** 14 + 64];
+    const size = rows * columns * 4;
+    const length = onnx.varint(size);
+    const message = [...int(1, rows), ...int(1, columns), ...int(2, 1), ...text(8, 'w'), (9 << 3) | 2, ...length];
+    const node = onnx.node({ op: 'MatMul', in: ['x', 'w'], out: ['y'] });
+    const graph = [...bytes(1, node), (5 << 3) | 2, ...onnx.varint(message.length + size), ...message];
+    const start = Uint8Array.from([...int(1, 8), (7 << 3) | 2, ...onnx.varint(graph.length + size), ...graph]);
+    const end = Uint8Array.from(onnx.opsetImport('', 17));
+    let most = 0;
+    const source: ByteSource = {
+      size: start.length + size + end.length,
+      async read(from, to) {
+        most = Math.max(most, to - from);
+        const result = new Uint8Array(to - from);
+        result.set(start.subarray(from, to));
+        const rest = from - start.length - size;
+        if (rest + to - from > 0) result.set(end.subarray(Math.max(0, rest), rest + to - from), Math.max(0, -rest));
+        return result;
+      },
+      verify: async () => {},
+      close: async () => {},
+    };
+    const model = await openOnnx({ input: 'big.onnx', source }, [], () =>
+      Promise.reject(new Error('there are no others')),
+    );
+    // The weights are skipped.
+    expect(most).toBeLessThanOrEqual(2 ** 20);
+    expect(model.tensors).toMatchObject([{ name: 'w', shape: [rows, columns], bytes: size, byteOffset: start.length }]);
+    const plan = planOnnx(model, { to: 'fp16' }, partsOf, 'big_fp16.onnx');
+    expect(plan.files).toMatchObject([{ suffix: '' }, { suffix: '_data', size: size / 2 }]);
+    expect(planOnnx(model, { to: 'q8' }, partsOf).files).toHaveLength(1);
+  });
+});

@@ -1,0 +1,294 @@
+/**
+ * Codes with scales as ONNX's DequantizeLinear takes them: one scale for a tensor, for each index of an axis, or for blocks along an axis.
+ * The arithmetic is that of cpp/codecs/dequantize_linear.cpp.
+ */
+import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js';
+import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
+import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
+import {
+  type Codec,
+  type Cuts,
+  type Form,
+  type Part,
+  type Rectangle,
+  type Role,
+  type Runs,
+  tileElements,
+} from './codec.js';
+import { elementsOf, runsOf } from './elements.js';
+
+/**
+ * What shares a scale, if a tensor is a matrix: everything; a row; a column; or neighbors in a row or a column. The rows are the indices of
+ * the axis and of those before it, or only of those before it if the axis is the last one (`columns` and `row blocks`).
+ */
+export type ScaleSharing = 'tile' | 'rows' | 'columns' | 'rowBlocks' | 'columnBlocks';
+
+export interface DequantizeLinearForm extends Form {
+  readonly codec: 'dequantize-linear';
+  readonly bits: 2 | 4 | 8;
+  readonly signed: boolean;
+  readonly symmetric: boolean;
+  /** Whether zero points are stored. Without, they are 0, or 2^(bits - 1) if the codes are symmetric and have no sign. */
+  readonly zeroPoint: boolean;
+  readonly sharing: ScaleSharing;
+  /** Undefined: one scale for all. */
+  readonly axis: number | undefined;
+  /** Elements along the axis that share a scale. Undefined: everything with the same index. */
+  readonly blockSize?: number | undefined;
+  readonly scale: 'F32' | 'F16';
+  /** Undefined: from the smallest to the largest value. Only if a tile holds all elements that share a scale, see canSearch. */
+  readonly range?: SearchedRange | undefined;
+}
+
+/** A tensor as a matrix in which the core finds what shares a scale. */
+interface Matrix {
+  readonly sharing: ScaleSharing;
+  readonly rows: number;
+  readonly columns: number;
+  /** Rows after which the scales begin again. */
+  readonly period: number;
+  /** Size of a block. */
+  readonly block: number;
+}
+
+function matrixOf(
+  shape: readonly number[],
+  { sharing, axis, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'blockSize'>,
+): Matrix {
+  const block = blockSize ?? 0;
+  if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
+  const outer = elementsOf(shape.slice(0, axis));
+  const size = shape[axis] as number;
+  if (sharing === 'columns' || sharing === 'rowBlocks')
+    return { sharing, rows: outer, columns: size, period: outer, block };
+  return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period: size, block };
+}
+
+/** Type of the codes. */
+function codeType({ bits, signed }: DequantizeLinearForm): string {
+  return `${signed ? 'I' : 'U'}${bits}`;
+}
+
+/** Whether all elements that share a scale fit into a tile, so that ranges can be searched. */
+export function canSearch(shape: readonly number[], form: Pick<DequantizeLinearForm, 'sharing' | 'axis'>): boolean {
+  const { sharing, rows, columns, period } = matrixOf(shape, form);
+  if (sharing === 'tile') return columns <= tileElements;
+  if (sharing === 'rows') return columns <= tileElements && rows === period;
+  return sharing !== 'columns' || rows <= tileElements;
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- parts
+
+function scaleShape(shape: readonly number[], { axis, blockSize }: DequantizeLinearForm): number[] {
+  if (axis === undefined) return [];
+  if (blockSize === undefined) return [shape[axis] as number];
+  return shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / blockSize) : dimension));
+}
+
+function partsOf(shape: readonly number[], form: DequantizeLinearForm): Part[] {
+  const sets = scaleShape(shape, form);
+  const dtype = codeType(form);
+  const codes = (role: Role, suffix: string, shape: readonly number[]): Part => {
+    return { role, suffix, dtype, shape, bytes: Math.ceil((elementsOf(shape) * form.bits) / 8) };
+  };
+  const scale = { role: 'scale', suffix: '_scale', dtype: form.scale, shape: sets };
+  return [
+    codes('data', '_quantized', shape),
+    { ...scale, bytes: elementsOf(sets) * (form.scale === 'F16' ? 2 : 4) },
+    ...(form.zeroPoint ? [codes('zeroPoint', '_zero_point', sets)] : []),
+  ];
+}
+
+/** Where the scales of a rectangle lie, or its zero points. `size` gives the bytes of so many. */
+function placeOfSets(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): Runs {
+  const { sharing, period, block } = matrix;
+  const { row, rows, column, columns, width } = rectangle;
+  if (sharing === 'tile') return runsOf(0, size(1), 1, size(1));
+  if (sharing === 'columns') return runsOf(size(column), size(columns), 1, size(columns));
+  if (sharing === 'rowBlocks') {
+    const perRow = Math.ceil(width / block);
+    if (columns === width) return runsOf(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
+    return runsOf(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
+  }
+  // A rectangle of several periods has the same scales again and again.
+  if (sharing === 'rows' && rows > period) {
+    return { offset: 0, bytes: size(period), count: rows / period, stride: 0 };
+  }
+  if (sharing === 'rows') return runsOf(size(row % period), size(rows), 1, size(rows));
+  const perPeriod = Math.ceil(period / block);
+  const first = Math.floor(row / period) * perPeriod + (row % period) / block;
+  const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
+  if (columns === width) return runsOf(size(first * width), size(count * width), 1, size(count * width));
+  return runsOf(size(first * width + column), size(columns), count, size(width));
+}
+
+function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): Runs {
+  const codes = (n: number) => Math.ceil((n * form.bits) / 8);
+  if (role === 'data') {
+    const { row, rows, column, columns, width } = rectangle;
+    // Rows that end within a byte come whole.
+    if (column === 0 && columns === width)
+      return runsOf(codes(row * width), codes(rows * width), 1, codes(rows * width));
+    return runsOf(codes(row * width + column), codes(columns), rows, codes(width));
+  }
+  const size = (n: number) => (role === 'zeroPoint' ? codes(n) : n * (form.scale === 'F16' ? 2 : 4));
+  return placeOfSets(matrixOf(shape, form), size, rectangle);
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ cutting
+
+/** The fewest rows whose codes, and whose zero points, end with a byte. */
+function rowUnit({ sharing, columns, block }: Matrix, { bits }: DequantizeLinearForm): number {
+  const unit = sharing === 'columnBlocks' ? block : 1;
+  const sets = sharing === 'rowBlocks' ? Math.ceil(columns / block) : sharing === 'columnBlocks' ? columns : 8;
+  for (const factor of [1, 2, 4]) {
+    if ((unit * factor * columns * bits) % 8 === 0 && (sets * factor * bits) % 8 === 0) return unit * factor;
+  }
+  return unit * 8;
+}
+
+/** Whole rows, as many as fit into a tile, but none of two periods. */
+function* strips({ rows, columns, period }: Matrix, unit: number): Generator<Rectangle> {
+  const most = Math.max(1, Math.floor(tileElements / columns / unit)) * unit;
+  for (let first = 0; first < rows; first += period) {
+    for (let row = first; row < first + period; row += most) {
+      yield { row, rows: Math.min(most, first + period - row), column: 0, columns, width: columns };
+    }
+  }
+}
+
+/** Pieces of rows. */
+function* segments({ rows, columns }: Matrix): Generator<Rectangle> {
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column += tileElements) {
+      yield { row, rows: 1, column, columns: Math.min(tileElements, columns - column), width: columns };
+    }
+  }
+}
+
+/** All rows of some columns. */
+function* stripes({ rows, columns }: Matrix): Generator<Rectangle> {
+  const most = Math.max(1, Math.floor(tileElements / rows));
+  for (let column = 0; column < columns; column += most) {
+    yield { row: 0, rows, column, columns: Math.min(most, columns - column), width: columns };
+  }
+}
+
+function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: readonly Role[]): Cuts {
+  const matrix = matrixOf(shape, form);
+  const { sharing, rows, columns, period } = matrix;
+  if (rows * columns === 0) return;
+  const hasBlocks = form.blockSize !== undefined;
+  const fits = rows * columns <= tileElements && rows === period;
+  const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
+  if (hasBlocks || fits || isInRows) {
+    for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
+    return;
+  }
+  // What shares a scale is larger than a tile: first comes what has to be known of all of it.
+  const isFlat = sharing === 'tile' || columns > tileElements;
+  const whole = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
+  const searches = form.range !== undefined;
+  const firstOf = ({ row, column }: Rectangle) =>
+    sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
+  const observed = sharing === 'columns' && searches ? [...stripes(matrix)] : whole;
+  const count = sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period;
+  const pieces = observed.map((rectangle) => ({ rectangle, first: firstOf(rectangle) }));
+  const sets = (yield { kind: 'sets', count, pieces }) as Float32Array<ArrayBuffer>;
+  const parameters = roles.filter((role) => role !== 'data');
+  if (parameters.length > 0) {
+    const rectangle = { row: 0, rows: sharing === 'rows' ? period : rows, column: 0, columns, width: columns };
+    yield { kind: 'tile', rectangle, roles: parameters, ranges: sets, reads: false };
+  }
+  if (!roles.includes('data')) return;
+  for (const rectangle of whole) {
+    const first = firstOf(rectangle);
+    const many = sharing === 'rows' ? rectangle.rows : sharing === 'columns' ? rectangle.columns : 1;
+    yield { kind: 'tile', rectangle, roles: ['data'], ranges: sets.subarray(2 * first, 2 * (first + many)) };
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------- in the core
+
+/** What the core has to know of a form. */
+function codesOf({
+  bits,
+  signed,
+  symmetric,
+  sharing,
+  blockSize,
+  scale,
+  range,
+}: DequantizeLinearForm): DequantizeLinear {
+  return {
+    bits,
+    isSigned: signed,
+    symmetric,
+    sharing: Sharing[sharing],
+    blockSize: blockSize ?? 0,
+    scale: ElementType[scale],
+    search: range !== undefined,
+    ...(searchOf(range) ?? mseSearch),
+  };
+}
+
+export const dequantizeLinear: Codec<DequantizeLinearForm> = {
+  id: 'dequantize-linear',
+  label: codeType,
+  parts: partsOf,
+
+  grid(shape, form) {
+    const matrix = matrixOf(shape, form);
+    const { sharing, rows, period, block } = matrix;
+    if (sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
+    return {
+      rows,
+      rowUnit: rows === period ? rowUnit(matrix, form) : period,
+      columnUnit: sharing === 'rowBlocks' ? block : 8,
+    };
+  },
+
+  place: placeOf,
+  cuts: cutsOf,
+
+  encode(core, whole, form, arena) {
+    // What shares a scale takes no memory if only the scale is made.
+    const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
+    const tile = readsElements(whole) ? whole : { ...whole, ...line };
+    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeDequantizeLinear(at, codes, ...room)),
+    );
+  },
+
+  observe(core, tile, form, arena) {
+    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
+      observeSets(core, tile, arena, (at, ...room) => core.module.observeDequantizeLinear(at, codes, ...room)),
+    );
+  },
+
+  decode(core, { rows, columns, parts }, form, arena) {
+    const stored = storedRecord(rows, columns, parts, (role) => sizeOf(form, rows, columns, role));
+    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
+      core.withRecord(Stored, stored, (at) =>
+        decodeTile(core, arena, (...room) => core.module.decodeDequantizeLinear(at, codes, ...room)),
+      ),
+    );
+  },
+
+  overflow: ({ scale }) => `, too large for a scale of ${scale}`,
+};
+
+/** Bytes of a part of a tile. */
+function sizeOf(form: DequantizeLinearForm, rows: number, columns: number, role: Role): number {
+  const codes = (n: number) => Math.ceil((n * form.bits) / 8);
+  if (role === 'data') return codes(rows * columns);
+  const block = form.blockSize ?? 1;
+  const sets = {
+    tile: 1,
+    rows,
+    columns,
+    rowBlocks: rows * Math.ceil(columns / block),
+    columnBlocks: Math.ceil(rows / block) * columns,
+  }[form.sharing];
+  return role === 'zeroPoint' ? codes(sets) : sets * (form.scale === 'F16' ? 2 : 4);
+}

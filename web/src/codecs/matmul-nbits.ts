@@ -1,0 +1,107 @@
+/**
+ * Blocks of codes as the operator MatMulNBits of onnxruntime takes them: the columns of a matrix B [K, N] one after the other, each cut into
+ * blocks with a scale. The arithmetic is that of cpp/codecs/matmul_nbits.cpp.
+ */
+import { ElementType, MatMulNBits, Stored } from '../core/door.js';
+import { decodeTile, encodeTile, storedRecord } from './calls.js';
+import { type Codec, type Cuts, type Form, type Part, type Role, tileElements } from './codec.js';
+import { runsOf } from './elements.js';
+
+export interface MatMulNBitsForm extends Form {
+  readonly codec: 'matmul-nbits';
+  readonly bits: 2 | 4 | 8;
+  readonly blockSize: number;
+  /** Whether zero points are stored. Without, they are 2^(bits - 1). */
+  readonly zeroPoint: boolean;
+  /** Whether the tensor is B with its columns as rows, [N, K]. */
+  readonly transposed: boolean;
+  readonly scale: 'F32' | 'F16';
+  /** Undefined: from the smallest to the largest value. */
+  readonly range?: 'mse' | undefined;
+}
+
+/** Sizes of B, and of a column of its codes. */
+function sizesOf(shape: readonly number[], { transposed, bits, blockSize, scale }: MatMulNBitsForm) {
+  const [first = 1, second = 1] = shape;
+  const [k, n] = transposed ? [second, first] : [first, second];
+  const blocks = Math.ceil(k / blockSize);
+  const blockBytes = (blockSize * bits) / 8;
+  const bytes: Readonly<Record<Role, number>> = {
+    data: blocks * blockBytes,
+    scale: blocks * (scale === 'F16' ? 2 : 4),
+    zeroPoint: Math.ceil((blocks * bits) / 8),
+  };
+  return { k, n, blocks, blockBytes, bytes };
+}
+
+function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
+  const { n, blocks, blockBytes, bytes } = sizesOf(shape, form);
+  const part = (role: Role, suffix: string, dtype: string, columns: readonly number[]): Part => {
+    return { role, suffix, dtype, shape: [n, ...columns], bytes: n * (bytes[role] as number) };
+  };
+  return [
+    part('data', `_Q${form.bits}`, 'U8', [blocks, blockBytes]),
+    part('scale', '_scales', form.scale, [blocks]),
+    ...(form.zeroPoint ? [part('zeroPoint', '_zero_points', 'U8', [bytes.zeroPoint as number])] : []),
+  ];
+}
+
+/** Tiles of whole columns of B [K, N]. If it is transposed, they are rows. */
+export function* cutColumns(shape: readonly number[], transposed: boolean, roles: readonly Role[]): Cuts {
+  const [first = 0, second = 0] = shape;
+  const [k, n] = transposed ? [second, first] : [first, second];
+  if (k * n === 0) return;
+  // Where columns are gathered, whole cache lines of the rows.
+  const most = Math.max(1, Math.floor(tileElements / k / 16)) * 16;
+  for (let begin = 0; begin < n; begin += most) {
+    const some = Math.min(most, n - begin);
+    const rectangle = transposed
+      ? { row: begin, rows: some, column: 0, columns: k, width: k }
+      : { row: 0, rows: k, column: begin, columns: some, width: n };
+    yield { kind: 'tile', rectangle, roles };
+  }
+}
+
+/** What the core has to know of a form. */
+function codesOf({ bits, blockSize, zeroPoint, transposed, scale, range }: MatMulNBitsForm): MatMulNBits {
+  return { bits, blockSize, symmetric: !zeroPoint, transposed, scale: ElementType[scale], search: range !== undefined };
+}
+
+export const matMulNBits: Codec<MatMulNBitsForm> = {
+  id: 'matmul-nbits',
+  label: ({ bits, blockSize }) => `Q${bits} (${blockSize})`,
+  parts: partsOf,
+
+  grid(shape, form) {
+    const { k } = sizesOf(shape, form);
+    return form.transposed
+      ? { rows: shape[0], rowUnit: 1, columnUnit: k }
+      : { rows: shape[0], rowUnit: k, columnUnit: 1 };
+  },
+
+  place(shape, form, role, { row, rows, column, columns }) {
+    const size = sizesOf(shape, form).bytes[role] as number;
+    const [first, some] = form.transposed ? [row, rows] : [column, columns];
+    return runsOf(first * size, some * size, 1, some * size);
+  },
+
+  cuts: (shape, { transposed }, roles) => cutColumns(shape, transposed, roles),
+
+  encode(core, tile, form, arena) {
+    return core.withRecord(MatMulNBits, codesOf(form), (codes) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeMatmulNbits(at, codes, ...room)),
+    );
+  },
+
+  decode(core, { rows, columns, parts }, form, arena) {
+    const { n, bytes } = sizesOf([rows, columns], form);
+    const stored = storedRecord(rows, columns, parts, (role) => n * (bytes[role] as number));
+    return core.withRecord(MatMulNBits, codesOf(form), (codes) =>
+      core.withRecord(Stored, stored, (at) =>
+        decodeTile(core, arena, (...room) => core.module.decodeMatmulNbits(at, codes, ...room)),
+      ),
+    );
+  },
+
+  overflow: ({ scale }) => `, too large for a scale of ${scale}`,
+};

@@ -1,0 +1,356 @@
+/** A result in the making: what becomes of each tensor, and what changes in the graphs. */
+import type { Form } from '../../codecs/codec.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedPart, PlannedTensor, Segment } from '../format.js';
+import { keptTensor, plainTensor } from '../tensors.js';
+import { Edits, layOut } from './edits.js';
+import {
+  attributePieces,
+  bytesPiece,
+  type External,
+  externalPieces,
+  externalTensorPieces,
+  integerField,
+  type NewNode,
+  type NewTensor,
+  nodePieces,
+  opsetPieces,
+  type Piece,
+  piecesField,
+  tensorPieces,
+  textField,
+} from './encode.js';
+import { Graphs, isMover, type Scope, type Use } from './graph.js';
+import type { OnnxModel, Weight } from './model.js';
+import { canRaise, irVersionOf } from './opsets.js';
+import {
+  attributeField,
+  graphField,
+  modelField,
+  nodeField,
+  type OnnxGraph,
+  type OnnxNode,
+  tensorField,
+  typeNumber,
+} from './proto.js';
+import type { Field } from './wire.js';
+
+const functionNodeField = 7;
+const functionOpsetField = 9;
+
+/** Where nodes are put. */
+export type Position = { readonly graph: OnnxGraph; readonly before: OnnxNode | undefined };
+
+export class Builder {
+  readonly model: OnnxModel;
+  readonly graphs: Graphs;
+  readonly edits = new Edits();
+  readonly notes: string[] = [];
+  readonly #partsOf: PartsOf;
+  readonly #tensors: (PlannedTensor | undefined)[];
+  readonly #more: PlannedTensor[] = [];
+  readonly #opsets = new Map<Scope, Map<string, number>>();
+  readonly #data: DataFile | undefined;
+  readonly #dropped = new Set<OnnxGraph>();
+  readonly #spelled = new Set<number>();
+
+  /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
+  constructor(model: OnnxModel, partsOf: PartsOf, dataFile: string | undefined) {
+    this.model = model;
+    this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
+    this.graphs = new Graphs(model);
+    this.#partsOf = partsOf;
+    this.#tensors = model.weights.map(() => undefined);
+    for (const scope of this.graphs.scopes) this.#opsets.set(scope, new Map(scope.opsets));
+  }
+
+  // --------------------------------------------------------------------------------------------------------------------- tensors
+
+  /** What a form makes of a tensor. */
+  parts({ source }: Weight, form: Form): readonly PlannedPart[] {
+    return this.#partsOf(source.shape, form).map(({ suffix, ...part }) => ({ ...part, name: source.name + suffix }));
+  }
+
+  /** Converts a tensor. Returns its number in the plan. A tensor can be converted to several forms. */
+  convert(weight: Weight, form: Form): number {
+    const planned: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
+    const index = this.model.weights.indexOf(weight);
+    if (this.#tensors[index] === undefined) {
+      this.#tensors[index] = planned;
+      return index;
+    }
+    this.#more.push(planned);
+    return this.#tensors.length + this.#more.length - 1;
+  }
+
+  /** Copies a tensor. */
+  keep(weight: Weight, reason: string): void {
+    const index = this.model.weights.indexOf(weight);
+    this.#tensors[index] = keptTensor(weight.source, reason);
+    const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
+    const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
+    const external = isShape ? undefined : this.#place(weight.graph, bytes);
+    if (external !== undefined) this.#replaceData(weight, externalPieces(external));
+    else if (weight.tensor.data.kind === 'external') this.#replaceData(weight, piecesField(tensorField.raw, [bytes]));
+  }
+
+  /** Finds a place in the file beside the model, if it is for such bytes. */
+  #place(graph: OnnxGraph, data: Piece): External | undefined {
+    // onnxruntime-web finds no such data from inside of a branch or of a loop. Small tensors may decide about shapes.
+    const isMain = graph === this.model.proto.graph;
+    return isMain && 'size' in data && data.size >= smallestExternal ? this.#data?.add(data) : undefined;
+  }
+
+  /** Puts other fields in the place of a tensor's data. */
+  #replaceData({ tensor }: Weight, pieces: readonly Piece[]): void {
+    const { raw, external, location, floats, int32s, doubles, uint64s } = tensorField;
+    const data: readonly number[] = [raw, external, location, floats, int32s, doubles, uint64s];
+    for (const { start, number } of this.model.skeleton.fields(tensor.begin, tensor.end)) {
+      if (data.includes(number)) this.edits.replace(start);
+    }
+    this.edits.append(tensor.begin, pieces);
+  }
+
+  /** A part of a converted tensor as a tensor of the result. */
+  tensorOf(index: number, role: string, name: string, shape?: readonly number[]): NewTensor {
+    const planned = this.#tensors[index] ?? this.#more[index - this.#tensors.length];
+    const part = planned?.parts.find((one) => one.role === role);
+    if (part === undefined) throw new Error(`tensor ${index} has no ${role}`);
+    const data: Piece = { tensor: index, role, size: part.bytes };
+    return { name, type: typeNumber(part.dtype), shape: shape ?? part.shape, data };
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- graphs
+
+  /** Adds tensors to the graph of a weight, in its place if it is an initializer. */
+  addTensors({ graph, tensor, node }: Weight, tensors: readonly NewTensor[]): void {
+    for (const one of tensors) {
+      const external = this.#place(graph, one.data);
+      const pieces = external === undefined ? tensorPieces(one) : externalTensorPieces(one, external);
+      // Functions have no initializers.
+      if (this.graphs.scopeOf(graph).function?.body === graph) {
+        this.#addConstant(graph, node, one, pieces);
+        continue;
+      }
+      const field = piecesField(graphField.initializer, pieces);
+      if (node === undefined) this.edits.before(tensor.start, field);
+      else this.edits.append(this.#lastPiece(graph), field);
+    }
+  }
+
+  /** Adds a small tensor that is known. */
+  addConstant(graph: OnnxGraph, tensor: NewTensor): void {
+    const pieces = tensorPieces(tensor);
+    if (this.graphs.scopeOf(graph).function?.body === graph) this.#addConstant(graph, undefined, tensor, pieces);
+    else this.edits.append(this.#lastPiece(graph), piecesField(graphField.initializer, pieces));
+  }
+
+  #addConstant(graph: OnnxGraph, before: OnnxNode | undefined, { name }: NewTensor, pieces: readonly Piece[]): void {
+    const attribute = [
+      bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),
+      ...piecesField(attributeField.t, pieces),
+    ];
+    const node = [
+      bytesPiece([...textField(nodeField.output, name), ...textField(nodeField.opType, 'Constant')]),
+      ...piecesField(nodeField.attribute, attribute),
+    ];
+    this.#insert({ graph, before }, piecesField(this.#nodeField(graph), node));
+  }
+
+  #lastPiece(graph: OnnxGraph): number {
+    return (graph.pieces.at(-1) as OnnxGraph['pieces'][number]).begin;
+  }
+
+  #nodeField(graph: OnnxGraph): number {
+    return this.graphs.scopeOf(graph).function?.body === graph ? functionNodeField : graphField.node;
+  }
+
+  /** Puts nodes at a position. */
+  addNodes(position: Position, nodes: readonly NewNode[]): void {
+    const field = this.#nodeField(position.graph);
+    for (const node of nodes) {
+      const name = node.name === undefined ? {} : { name: this.graphs.freshNode(node.name) };
+      this.#insert(position, nodePieces({ ...node, ...name }, field));
+    }
+  }
+
+  #insert({ graph, before }: Position, pieces: readonly Piece[]): void {
+    const first = before ?? graph.nodes[0];
+    if (first === undefined) this.edits.append(this.#lastPiece(graph), pieces);
+    else this.edits.before(first.start, pieces);
+  }
+
+  /** Takes a weight away: its initializer with the input of the same name, or its node. */
+  remove({ graph, tensor, node, value }: Weight): void {
+    this.edits.replace(node?.start ?? tensor.start);
+    if (node !== undefined) return;
+    for (const input of graph.inputs) {
+      if (input.name !== value) continue;
+      this.edits.replace(input.start);
+      this.#dropped.add(graph);
+    }
+  }
+
+  /**
+   * The name that a node gives the floats of a weight: that of the weight, so that nobody else has to change. Two nodes must not give the
+   * same name in graphs inside of each other, as two initializers may. Then the readers are told another name.
+   */
+  floatName(weight: Weight): string {
+    const { graph, value } = weight;
+    if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
+    const name = this.graphs.freshValue(`${value}_float`);
+    for (const { node, input } of this.graphs.uses(graph, value)) {
+      const fields = [...this.model.skeleton.fields(node.begin, node.end)].filter(
+        ({ number }) => number === nodeField.input,
+      );
+      const start = fields[input]?.start;
+      if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(nodeField.input, name))]);
+    }
+    return name;
+  }
+
+  /**
+   * Says how a Transpose swaps dimensions where it says nothing: onnxruntime 1.30 fails to load a DequantizeLinear in front of a Transpose
+   * and a MatMul otherwise.
+   */
+  spellOut({ opType, attributes, begin }: OnnxNode, rank: number): void {
+    if (opType !== 'Transpose' || attributes.has('perm') || this.#spelled.has(begin)) return;
+    this.#spelled.add(begin);
+    const perm = Array.from({ length: rank }, (_, i) => rank - 1 - i);
+    this.edits.append(begin, attributePieces('perm', perm));
+  }
+
+  removeNode(node: OnnxNode): void {
+    this.edits.replace(node.start);
+  }
+
+  /**
+   * Takes away the nodes between a weight and some of its readers, unless others read them, too. Returns whether anybody still reads the
+   * weight as floats.
+   */
+  release({ graph, value }: Weight, replaced: ReadonlySet<OnnxNode>): boolean {
+    const isNeeded = (at: OnnxGraph, name: string): boolean => {
+      const uses = this.graphs.uses(at, name);
+      return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use)).includes(true);
+    };
+    const isRead = ({ node, graph: inside }: Use): boolean => {
+      if (replaced.has(node)) return false;
+      if (!isMover(node) || node.outputs.some((output) => isNeeded(inside, output))) return true;
+      if (!this.edits.isReplaced(node.start)) this.removeNode(node);
+      return false;
+    };
+    return isNeeded(graph, value);
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- opsets
+
+  opsetOf(graph: OnnxGraph, domain = ''): number | undefined {
+    return this.#opsets.get(this.graphs.scopeOf(graph))?.get(domain);
+  }
+
+  /** Raises the version of ai.onnx if that is needed. False if the graph has operators that mean something else then. */
+  raise(graph: OnnxGraph, version: number): boolean {
+    const scope = this.graphs.scopeOf(graph);
+    const now = this.#opsets.get(scope)?.get('');
+    if (now !== undefined && now >= version) return true;
+    if (!canRaise(this.graphs, scope, version)) return false;
+    this.#opsets.get(scope)?.set('', version);
+    return true;
+  }
+
+  /** Imports onnxruntime's operators. */
+  importContrib(graph: OnnxGraph): string {
+    const opsets = this.#opsets.get(this.graphs.scopeOf(graph));
+    if (opsets !== undefined && !opsets.has(contrib)) opsets.set(contrib, 1);
+    return contrib;
+  }
+
+  // ---------------------------------------------------------------------------------------------------------------------- result
+
+  /** Writes the versions that have changed. */
+  #writeVersions(): void {
+    const { proto, skeleton, source } = this.model;
+    let ir = this.#dropped.size > 0 ? 4 : 0;
+    for (const scope of this.graphs.scopes) {
+      const [begin, end, field] =
+        scope.function === undefined
+          ? [0, source.size, modelField.opsetImport]
+          : [scope.root.pieces[0]?.begin ?? 0, scope.root.pieces[0]?.end ?? 0, functionOpsetField];
+      for (const [domain, version] of this.#opsets.get(scope) ?? []) {
+        if (scope.opsets.get(domain) === version) continue;
+        const pieces = opsetPieces(domain, version, field);
+        const old = [...skeleton.fields(begin, end)].filter(
+          ({ number, begin: at, end: to }) => domain === '' && number === field && !this.#isOther(at, to),
+        );
+        this.#replaceAll(begin, old, pieces);
+        if (domain === '' && scope.function === undefined) ir = Math.max(ir, irVersionOf(version));
+      }
+    }
+    if (ir <= proto.irVersion) return;
+    const old = [...skeleton.fields(0, source.size)].filter(({ number }) => number === modelField.irVersion);
+    this.#replaceAll(0, old, [bytesPiece(integerField(modelField.irVersion, ir))]);
+  }
+
+  /** Puts something in the place of the first of some fields and takes the others away; if there are none, at the end of their message. */
+  #replaceAll(begin: number, fields: readonly Field[], pieces: readonly Piece[]): void {
+    for (const [i, { start }] of fields.entries()) this.edits.replace(start, i === 0 ? pieces : []);
+    if (fields.length === 0) this.edits.append(begin, pieces);
+  }
+
+  /** Whether an opset is not that of ai.onnx. */
+  #isOther(begin: number, end: number): boolean {
+    for (const field of this.model.skeleton.fields(begin, end)) {
+      if (field.number !== 1 || field.wire !== 2) continue;
+      const name = String.fromCharCode(...(this.model.skeleton.bytes(field.begin, field.end) ?? []));
+      if (name !== '' && name !== 'ai.onnx') return true;
+    }
+    return false;
+  }
+
+  finish(): FilePlan {
+    this.#writeVersions();
+    const tensors = [
+      ...this.#tensors.map((planned, i) => {
+        if (planned === undefined) throw new Error(`nothing was decided about ${this.model.weights[i]?.source.name}`);
+        return planned;
+      }),
+      ...this.#more,
+    ];
+    const pieces = this.edits.apply(this.model, 0, this.model.source.size);
+    const placed = new Set(this.#data?.segments.map((segment) => ('tensor' in segment ? segment.tensor : -1)));
+    const main = layOut(this.model, pieces, tensors, placed);
+    const files = this.#data === undefined ? [main] : [main, this.#data.file()];
+    return { format: 'onnx', files, tensors, notes: this.notes, sidecars: [] };
+  }
+}
+
+export const contrib = 'com.microsoft';
+
+/** What the file beside a model has in its name in addition. */
+export const dataSuffix = '_data';
+
+/** Fewer bytes stay in the model, as onnx has it. */
+const smallestExternal = 1024;
+
+/** A file beside the model that takes weights. */
+class DataFile {
+  readonly segments: Segment[] = [];
+  readonly #name: string;
+  #size = 0;
+
+  constructor(name: string) {
+    this.#name = name;
+  }
+
+  add({ tensor, role, size }: { readonly tensor: number; readonly role: string; readonly size: number }): External {
+    // Large tensors begin with a page, so that they can be mapped into memory.
+    const unit = size >= 1 << 20 ? 4096 : 64;
+    const offset = Math.ceil(this.#size / unit) * unit;
+    this.segments.push({ at: offset, tensor, role });
+    this.#size = offset + size;
+    return { location: this.#name, offset, length: size };
+  }
+
+  file(): OutputFile {
+    return { suffix: dataSuffix, size: this.#size, segments: this.segments };
+  }
+}

@@ -1,0 +1,171 @@
+/** Messages of ONNX as bytes, for what is added to a model. */
+import { attributeField, nodeField, tensorField } from './proto.js';
+
+/** Bytes of a result: known ones, some of the model's own file, or a part of a planned tensor. */
+export type Piece =
+  | { readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly begin: number; readonly end: number }
+  | { readonly tensor: number; readonly role: string; readonly size: number };
+
+export function sizeOf(pieces: readonly Piece[]): number {
+  return pieces.reduce((sum, piece) => {
+    if ('bytes' in piece) return sum + piece.bytes.length;
+    return sum + ('size' in piece ? piece.size : piece.end - piece.begin);
+  }, 0);
+}
+
+// -------------------------------------------------------------------------------------------------------------------------- bytes
+
+/** A whole number, at most 2^53. Negative ones take ten bytes. */
+function varint(value: number): number[] {
+  const bytes: number[] = [];
+  let rest = BigInt.asUintN(64, BigInt(value));
+  while (rest >= 128n) {
+    bytes.push(Number(rest & 127n) | 128);
+    rest >>= 7n;
+  }
+  return [...bytes, Number(rest)];
+}
+
+export function integerField(number: number, value: number): number[] {
+  return [...varint(number * 8), ...varint(value)];
+}
+
+function bytesField(number: number, bytes: ArrayLike<number>): number[] {
+  return [...varint(number * 8 + 2), ...varint(bytes.length), ...Array.from(bytes)];
+}
+
+const utf8 = new TextEncoder();
+
+export function textField(number: number, text: string): number[] {
+  return bytesField(number, utf8.encode(text));
+}
+
+function floatField(number: number, value: number): number[] {
+  const bytes = new Uint8Array(4);
+  new DataView(bytes.buffer).setFloat32(0, value, true);
+  return [...varint(number * 8 + 5), ...bytes];
+}
+
+/** A field that holds pieces. */
+export function piecesField(number: number, pieces: readonly Piece[]): Piece[] {
+  return [{ bytes: Uint8Array.from([...varint(number * 8 + 2), ...varint(sizeOf(pieces))]) }, ...pieces];
+}
+
+export function bytesPiece(bytes: readonly number[]): Piece {
+  return { bytes: Uint8Array.from(bytes) };
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ messages
+
+/** Values of attributes. Whole numbers are integers. */
+export type AttributeValue = number | { readonly float: number } | string | readonly number[];
+
+/** A node to be added. */
+export interface NewNode {
+  readonly opType: string;
+  /** @defaultValue ai.onnx */
+  readonly domain?: string;
+  readonly name?: string;
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  readonly attributes?: Readonly<Record<string, AttributeValue>>;
+  /** Attributes of another node, as they are. */
+  readonly copied?: readonly Piece[];
+}
+
+function attributeBytes(name: string, value: AttributeValue): number[] {
+  const bytes = textField(attributeField.name, name);
+  if (typeof value === 'number')
+    return [...bytes, ...integerField(attributeField.i, value), ...integerField(attributeField.type, 2)];
+  if (typeof value === 'string')
+    return [...bytes, ...textField(attributeField.s, value), ...integerField(attributeField.type, 3)];
+  if ('float' in value) {
+    return [...bytes, ...floatField(attributeField.f, value.float), ...integerField(attributeField.type, 1)];
+  }
+  const ints = value.flatMap((one) => integerField(attributeField.ints, one));
+  return [...bytes, ...ints, ...integerField(attributeField.type, 7)];
+}
+
+/** An attribute as a field of a node. */
+export function attributePieces(name: string, value: AttributeValue): Piece[] {
+  return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
+}
+
+/** A node as a field of a graph or of a function. */
+export function nodePieces(
+  { opType, domain = '', name = '', inputs, outputs, attributes = {}, copied = [] }: NewNode,
+  field: number,
+): Piece[] {
+  const bytes = [
+    ...inputs.flatMap((input) => textField(nodeField.input, input)),
+    ...outputs.flatMap((output) => textField(nodeField.output, output)),
+    ...(name === '' ? [] : textField(nodeField.name, name)),
+    ...textField(nodeField.opType, opType),
+    ...Object.entries(attributes).flatMap(([key, value]) =>
+      bytesField(nodeField.attribute, attributeBytes(key, value)),
+    ),
+    ...(domain === '' ? [] : textField(nodeField.domain, domain)),
+  ];
+  return piecesField(field, [bytesPiece(bytes), ...copied]);
+}
+
+/** A tensor to be added. Its elements come from the plan, or are known. */
+export interface NewTensor {
+  readonly name: string;
+  /** Number of its type. */
+  readonly type: number;
+  readonly shape: readonly number[];
+  readonly data: Piece;
+}
+
+function headOf({ name, type, shape }: NewTensor): number[] {
+  return [
+    ...shape.flatMap((dimension) => integerField(tensorField.dims, dimension)),
+    ...integerField(tensorField.type, type),
+    ...(name === '' ? [] : textField(tensorField.name, name)),
+  ];
+}
+
+/** The message of a tensor. */
+export function tensorPieces(tensor: NewTensor): Piece[] {
+  return [bytesPiece(headOf(tensor)), ...piecesField(tensorField.raw, [tensor.data])];
+}
+
+/** Where the elements of a tensor lie in another file. */
+export interface External {
+  readonly location: string;
+  readonly offset: number;
+  readonly length: number;
+}
+
+/** The fields of a tensor that say so. */
+export function externalPieces({ location, offset, length }: External): Piece[] {
+  const entries = Object.entries({ location, offset: String(offset), length: String(length) });
+  const fields = entries.flatMap(([key, value]) =>
+    bytesField(tensorField.external, [...textField(1, key), ...textField(2, value)]),
+  );
+  return [bytesPiece([...fields, ...integerField(tensorField.location, 1)])];
+}
+
+/** The message of a tensor whose elements lie in another file. */
+export function externalTensorPieces(tensor: NewTensor, external: External): Piece[] {
+  return [bytesPiece(headOf(tensor)), ...externalPieces(external)];
+}
+
+/** A message of opset_import. */
+export function opsetPieces(domain: string, version: number, field: number): Piece[] {
+  return piecesField(field, [
+    bytesPiece([...(domain === '' ? [] : textField(1, domain)), ...integerField(2, version)]),
+  ]);
+}
+
+/** int64 elements, little-endian. */
+export function int64Piece(values: readonly number[]): Piece {
+  const bytes = new Uint8Array(8 * values.length);
+  const view = new DataView(bytes.buffer);
+  values.forEach((value, i) => {
+    view.setBigInt64(8 * i, BigInt(value), true);
+  });
+  return { bytes };
+}

@@ -1,0 +1,95 @@
+/** Files beside a model that hold data of its tensors. They are among the files that were given, or in the folder of the model. */
+import { ScalepointError, typeError } from '../../core/errors.js';
+import { nodeModule } from '../../core/node.js';
+import { type ByteSource, type FileInput, quoted, systemMessage } from '../../files/bytes.js';
+import type { OpenFile, OpenInput } from '../format.js';
+import { badFile } from './wire.js';
+
+/**
+ * A location as a plain relative path.
+ * @throws ScalepointError `BAD_FILE` if it leaves the folder of the model, or might do so on some system
+ */
+export function checkLocation(location: string, at: number, tensor: string): string {
+  const parts = location.replace(/^(\.\/)+/, '').split('/');
+  const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
+  if (!isPlain || parts.length === 0) {
+    badFile(
+      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`,
+      at,
+      tensor,
+    );
+  }
+  return parts.join('/');
+}
+
+/** Opens a file in the folder of a path, unless links lead elsewhere. */
+async function besidePath(input: string, location: string, open: OpenInput): Promise<ByteSource> {
+  const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
+  if (paths === undefined || fs === undefined) {
+    throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
+  }
+  const folder = paths.dirname(input);
+  let [real, expected] = ['', ''];
+  try {
+    expected = paths.join(await fs.realpath(folder), location);
+    real = await fs.realpath(paths.join(folder, location));
+  } catch (cause) {
+    const message = `the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`;
+    throw new ScalepointError('NOT_FOUND', message, { cause });
+  }
+  if (real !== expected) throw new ScalepointError('BAD_FILE', `${quoted(location)} beside the model is a link`);
+  return open(real);
+}
+
+/** Opens files by the names that a model has for them, each once. */
+export class ExternalFiles {
+  readonly #input: FileInput;
+  readonly #given: readonly ByteSource[];
+  readonly #openInput: OpenInput;
+  readonly #open = new Map<string, ByteSource>();
+
+  /** @param given files in addition to the model. If there are some, no others are looked for. */
+  constructor({ input }: OpenFile, given: readonly OpenFile[], open: OpenInput) {
+    this.#input = input;
+    this.#openInput = open;
+    this.#given = given.map(({ source }) => source);
+  }
+
+  /** @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if files cannot be found by name */
+  async find(location: string): Promise<ByteSource> {
+    const known = this.#open.get(location);
+    if (known !== undefined) return known;
+    const source = await this.#openFile(location);
+    this.#open.set(location, source);
+    return source;
+  }
+
+  async #openFile(location: string): Promise<ByteSource> {
+    const [found, other] = this.#given.filter(({ name }) => name === location);
+    if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(location)}`);
+    if (found !== undefined) return found;
+    if (this.#given.length > 0) {
+      const message = `the model's tensors are in ${quoted(location)}, which is not among the files given`;
+      throw new ScalepointError('NOT_FOUND', message);
+    }
+    if (this.#input instanceof URL && this.#input.protocol !== 'file:') {
+      const path = location.split('/').map(encodeURIComponent).join('/');
+      return this.#openInput(new URL(path, this.#input));
+    }
+    const url = nodeModule('node:url');
+    if (this.#input instanceof URL && url !== undefined)
+      return besidePath(url.fileURLToPath(this.#input), location, this.#openInput);
+    if (typeof this.#input === 'string') return besidePath(this.#input, location, this.#openInput);
+    throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
+  }
+
+  /** Size of those that were opened. */
+  get bytes(): number {
+    return [...this.#open.values()].reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** Closes what was opened here. */
+  async close(): Promise<void> {
+    for (const source of this.#open.values()) if (!this.#given.includes(source)) await source.close();
+  }
+}

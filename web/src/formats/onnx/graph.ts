@@ -1,0 +1,181 @@
+/** Who reads what: the values of a model's graphs, with the scopes that subgraphs have. */
+import type { OnnxModel, Weight } from './model.js';
+import type { OnnxFunction, OnnxGraph, OnnxNode } from './proto.js';
+
+/** A node that reads a value. */
+export interface Use {
+  readonly node: OnnxNode;
+  /** Which input. */
+  readonly input: number;
+  readonly graph: OnnxGraph;
+}
+
+/** A node that reads a value, perhaps through others that only move its elements. */
+export interface Reader extends Use {
+  /** Those others, in order. */
+  readonly path: readonly OnnxNode[];
+}
+
+interface Value {
+  readonly weight: Weight | undefined;
+  readonly uses: Use[];
+  /** Whether the graph gives it to whoever runs it. */
+  isOutput: boolean;
+}
+
+/** Graphs with the same versions of operators: the main graph with all inside of it, or a function. */
+export interface Scope {
+  readonly root: OnnxGraph;
+  readonly opsets: ReadonlyMap<string, number>;
+  readonly function: OnnxFunction | undefined;
+}
+
+/** Operators that only move elements, or change their type. The first input decides. */
+const movers: readonly string[] = [
+  'Identity',
+  'Transpose',
+  'Reshape',
+  'Cast',
+  'Squeeze',
+  'Unsqueeze',
+  'Flatten',
+  'Slice',
+  'Split',
+  'Concat',
+];
+
+export function isMover({ opType, domain }: OnnxNode): boolean {
+  return domain === '' && movers.includes(opType);
+}
+
+/** The graphs of a model. */
+export class Graphs {
+  readonly #values = new Map<OnnxGraph, Map<string, Value>>();
+  readonly #parents = new Map<OnnxGraph, OnnxGraph>();
+  readonly #scopes = new Map<OnnxGraph, Scope>();
+  readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
+  readonly #valueNames = new Set<string>();
+  readonly #nodeNames = new Set<string>();
+  /** Every node with its graph, in order. */
+  readonly nodes: { readonly node: OnnxNode; readonly graph: OnnxGraph }[] = [];
+  readonly scopes: readonly Scope[];
+
+  constructor({ proto, weights }: OnnxModel) {
+    for (const weight of weights) {
+      const inGraph = this.#weights.get(weight.graph) ?? new Map<string, Weight>();
+      inGraph.set(weight.value, weight);
+      this.#weights.set(weight.graph, inGraph);
+    }
+    this.scopes = [
+      { root: proto.graph, opsets: proto.opsets, function: undefined },
+      ...proto.functions.map((f): Scope => ({ root: f.body, opsets: f.opsets, function: f })),
+    ];
+    for (const scope of this.scopes) this.#define(scope.root, scope, undefined);
+    for (const { node, graph } of this.nodes) {
+      for (const [input, name] of node.inputs.entries()) {
+        if (name !== '') this.#find(graph, name)?.uses.push({ node, input, graph });
+      }
+    }
+    for (const graph of this.#values.keys()) {
+      for (const { name } of graph.outputs) {
+        const value = this.#find(graph, name);
+        if (value !== undefined) value.isOutput = true;
+      }
+    }
+  }
+
+  #define(graph: OnnxGraph, scope: Scope, parent: OnnxGraph | undefined): void {
+    if (parent !== undefined) this.#parents.set(graph, parent);
+    this.#scopes.set(graph, scope);
+    const values = new Map<string, Value>();
+    this.#values.set(graph, values);
+    const add = (name: string) => {
+      this.#valueNames.add(name);
+      if (name === '' || values.has(name)) return;
+      values.set(name, { weight: this.#weights.get(graph)?.get(name), uses: [], isOutput: false });
+    };
+    for (const { name } of [...graph.inputs, ...graph.initializers, ...graph.values, ...graph.outputs]) {
+      this.#valueNames.add(name);
+    }
+    for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
+    graph.sparse.forEach(add);
+    for (const node of graph.nodes) {
+      this.nodes.push({ node, graph });
+      this.#nodeNames.add(node.name);
+      node.outputs.forEach(add);
+      for (const { graphs } of node.attributes.values()) {
+        for (const inner of graphs) this.#define(inner, scope, graph);
+      }
+    }
+  }
+
+  #find(graph: OnnxGraph | undefined, name: string): Value | undefined {
+    for (let at = graph; at !== undefined; at = this.#parents.get(at)) {
+      const value = this.#values.get(at)?.get(name);
+      if (value !== undefined) return value;
+    }
+    return undefined;
+  }
+
+  /** What a name means in a graph, if that is a weight. */
+  weightAt(graph: OnnxGraph, name: string): Weight | undefined {
+    return this.#find(graph, name)?.weight;
+  }
+
+  /** The nodes that read a value. */
+  uses(graph: OnnxGraph, name: string): readonly Use[] {
+    return this.#find(graph, name)?.uses ?? [];
+  }
+
+  /** Whether a value leaves its graph. */
+  isOutput(graph: OnnxGraph, name: string): boolean {
+    return this.#find(graph, name)?.isOutput ?? false;
+  }
+
+  /** Whether a graph around that of a weight, or inside of it, gives the same name to something else. */
+  isShadowed({ graph, value }: Weight): boolean {
+    const isInside = (inner: OnnxGraph | undefined, outer: OnnxGraph): boolean =>
+      inner !== undefined && (inner === outer || isInside(this.#parents.get(inner), outer));
+    const others = [...this.#values].filter(([other, values]) => other !== graph && values.has(value));
+    return others.some(([other]) => isInside(other, graph) || isInside(graph, other));
+  }
+
+  scopeOf(graph: OnnxGraph): Scope {
+    return this.#scopes.get(graph) as Scope;
+  }
+
+  /** Everything that reads a weight in the end. */
+  readers({ graph, value }: Weight): Reader[] {
+    const found: Reader[] = [];
+    const seen = new Set<Value>();
+    const follow = (from: Value | undefined, path: readonly OnnxNode[]) => {
+      if (from === undefined || seen.has(from)) return;
+      seen.add(from);
+      for (const use of from.uses) {
+        const { node } = use;
+        const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat');
+        if (!moves) found.push({ ...use, path });
+        else for (const output of node.outputs) follow(this.#find(use.graph, output), [...path, node]);
+      }
+    };
+    follow(this.#find(graph, value), []);
+    return found;
+  }
+
+  /** A name of a value that nobody has, much like the given one. */
+  freshValue(name: string): string {
+    return fresh(name, this.#valueNames);
+  }
+
+  /** A name of a node that nobody has. */
+  freshNode(name: string): string {
+    return fresh(name, this.#nodeNames);
+  }
+}
+
+function fresh(name: string, taken: Set<string>): string {
+  let result = name;
+  for (let i = 1; taken.has(result); i++) result = `${name}_${i}`;
+  taken.add(result);
+  return result;
+}

@@ -1,0 +1,214 @@
+/**
+ * Blocks of few bits that onnxruntime computes with as they are: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm, GatherBlockQuantized
+ * in place of Gather.
+ */
+import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
+import type { Builder } from './builder.js';
+import { int64Piece, type NewNode } from './encode.js';
+import type { Reader } from './graph.js';
+import type { Weight } from './model.js';
+import { type OnnxNode, typeNumber } from './proto.js';
+import { type Channels, floatOf, intOf } from './readers.js';
+
+/** What decides about blocks. */
+export type BlockOptions =
+  | {
+      readonly kind: 'integers';
+      readonly bits: 2 | 4 | 8;
+      readonly blockSize: number;
+      readonly zeroPoints: boolean;
+      /** Type of the scales. It is the type that MatMulNBits computes with. */
+      readonly scale: 'F32' | 'F16';
+      readonly range?: 'mse' | undefined;
+    }
+  | { readonly kind: 'floats'; readonly blockSize: number };
+
+/** A node that can multiply by blocks. */
+interface Product {
+  readonly reader: Reader;
+  /** Whether the weight is B with its columns as rows. */
+  readonly transposed: boolean;
+}
+
+/** Whether a path leaves the elements in place, or swaps both dimensions. Undefined for any other. */
+export function swaps(path: readonly OnnxNode[]): boolean | undefined {
+  let swapped = false;
+  for (const { opType, attributes } of path) {
+    if (opType === 'Identity') continue;
+    if (opType !== 'Transpose' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0') return undefined;
+    swapped = !swapped;
+  }
+  return swapped;
+}
+
+/** How a reader multiplies by a matrix; undefined if it does something else. */
+function productOf(reader: Reader): Product | undefined {
+  const { node, input, path } = reader;
+  const swapped = swaps(path);
+  if (swapped === undefined || input !== 1 || node.domain !== '') return undefined;
+  if (node.opType === 'MatMul') return { reader, transposed: swapped };
+  const isPlain = node.opType === 'Gemm' && floatOf(node, 'alpha', 1) === 1 && intOf(node, 'transA', 0) === 0;
+  // Another factor for C would take one more node.
+  if (!isPlain || (node.inputs.length > 2 && floatOf(node, 'beta', 1) !== 1)) return undefined;
+  return { reader, transposed: swapped !== (intOf(node, 'transB', 0) !== 0) };
+}
+
+/** A Gather of whole rows. */
+function isLookup({ node, input, path }: Reader): boolean {
+  return (
+    node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0
+  );
+}
+
+/** The form of a matrix whose columns, or whose rows if it is transposed, are cut into blocks. */
+function formOf(options: BlockOptions, transposed: boolean): MatMulNBitsForm | MatMulBnb4Form {
+  if (options.kind === 'floats') return { codec: 'matmul-bnb4', blockSize: options.blockSize, transposed };
+  const { bits, blockSize, zeroPoints, scale, range } = options;
+  const form = { codec: 'matmul-nbits', bits, blockSize, zeroPoint: zeroPoints, transposed, scale } as const;
+  return range === undefined ? form : { ...form, range };
+}
+
+/** The largest half, quarter and so on of a block size that divides a number of rows. */
+function dividing(rows: number, blockSize: number): number {
+  return rows % blockSize === 0 || blockSize < 16 ? blockSize : dividing(rows, blockSize / 2);
+}
+
+/** Stores a matrix as blocks. Returns why not, if that is not possible. */
+export function blockWeight(
+  builder: Builder,
+  weight: Weight,
+  { readers }: Channels,
+  given: BlockOptions,
+): string | undefined {
+  const { shape } = weight.source;
+  const { graph, value } = weight;
+  const [rows = 0, columns = 0] = shape;
+  const lookups = given.kind === 'integers' && columns % given.blockSize === 0 ? readers.filter(isLookup) : [];
+  const products = readers.flatMap((reader) => productOf(reader) ?? []);
+  const [first] = products;
+  if (first === undefined && lookups.length === 0) return `read by ${readers[0]?.node.opType}`;
+  if (shape.length !== 2) return `${shape.length}-D`;
+  // A table has its blocks along its rows.
+  const transposed = lookups.length > 0 || first?.transposed === true;
+  const taken = products.filter((product) => product.transposed === transposed);
+  const replaced = new Set([...taken.map(({ reader }) => reader), ...lookups]);
+  const other = readers.find((reader) => !replaced.has(reader));
+  if (other !== undefined) return `also read by ${other.node.opType}`;
+  if (builder.graphs.isOutput(graph, value)) return 'an output';
+  const [k, n] = transposed ? [columns, rows] : [rows, columns];
+  const options = given.kind === 'floats' ? { ...given, blockSize: dividing(k, given.blockSize) } : given;
+  if (options.blockSize < 16) return `${k} rows, which blocks do not divide`;
+  const form = formOf(options, transposed);
+  if (builder.parts(weight, form).reduce((sum, part) => sum + part.bytes, 0) >= weight.source.bytes)
+    return 'not smaller';
+
+  const index = builder.convert(weight, form);
+  const fresh = (suffix: string) => builder.graphs.freshValue(value + suffix);
+  const flat = [n, (k * bitsOf(options)) / 8];
+  const blocks: Blocks = {
+    codes: fresh(options.kind === 'floats' ? '_Bnb4' : `_Q${options.bits}`),
+    scales: fresh(options.kind === 'floats' ? '_absmax' : '_scales'),
+    zeroPoints: options.kind === 'integers' && options.zeroPoints ? fresh('_zero_points') : undefined,
+    k,
+    n,
+    options,
+  };
+  builder.addTensors(weight, [
+    builder.tensorOf(index, 'scale', blocks.scales),
+    ...(blocks.zeroPoints === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', blocks.zeroPoints)]),
+    builder.tensorOf(index, 'data', blocks.codes, taken.length === 0 ? flat : undefined),
+  ]);
+  builder.release(weight, new Set([...replaced].map(({ node }) => node)));
+  builder.remove(weight);
+  for (const { reader } of taken) multiply(builder, reader, blocks);
+  let table = blocks.codes;
+  if (taken.length > 0 && lookups.length > 0) table = flatten(builder, weight, blocks.codes, flat);
+  for (const reader of lookups) lookUp(builder, reader, { ...blocks, codes: table });
+  return undefined;
+}
+
+function bitsOf(options: BlockOptions): number {
+  return options.kind === 'floats' ? 4 : options.bits;
+}
+
+/** Names and sizes of stored blocks. */
+interface Blocks {
+  readonly codes: string;
+  readonly scales: string;
+  readonly zeroPoints: string | undefined;
+  readonly k: number;
+  readonly n: number;
+  readonly options: BlockOptions;
+}
+
+/** The same codes as rows, for a Gather. */
+function flatten(builder: Builder, { graph, node }: Weight, codes: string, shape: readonly number[]): string {
+  const [flat, name] = [builder.graphs.freshValue(`${codes}_rows`), builder.graphs.freshValue(`${codes}_shape`)];
+  builder.addConstant(graph, { name, type: typeNumber('I64'), shape: [shape.length], data: int64Piece(shape) });
+  builder.addNodes({ graph, before: node }, [
+    { opType: 'Reshape', name: flat, inputs: [codes, name], outputs: [flat] },
+  ]);
+  return flat;
+}
+
+function cast(from: string, to: string, type: 'F32' | 'F16'): NewNode {
+  return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
+}
+
+/** Replaces a MatMul or a Gemm. */
+function multiply(
+  builder: Builder,
+  { node, graph }: Reader,
+  { codes, scales, zeroPoints, k, n, options }: Blocks,
+): void {
+  const [a = '', , c = ''] = node.inputs;
+  const [output = ''] = node.outputs;
+  const fresh = (suffix: string) => builder.graphs.freshValue(output + suffix);
+  const domain = builder.importContrib(graph);
+  const name = `${node.name || output}_${options.kind === 'floats' ? 'Bnb4' : `Q${options.bits}`}`;
+  const sum = c === '' || node.opType !== 'Gemm' ? output : fresh('_product');
+  const isHalf = options.kind === 'integers' && options.scale === 'F16';
+  const [x, product] = isHalf ? [fresh('_input_fp16'), fresh('_fp16')] : [a, sum];
+  const inputs = [x, codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])];
+  const sizes = { K: k, N: n, block_size: options.blockSize };
+  const main: NewNode =
+    options.kind === 'floats'
+      ? { opType: 'MatMulBnb4', domain, name, inputs, outputs: [product], attributes: { ...sizes, quant_type: 1 } }
+      : {
+          opType: 'MatMulNBits',
+          domain,
+          name,
+          inputs,
+          outputs: [product],
+          attributes: { ...sizes, bits: options.bits },
+        };
+  builder.addNodes({ graph, before: node }, [
+    ...(isHalf ? [cast(a, x, 'F16')] : []),
+    main,
+    ...(isHalf ? [cast(product, sum, 'F32')] : []),
+    ...(sum === output ? [] : [{ opType: 'Add', name: `${name}_Add`, inputs: [sum, c], outputs: [output] }]),
+  ]);
+  builder.removeNode(node);
+}
+
+/** Replaces a Gather. */
+function lookUp(builder: Builder, { node, graph }: Reader, { codes, scales, zeroPoints, options }: Blocks): void {
+  if (options.kind === 'floats') return;
+  const [, indices = ''] = node.inputs;
+  const [output = ''] = node.outputs;
+  const rows = options.scale === 'F16' ? builder.graphs.freshValue(`${output}_fp16`) : output;
+  const { bits, blockSize } = options;
+  builder.addNodes({ graph, before: node }, [
+    {
+      opType: 'GatherBlockQuantized',
+      domain: builder.importContrib(graph),
+      name: `${node.name || output}_Q${bits}`,
+      inputs: [codes, indices, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])],
+      outputs: [rows],
+      attributes: { bits, block_size: blockSize, gather_axis: 0, quantize_axis: 1 },
+    },
+    ...(rows === output ? [] : [cast(rows, output, 'F32')]),
+  ]);
+  builder.removeNode(node);
+}

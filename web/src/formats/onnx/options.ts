@@ -1,0 +1,127 @@
+/** What ONNX models can become, and the options that decide about it. */
+import { rangeError } from '../../core/errors.js';
+import type { SearchedRange } from '../../core/range.js';
+import { show } from '../../core/show.js';
+import type { Target } from '../format.js';
+import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+
+/** What ONNX models can become. */
+export const onnxTargets = [
+  'q8',
+  'int8',
+  'uint8',
+  'int8-weights',
+  'uint8-weights',
+  'int4-weights',
+  'q4',
+  'q4f16',
+  'q2',
+  'q8-blocks',
+  'bnb4',
+  'fp16',
+] as const;
+
+/** A target of an ONNX model. */
+export type OnnxTarget = (typeof onnxTargets)[number];
+
+const dynamicOptions = ['range', 'perTensor', 'externalData'];
+const blockOptions = ['range', 'blockSize', 'zeroPoints', 'externalData'];
+
+export const targets: readonly Target[] = [
+  {
+    name: 'q8',
+    about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
+    options: dynamicOptions,
+    preset: 'balanced',
+  },
+  { name: 'int8', about: 'the same, symmetric', options: dynamicOptions },
+  { name: 'uint8', about: 'the same with zero points', options: dynamicOptions },
+  {
+    name: 'int8-weights',
+    about: '8 bits, a scale for each channel; floats when it runs',
+    options: ['range', 'externalData'],
+  },
+  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'externalData'] },
+  {
+    name: 'int4-weights',
+    about: '4 bits in blocks, for every runtime of opset 21',
+    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
+  },
+  {
+    name: 'q4',
+    about: '4 bits in blocks, for onnxruntime',
+    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
+    preset: 'small',
+  },
+  { name: 'q4f16', about: 'q4, with everything else in float16', options: blockOptions },
+  { name: 'q2', about: '2 bits in blocks, for onnxruntime', options: blockOptions },
+  { name: 'q8-blocks', about: '8 bits in blocks, for onnxruntime', options: blockOptions },
+  { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize', 'externalData'] },
+  { name: 'fp16', about: 'weights with half the bytes of float32', options: ['externalData'], preset: 'safe' },
+] satisfies readonly (Target & { readonly name: OnnxTarget })[];
+
+/** What decides about an ONNX result. */
+export interface OnnxOptions {
+  /**
+   * safetensors and ONNX, integers: how the range of each channel or group is found, as for arrays. 'mse' counts with scales as they are
+   * stored, and is never worse than 'min-max'. Channels of more than 2^20 elements (packed with zero points: 2^17) keep the range of all
+   * their values.
+   * @defaultValue 'min-max'
+   */
+  readonly range?: 'min-max' | SearchedRange | undefined;
+  /** ONNX, q8, int8 and uint8: one scale for each weight, as quantize_dynamic does by default. @defaultValue a scale for each channel */
+  readonly perTensor?: boolean | undefined;
+  /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
+  readonly blockSize?: number | undefined;
+  /** ONNX, blocks: whether they have zero points, which take 2 % more. @defaultValue false */
+  readonly zeroPoints?: boolean | undefined;
+  /**
+   * ONNX: whether weights go into a second file, whose name is that of the output with `_data` at its end. transformers.js wants
+   * `use_external_data_format` in config.json for it. The output has to be a path.
+   * @defaultValue false, unless the model would have 2 GiB or more
+   */
+  readonly externalData?: boolean | undefined;
+}
+
+const blockSizes: readonly unknown[] = [16, 32, 64, 128, 256];
+
+export type OnnxChoices = PlanChoices<OnnxOptions, OnnxTarget>;
+
+export const options = optionTable<OnnxOptions>({
+  title: 'ONNX',
+  entries: {
+    range: searchedRange,
+    perTensor: toggle({
+      name: 'per-tensor',
+      about: 'q8, int8, uint8: one scale for each weight, not for each channel',
+    }),
+    blockSize: {
+      flags: [{ name: 'block-size', value: 'N', about: 'elements of a block, 16 to 256 (32 by default; bnb4: 64)' }],
+      check(value, name) {
+        if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
+      },
+      read: (words) => Number(words['block-size']),
+    },
+    externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
+    zeroPoints: toggle({ name: 'zero-points', about: 'zero points for blocks of integers' }),
+  },
+  check({ to, range, perTensor, blockSize, zeroPoints, rules }) {
+    const target = targets.find(({ name }) => name === to);
+    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints })) {
+      if (value !== undefined && target !== undefined && !target.options.includes(name)) {
+        throw rangeError(name, `not for to: '${to}'`);
+      }
+    }
+    const searched: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q8-blocks'];
+    if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {
+      throw rangeError('range', `expected 'min-max' or 'mse' for to: '${to}', got ${show(range)}`);
+    }
+    checkRules(rules, ({ to: wanted, granularity }, path) => {
+      if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
+        throw rangeError(`${path}.to`, `expected one of ${onnxTargets.join(', ')}, got ${show(wanted)}`);
+      }
+      if (granularity !== undefined)
+        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+    });
+  },
+});

@@ -1,0 +1,130 @@
+/** Plans ONNX results: decides about each weight, and changes the graph accordingly. Everything follows from the skeleton. */
+import type { FilePlan, PartsOf } from '../format.js';
+import { ruleFor } from '../options.js';
+import { Builder, dataSuffix } from './builder.js';
+import { Dynamic, prefersSign } from './dynamic.js';
+import { halveWeight } from './half.js';
+import type { OnnxModel, Weight } from './model.js';
+import { blockWeight } from './nbits.js';
+import type { OnnxChoices, OnnxTarget } from './options.js';
+import { channelsOf, reasonToKeep } from './readers.js';
+import { dequantizeWeight } from './weights.js';
+
+/** How weights are converted to the targets that quantize activations as well. */
+class Dynamics {
+  readonly #builder: Builder;
+  readonly #choices: OnnxChoices;
+  readonly #made = new Map<boolean, Dynamic>();
+
+  constructor(builder: Builder, choices: OnnxChoices) {
+    this.#builder = builder;
+    this.#choices = choices;
+  }
+
+  for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
+    const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
+    const { perTensor = false, range } = this.#choices;
+    const options = { signed, perChannel: !perTensor, range: range === 'min-max' ? undefined : range };
+    const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
+    this.#made.set(signed, made);
+    return made;
+  }
+}
+
+/** Converts a weight. Returns why not, if that is not possible. */
+function convert(
+  builder: Builder,
+  dynamics: Dynamics,
+  weight: Weight,
+  to: OnnxTarget,
+  choices: OnnxChoices,
+): string | undefined {
+  const reason = reasonToKeep(builder.model, weight);
+  if (reason !== undefined) return reason;
+  if (to === 'fp16') return halveWeight(builder, weight);
+  const channels = channelsOf(builder.graphs, weight);
+  if (typeof channels === 'string')
+    return to === 'q4f16' && isComputed(channels) ? halveWeight(builder, weight) : channels;
+  if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
+  const { blockSize = 32, zeroPoints = false } = choices;
+  const range = choices.range === 'min-max' ? undefined : choices.range;
+  if (to === 'bnb4')
+    return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
+  const bits = blockBits[to];
+  if (bits !== undefined) {
+    const isHalf = to.endsWith('f16');
+    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale: isHalf ? 'F16' : 'F32' } as const;
+    const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
+    return failed !== undefined && isHalf ? halveWeight(builder, weight) : failed;
+  }
+  if (to === 'int8-weights' || to === 'uint8-weights') {
+    const signed = to === 'int8-weights';
+    return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
+  }
+  const signed = !zeroPoints;
+  return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
+}
+
+/** Whether a weight is read by nodes that compute with floats, such as Add. */
+function isComputed(reason: string): boolean {
+  return reason.startsWith('read by');
+}
+
+/** Bits of the codes of MatMulNBits. */
+const blockBits: { readonly [To in OnnxTarget]?: 2 | 4 | 8 } = { q2: 2, q4: 4, q4f16: 4, 'q8-blocks': 8 };
+
+/** A message of protobuf has fewer bytes. */
+const mostBytes = 2 ** 31 - 1;
+
+/**
+ * Plans what becomes of a model. Its weights go into a file beside it if that is asked for, or if it would be too large.
+ * @param output the name of the result, by which it names that file
+ */
+export function planOnnx(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, output = 'model.onnx'): FilePlan {
+  const dataFile = output + dataSuffix;
+  const plan = planInto(model, choices, partsOf, choices.externalData ? dataFile : undefined);
+  const isTooLarge = plan.files.some(({ suffix, size }) => suffix === '' && size > mostBytes);
+  return isTooLarge && !choices.externalData ? planInto(model, choices, partsOf, dataFile) : plan;
+}
+
+function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, dataFile: string | undefined): FilePlan {
+  const { to, rules = [] } = choices;
+  const builder = new Builder(model, partsOf, dataFile);
+  const dynamics = new Dynamics(builder, choices);
+  for (const weight of model.weights) {
+    const rule = ruleFor(rules, weight.source.name);
+    const reason = rule?.keep
+      ? 'rule'
+      : convert(builder, dynamics, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
+    if (reason !== undefined) builder.keep(weight, reason);
+  }
+  const plan = builder.finish();
+  const converted = plan.tensors.filter(({ kept }) => kept === undefined);
+  const notes =
+    converted.length === 0
+      ? [nothing]
+      : costsOf(
+          to,
+          converted.map(({ form }) => form.codec),
+        );
+  return { ...plan, notes: [...plan.notes, ...notes] };
+}
+
+const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';
+
+/** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread. */
+function costsOf(to: OnnxTarget, codecs: readonly string[]): string[] {
+  if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
+    return [
+      'in WebAssembly, products with blocks take up to 17 times as long as float32 for a single row, and less than twice as long for many; ' +
+        'they need a quarter of the memory',
+    ];
+  }
+  if (to.endsWith('-weights') && codecs.includes('dequantize-linear')) {
+    return [
+      'onnxruntime dequantizes the weights at every run, which takes up to 13 times as long as float32 for a single row; the session option ' +
+        "extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32",
+    ];
+  }
+  return [];
+}

@@ -1,0 +1,228 @@
+/**
+ * The messages of ONNX, as far as they matter here: field numbers, types of elements, and what parsing gives. Messages remember where they
+ * lie in the file, so that whatever does not change is copied byte for byte.
+ * Reference: github.com/onnx/onnx, onnx/onnx.proto
+ */
+import type { Field, ScanSchema } from './wire.js';
+
+// ------------------------------------------------------------------------------------------------------------------- field numbers
+
+export const modelField = { irVersion: 1, graph: 7, opsetImport: 8, trainingInfo: 20, functions: 25 } as const;
+export const graphField = {
+  node: 1,
+  name: 2,
+  initializer: 5,
+  input: 11,
+  output: 12,
+  valueInfo: 13,
+  sparse: 15,
+} as const;
+export const nodeField = { input: 1, output: 2, name: 3, opType: 4, attribute: 5, domain: 7 } as const;
+export const attributeField = {
+  name: 1,
+  f: 2,
+  i: 3,
+  s: 4,
+  t: 5,
+  g: 6,
+  floats: 7,
+  ints: 8,
+  graphs: 11,
+  type: 20,
+  ref: 21,
+} as const;
+export const tensorField = {
+  dims: 1,
+  type: 2,
+  floats: 4,
+  int32s: 5,
+  strings: 6,
+  int64s: 7,
+  name: 8,
+  raw: 9,
+  doubles: 10,
+  uint64s: 11,
+  external: 13,
+  location: 14,
+} as const;
+export const functionField = { name: 1, node: 7, opsetImport: 9, domain: 10 } as const;
+
+const tensorSchema: ScanSchema = { messages: {}, data: [4, 5, 6, 7, 9, 10, 11] };
+const sparseSchema: ScanSchema = { messages: { 1: tensorSchema, 2: tensorSchema }, data: [] };
+const attributeSchema: ScanSchema = {
+  // Subgraphs are in attributes of nodes of graphs.
+  get messages() {
+    const messages: Record<number, ScanSchema> = { 5: tensorSchema, 6: graphSchema, 10: tensorSchema, 11: graphSchema };
+    return { ...messages, 22: sparseSchema, 23: sparseSchema };
+  },
+  data: [7, 8],
+};
+const nodeSchema: ScanSchema = { messages: { 5: attributeSchema }, data: [] };
+const graphSchema: ScanSchema = { messages: { 1: nodeSchema, 5: tensorSchema, 15: sparseSchema }, data: [] };
+const trainingSchema: ScanSchema = { messages: { 1: graphSchema, 2: graphSchema }, data: [] };
+const functionSchema: ScanSchema = { messages: { 7: nodeSchema }, data: [] };
+
+/** Where a model has long values. */
+export const modelSchema: ScanSchema = {
+  messages: { 7: graphSchema, 20: trainingSchema, 25: functionSchema },
+  data: [],
+};
+
+// --------------------------------------------------------------------------------------------------------------------- data types
+
+/** A type of elements. */
+export interface ElementKind {
+  readonly id: number;
+  /** In the spelling of safetensors, as far as it has one. */
+  readonly name: string;
+  readonly bits: number;
+  /** The field that holds such elements if they are not raw, and whether one entry of it holds all that fit into a byte. */
+  readonly field: number;
+}
+
+const { floats, int32s, int64s, doubles, uint64s } = tensorField;
+const kinds: readonly ElementKind[] = (
+  [
+    [1, 'F32', 32, floats],
+    [2, 'U8', 8, int32s],
+    [3, 'I8', 8, int32s],
+    [4, 'U16', 16, int32s],
+    [5, 'I16', 16, int32s],
+    [6, 'I32', 32, int32s],
+    [7, 'I64', 64, int64s],
+    [9, 'BOOL', 8, int32s],
+    [10, 'F16', 16, int32s],
+    [11, 'F64', 64, doubles],
+    [12, 'U32', 32, uint64s],
+    [13, 'U64', 64, uint64s],
+    [14, 'C64', 64, floats],
+    [15, 'C128', 128, doubles],
+    [16, 'BF16', 16, int32s],
+    [17, 'F8_E4M3', 8, int32s],
+    [18, 'F8_E4M3FNUZ', 8, int32s],
+    [19, 'F8_E5M2', 8, int32s],
+    [20, 'F8_E5M2FNUZ', 8, int32s],
+    [21, 'U4', 4, int32s],
+    [22, 'I4', 4, int32s],
+    [23, 'F4', 4, int32s],
+    [24, 'F8_E8M0', 8, int32s],
+    [25, 'U2', 2, int32s],
+    [26, 'I2', 2, int32s],
+  ] as const
+).map(([id, name, bits, field]) => ({ id, name, bits, field }));
+
+export const kindsById = new Map(kinds.map((kind) => [kind.id, kind]));
+const kindsByName = new Map(kinds.map((kind) => [kind.name, kind]));
+
+/** ONNX's number of a type. */
+export function typeNumber(name: string): number {
+  const kind = kindsByName.get(name);
+  if (kind === undefined) throw new Error(`ONNX has no type ${name}`);
+  return kind.id;
+}
+
+export const stringType = 8;
+
+// ------------------------------------------------------------------------------------------------------------------------ messages
+
+/** Where elements lie. */
+export type TensorData =
+  /** One after the other, as in memory. */
+  | { readonly kind: 'raw'; readonly begin: number; readonly bytes: number }
+  /** In fields of 4 or 8 bytes, each one or many. */
+  | { readonly kind: 'fixed'; readonly chunks: readonly Field[]; readonly unit: 4 | 8 }
+  /** In fields of varints, each one or many. */
+  | { readonly kind: 'varints'; readonly chunks: readonly Field[] }
+  | {
+      readonly kind: 'external';
+      readonly location: string;
+      readonly offset: number;
+      readonly length: number | undefined;
+    }
+  | { readonly kind: 'none' };
+
+/** A tensor. */
+export interface OnnxTensor {
+  /** Where its field begins. */
+  readonly start: number;
+  readonly begin: number;
+  readonly end: number;
+  readonly name: string;
+  /** Undefined for strings and for types that nobody here knows. */
+  readonly element: ElementKind | undefined;
+  readonly shape: readonly number[];
+  /** Size of its elements in bytes. */
+  readonly bytes: number;
+  readonly data: TensorData;
+}
+
+/** An attribute of a node. */
+export interface OnnxAttribute {
+  /** Where its field lies. */
+  readonly start: number;
+  readonly end: number;
+  readonly name: string;
+  readonly i?: number;
+  readonly f?: number;
+  readonly s?: string;
+  readonly ints?: readonly number[];
+  readonly tensor?: OnnxTensor;
+  readonly graphs: readonly OnnxGraph[];
+  /** Whether an attribute of the function stands for its value. */
+  readonly refers: boolean;
+}
+
+export interface OnnxNode {
+  /** Where its field begins, and its message. */
+  readonly start: number;
+  readonly begin: number;
+  readonly end: number;
+  readonly name: string;
+  readonly opType: string;
+  /** Empty for ai.onnx. */
+  readonly domain: string;
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  readonly attributes: ReadonlyMap<string, OnnxAttribute>;
+}
+
+/** An input, an output, or what is known of another value. */
+export interface OnnxValue {
+  readonly start: number;
+  readonly end: number;
+  readonly name: string;
+  /** Number of the element type; 0 if it is unknown or the value is no tensor. */
+  readonly type: number;
+  /** Undefined if the rank is unknown. Dimensions without a number are undefined. */
+  readonly shape: readonly (number | undefined)[] | undefined;
+}
+
+export interface OnnxGraph {
+  /** Its messages: a graph may come in several pieces. */
+  readonly pieces: readonly { readonly start: number; readonly begin: number; readonly end: number }[];
+  readonly nodes: readonly OnnxNode[];
+  readonly initializers: readonly OnnxTensor[];
+  /** Names of sparse initializers. */
+  readonly sparse: readonly string[];
+  readonly inputs: readonly OnnxValue[];
+  readonly outputs: readonly OnnxValue[];
+  readonly values: readonly OnnxValue[];
+}
+
+export interface OnnxFunction {
+  readonly name: string;
+  readonly domain: string;
+  readonly body: OnnxGraph;
+  readonly opsets: ReadonlyMap<string, number>;
+}
+
+export interface OnnxProto {
+  readonly irVersion: number;
+  readonly producer: string;
+  /** Versions by domain. Empty for ai.onnx. */
+  readonly opsets: ReadonlyMap<string, number>;
+  readonly graph: OnnxGraph;
+  readonly functions: readonly OnnxFunction[];
+  /** Whether it can be trained. Then it has graphs that bind names of the main graph. */
+  readonly trains: boolean;
+}

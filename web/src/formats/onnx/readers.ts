@@ -1,0 +1,95 @@
+/** Which weights are converted by default, and along which axis their channels lie. */
+import type { Graphs, Reader } from './graph.js';
+import type { OnnxModel, Weight } from './model.js';
+import type { OnnxNode } from './proto.js';
+
+/** Fewer elements are not worth a node and its scales. */
+const fewestElements = 1024;
+
+export function intOf({ attributes }: OnnxNode, name: string, otherwise: number): number {
+  return attributes.get(name)?.i ?? otherwise;
+}
+
+export function floatOf({ attributes }: OnnxNode, name: string, otherwise: number): number {
+  return attributes.get(name)?.f ?? otherwise;
+}
+
+/** Axes of weights by operator and input; `tensor` if there are no channels. Negative ones count from the end. */
+function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
+  const { opType, domain } = node;
+  if (domain === 'com.microsoft') {
+    if (opType === 'FusedMatMul' && input < 2) return input === 1 ? (intOf(node, 'transB', 0) ? -2 : -1) : -2;
+    if (opType === 'Attention' && input === 1) return 1;
+    if (opType === 'FusedConv' && input === 1) return 0;
+    if (opType === 'FusedGemm' && input === 1) return intOf(node, 'transB', 0) ? 0 : 1;
+  }
+  if (domain !== '') return undefined;
+  switch (opType) {
+    case 'MatMul':
+      return input === 1 ? -1 : -2;
+    case 'Gemm':
+      if (input === 0) return intOf(node, 'transA', 0) ? 1 : 0;
+      return input === 1 ? (intOf(node, 'transB', 0) ? 0 : 1) : undefined;
+    case 'Conv':
+      return input === 1 ? 0 : undefined;
+    case 'ConvTranspose':
+      return input === 1 ? 1 : undefined;
+    case 'Gather':
+      return input === 0 ? (intOf(node, 'axis', 0) === 0 ? 0 : 'tensor') : undefined;
+    case 'LSTM':
+    case 'GRU':
+    case 'RNN':
+      return input === 1 || input === 2 ? 1 : undefined;
+    case 'Einsum':
+      return 'tensor';
+    default:
+      return undefined;
+  }
+}
+
+/** An axis of what a reader sees, as an axis of the weight. */
+function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): number {
+  let result = axis;
+  for (const node of path.toReversed()) {
+    const { opType, attributes } = node;
+    if (opType === 'Identity' || opType === 'Cast') continue;
+    if (opType === 'Transpose') {
+      const perm = attributes.get('perm')?.ints ?? Array.from({ length: rank }, (_, i) => rank - 1 - i);
+      const at = result < 0 ? perm.length + result : result;
+      result = perm[at] ?? 0;
+    } else if (opType === 'Reshape' || opType === 'Flatten') {
+      // Wherever the other dimensions go, the first and the last one mostly stay.
+      result = result === -1 || (result > 0 && result === rank - 1) ? -1 : 0;
+    } else return 0;
+  }
+  return result < 0 ? Math.max(0, rank + result) : Math.min(result, rank - 1);
+}
+
+/** The readers of a weight that are worth fewer bits, and the axis of its channels; undefined if everything has one scale. */
+export interface Channels {
+  readonly readers: readonly Reader[];
+  readonly axis: number | undefined;
+}
+
+/** Finds them. If there are none, it says why. */
+export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
+  const readers = graphs.readers(weight);
+  const { shape } = weight.source;
+  for (const reader of readers) {
+    const axis = axisIn(reader);
+    if (axis === undefined) continue;
+    return { readers, axis: axis === 'tensor' ? undefined : axisBefore(reader.path, axis, shape.length) };
+  }
+  const [first] = readers;
+  if (first !== undefined) return `read by ${first.node.opType}`;
+  return graphs.isOutput(weight.graph, weight.value) ? 'an output' : 'not read';
+}
+
+/** Why a weight is kept, before anybody looks at who reads it. */
+export function reasonToKeep({ proto }: OnnxModel, { source }: Weight): string | undefined {
+  const { dtype, shape, bytes } = source;
+  if (dtype !== 'F32') return dtype;
+  if (shape.length < 2) return `${shape.length}-D`;
+  if (bytes < 4 * fewestElements) return 'small';
+  return proto.trains ? 'training' : undefined;
+}

@@ -1,0 +1,197 @@
+/** Weights alone: codes that DequantizeLinear turns back into floats before they are used. */
+import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import { canSearch } from '../../codecs/dequantize-linear.js';
+import type { SearchedRange } from '../../core/range.js';
+import type { Builder } from './builder.js';
+import type { NewNode, NewTensor } from './encode.js';
+import type { Reader } from './graph.js';
+import type { Weight } from './model.js';
+import { typeNumber } from './proto.js';
+import { type Channels, intOf } from './readers.js';
+
+/** What decides about codes. */
+export interface CodeOptions {
+  readonly bits: 2 | 4 | 8;
+  readonly signed: boolean;
+  readonly symmetric: boolean;
+  readonly blockSize?: number | undefined;
+  readonly range?: SearchedRange | undefined;
+}
+
+/** The form of codes with a scale for each index of an axis, or for blocks along it. */
+export function linearForm(
+  shape: readonly number[],
+  axis: number | undefined,
+  { bits, signed, symmetric, blockSize, range }: CodeOptions,
+): DequantizeLinearForm {
+  const product = (dimensions: readonly number[]) => dimensions.reduce((all, n) => all * n, 1);
+  let sharing: DequantizeLinearForm['sharing'] = 'tile';
+  if (axis !== undefined) {
+    const isLast =
+      product(shape.slice(axis + 1)) === 1 && (blockSize !== undefined || product(shape.slice(0, axis)) > 1);
+    if (blockSize !== undefined) sharing = isLast ? 'rowBlocks' : 'columnBlocks';
+    else sharing = isLast ? 'columns' : 'rows';
+  }
+  const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale: 'F32' } as const;
+  // Symmetric codes with a sign have the zero point that is meant if there is none.
+  const whole: DequantizeLinearForm = { ...form, zeroPoint: !(symmetric && signed) };
+  return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;
+}
+
+/** Bytes of everything that a form adds to a file, roughly: tensors, and the node between them. */
+const framing = 150;
+
+/** Whether a form pays. */
+export function isSmaller(builder: Builder, weight: Weight, form: DequantizeLinearForm): boolean {
+  return builder.parts(weight, form).reduce((sum, { bytes }) => sum + bytes, framing) < weight.source.bytes;
+}
+
+/** The operator in some domain that reads codes with a form's scales; undefined if there is none. */
+export function dequantizer(
+  builder: Builder,
+  { graph }: Weight,
+  { bits, axis, blockSize }: DequantizeLinearForm,
+): string | undefined {
+  const needed = bits === 2 ? 25 : bits === 4 || blockSize !== undefined ? 21 : axis === undefined ? 10 : 13;
+  if (builder.raise(graph, needed)) return '';
+  return blockSize === undefined && bits !== 2 ? builder.importContrib(graph) : undefined;
+}
+
+/** Readers that look up rows of a table. */
+function lookups(
+  { value }: Weight,
+  { axis, blockSize }: DequantizeLinearForm,
+  { readers }: Channels,
+): readonly Reader[] {
+  return readers.filter(
+    ({ node, input, path }) =>
+      axis === 0 &&
+      blockSize === undefined &&
+      path.length === 0 &&
+      input === 0 &&
+      node.opType === 'Gather' &&
+      node.inputs[0] === value,
+  );
+}
+
+/** Blocks lie along the axis that a product sums over. */
+function blockAxis(rank: number, channelAxis: number | undefined): number | undefined {
+  if (rank === 2 && channelAxis !== undefined) return 1 - channelAxis;
+  // Weights of an LSTM: directions, gates, inputs.
+  return rank === 3 && channelAxis === 1 ? 2 : undefined;
+}
+
+/** Stores a weight as codes. Returns why not, if that is not possible. */
+export function dequantizeWeight(
+  builder: Builder,
+  weight: Weight,
+  channels: Channels,
+  options: CodeOptions,
+): string | undefined {
+  const { shape } = weight.source;
+  const axis = options.blockSize === undefined ? channels.axis : blockAxis(shape.length, channels.axis);
+  if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
+  let form = linearForm(shape, axis, options);
+  if (!isSmaller(builder, weight, form)) {
+    form = linearForm(shape, undefined, { ...options, blockSize: undefined });
+    if (!isSmaller(builder, weight, form)) return 'not smaller';
+  }
+  const { graph, value } = weight;
+  const gathered = weight.source.shape.length === 2 ? lookups(weight, form, channels) : [];
+  const uses = builder.graphs.uses(graph, value);
+  const isTable = gathered.length > 0 && gathered.length === uses.length && !builder.graphs.isOutput(graph, value);
+  const domain = isTable ? '' : dequantizer(builder, weight, form);
+  if (domain === undefined) return `opset ${builder.opsetOf(graph)}`;
+
+  // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
+  const names = storeCodes(builder, weight, form, isTable ? [shape[0] as number, 1] : undefined);
+  if (isTable) for (const reader of gathered) gatherCodes(builder, reader, names);
+  else addDequantize(builder, weight, form, names, domain);
+  return undefined;
+}
+
+/** Names of codes and of what belongs to them. */
+export interface CodeNames {
+  readonly codes: string;
+  readonly scale: string;
+  readonly zeroPoint: string | undefined;
+}
+
+/** Puts codes, scales and zero points in the place of a weight. */
+export function storeCodes(
+  builder: Builder,
+  weight: Weight,
+  form: DequantizeLinearForm,
+  setShape?: readonly number[],
+): CodeNames {
+  const { value } = weight;
+  const index = builder.convert(weight, form);
+  const names = {
+    codes: builder.graphs.freshValue(`${value}_quantized`),
+    scale: builder.graphs.freshValue(`${value}_scale`),
+    zeroPoint: form.zeroPoint ? builder.graphs.freshValue(`${value}_zero_point`) : undefined,
+  };
+  const tensors: NewTensor[] = [
+    builder.tensorOf(index, 'scale', names.scale, setShape),
+    ...(names.zeroPoint === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', names.zeroPoint, setShape)]),
+    builder.tensorOf(index, 'data', names.codes),
+  ];
+  builder.addTensors(weight, tensors);
+  builder.remove(weight);
+  return names;
+}
+
+/** Adds the node that makes floats of codes, under the name of the weight. */
+export function addDequantize(
+  builder: Builder,
+  weight: Weight,
+  { axis, blockSize }: DequantizeLinearForm,
+  { codes, scale, zeroPoint }: CodeNames,
+  domain: string,
+): void {
+  const { graph, value, node } = weight;
+  for (const { path } of builder.graphs.readers(weight)) {
+    const [first] = path;
+    if (first !== undefined) builder.spellOut(first, weight.source.shape.length);
+  }
+  const dequantize: NewNode = {
+    opType: 'DequantizeLinear',
+    domain,
+    name: `${value}_DequantizeLinear`,
+    inputs: [codes, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])],
+    outputs: [builder.floatName(weight)],
+    attributes: {
+      ...(axis === undefined ? {} : { axis }),
+      ...(blockSize === undefined ? {} : { block_size: blockSize }),
+    },
+  };
+  builder.addNodes({ graph, before: node }, [dequantize]);
+}
+
+/** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
+function gatherCodes(builder: Builder, { node, graph }: Reader, names: CodeNames): void {
+  const [, indices = ''] = node.inputs;
+  const [output = ''] = node.outputs;
+  const fresh = (what: string) => builder.graphs.freshValue(`${output}_${what}`);
+  const position = { graph, before: node };
+  const axis = intOf(node, 'axis', 0);
+  const gather = (from: string, to: string): NewNode => {
+    return { opType: 'Gather', name: to, inputs: [from, indices], outputs: [to], attributes: { axis } };
+  };
+  const cast = (from: string, to: string): NewNode => {
+    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber('F32') } };
+  };
+  const two = (opType: string, a: string, b: string, to: string): NewNode => {
+    return { opType, name: to, inputs: [a, b], outputs: [to] };
+  };
+  const [codes, scale, floats] = [fresh('codes'), fresh('scale'), fresh('floats')];
+  const nodes = [gather(names.codes, codes), gather(names.scale, scale), cast(codes, floats)];
+  let centered = floats;
+  if (names.zeroPoint !== undefined) {
+    const [zero, zeroFloat] = [fresh('zero'), fresh('zero_float')];
+    centered = fresh('centered');
+    nodes.push(gather(names.zeroPoint, zero), cast(zero, zeroFloat), two('Sub', floats, zeroFloat, centered));
+  }
+  builder.addNodes(position, [...nodes, two('Mul', centered, scale, output)]);
+  builder.removeNode(node);
+}
