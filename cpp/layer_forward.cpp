@@ -300,32 +300,52 @@ void forward_codes(const Layer& layer, const float* x, uint32_t batch, float* y,
   }
 }
 
-void forward_floats(const Layer& layer, const float* x, uint32_t batch, float* y, float* values) {
-  const LayerSpec& spec = layer.spec();
+/// What the float layer walks: rows [row, row + rows) of x.
+struct FloatRows {
+  uint32_t row, rows;
+};
+
+/// Calls f for the rows of a batch, four at a time, the last ones alone.
+template <class F>
+void for_each_rows(uint32_t batch, F f) {
   for (uint32_t b = 0; b < batch;) {
     const uint32_t rows = batch - b < 4 ? 1 : 4;
-    for (uint64_t c = 0; c < layer.form.padded_columns; c++) {
-      for (uint32_t r = 0; r < rows; r++) {
-        values[c * rows + r] = c < spec.columns ? x[size_t{b + r} * spec.columns + c] : 0.0f;
-      }
-    }
-    for (uint64_t t = 0; t < layer.form.tiles; t++) {
-      float total[4 * kTileRows] = {};
-      kernels::accumulate_plain(rows, reinterpret_cast<const float*>(layer.tile_weights(t)), layer.form.padded_columns, values,
-                                total);
-      const uint64_t first = t * kTileRows, left = spec.rows - first, n = left < kTileRows ? left : kTileRows;
-      for (uint32_t r = 0; r < rows; r++) {
-        for (uint64_t i = 0; i < n; i++) {
-          y[size_t{b + r} * spec.rows + first + i] = total[r * kTileRows + i] + layer.bias[first + i];
-        }
-      }
-    }
+    f(FloatRows{b, rows});
     b += rows;
   }
 }
 
+/// Puts x into `values`, column by column for the rows that are walked together.
+void interleave(const LayerSpec& spec, uint64_t columns, const float* x, uint32_t batch, float* values) {
+  for_each_rows(batch, [&](FloatRows part) {
+    float* to = values + part.row * columns;
+    for (uint64_t c = 0; c < columns; c++) {
+      for (uint32_t r = 0; r < part.rows; r++) *to++ = c < spec.columns ? x[size_t{part.row + r} * spec.columns + c] : 0.0f;
+    }
+  });
+}
+
+/// All rows of x go through a tile while it is in the cache.
+void forward_floats(const Layer& layer, const float* x, uint32_t batch, float* y, float* values) {
+  const LayerSpec& spec = layer.spec();
+  const uint64_t columns = layer.form.padded_columns;
+  interleave(spec, columns, x, batch, values);
+  for (uint64_t t = 0; t < layer.form.tiles; t++) {
+    const auto* const weights = reinterpret_cast<const float*>(layer.tile_weights(t));
+    const uint64_t first = t * kTileRows, left = spec.rows - first, n = left < kTileRows ? left : kTileRows;
+    for_each_rows(batch, [&](FloatRows part) {
+      float total[4 * kTileRows] = {};
+      kernels::accumulate_plain(part.rows, weights, columns, values + part.row * columns, total);
+      for (uint32_t r = 0; r < part.rows; r++) {
+        float* const to = y + size_t{part.row + r} * spec.rows + first;
+        for (uint64_t i = 0; i < n; i++) to[i] = total[r * kTileRows + i] + layer.bias[first + i];
+      }
+    });
+  }
+}
+
 uint64_t workspace_bytes(const LayerSpec& spec, const LayerForm& form, uint32_t batch) {
-  if (spec.bits == 32) return form.padded_columns * 4 * sizeof(float);
+  if (spec.bits == 32) return batch * form.padded_columns * sizeof(float);
   return Workspace(spec, form, batch, nullptr).size;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "../error_sums.h"
 #include "lanes.h"
@@ -42,6 +43,16 @@ struct CodeValues {
   }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     using namespace lanes;
+#ifdef SCALEPOINT_SIMD_LANES
+    if constexpr (sizeof(Code) == 1) {
+      // Exact: integers below 2^24, since |zero_point| is at most 2^22.
+      const float bottom = std::numeric_limits<Code>::min(), zero = 0x1p23f - bottom + static_cast<float>(zero_point);
+      load_eight_raised(codes + i, low, high);
+      low = mul(splat(scale), sub(low, splat(zero)));
+      high = mul(splat(scale), sub(high, splat(zero)));
+      return;
+    }
+#endif
     I32x4 c[2];
     load_eight_codes(codes + i, c);
     low = mul(splat(scale), to_float(opaque(sub(c[0], splat(zero_point)))));
@@ -72,11 +83,17 @@ struct BlockSums {
 /// Adds the pairs (x[i], y[i]), fewer than eight, to the sums of a block.
 void take_rest(const float* x, const float* y, size_t n, BlockSums& block);
 
-/// Adds the sums of a block to those of all blocks. Returns false, and adds nothing, if that takes the restored values, too.
-bool add_block(const BlockSums& block, ErrorSums& sums);
+/// The sums of a block over all lanes.
+struct BlockTotals {
+  float squared_error, squared_x, squared_y, absolute_error;
+  uint32_t largest;  ///< the bits of the largest error
+};
 
-/// The same with the restored values.
-void add_block(const BlockSums& block, const float* x, const float* y, size_t n, ErrorSums& sums);
+/// Adds the sums of a block to those of all blocks. Returns false, and only fills in `total`, if that takes the restored values, too.
+bool add_block(const BlockSums& block, BlockTotals& total, ErrorSums& sums);
+
+/// The same with the restored values, after the first has filled in `total`.
+void add_block(const BlockTotals& total, const float* x, const float* y, size_t n, ErrorSums& sums);
 
 // What is done once a block is not part of this template: there is one for each type of code and each rounding.
 template <class Values>
@@ -97,7 +114,8 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
       block.take(a, low, b, high);
     }
     if (i < n) take_rest(x + i, y.from(i).array(n - i, memory), n - i, block);
-    if (!add_block(block, sums)) add_block(block, x, y.array(n, memory), n, sums);
+    BlockTotals total;
+    if (!add_block(block, total, sums)) add_block(total, x, y.array(n, memory), n, sums);
   }
 }
 

@@ -1,24 +1,82 @@
-// One value at a time: a vector would have to be taken apart, because its lanes may meet in one bin.
+// With SIMD the bins of four values at a time. Counting itself goes value by value: wasm has no vector instruction that scatters.
 #include "histogram.h"
 
-namespace scalepoint::kernels {
+#include "lanes.h"
 
-Outside count_into_bins(const float* x, size_t n, const Bins& bins, uint32_t* counts) {
-  const float min = bins.min, max = bins.max;
-  const double low = min, per_unit = bins.per_unit;
+namespace scalepoint::kernels {
+namespace {
+
+using namespace lanes;
+
+/// One value at a time.
+void count_one_by_one(const float* x, size_t n, const Bins& bins, uint32_t* counts, Outside& outside) {
   const size_t last = bins.count - 1;
-  Outside outside = {0, 0};
+  SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < n; i++) {
     const float v = x[i];
-    if (v < min) {
+    if (v < bins.min) {
       outside.below++;
-    } else if (v > max) {
+    } else if (v > bins.max) {
       outside.above++;
     } else if (v == v) {
-      const auto bin = static_cast<size_t>((v - low) * per_unit);
+      const auto bin = static_cast<size_t>((v - bins.low) * bins.per_unit);
       counts[bin < last ? bin : last]++;
     }
   }
+}
+
+#ifdef SCALEPOINT_SIMD_LANES
+/// A number of values that is divisible by 4. A bin has kPerBin counts, 1, or 4, one for each lane. Four values that are not all
+/// within [min, max] go one by one, into `counts`.
+template <size_t kPerBin>
+void count_by_four(const float* x, size_t n, const Bins& bins, uint32_t* table, uint32_t* counts, Outside& outside) {
+  const F32x4 min = splat(bins.min), max = splat(bins.max);
+  const F64x2 low = splat(bins.low), per_unit = splat(bins.per_unit);
+  const I32x4 last = splat(static_cast<int32_t>(bins.count - 1));
+  SCALEPOINT_NO_UNROLL
+  for (const float* const end = x + n; x != end; x += 4) {
+    const F32x4 v = load(x);
+    // NaN does not equal what it is clamped to, either.
+    if (top_bits(equal(pmin(max, pmax(min, v)), v)) != 15) {
+      count_one_by_one(x, 4, bins, counts, outside);
+      continue;
+    }
+    int32_t bin[4];
+    store(bin, min_signed(narrow_to_int(mul(sub(widen_low(v), low), per_unit), mul(sub(widen_high(v), low), per_unit)), last));
+    for (size_t lane = 0; lane < 4; lane++) table[kPerBin * static_cast<uint32_t>(bin[lane]) + lane % kPerBin]++;
+  }
+}
+
+/// So many bins have a count for each lane. Values that share a bin would wait for one another in one count.
+constexpr size_t kBinsInTable = 1024;
+
+/// All values but the last n % 4. Returns how many that is.
+size_t count_fours(const float* x, size_t n, const Bins& bins, uint32_t* counts, Outside& outside) {
+  const size_t fours = n - n % 4;
+  // Few values are counted before a table is added up.
+  if (bins.count > kBinsInTable || n < 4 * bins.count) {
+    count_by_four<1>(x, fours, bins, counts, counts, outside);
+    return fours;
+  }
+  uint32_t table[4 * kBinsInTable];
+  for (size_t i = 0; i < 4 * bins.count; i++) table[i] = 0;
+  count_by_four<4>(x, fours, bins, table, counts, outside);
+  for (size_t i = 0; i < bins.count; i++) {
+    const uint32_t* const of = table + 4 * i;
+    counts[i] += of[0] + of[1] + of[2] + of[3];
+  }
+  return fours;
+}
+#else
+size_t count_fours(const float*, size_t, const Bins&, uint32_t*, Outside&) { return 0; }
+#endif
+
+}  // namespace
+
+Outside count_into_bins(const float* x, size_t n, const Bins& bins, uint32_t* counts) {
+  Outside outside = {0, 0};
+  const size_t done = count_fours(x, n, bins, counts, outside);
+  count_one_by_one(x + done, n - done, bins, counts, outside);
   return outside;
 }
 

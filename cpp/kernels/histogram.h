@@ -10,6 +10,7 @@ namespace scalepoint::kernels {
 struct Bins {
   float min;
   float max;
+  double low;       ///< min
   double per_unit;  ///< the bin of x is floor((x - min) * per_unit), or the last
   size_t count;
 };

@@ -55,32 +55,23 @@ F32x4 sum_of_each(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return add(add(a, b), add(c, d));
 }
 
-/// The sums of a block over all lanes.
-struct Totals {
-  float squared_error, squared_x, squared_y, absolute_error;
-  uint32_t largest;  ///< the bits of the largest error
+bool is_safe_error(const BlockTotals& total) { return is_safe(total.squared_error) || total.largest == 0; }
 
-  explicit Totals(const BlockSums& block) : largest(largest_lane(block.largest)) {
-    float total[4];
-    store(total, sum_of_each(block.squared_error, block.squared_x, block.squared_y, block.absolute_error));
-    squared_error = total[0], squared_x = total[1], squared_y = total[2], absolute_error = total[3];
-  }
+/// 2 x y = x^2 + y^2 - e^2 saves a sum. Little cancels where 16 e^2 <= x^2, which is where y restores x with more than 12 dB.
+bool shows_product(const BlockTotals& total) { return 16 * static_cast<double>(total.squared_error) <= total.squared_x; }
+double product_of(const BlockTotals& total) {
+  return (static_cast<double>(total.squared_x) + total.squared_y - total.squared_error) / 2;
+}
 
-  [[nodiscard]] bool is_safe_error() const { return is_safe(squared_error) || largest == 0; }
-  /// 2 x y = x^2 + y^2 - e^2 saves a sum. Little cancels where 16 e^2 <= x^2, which is where y restores x with more than 12 dB.
-  [[nodiscard]] bool shows_product() const { return 16 * static_cast<double>(squared_error) <= squared_x; }
-  [[nodiscard]] double product() const { return (static_cast<double>(squared_x) + squared_y - squared_error) / 2; }
-
-  void add_to(ErrorSums& sums, double product) const {
-    sums.squared_error += squared_error;
-    sums.squared_x += squared_x;
-    sums.squared_y += squared_y;
-    sums.absolute_error += absolute_error;
-    sums.product += product;
-    const double max_absolute_error = bit_cast<float>(largest);
-    if (max_absolute_error > sums.max_absolute_error) sums.max_absolute_error = max_absolute_error;
-  }
-};
+void add_totals(const BlockTotals& total, double product, ErrorSums& sums) {
+  sums.squared_error += total.squared_error;
+  sums.squared_x += total.squared_x;
+  sums.squared_y += total.squared_y;
+  sums.absolute_error += total.absolute_error;
+  sums.product += product;
+  const double max_absolute_error = bit_cast<float>(total.largest);
+  if (max_absolute_error > sums.max_absolute_error) sums.max_absolute_error = max_absolute_error;
+}
 
 /// The elements from `first` to n, fewer than eight, filled up with zeros.
 struct Eight {
@@ -120,22 +111,23 @@ void take_rest(const float* x, const float* y, size_t n, BlockSums& block) {
   block.take(load(a.v), load(b.v), load(a.v + 4), load(b.v + 4));
 }
 
-bool add_block(const BlockSums& block, ErrorSums& sums) {
-  const Totals total(block);
-  if (!total.is_safe_error() || !is_safe(total.squared_x) || !is_safe(total.squared_y) || !total.shows_product()) return false;
-  total.add_to(sums, total.product());
+bool add_block(const BlockSums& block, BlockTotals& total, ErrorSums& sums) {
+  float lanes[4];
+  store(lanes, sum_of_each(block.squared_error, block.squared_x, block.squared_y, block.absolute_error));
+  total = {lanes[0], lanes[1], lanes[2], lanes[3], largest_lane(block.largest)};
+  if (!is_safe_error(total) || !is_safe(total.squared_x) || !is_safe(total.squared_y) || !shows_product(total)) return false;
+  add_totals(total, product_of(total), sums);
   return true;
 }
 
-void add_block(const BlockSums& block, const float* x, const float* y, size_t n, ErrorSums& sums) {
-  const Totals total(block);
+void add_block(const BlockTotals& total, const float* x, const float* y, size_t n, ErrorSums& sums) {
   // A sum of zeros is safe, too.
   const auto is_safe_or_zero = [n](float sum, const float* values) { return is_safe(sum) || all_zero(values, n); };
-  if (!total.is_safe_error() || !is_safe_or_zero(total.squared_x, x) || !is_safe_or_zero(total.squared_y, y)) {
+  if (!is_safe_error(total) || !is_safe_or_zero(total.squared_x, x) || !is_safe_or_zero(total.squared_y, y)) {
     accumulate_in_double(x, y, n, sums);
     return;
   }
-  total.add_to(sums, total.shows_product() ? total.product() : sum_products(x, y, n));
+  add_totals(total, shows_product(total) ? product_of(total) : sum_products(x, y, n), sums);
 }
 
 void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums) {

@@ -81,8 +81,30 @@ void pack(const uint8_t* __restrict levels, uint8_t* __restrict to) {
   }
 }
 
-/// Puts the bits back into levels that are 0 there.
-void unpack(const uint8_t* __restrict from, const Packing& packing, uint8_t* __restrict levels) {
+#ifdef SCALEPOINT_SIMD_LANES
+/// Puts the bits of 16 bytes back, from element kPlace of each byte on.
+template <Packing kPacking, size_t kPlace = 0>
+inline void unpack_bytes(U8x16 bytes, uint8_t* levels) {
+  constexpr int kRight = static_cast<int>(kPlace * kPacking.bits) - static_cast<int>(kPacking.from);
+  // What crosses from one byte to the other the mask takes away.
+  const U8x16 moved = kRight > 0 ? as_bytes(shift_right<(kRight > 0 ? kRight : 0)>(as_int16s(bytes)))
+                                 : shift_left<(kRight < 0 ? -kRight : 0)>(bytes);
+  const U8x16 level = bit_and(moved, splat(static_cast<uint8_t>(((1u << kPacking.bits) - 1) << kPacking.from)));
+  store(levels, kPacking.from == 0 ? level : bit_or(level, load(levels)));
+  if constexpr (kPlace + 1 < kPacking.count) unpack_bytes<kPacking, kPlace + 1>(bytes, levels + kPacking.distance);
+}
+
+/// Puts the bits back. Bits from the lowest on come first: where they go, the other bits of the levels become 0.
+template <Packing kPacking>
+void unpack(const uint8_t* __restrict from, uint8_t* __restrict levels) {
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < kElements; i += kPacking.count * kPacking.distance) {
+    SCALEPOINT_NO_UNROLL
+    for (size_t e = 0; e < kPacking.distance; e += 16, from += 16) unpack_bytes<kPacking>(load(from), levels + i + e);
+  }
+}
+#else
+void unpack_words(const uint8_t* __restrict from, const Packing& packing, uint8_t* __restrict levels) {
   const uint64_t mask = kEachByte * ((1u << packing.bits) - 1);
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < kElements; i += packing.count * packing.distance) {
@@ -92,11 +114,19 @@ void unpack(const uint8_t* __restrict from, const Packing& packing, uint8_t* __r
       SCALEPOINT_NO_UNROLL
       for (size_t k = 0; k < packing.count; k++) {
         uint8_t* p = levels + i + k * packing.distance + e;
-        store_word(p, load_word(p) | (word >> (k * packing.bits) & mask) << packing.from);
+        const uint64_t before = packing.from == 0 ? 0 : load_word(p);
+        store_word(p, before | (word >> (k * packing.bits) & mask) << packing.from);
       }
     }
   }
 }
+
+// One loop for all: the scalar tier is kept small.
+template <Packing kPacking>
+void unpack(const uint8_t* from, uint8_t* levels) {
+  unpack_words(from, kPacking, levels);
+}
+#endif
 
 // ----------------------------------------------------------------------------------------------------------------- float16
 
@@ -251,7 +281,7 @@ void dequantize(const std::byte* blocks, size_t n, int32_t zero, float* x, Unpac
   for (size_t i = 0; i < n; i++, blocks += sizeof(Block), x += kElements) {
     Block block;
     std::memcpy(&block, blocks, sizeof(Block));
-    uint8_t levels[kElements] = {};
+    uint8_t levels[kElements];
     float scales[16], minimums[16] = {};
     unpack_block(block, levels, scales, minimums);
     restore(levels, zero, scales, minimums, x);
@@ -342,7 +372,7 @@ void quantize_q3_k(const float* x, size_t n, std::byte* out) {
 void dequantize_q2_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ2K>(blocks, n, 0, x, [](const BlockQ2K& block, uint8_t* levels, float* scales, float* minimums) {
     const float d = load_float16(block.d), dmin = load_float16(block.dmin);
-    unpack(block.low, kPairs, levels);
+    unpack<kPairs>(block.low, levels);
     I32x4 both[4];
     load_codes(block.scales, both);
     for (size_t b = 0; b < 4; b++) {
@@ -355,8 +385,8 @@ void dequantize_q2_k(const std::byte* blocks, size_t n, float* x) {
 void dequantize_q3_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ3K>(blocks, n, 4, x, [](const BlockQ3K& block, uint8_t* levels, float* scales, float*) {
     const float d = load_float16(block.d);
-    unpack(block.low, kPairs, levels);
-    unpack(block.high, kThird, levels);
+    unpack<kPairs>(block.low, levels);
+    unpack<kThird>(block.high, levels);
     for (size_t b = 0; b < 16; b++) {
       const int low = block.scales[b % 8] >> (b / 8 * 4) & 15, high = block.scales[8 + b % 4] >> (b / 4 * 2) & 3;
       scales[b] = d * static_cast<float>((low | high << 4) - 32);
@@ -367,23 +397,23 @@ void dequantize_q3_k(const std::byte* blocks, size_t n, float* x) {
 void dequantize_q4_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ4K>(blocks, n, 0, x, [](const BlockQ4K& block, uint8_t* levels, float* scales, float* minimums) {
     restore_scales(block.scales, load_float16(block.d), load_float16(block.dmin), scales, minimums);
-    unpack(block.low, kNibbles, levels);
+    unpack<kNibbles>(block.low, levels);
   });
 }
 
 void dequantize_q5_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ5K>(blocks, n, 0, x, [](const BlockQ5K& block, uint8_t* levels, float* scales, float* minimums) {
     restore_scales(block.scales, load_float16(block.d), load_float16(block.dmin), scales, minimums);
-    unpack(block.low, kNibbles, levels);
-    unpack(block.high, kFifth, levels);
+    unpack<kNibbles>(block.low, levels);
+    unpack<kFifth>(block.high, levels);
   });
 }
 
 void dequantize_q6_k(const std::byte* blocks, size_t n, float* x) {
   dequantize<BlockQ6K>(blocks, n, 32, x, [](const BlockQ6K& block, uint8_t* levels, float* scales, float*) {
     const float d = load_float16(block.d);
-    unpack(block.low, kLowFour, levels);
-    unpack(block.high, kHighTwo, levels);
+    unpack<kLowFour>(block.low, levels);
+    unpack<kHighTwo>(block.high, levels);
     I32x4 stored[4];
     load_codes(reinterpret_cast<const int8_t*>(block.scales), stored);
     for (size_t b = 0; b < 4; b++) store(scales + 4 * b, mul(splat(d), to_float(opaque(stored[b]))));

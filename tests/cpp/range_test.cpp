@@ -331,6 +331,28 @@ TEST(Histogram, adds_to_what_is_there) {
   EXPECT_EQ(above, 206);
 }
 
+TEST(Histogram, counts_many_values_in_any_number_of_bins) {
+  Random random(15);
+  SCOPED_TRACE("seed 15");
+  for (const size_t bins : {1, 7, 1023, 1024, 1025, 5000}) {
+    for (const size_t n : {4 * bins - 1, 4 * bins, 4 * bins + 1, 9 * bins + 3}) {
+      std::vector<float> x;
+      for (size_t i = 0; i < n; i++) x.push_back(random.uniform(-1, 1));
+      // Equal neighbors, and outside values at any place among four.
+      for (size_t i = 0; i + 1 < n; i += 3) x[i + 1] = x[i];
+      for (size_t i = 0; i < n; i += 101) x[i] = i % 4 == 0 ? kNan : i % 4 == 1 ? 1.5f : i % 4 == 2 ? -kInfinity : 1.0f;
+      const reference::Histogram expected = reference::histogram(x, -1, 1, bins);
+      std::vector<uint32_t> counts(bins, 3);
+      double below = 0, above = 0;
+      ASSERT_EQ(histogram(Buffer<float>(x, 1), -1, 1, counts, &below, &above), Status::kOk);
+      for (uint32_t& count : counts) count -= 3;
+      ASSERT_TRUE(same(expected.counts, counts)) << "bins " << bins << " n " << n;
+      ASSERT_EQ(below, expected.below) << "bins " << bins << " n " << n;
+      ASSERT_EQ(above, expected.above) << "bins " << bins << " n " << n;
+    }
+  }
+}
+
 TEST(Histogram, takes_no_elements) {
   const Binned got = binned({}, 0, 1, 3);
   EXPECT_EQ(got.status, Status::kOk);

@@ -51,7 +51,7 @@ describe('did you mean', () => {
   it('stands in the errors about targets and options', async () => {
     const file = new Uint8Array();
     const plan = (options: object) => planModel(file, options as Parameters<typeof planModel>[1]);
-    await expect(plan({ to: 'fp16' })).rejects.toThrow(/got "fp16"; did you mean float16 or F16\?$/);
+    await expect(plan({ to: 'bf16' })).rejects.toThrow(/got "bf16"; did you mean bfloat16 or BF16\?$/);
     await expect(plan({ to: 'int8', granularty: 1 })).rejects.toThrow(/did you mean granularity\?$/);
   });
 });

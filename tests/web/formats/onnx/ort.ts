@@ -35,7 +35,10 @@ export async function run(
   level: 'disabled' | 'all' = 'all',
   feeds?: Feeds,
 ): Promise<Readonly<Record<string, Float32Array>>> {
-  const session = await ort.InferenceSession.create(file.slice(), { graphOptimizationLevel: level });
+  const session = await ort.InferenceSession.create(file.slice(), {
+    graphOptimizationLevel: level,
+    logSeverityLevel: 3,
+  });
   try {
     const outputs = await session.run(feeds ?? feedsFor(session));
     const floats = Object.entries(outputs).filter(([, { type }]) => type === 'float32');

@@ -61,8 +61,8 @@ export const safetensors: Format<
   extensions: ['.safetensors', '.safetensors.index.json'],
   result: 'safetensors',
   about:
-    'safetensors get the layout of compressed-tensors, with codes for weights of two or more dimensions; embeddings, norms, biases, ' +
-    '1-D tensors and lm_head are kept.',
+    'safetensors get the layout of compressed-tensors, with codes for the weights of linear layers; embeddings, lm_head and all other ' +
+    'tensors are kept, unless --all or a rule takes them along.',
   examples: [
     'model.safetensors --to int8 --config config.json',
     'model.safetensors --to int4 --group-size 32 -o small',
