@@ -9,13 +9,13 @@
 namespace scalepoint {
 namespace {
 
-// Which scales are tried for a block. Widths are multiples of the scale at which the largest value has the codebook's largest for
-// a quotient. What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal and
-// heavy-tailed values (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to 256
-// values.
+// Which scales are tried for a block. A width is a multiple of the scale that maps the largest value of the block to the largest
+// of the codebook. What each constant is worth was measured against a search with scales only 0.1% apart: squared error of normal
+// and heavy-tailed values (Student's t, 4 degrees of freedom) in blocks of 32 to 256, with nf4, fp4 and learned codebooks of 4 to
+// 256 values.
 
-/// The widest scale. Up to 16 values 1 would leave up to 1.3% more error, and 1.16 gains nothing. (Values that end abruptly gain
-/// by wider scales: uniform ones with nf4 another 15% up to 1.3.)
+/// The widest scale. With codebooks of up to 16 values, ending at 1 would leave up to 1.3% more error, and going on to 1.16 gains
+/// nothing. (Data with a hard bound gain by wider scales: uniform data with nf4 lose another 15% of their error up to 1.3.)
 constexpr double kWidest = 1.12;
 /// The search goes on at least this far. With 4 values 0.9 would leave 0.1% more error; with 16 it makes no difference.
 constexpr double kNarrow = 0.67;

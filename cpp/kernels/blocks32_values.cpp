@@ -25,10 +25,10 @@ constexpr float kTooSmall = 1e-15f;
 /// ggml's search tries so many scales below and above the plain one.
 constexpr int kTries = 7;
 
-// The level of v is that of the nearest value; halfway between two values, that of the upper one. It follows from floor(2 v),
-// since the middles between values are multiples of 1/2. 2 v + kShift is split into a bucket of 16 and the rest. No two middles
-// fall into one bucket. A bucket's entry is 16 * (level at its start) + 16 - (place of the middle in it). Adding the rest to that
-// carries into the level from the middle on. |v| is below 136, so buckets reach from -3 to 31; those below 0 belong to level 0.
+// The level of v is the index of the nearest value; halfway between two values, of the upper one. The midpoints between values are
+// multiples of 1/2, so floor(2 v) decides. 2 v + kShift is split into a bucket, its quotient by 16, and the remainder. No bucket
+// holds two midpoints. The table has 16 * (level at the bucket's start) + 16 - (remainder at the midpoint). Adding the remainder
+// of v to that entry and dividing by 16 gives the level: the sum passes the next multiple of 16 at the midpoint. |v| is below 136, so buckets reach from -3 to 31; those below 0 belong to level 0.
 constexpr int kShift = 232;
 
 constexpr Table32 make_buckets() {

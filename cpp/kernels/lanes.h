@@ -12,9 +12,8 @@
 #define SCALEPOINT_NO_UNROLL
 #endif
 
-// SCALEPOINT_SIMD_LANES is there where vectors are single values of the machine (kSimd says the same to the compiler).
-// SCALEPOINT_PER_VECTOR stands before a loop over the few vectors of a step: such a loop is unrolled only where vectors are
-// single values.
+// SCALEPOINT_SIMD_LANES is defined where a vector is one SIMD register; kSimd is the same as a constant. SCALEPOINT_PER_VECTOR
+// stands before a loop over the few vectors of a step, which is unrolled only there.
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
 #include "lanes_simd128.h"
 #define SCALEPOINT_SIMD_LANES

@@ -78,9 +78,9 @@ inline F32x4 values_of(I32x4 code) {
   const I32x4 sign = shift_left<31>(shift_right<kMagnitudeBits>(code));
   I32x4 normal = add(shift_left<kMoved>(magnitude), splat(kFormat.rebias()));
   if constexpr (kFormat.has_nan()) {
-    // A code above the largest is not the number that it would be if numbers went on. If NaN is the only such code, the
-    // difference leads from that number to NaN. Otherwise the exponent is all ones, and the difference of the biases, added once
-    // more, makes it all ones in float32.
+    // Codes above the largest finite one are NaN or infinity, but `normal` now holds a finite number for them. If NaN is the only
+    // such code, adding a constant turns that number into NaN. Otherwise the exponent field is all ones, and adding the
+    // difference of the biases once more makes the exponent of the float32 all ones, too.
     constexpr bool kOnlyNan = kFormat.nan == kFormat.largest + 1;
     constexpr int32_t kDifference = kOnlyNan ? 0x7FC00000 - kFormat.rebias() - (kFormat.nan << kMoved) : kFormat.rebias();
     normal = add(normal, bit_and(greater(magnitude, splat(kFormat.largest)), splat(kDifference)));
