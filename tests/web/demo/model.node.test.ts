@@ -107,6 +107,29 @@ it('saves the same bytes as the package, in the planned size, for several target
   }
 });
 
+it('keeps its main button readable under the pointer, in both themes', async () => {
+  await page.setInputFiles('#file', sample);
+  await planned();
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.hover('#model-run');
+    // The contrast of WCAG 2.2, of colors that the page gives as rgb(): 4.5 is its least for text.
+    const contrast = () =>
+      page.$eval('#model-run', (button) => {
+        const { color, backgroundColor } = getComputedStyle(button);
+        const [a, b] = [color, backgroundColor].map((text) => {
+          const [red, green, blue] = (text.match(/[\d.]+/g) ?? []).map((v) => {
+            const part = Number(v) / 255;
+            return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+          }) as [number, number, number];
+          return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+        }) as [number, number];
+        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      });
+    await expect.poll(contrast).toBeGreaterThan(4.5);
+  }
+});
+
 it('searches for the ranges of int4', async () => {
   await page.setInputFiles('#file', sample);
   await planned();

@@ -15,14 +15,19 @@ export interface NodeFileHandle {
   }>;
 }
 
-/** An open file to write: what is used of it. */
-export interface WritableFileHandle extends NodeFileHandle {
+/** An open file of Node's `fs/promises` for writing: what is used of one that a caller gives. */
+export interface NodeWritableHandle {
   write(
     buffer: Uint8Array,
     offset: number,
     length: number,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
+  truncate(length: number): Promise<void>;
+}
+
+/** A file that was opened here for writing: what is used of it. */
+export interface WritableFileHandle extends NodeFileHandle, Pick<NodeWritableHandle, 'write'> {
   chmod(mode: number): Promise<void>;
   datasync(): Promise<void>;
   close(): Promise<void>;

@@ -1,21 +1,10 @@
 /** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
 import { ScalepointError, typeError } from '../core/errors.js';
-import { nodeModule, type WritableFileHandle } from '../core/node.js';
+import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { checkCount, ioError, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
 import type { ByteSink } from './sink.js';
-
-/** An open file of Node's `fs/promises` for writing: what is used of it. */
-export interface NodeWritableHandle {
-  write(
-    buffer: Uint8Array,
-    offset: number,
-    length: number,
-    position: number,
-  ): Promise<{ readonly bytesWritten: number }>;
-  truncate(length: number): Promise<void>;
-}
 
 /** Writes all of the bytes through a handle of Node. */
 export async function writeAll(

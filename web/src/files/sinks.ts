@@ -4,15 +4,15 @@
  */
 
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import type { NodeFileHandle } from '../core/node.js';
+import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
 import { allocate, type FileIdentity, ioError } from './bytes.js';
 import { placeOf } from './handle.js';
-import { type NodeWritableHandle, pathSink, writeAll } from './path-sink.js';
+import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
-export type { NodeWritableHandle } from './path-sink.js';
+export type { NodeWritableHandle } from '../core/node.js';
 export type { ByteSink } from './sink.js';
 
 /** A sink whose bytes stay in memory. */
