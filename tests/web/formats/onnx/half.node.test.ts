@@ -297,13 +297,13 @@ describe('what becomes of a graph', () => {
           dims: [2, 64],
           raw: onnx.floats([...Array(100).fill(0), ...Array(28).fill(-3.4e38)]),
         }),
-        onnx.tensor({ name: 'eps', dims: [3, 1, 1], raw: onnx.floats([1e-12, -1e-12, 0]) }),
-        onnx.floatTensor('w', [64]),
+        onnx.tensor({ name: 'eps', dims: [3, 1, 1, 1], raw: onnx.floats([1e-12, -1e-12, 0]) }),
+        onnx.floatTensor('w', [16, 1, 64]),
       ],
       inputs: [['x', [2, 64]]],
       outputs: [
-        ['y', [2, 64]],
-        ['z', [3, 2, 64]],
+        ['y', [16, 2, 64]],
+        ['z', [3, 16, 2, 64]],
       ],
     });
     const { made, report } = await check(file);

@@ -12,13 +12,11 @@ import { castAttribute, fillWithZeros, floatOf, replaceConstant, setTypes } from
 import { constantOf, type Weight } from './model.js';
 import { computedFromIntegers, spreads } from './precise.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
+import { fewestElements } from './readers.js';
 import { Types } from './types.js';
 
 const [float, half] = [typeNumber('F32'), typeNumber('F16')];
 export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };
-
-/** Fewer elements are worth no Cast. */
-const fewestElements = 1024;
 
 /** What becomes of the graph of a model. */
 export class HalfGraph {

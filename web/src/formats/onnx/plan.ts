@@ -8,7 +8,7 @@ import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
 import type { OnnxChoices, OnnxTarget } from './options.js';
-import { channelsOf, reasonToKeep } from './readers.js';
+import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { dequantizeWeight } from './weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
@@ -36,6 +36,8 @@ class Dynamics {
 function halfGraphOf(builder: Builder, { to, rules = [] }: OnnxChoices): HalfGraph | undefined {
   const { model, graphs } = builder;
   if ((to !== 'fp16' && to !== 'q4f16') || model.proto.trains) return undefined;
+  if (!model.weights.some(({ source: { dtype, bytes } }) => dtype === 'F32' && bytes >= 4 * fewestElements))
+    return undefined;
   const opset = builder.opsetOf(model.proto.graph);
   if (opset === undefined || opset < lowestHalf) {
     builder.notes.push(`opset ${opset}: nodes compute with float32; opset ${lowestHalf} has casts for float16`);
