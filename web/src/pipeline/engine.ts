@@ -54,7 +54,11 @@ function offsetOf(source: LogicalTensor, element: number): number | undefined {
 }
 
 /** What a problem of a tile means to whoever gave the file. */
-function problemError({ source, form }: PlannedTensor, { kind, value }: Problem, element: number): ScalepointError {
+export function problemError(
+  { source, form }: PlannedTensor,
+  { kind, value }: Problem,
+  element: number,
+): ScalepointError {
   const { name, shape } = source;
   const reason = {
     'non-finite': '',
@@ -328,6 +332,6 @@ export async function carryOut(work: Work): Promise<(ErrorMeasures | undefined)[
 }
 
 /** Floats that a plan converts: what tells whether workers pay. */
-export function convertedElements({ tensors }: FilePlan): number {
+export function convertedElements({ tensors }: Pick<FilePlan, 'tensors'>): number {
   return tensors.reduce((sum, { kept, source }) => sum + (kept === undefined ? elementsOf(source.shape) : 0), 0);
 }

@@ -256,6 +256,11 @@ class Cutter {
   }
 }
 
+/** The tiles of one tensor that make the parts of some roles. */
+export function tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
+  return new Cutter().tilesOf(tensor, index, roles, places);
+}
+
 /** Where the parts of every tensor begin. In plain numbers: there may be several hundred thousand of them. */
 class PartPlaces {
   readonly #tensors: FilePlan['tensors'];
