@@ -178,7 +178,7 @@ describe('scalepoint bench', () => {
 
 describe('the page of the benchmark', () => {
   beforeAll(async () => {
-    if (!existsSync(path('build/demo/bench.html'))) {
+    if (!existsSync(path('build/demo/speed/index.html'))) {
       const { build } = await import('vite');
       await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
     }
@@ -204,8 +204,8 @@ describe('the page of the benchmark', () => {
         if (!request.url().startsWith(server.url)) complaints.push(`request to ${request.url()}`);
       });
       await page.goto(server.url);
-      await page.click('footer a[href="./bench.html"]');
-      expect(await page.title()).toContain('how fast');
+      await page.click('nav a[href="speed/"]');
+      await expect.poll(() => page.title()).toContain('How fast');
       await page.click('#run');
       await page.waitForSelector('.bench-table tbody tr td');
       expect(await page.isDisabled('#run')).toBe(true);
