@@ -178,11 +178,14 @@ class Sums {
   }
 
   /** Adds what came of a batch. */
-  add(tasks: readonly PairTask[], { tiles }: BatchResult): void {
+  add(tasks: readonly PairTask[], { sums, answers }: BatchResult): void {
+    for (const { task, mismatched = 0 } of answers) {
+      const { index } = tasks[task] as PairTask;
+      this.mismatched[index] = (this.mismatched[index] as number) + mismatched;
+    }
     for (const [i, { index, task }] of tasks.entries()) {
       this.skipTo(index);
-      addSums(this.each[index] as Float64Array, tiles[i]?.sums as Float64Array);
-      this.mismatched[index] = (this.mismatched[index] as number) + (tiles[i]?.mismatched ?? 0);
+      addSums(this.each[index] as Float64Array, sums, 0, i * sumCount);
       this.#elementsDone += task.rows * task.columns;
       this.#report(index, this.#elementsDone);
     }

@@ -285,7 +285,8 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>): OutputFile {
   const named: NamedTensor[] = [];
   const owners: number[] = [];
-  for (const [tensor, { source, parts }] of tensors.entries()) {
+  for (let tensor = 0; tensor < tensors.length; tensor++) {
+    const { source, parts } = tensors[tensor] as PlannedTensor;
     for (const { suffix, dtype, shape } of parts) {
       named.push({ name: suffix === '' ? source.name : source.name + suffix, dtype: dtype as TensorDType, shape });
       owners.push(tensor);
