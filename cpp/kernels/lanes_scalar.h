@@ -164,7 +164,7 @@ inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
 inline I32x4 truncate(F32x4 a) {
   return each<I32x4>([&](int i) { return truncate(static_cast<double>(a.v[i])); });
 }
-inline F64x2 second(double a) { return {{0, a}}; }
+inline F64x2 pair(double a, double b) { return {{a, b}}; }
 inline void store_pairs(double* p, F64x2 a, F64x2 b) {
   p[0] = a.v[0];
   p[1] = b.v[0];

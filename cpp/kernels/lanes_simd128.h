@@ -132,8 +132,7 @@ inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
 }
 /// Towards zero. NaN gives 0, and what is too large the nearest integer.
 inline I32x4 truncate(F32x4 a) { return {wasm_i32x4_trunc_sat_f32x4(a.v)}; }
-/// 0 and a.
-inline F64x2 second(double a) { return {wasm_f64x2_make(0, a)}; }
+inline F64x2 pair(double a, double b) { return {wasm_f64x2_make(a, b)}; }
 /// a[0] b[0] a[1] b[1].
 inline void store_pairs(double* p, F64x2 a, F64x2 b) {
   wasm_v128_store(p, wasm_i64x2_shuffle(a.v, b.v, 0, 2));

@@ -241,7 +241,7 @@ struct Chunk {
     for (size_t i = 0; i < n; i++) {
       const int32_t end = stop[i], on = apart[i];
       F64x2 adds = load(change + 2 * i);
-      const F64x2 more = second(2.0 * weight[i]);
+      const F64x2 more = pair(0, 2.0 * weight[i]);
       SCALEPOINT_NO_UNROLL
       for (int32_t place = at[i]; place < end; place += on) {
         double* const to = &sums[(place >> kPlaceBits) + 1].products;
