@@ -33,6 +33,8 @@ export interface DequantizeLinearForm extends Form {
   readonly sharing: ScaleSharing;
   /** Undefined: one scale for all. */
   readonly axis: number | undefined;
+  /** Whether each index of the dimensions before the axis has scales of its own. */
+  readonly leading?: boolean | undefined;
   /** Elements along the axis that share a scale. Undefined: everything with the same index. */
   readonly blockSize?: number | undefined;
   readonly scale: 'F32' | 'F16';
@@ -53,7 +55,7 @@ interface Matrix {
 
 function matrixOf(
   shape: readonly number[],
-  { sharing, axis, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'blockSize'>,
+  { sharing, axis, leading, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize'>,
 ): Matrix {
   const block = blockSize ?? 0;
   if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
@@ -61,7 +63,8 @@ function matrixOf(
   const size = shape[axis] as number;
   if (sharing === 'columns' || sharing === 'rowBlocks')
     return { sharing, rows: outer, columns: size, period: outer, block };
-  return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period: size, block };
+  const period = leading ? outer * size : size;
+  return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period, block };
 }
 
 /** Type of the codes. */
@@ -70,7 +73,10 @@ function codeType({ bits, signed }: DequantizeLinearForm): string {
 }
 
 /** Whether all elements that share a scale fit into a tile, so that ranges can be searched. */
-export function canSearch(shape: readonly number[], form: Pick<DequantizeLinearForm, 'sharing' | 'axis'>): boolean {
+export function canSearch(
+  shape: readonly number[],
+  form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading'>,
+): boolean {
   const { sharing, rows, columns, period } = matrixOf(shape, form);
   if (sharing === 'tile') return columns <= tileElements;
   if (sharing === 'rows') return columns <= tileElements && rows === period;
@@ -79,8 +85,9 @@ export function canSearch(shape: readonly number[], form: Pick<DequantizeLinearF
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
 
-function scaleShape(shape: readonly number[], { axis, blockSize }: DequantizeLinearForm): number[] {
+function scaleShape(shape: readonly number[], { axis, leading, blockSize }: DequantizeLinearForm): number[] {
   if (axis === undefined) return [];
+  if (leading) return shape.slice(0, axis + 1);
   if (blockSize === undefined) return [shape[axis] as number];
   return shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / blockSize) : dimension));
 }

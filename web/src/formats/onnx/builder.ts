@@ -88,6 +88,10 @@ export class Builder {
     return this.#tensors.length + this.#more.length - 1;
   }
 
+  isConverted(weight: Weight): boolean {
+    return this.#tensors[this.model.weights.indexOf(weight)] !== undefined;
+  }
+
   /** Converts a tensor that is none of the model's by itself. Returns its number in the plan. */
   convertMore(source: SourceTensor, form: Form): number {
     this.#more.push({ source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) });

@@ -25,10 +25,25 @@ class Dynamics {
   for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
     const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
     const { perTensor = false, range } = this.#choices;
-    const options = { signed, perChannel: !perTensor, range: range === 'min-max' ? undefined : range };
+    const options = {
+      signed,
+      perChannel: !perTensor,
+      range: range === 'min-max' ? undefined : range,
+      asks: (weight: Weight) => this.#asks(weight, to),
+    };
     const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
     this.#made.set(signed, made);
     return made;
+  }
+
+  notes(): string[] {
+    return [...this.#made.values()].flatMap((made) => made.notes());
+  }
+
+  /** Whether a weight is to become what another one becomes. */
+  #asks({ source }: Weight, to: OnnxTarget): boolean {
+    const rule = ruleFor(this.#choices.rules ?? [], source.name);
+    return rule === undefined ? this.#choices.to === to : !rule.keep && (rule.to ?? this.#choices.to) === to;
   }
 }
 
@@ -132,6 +147,8 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   const halves = halfGraphOf(builder, choices);
   const context = { builder, dynamics, choices, halves };
   for (const weight of model.weights) {
+    // Together with another one, perhaps.
+    if (builder.isConverted(weight)) continue;
     const rule = ruleFor(rules, weight.source.name);
     const reason = rule?.keep ? 'rule' : convert(context, weight, (rule?.to as OnnxTarget | undefined) ?? to);
     if (reason !== undefined) builder.keep(weight, reason);
@@ -145,7 +162,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
           to,
           converted.map(({ form }) => form.codec),
         );
-  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...notes] };
+  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
 }
 
 const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';
