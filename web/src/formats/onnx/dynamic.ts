@@ -81,7 +81,9 @@ export class Dynamic {
     const reasons = [...this.#left].sort(([, a], [, b]) => b - a).map(([reason]) => reason);
     const sum = [...this.#left.values()].reduce((all, n) => all + n, 0);
     const weights = sum === 1 ? '1 weight becomes' : `${sum} weights become`;
-    return sum === 0 ? [] : [`${weights} floats again at every run, as there are no integers for ${reasons.join(', ')}`];
+    return sum === 0
+      ? []
+      : [`${weights} floats again at every run, as there are no integers for ${reasons.join(', ')}`];
   }
 
   /** Converts a weight. Returns why not, if that is not possible. */
@@ -97,7 +99,7 @@ export class Dynamic {
     });
     const isTaken = taken.length > 0;
     if (!isTaken || !builder.raise(weight.graph, 11)) {
-      const why = isTaken ? `opset ${builder.opsetOf(weight.graph)}` : (channels.readers[0]?.node.opType ?? 'an output');
+      const why = isTaken ? builder.obstacle(weight.graph) : (channels.readers[0]?.node.opType ?? 'an output');
       this.#left.set(why, (this.#left.get(why) ?? 0) + 1);
       return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
     }
