@@ -8,6 +8,7 @@ import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from
 import {
   type Codec,
   type Cuts,
+  columnTileElements,
   type Form,
   type Part,
   type Rectangle,
@@ -186,8 +187,12 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
   const { sharing, rows, columns, period } = matrix;
   if (rows * columns === 0) return;
   const hasBlocks = form.blockSize !== undefined;
-  const fits = rows * columns <= tileElements && rows === period;
+  const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
   const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
+  if (fits && sharing === 'columns') {
+    yield { kind: 'tile', rectangle: { row: 0, rows, column: 0, columns, width: columns }, roles };
+    return;
+  }
   if (hasBlocks || fits || isInRows) {
     for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
     return;

@@ -132,13 +132,15 @@ class Finder {
       return undefined;
     const blocks = Math.ceil(k / blockSize);
     if (!fits(second, n, blocks, (blockSize * bits) / 8) || !fits(third, n, blocks)) return undefined;
-    if (fourth !== undefined && (fourth.source.dtype !== 'U8' || !fits(fourth, n, Math.ceil((blocks * bits) / 8))))
-      return undefined;
+    const isFloat = fourth !== undefined && fourth.source.dtype === scale && bits !== 8;
+    if (fourth !== undefined && !isFloat && fourth.source.dtype !== 'U8') return undefined;
+    if (fourth !== undefined && !fits(fourth, n, isFloat ? blocks : Math.ceil((blocks * bits) / 8))) return undefined;
     const form: MatMulNBitsForm = {
       codec: 'matmul-nbits',
       bits: bits as 2 | 4 | 8,
       blockSize,
       zeroPoint: fourth !== undefined,
+      ...(isFloat ? { floatZeroPoint: true } : {}),
       transposed: false,
       scale,
     };

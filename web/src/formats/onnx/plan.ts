@@ -115,7 +115,7 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
     const signed = to === 'int8-weights';
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
   }
-  const signed = !zeroPoints;
+  const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
 
