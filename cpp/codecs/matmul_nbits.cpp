@@ -15,8 +15,8 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// Columns that are gathered at once: whole cache lines of a row.
-constexpr uint64_t kColumnsAtOnce = 16;
+/// Columns that are gathered at once: four cache lines of a row, which are next to each other.
+constexpr uint64_t kColumnsAtOnce = 64;
 
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
