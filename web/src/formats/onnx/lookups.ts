@@ -52,11 +52,15 @@ function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
   return name;
 }
 
-/** Replaces a Gather of rows. */
-export function lookUp(builder: Builder, { node, graph }: Reader, table: Table): void {
+/** 128 as float16. */
+const half128 = 0x5800;
+
+/** Replaces a Gather of rows, which gives float16 if `isHalf`. Scales are float16 then, too. */
+export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, isHalf: boolean): void {
   const { bits, blocks, columns } = table;
-  const [, indices = ''] = node.inputs;
-  const [output = ''] = node.outputs;
+  const [, indices = ''] = builder.inputsOf(node);
+  const [output = ''] = builder.outputsOf(node);
+  const float = isHalf ? 'F16' : 'F32';
   const nodes: NewNode[] = [];
   const add = (opType: string, inputs: readonly string[], what: string, attributes: NewNode['attributes'] = {}) => {
     const name = what === '' ? output : builder.graphs.freshValue(`${output}_${what}`);
@@ -77,9 +81,9 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table):
   /** What the wanted rows of packed codes hold. */
   const unpacked = (packed: string, what: string) => {
     const rows = add('Gather', [packed, indices], `${what}_bytes`);
-    if (bits === 8) return cast(rows, `${what}_float`, 'F32');
+    if (bits === 8) return cast(rows, `${what}_float`, float);
     const bytes = cast(rows, `${what}_index`, 'I32');
-    return cast(add('Gather', [unpacker(builder, graph, bits), bytes], what), `${what}_float`, 'F32');
+    return cast(add('Gather', [unpacker(builder, graph, bits), bytes], what), `${what}_float`, float);
   };
   let codes = unpacked(table.codes, 'codes');
   if (table.zeroPoints !== undefined) {
@@ -102,12 +106,16 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table):
     );
   } else if (bits === 8) {
     const middle = builder.graphs.freshValue(`${output}_middle`);
-    const data = { bytes: new Uint8Array(Float32Array.of(128).buffer) };
-    builder.addConstant(graph, { name: middle, type: typeNumber('F32'), shape: [], data });
+    const bytes = new Uint8Array(isHalf ? Uint16Array.of(half128).buffer : Float32Array.of(128).buffer);
+    builder.addConstant(graph, { name: middle, type: typeNumber(float), shape: [], data: { bytes } });
     codes = add('Sub', [codes, middle], 'centered');
   }
   const scales = add('Gather', [table.scales, indices], 'scales');
-  const product = add('Mul', [codes, table.halfScales ? cast(scales, 'scales_float', 'F32') : scales], 'blocks');
+  const product = add(
+    'Mul',
+    [codes, table.halfScales && !isHalf ? cast(scales, 'scales_float', 'F32') : scales],
+    'blocks',
+  );
   add('Reshape', [product, shape('shape', [columns])], '');
   builder.addNodes({ graph, before: node }, nodes);
   builder.removeNode(node);

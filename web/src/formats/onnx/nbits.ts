@@ -22,6 +22,8 @@ export type BlockOptions =
       /** Type of the scales. It is the type that MatMulNBits computes with. */
       readonly scale: 'F32' | 'F16';
       readonly range?: 'mse' | undefined;
+      /** Nodes that read and give float16. */
+      readonly halves?: { has(node: OnnxNode): boolean } | undefined;
     }
   | { readonly kind: 'floats'; readonly blockSize: number };
 
@@ -134,7 +136,7 @@ export function blockWeight(
     columns: k,
     halfScales: options.scale === 'F16',
   };
-  for (const reader of lookups) lookUp(builder, reader, table);
+  for (const reader of lookups) lookUp(builder, reader, table, options.halves?.has(reader.node) === true);
   return undefined;
 }
 
@@ -162,19 +164,24 @@ function cast(from: string, to: string, type: 'F32' | 'F16'): NewNode {
   return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
 }
 
+/** Whether a node of float32 becomes one of float16. */
+function castsFor(node: OnnxNode, options: BlockOptions): boolean {
+  return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) !== true;
+}
+
 /** Replaces a MatMul or a Gemm. */
 function multiply(
   builder: Builder,
   { node, graph }: Reader,
   { codes, scales, zeroPoints, k, n, options }: Blocks,
 ): void {
-  const [a = '', , c = ''] = node.inputs;
-  const [output = ''] = node.outputs;
+  const [a = '', , c = ''] = builder.inputsOf(node);
+  const [output = ''] = builder.outputsOf(node);
   const fresh = (suffix: string) => builder.graphs.freshValue(output + suffix);
   const domain = builder.importContrib(graph);
   const name = `${node.name || output}_${options.kind === 'floats' ? 'Bnb4' : `Q${options.bits}`}`;
   const sum = c === '' || node.opType !== 'Gemm' ? output : fresh('_product');
-  const isHalf = options.kind === 'integers' && options.scale === 'F16';
+  const isHalf = castsFor(node, options);
   const [x, product] = isHalf ? [fresh('_input_fp16'), fresh('_fp16')] : [a, sum];
   const inputs = [x, codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])];
   const sizes = { K: k, N: n, block_size: options.blockSize };
