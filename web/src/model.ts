@@ -342,7 +342,7 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, (second) =>
-        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, { sources: files, sinks: [] }, own)),
       ),
     ),
   );
