@@ -53,7 +53,7 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Reader, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
