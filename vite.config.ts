@@ -1,7 +1,68 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
+import { guideHtml, guidePages } from './web/demo/guide/build.mjs';
+import { offlineWorker } from './web/demo/shared/offline.mjs';
+import { withShell } from './web/demo/shared/shell.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const site = file('./web/demo');
+
+/** The path of a page below the root of the site: `model/` for web/demo/model/index.html. */
+const pathOf = (name: string) =>
+  relative(site, name)
+    .split(sep)
+    .join('/')
+    .replace(/index\.html$/, '');
+
+/** Puts head, header and footer into every page. */
+const shell: Plugin = {
+  name: 'shell',
+  transformIndexHtml: { order: 'pre', handler: (html, { filename }) => withShell(html, pathOf(filename)) },
+};
+
+/** The guide's pages: HTML files that exist during the build only. */
+function guide(): Plugin {
+  const pages = guidePages();
+  const pageOf = (id: string) => pages.find(({ name }) => id === pageFile(name));
+  return {
+    name: 'guide',
+    enforce: 'pre',
+    resolveId: (id) => (pageOf(id) === undefined ? undefined : id),
+    load(id) {
+      const page = pageOf(id);
+      return page && guideHtml(page, pages);
+    },
+    configureServer(server) {
+      server.middlewares.use(async (request, response, next) => {
+        const path = request.url?.replace(/[?#].*/, '') ?? '';
+        const page = path.startsWith('/guide/') ? pageOf(`${site}${path}index.html`) : undefined;
+        if (page === undefined) return next();
+        response.setHeader('Content-Type', 'text/html; charset=utf-8');
+        response.end(await server.transformIndexHtml(`${path}index.html`, guideHtml(page, pages)));
+      });
+    },
+  };
+}
+const pageFile = (name: string) => `${site}/guide/${name === '' ? '' : `${name}/`}index.html`;
+
+/** Adds the service worker, which knows the names of all files of the build. */
+const offline: Plugin = {
+  name: 'offline',
+  apply: 'build',
+  generateBundle(_, bundle) {
+    const contents = new Map<string, string | Uint8Array>();
+    for (const [name, output] of Object.entries(bundle)) {
+      contents.set(name, output.type === 'asset' ? output.source : output.code);
+    }
+    for (const entry of readdirSync(`${site}/public`, { recursive: true, withFileTypes: true })) {
+      const path = `${entry.parentPath}/${entry.name}`;
+      if (entry.isFile()) contents.set(relative(`${site}/public`, path).split(sep).join('/'), readFileSync(path));
+    }
+    this.emitFile({ type: 'asset', fileName: 'offline.js', source: offlineWorker(contents) });
+  },
+};
 
 /** Removes the Content-Security-Policy in development. The development server adds inline styles, which the policy forbids. */
 const withoutPolicy: Plugin = {
@@ -10,9 +71,9 @@ const withoutPolicy: Plugin = {
   transformIndexHtml: (html) => html.replace(/<meta http-equiv="Content-Security-Policy"[^>]*>/, ''),
 };
 
-/** Builds the demo page as static files that work in any folder of any server. */
+/** Builds the site as static files that work in any folder of any server. */
 export default defineConfig({
-  root: file('./web/demo'),
+  root: site,
   base: './',
   resolve: {
     alias: [
@@ -21,7 +82,7 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  plugins: [withoutPolicy],
+  plugins: [guide(), shell, offline, withoutPolicy],
   worker: { format: 'es' },
   build: {
     outDir: file('./build/demo'),
@@ -29,6 +90,11 @@ export default defineConfig({
     // No asset becomes a data: URL, since the policy forbids those.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
-    rolldownOptions: { input: ['index', 'bench'].map((page) => file(`./web/demo/${page}.html`)) },
+    rolldownOptions: {
+      input: [
+        ...['', 'model/', 'numbers/', 'speed/'].map((page) => `${site}/${page}index.html`),
+        ...guidePages().map(({ name }) => pageFile(name)),
+      ],
+    },
   },
 });

@@ -21,6 +21,7 @@ import {
 } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
+import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
 import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
@@ -71,6 +72,7 @@ export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
+export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
@@ -298,6 +300,25 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
   });
 }
 
+/**
+ * What a conversion would lose: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of a
+ * plan. Writes nothing, and reads no more than the sample.
+ * @example const { tensors } = await estimateModel('model.safetensors', { to: 'int4' });
+ * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
+ */
+export async function estimateModel(file: ModelInput, options: PlanOptions & EstimateOptions): Promise<ModelEstimate> {
+  checkPlanOptions(options, [...planNames(), 'sample', ...workNames]);
+  checkWorkOptions(options);
+  const { sample } = options;
+  if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {
+    throw rangeError('sample', `expected a number of at least 1, got ${show(sample)}`);
+  }
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) =>
+    withModel(file, own, (opened) => estimateOpen(opened, options as PlanChoices, own)),
+  );
+}
+
 // -------------------------------------------------------------------------------------------------------------------- quantize
 
 /** Options of `quantizeModel`. */
@@ -382,7 +403,7 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, (second) =>
-        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, { sources: files, sinks: [] }, own)),
       ),
     ),
   );

@@ -192,7 +192,7 @@ export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Answe
 }
 
 /** The tiles of a tensor that make the parts of some roles. */
-function* tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
+export function* tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
   const { source, form } = tensor;
   if (elementsOf(source.shape) === 0) return;
   const stored = codecOf(source.form).grid(source.shape, source.form);

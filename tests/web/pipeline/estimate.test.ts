@@ -1,0 +1,68 @@
+// What a conversion would lose, measured without writing anything.
+import { expect, it } from 'vitest';
+import { estimateModel, type ModelReport, type PlanOptions, quantizeModel } from '../../../web/src/model.js';
+import { safetensors, weights } from '../support/models.js';
+import { tinyLlama } from '../support/tiny-llama.js';
+
+const model = safetensors({
+  'a.weight': weights('F32', [256, 512]),
+  'b.weight': weights('BF16', [32, 64], 2),
+  'c.bias': weights('F32', [64], 3),
+});
+
+/** A report without what only reading kept tensors tells. */
+const converted = ({ tensors, ...rest }: ModelReport) => {
+  return {
+    ...rest,
+    tensors: tensors.map(({ nonFinite, ...tensor }) => (tensor.kept ? tensor : { ...tensor, nonFinite })),
+  };
+};
+
+it.each<PlanOptions>([{ to: 'int8' }, { to: 'int4', range: 'mse' }, { to: 'float8e4m3fn' }, { to: 'float16' }])(
+  'measures everything as quantizeModel does: $to',
+  async (options) => {
+    const { report } = await quantizeModel(model, options);
+    const { sampled, ...estimate } = await estimateModel(model, { ...options, sample: Number.POSITIVE_INFINITY });
+    expect(sampled).toBe(0);
+    expect(converted(estimate)).toEqual(converted(report));
+  },
+);
+
+it('measures the mixtures of GGUF as quantizeModel does', async () => {
+  const llama = tinyLlama({ layers: 2 });
+  const { report } = await quantizeModel(llama, { to: 'Q4_K_M' });
+  const { sampled, ...estimate } = await estimateModel(llama, { to: 'Q4_K_M', sample: Number.POSITIVE_INFINITY });
+  expect(converted(estimate)).toEqual(converted(report));
+  expect(sampled).toBe(0);
+});
+
+it('measures rows from the middle of long tensors, and reads no others', async () => {
+  const { report } = await quantizeModel(model, { to: 'int4' });
+  let read = 0;
+  const file = new Blob([model]);
+  const { slice } = file;
+  file.slice = (begin = 0, end = file.size) => {
+    read += end - begin;
+    return slice.call(file, begin, end);
+  };
+  const { tensors, totals, sampled } = await estimateModel(file, { to: 'int4', sample: 4096 });
+  expect(sampled).toBe(1);
+  expect(totals).toEqual(report.totals);
+  // Eight rows of a.weight, all of b.weight, and the header a few times.
+  expect(read).toBeLessThan(8 * 512 * 4 + 32 * 64 * 2 + 8192);
+  const [part, whole] = tensors;
+  expect(whole?.error).toEqual(report.tensors[1]?.error);
+  // 32 groups of normally distributed numbers: their SQNR differs by less than a decibel from that of all.
+  expect(Math.abs((part?.error?.sqnrDb ?? 0) - (report.tensors[0]?.error?.sqnrDb ?? 0))).toBeLessThan(1);
+});
+
+it('names a tensor that cannot be converted, and refuses what is no size of a sample', async () => {
+  const bad = weights('F32', [16, 64]);
+  (bad.data as Float32Array)[70] = Number.NaN;
+  await expect(estimateModel(safetensors({ 'bad.weight': bad }), { to: 'int8' })).rejects.toMatchObject({
+    code: 'NON_FINITE',
+    tensor: 'bad.weight',
+  });
+  await expect(estimateModel(model, { to: 'int8', sample: 0 })).rejects.toThrow(/sample/);
+  await expect(estimateModel(model, { to: 'int8', signal: AbortSignal.abort('enough') })).rejects.toBe('enough');
+});

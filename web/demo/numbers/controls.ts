@@ -1,0 +1,219 @@
+import { byId, html, setText } from '../shared/dom.js';
+import { formatCount, formatMany } from '../shared/format.js';
+import { distributions } from '../shared/generate.js';
+import {
+  axisOf,
+  bitWidths,
+  defaultSettings,
+  dtypeOf,
+  groupSizes,
+  leastCover,
+  percentile,
+  type Settings,
+  sizes,
+} from './settings.js';
+
+/** Facts about the data that the controls need beside the settings. */
+export interface ControlsContext {
+  /** Shape of the current data. */
+  readonly shape: readonly number[];
+  /** Number of channels or groups to choose from. */
+  readonly parts: number;
+}
+
+/** The form that holds the settings. */
+export interface Controls {
+  /** Makes the form show these settings. */
+  show(settings: Settings, context: ControlsContext): void;
+}
+
+const sliders = {
+  bits: bitWidths as readonly number[],
+  size: sizes as readonly number[],
+  groupSize: groupSizes as readonly number[],
+};
+
+const input = (id: string) => byId(id, HTMLInputElement);
+
+/** Reads the settings from the form. A field that is missing, disabled or invalid keeps its value of `before`. */
+function readForm(form: HTMLFormElement, before: Settings): Settings {
+  const fields = new FormData(form);
+  const text = (name: string) => {
+    const value = fields.get(name);
+    return typeof value === 'string' ? value : undefined;
+  };
+  const stop = (name: keyof typeof sliders) => sliders[name][Number(text(name))] ?? before[name];
+  const seed = input('seed');
+  const axis = Number(text('axis') ?? Number.NaN);
+  const grouped = before.granularity === 'per-group';
+  return {
+    ...before,
+    distribution: (text('distribution') ?? before.distribution) as Settings['distribution'],
+    size: stop('size') as Settings['size'],
+    seed: seed.value !== '' && seed.checkValidity() ? seed.valueAsNumber : before.seed,
+    rowsDiffer: fields.has('rowsDiffer'),
+    bits: stop('bits') as Settings['bits'],
+    signed: text('signed') === 'yes',
+    scheme: (text('scheme') ?? before.scheme) as Settings['scheme'],
+    granularity: (text('granularity') ?? before.granularity) as Settings['granularity'],
+    groupSize: stop('groupSize') as Settings['groupSize'],
+    range: (text('range') ?? before.range) as Settings['range'],
+    cover: Number(text('cover') ?? before.cover),
+    rounding: (text('rounding') ?? before.rounding) as Settings['rounding'],
+    symmetricRange: (text('symmetricRange') ?? before.symmetricRange) as Settings['symmetricRange'],
+    includeZero: input('includeZero').disabled ? before.includeZero : fields.has('includeZero'),
+    nonFinite: (text('nonFinite') ?? before.nonFinite) as Settings['nonFinite'],
+    part: Number(text('part') ?? before.part),
+    logCounts: fields.has('logCounts'),
+    // The list of axes was filled for the granularity of `before`, so its value belongs to that granularity.
+    ...(!Number.isNaN(axis) &&
+      before.granularity !== 'per-tensor' && { [grouped ? 'groupAxis' : 'channelAxis']: axis }),
+  };
+}
+
+/** Fills a list with options. Unchanged labels are left alone, because refilling would close an open list. */
+function fillOptions(select: HTMLSelectElement, labels: readonly string[]): void {
+  const key = labels.join('\n');
+  if (select.dataset.labels === key) return;
+  select.dataset.labels = key;
+  select.replaceChildren(...labels.map((label, value) => html('option', { value }, label)));
+}
+
+function showSlider(name: keyof typeof sliders, value: number, words: string): void {
+  const slider = input(name);
+  slider.max = String(sliders[name].length - 1);
+  slider.value = String(sliders[name].indexOf(value));
+  slider.setAttribute('aria-valuetext', words);
+}
+
+function showRadio(form: HTMLFormElement, name: string, value: string): void {
+  for (const radio of form.querySelectorAll<HTMLInputElement>(`input[name="${name}"]`))
+    radio.checked = radio.value === value;
+}
+
+/** The hint for each range method. */
+const rangeHints: Readonly<Record<Settings['range'], string>> = {
+  'min-max': 'The levels reach the farthest numbers.',
+  percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
+  mse: 'Whatever makes the squared error least: clipping some numbers pays for finer steps.',
+  entropy: 'What keeps the histogram most alike, as TensorRT calibrates activations.',
+};
+
+/** The hint that says what the scheme means for the zero point. */
+function schemeHint({ scheme, signed, bits }: Settings): string {
+  if (scheme === 'asymmetric')
+    return 'The levels span exactly the range of the numbers; the zero point is the code of 0.';
+  return signed
+    ? 'The levels lie evenly around 0, and the zero point is 0.'
+    : `The levels lie evenly around 0, and the zero point is ${2 ** (bits - 1)}, the middle.`;
+}
+
+function show(form: HTMLFormElement, settings: Settings, { shape, parts }: ControlsContext): void {
+  const { bits, granularity, groupSize, scheme, signed, size } = settings;
+  byId('distribution', HTMLSelectElement).value = settings.distribution;
+  setText(
+    byId('distribution-hint', HTMLElement),
+    distributions.find(({ name }) => name === settings.distribution)?.hint ?? '',
+  );
+  showSlider('size', size, formatMany(size, 'number'));
+  setText(byId('size-value', HTMLElement), formatCount(size));
+  // A field that someone is typing in is not overwritten.
+  if (document.activeElement !== input('seed')) input('seed').value = String(settings.seed);
+  input('rowsDiffer').checked = settings.rowsDiffer;
+
+  showSlider('bits', bits, `${bits} bits, ${formatCount(2 ** bits)} levels`);
+  setText(byId('bits-value', HTMLElement), `${bits} · ${formatCount(2 ** bits)} levels · ${dtypeOf(settings)}`);
+  for (const [i, stop] of [...byId('bits-stops', HTMLElement).children].entries()) {
+    stop.classList.toggle('current', bitWidths[i] === bits);
+  }
+  showRadio(form, 'signed', signed ? 'yes' : 'no');
+  showRadio(form, 'scheme', scheme);
+  setText(byId('scheme-hint', HTMLElement), schemeHint(settings));
+  showRadio(form, 'granularity', granularity);
+
+  byId('axis-field', HTMLElement).hidden = granularity === 'per-tensor' || shape.length < 2;
+  const axes = byId('axis', HTMLSelectElement);
+  fillOptions(
+    axes,
+    shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`),
+  );
+  axes.value = String(axisOf(settings, shape.length));
+  byId('group-field', HTMLElement).hidden = granularity !== 'per-group';
+  showSlider('groupSize', groupSize, `${groupSize} numbers a group`);
+  setText(byId('group-value', HTMLElement), String(groupSize));
+
+  const part = Math.min(settings.part, parts - 1);
+  const word = granularity === 'per-group' ? 'group' : 'channel';
+  byId('part-field', HTMLElement).hidden = parts < 2;
+  setText(byId('part-label', HTMLElement), `Show ${word}`);
+  setText(byId('part-value', HTMLElement), `${formatCount(part)}, the last is ${formatCount(parts - 1)}`);
+  input('part').max = String(parts - 1);
+  input('part').value = String(part);
+  input('part').setAttribute('aria-valuetext', `${word} ${part}`);
+
+  byId('range-method', HTMLSelectElement).value = settings.range;
+  setText(byId('method-hint', HTMLElement), rangeHints[settings.range]);
+  byId('cover-field', HTMLElement).hidden = settings.range !== 'min-max';
+  input('cover').value = String(settings.cover);
+  input('cover').setAttribute('aria-valuetext', `${settings.cover} percent`);
+  setText(byId('cover-value', HTMLElement), `${settings.cover} %`);
+  byId('rounding', HTMLSelectElement).value = settings.rounding;
+  const symmetric = scheme === 'symmetric';
+  for (const radio of form.querySelectorAll<HTMLInputElement>('input[name="symmetricRange"]'))
+    radio.disabled = !symmetric;
+  showRadio(form, 'symmetricRange', settings.symmetricRange);
+  const qmax = 2 ** (bits - 1) - 1;
+  setText(
+    byId('range-hint', HTMLElement),
+    !symmetric
+      ? 'For the symmetric scheme only.'
+      : settings.symmetricRange === 'restricted'
+        ? `The largest size falls on level ${qmax}: scale = absmax / ${qmax}.`
+        : `Steps a little finer: scale = absmax / ${qmax + 0.5}.`,
+  );
+  input('includeZero').disabled = symmetric;
+  input('includeZero').checked = settings.includeZero;
+  setText(
+    byId('zero-hint', HTMLElement),
+    symmetric ? 'For the asymmetric scheme only: symmetric levels always hold 0.' : 'So that 0 is restored exactly.',
+  );
+  showRadio(form, 'nonFinite', settings.nonFinite);
+  input('logCounts').checked = settings.logCounts;
+}
+
+/** The common name of an axis, followed by a comma, or nothing if it has none. */
+function axisName(dimensions: number, axis: number): string {
+  if (dimensions === 2) return axis === 0 ? 'rows,' : 'columns,';
+  return axis === dimensions - 1 ? 'last,' : '';
+}
+
+/**
+ * Sets up the form.
+ * @param current gives the settings at the time of the call
+ * @param onChange called at each input event with the new settings and the name of the control
+ */
+export function startControls(
+  current: () => Settings,
+  onChange: (settings: Settings, control: string) => void,
+): Controls {
+  const form = byId('controls', HTMLFormElement);
+  byId('distribution', HTMLSelectElement).append(
+    ...distributions.map(({ name, label }) => html('option', { value: name }, label)),
+  );
+  byId('bits-stops', HTMLElement).append(...bitWidths.map((bits) => html('span', {}, String(bits))));
+  input('cover').min = String(leastCover);
+  form.addEventListener('submit', (event) => event.preventDefault());
+  form.addEventListener('input', (event) => {
+    const name = (event.target as HTMLInputElement).name;
+    if (name !== '' && name !== 'source') onChange(readForm(form, current()), name);
+  });
+  byId('another', HTMLButtonElement).addEventListener('click', () => {
+    const seed = (current().seed + 1) % 1_000_000;
+    onChange({ ...current(), seed }, 'another');
+  });
+  byId('reset', HTMLButtonElement).addEventListener('click', () => {
+    // The data source stays: a reset of the settings must not discard a file.
+    onChange({ ...defaultSettings, data: current().data }, 'reset');
+  });
+  return { show: (settings, context) => show(form, settings, context) };
+}

@@ -1,0 +1,80 @@
+import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
+
+/** A model file. */
+export interface ModelFile {
+  readonly name: string;
+  readonly format: ModelFormat;
+  /** One file, or an index and all of its shards, or a model and its data. */
+  readonly files: readonly File[];
+  readonly tensors: readonly ModelTensor[];
+}
+
+/** The page cannot use a file. The message says why, and what to do. */
+export class FileError extends Error {
+  override readonly name = 'FileError';
+}
+
+/** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */
+export function modelExtensions(): string {
+  const all = modelFormats().map(({ extensions }) => extensions[0] ?? '');
+  return `${all.slice(0, -1).join(', ')} and ${all.at(-1)}`;
+}
+
+/** First bytes of common files that hold numbers in a way that is not read here. */
+const strangers: readonly { readonly magic: readonly number[]; readonly what: string }[] = [
+  { magic: [0x50, 0x4b, 0x03, 0x04], what: 'a zip archive (.npz and PyTorch files are such; unpack it first)' },
+  { magic: [0x80, 0x02], what: 'a Python pickle' },
+  { magic: [0x89, 0x48, 0x44, 0x46], what: 'an HDF5 file' },
+  { magic: [0x89, 0x50, 0x4e, 0x47], what: 'a PNG picture' },
+  { magic: [0xff, 0xd8, 0xff], what: 'a JPEG picture' },
+  { magic: [0x25, 0x50, 0x44, 0x46], what: 'a PDF document' },
+  { magic: [0x1f, 0x8b], what: 'a gzip archive (unpack it first)' },
+];
+
+/** What a file is, if it begins like something that is not read here. */
+export function strangerOf(head: Uint8Array): string | undefined {
+  return strangers.find(({ magic }) => magic.every((byte, i) => head[i] === byte))?.what;
+}
+
+/** The file that gives a model its name: the index of shards, or the first file with the extension of a model. */
+export function mainFile(files: readonly File[]): File {
+  const isModel = ({ name }: File) =>
+    modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
+  return (files.find(({ name }) => /\.index\.json$/i.test(name)) ?? files.find(isModel) ?? files[0]) as File;
+}
+
+/** Whether the name of a file says that it is a model. */
+const claims = (name: string) =>
+  modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
+
+/**
+ * Opens model files. Their format is told by their content. Undefined if they are no model and do not claim to be one.
+ * @throws ScalepointError if they are a model but violate its format; FileError if there are several files that belong to no model
+ */
+export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
+  const main = mainFile(files);
+  try {
+    const { format, tensors } = await inspectModel(files);
+    if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
+    return { name: main.name, format, files, tensors };
+  } catch (error) {
+    if (error instanceof RangeError) {
+      throw new FileError(
+        `${files.length} files were dropped, and none of them is the index.json of a model in several files. Add the index, or drop one file.`,
+      );
+    }
+    const unknown = error instanceof ScalepointError && error.code === 'UNKNOWN_FORMAT';
+    if (!unknown) throw error;
+    if (claims(main.name) && main.size > 0 && strangerOf(await headOf(main)) === undefined) {
+      throw new FileError(
+        `${main.name} does not begin like such a file: its header is damaged, or it is something else. Download it again, or choose another file.`,
+      );
+    }
+    return undefined;
+  }
+}
+
+/** The first bytes of a file. */
+export async function headOf(file: File): Promise<Uint8Array> {
+  return new Uint8Array(await file.slice(0, 4096).arrayBuffer());
+}

@@ -1,0 +1,63 @@
+import { ScalepointError } from 'scalepoint';
+import { byId, html } from './dom.js';
+
+/** An error as it is explained to the visitor. */
+export interface Problem {
+  /** What happened. */
+  readonly title: string;
+  /** Where and why it happened, and what to do now. */
+  readonly text: string;
+  readonly action?: { readonly label: string; readonly run: () => void };
+}
+
+/** A file problem stays until the next file is opened or the visitor closes it. A settings problem goes when the settings change. */
+export type ProblemSlot = 'file' | 'settings';
+
+const shown = new Map<ProblemSlot, string>();
+
+/** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */
+export function showProblem(slot: ProblemSlot, problem?: Problem): void {
+  const key = problem === undefined ? '' : `${problem.title}\n${problem.text}`;
+  if ((shown.get(slot) ?? '') === key) return;
+  shown.set(slot, key);
+  const container = byId('problems', HTMLElement);
+  const old = container.querySelector(`[data-slot="${slot}"]`);
+  // If a button of the message has the focus, the focus moves to the result instead of the top of the page.
+  if (old?.contains(document.activeElement))
+    (document.getElementById('result') ?? byId('main', HTMLElement)).focus({ preventScroll: true });
+  old?.remove();
+  if (problem === undefined) return;
+  const buttons = html('div', { class: 'row' });
+  const button = (label: string, run: () => void) => {
+    const node = html('button', { type: 'button' }, label);
+    node.addEventListener('click', run);
+    buttons.append(node);
+  };
+  if (problem.action !== undefined) button(problem.action.label, problem.action.run);
+  if (slot === 'file') button('Close', () => showProblem('file'));
+  const card = html(
+    'div',
+    { class: 'problem', 'data-slot': slot },
+    html('p', {}, html('strong', {}, problem.title)),
+    html('p', {}, problem.text),
+  );
+  if (buttons.childElementCount > 0) card.append(buttons);
+  container.append(card);
+  // A file can be dropped while the page is scrolled down, where its message would not be seen.
+  if (slot === 'file') card.scrollIntoView({ block: 'nearest' });
+}
+
+/** The message of a thrown value of any type. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Explains why the core did not load. */
+export function explainLoading(error: unknown): Problem {
+  const csp = error instanceof ScalepointError && error.code === 'CSP';
+  return {
+    title: 'The core did not load, so nothing can be quantized here',
+    text: `${messageOf(error)}. ${csp ? 'The server of this page forbids WebAssembly.' : 'Check the connection and load the page again; a current browser is needed.'}`,
+    action: { label: 'Load again', run: () => location.reload() },
+  };
+}

@@ -1,0 +1,91 @@
+// What every page of the site has around its content: the head, the header, the footer. The build puts it into each page.
+
+/** @typedef {{ path: string, label: string, short?: string }} Entry */
+
+/** Everything comes from the site itself; scripts may compile WebAssembly. */
+const policy = [
+  "default-src 'none'",
+  "script-src 'self' 'wasm-unsafe-eval'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "connect-src 'self'",
+  "worker-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+].join('; ');
+
+/** The pages in the header. A page is a folder below the root of the site. */
+const entries = /** @type {const} */ ([
+  { path: '', label: 'Learn' },
+  { path: 'model/', label: 'Your model' },
+  { path: 'numbers/', label: 'Your numbers' },
+  { path: 'speed/', label: 'Speed' },
+  { path: 'guide/', label: 'Guide' },
+]);
+
+const mark =
+  '<svg class="mark" viewBox="0 0 24 24" width="24" height="24" aria-hidden="true"><path d="M3 20V4M9 20V9M15 20v-7M21 20V6" /><circle cx="9" cy="5" r="2" /></svg>';
+
+/** @param {string} root */
+const head = (root) => `
+    <meta charset="utf-8">
+    <meta http-equiv="Content-Security-Policy" content="${policy}">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="color-scheme" content="light dark">
+    <meta name="referrer" content="no-referrer">
+    <link rel="icon" href="${root}shared/icon.svg" type="image/svg+xml">
+    <script src="/theme.js"></script>
+    <link rel="stylesheet" href="${root}shared/style.css">`;
+
+/**
+ * "Your model" is "Model" on narrow screens, for the eye only.
+ * @param {string} label
+ */
+const labelOf = (label) => label.replace(/^Your /, '<span class="your">Your </span>');
+
+/** @param {string} root @param {string} path of the page, such as `guide/errors/` */
+const header = (root, path) => `
+    <a class="skip" id="skip" href="#main">Skip to the content</a>
+    <header class="bar">
+      <a class="brand" href="${root || './'}">${mark}<span>Scalepoint</span></a>
+      <nav class="nav" aria-label="Pages">
+        ${entries
+          .map((entry) => {
+            const isHere = entry.path === '' ? path === '' : path.startsWith(entry.path);
+            const current = entry.path === path ? ' aria-current="page"' : isHere ? ' aria-current="true"' : '';
+            return `<a href="${root}${entry.path || (root ? '' : './')}"${current}>${labelOf(entry.label)}</a>`;
+          })
+          .join('\n        ')}
+      </nav>
+      <label class="theme"><span class="hidden">Theme</span>
+        <select id="theme">
+          <option value="system">Auto</option>
+          <option value="light">Light</option>
+          <option value="dark">Dark</option>
+        </select>
+      </label>
+    </header>`;
+
+/** @param {string} root */
+const footer = (root) => `
+    <footer class="foot">
+      <p>Scalepoint <span id="about-version"></span> <span id="about-tier"></span> · MIT licence · <a href="${root}guide/">Guide</a> · <a href="${root}speed/">Speed in this browser</a></p>
+      <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
+    </footer>
+    <p class="hidden" id="live" role="status"></p>
+    <p class="toast" id="toast" hidden></p>
+    <div class="overlay" id="overlay" hidden><p>Drop it anywhere</p></div>`;
+
+/**
+ * Completes a page.
+ * @param {string} html with a title and a description in its head, and a `main` in its body
+ * @param {string} path of the page below the root of the site, such as `model/`
+ */
+export function withShell(html, path) {
+  const root = '../'.repeat(path.split('/').length - 1);
+  return html
+    .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
+    .replace('<head>', `<head>${head(root)}`)
+    .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)
+    .replace('</body>', `${footer(root)}\n  </body>`);
+}

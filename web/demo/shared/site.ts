@@ -1,0 +1,42 @@
+import type { Scalepoint } from 'scalepoint';
+import { byId, setText } from './dom.js';
+import { startScrollBoxes } from './scroll.js';
+import { startTheme } from './theme.js';
+
+/** The address of the site's front page. It is read once, since moving to another page within this document changes what is relative. */
+export const siteRoot = new URL(document.documentElement.dataset.root ?? './', document.baseURI);
+
+/** Time after which the files for offline visits are fetched, so that they do not compete with what the page needs. */
+const offlineDelay = 2000;
+
+/** Fetches the files for visits without a network, and says so when they are there. */
+async function prepareOffline(): Promise<void> {
+  // Storage and workers may be forbidden. The site works without them.
+  try {
+    const { serviceWorker } = navigator;
+    await serviceWorker.register(new URL('offline.js', siteRoot));
+    await serviceWorker.ready;
+    setText(byId('about-offline', HTMLElement), 'Works offline from now on.');
+  } catch {}
+}
+
+/** Sets up what all pages have: the theme, boxes that scroll, the link to the content, offline visits. */
+export function startSite(): void {
+  startTheme();
+  startScrollBoxes();
+  byId('skip', HTMLAnchorElement).addEventListener('click', (event) => {
+    // The hash of the address holds the settings, so the link must not change it.
+    event.preventDefault();
+    (document.getElementById('result') ?? byId('main', HTMLElement)).focus();
+  });
+  if (navigator.serviceWorker !== undefined) setTimeout(() => void prepareOffline(), offlineDelay);
+}
+
+/** Names the version and the build of the core in the footer. */
+export function showCore(core: Scalepoint): void {
+  setText(byId('about-version', HTMLElement), core.version);
+  setText(
+    byId('about-tier', HTMLElement),
+    core.simd ? '· SIMD core' : '· scalar core, as this browser has no WebAssembly SIMD',
+  );
+}
