@@ -239,6 +239,11 @@ Status set_layer_codes(const PackedLayer& layer, uint32_t row, const std::byte* 
   return scalepoint::set_layer_codes(layer.memory(), row, {codes, n}, job.spec.dtype, job.scales(), job.zero_points());
 }
 
+/// Codes of int8 of whole rows, from `row` on.
+Status get_layer_codes(const PackedLayer& layer, uint32_t row, std::byte* codes, size_t n) {
+  return scalepoint::get_layer_codes(layer.memory(), row, {codes, n});
+}
+
 /// n bytes of blocks.
 Status set_layer_blocks(const PackedLayer& layer, uint32_t row, const std::byte* blocks, size_t n, BlockType type) {
   return scalepoint::set_layer_blocks(layer.memory(), row, {blocks, n}, type);

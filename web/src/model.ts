@@ -3,8 +3,9 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
+import type { BlockTensor, LinearQuantizedTensor, QuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
+import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
@@ -46,6 +47,7 @@ import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
+import type { SavedTensorsOptions } from './tensors.js';
 
 export type { ErrorCode } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -80,10 +82,10 @@ export { type ModelReport, QualityError, type TensorReport } from './pipeline/re
 export type { WorkOptions } from './pipeline/start.js';
 export type { VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/workers.js';
-
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
 export type { InputArray, ModelInputs } from './running/inputs.js';
 export type { Runtime } from './running/runtime.js';
+export type { SavedTensorsOptions } from './tensors.js';
 
 /**
  * The formats that can be read, with what their files can become and the options that decide about it.
@@ -187,6 +189,64 @@ export async function readQuantized(
 ): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readCodes(opened, name));
+}
+
+// --------------------------------------------------------------------------------------------------------- tensors of arrays
+
+function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, names);
+  checkWorkOptions(options as WorkOptions);
+}
+
+/** Loads the core for a call. */
+async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
+  // Here and not at the top, so that looking into a file loads no wasm.
+  const { loadCore } = await import('./core/load.js');
+  const core = await loadCore(options);
+  try {
+    return await use(core);
+  } finally {
+    core.dispose();
+  }
+}
+
+/**
+ * The bytes of a safetensors file with quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other
+ * programs open it; what the codes mean is in its metadata.
+ * @example const bytes = await saveTensors({ embeddings: q }); await writeFile('q.safetensors', bytes);
+ * @throws TypeError or RangeError naming the tensor, or if two parts have one name; ScalepointError `WASM_LOAD`, `CSP`, `OUT_OF_MEMORY`
+ */
+export async function saveTensors(
+  tensors: Readonly<Record<string, QuantizedTensor>>,
+  options: SavedTensorsOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
+    throw typeError('tensors', `expected an object of quantized tensors by name, got ${show(tensors)}`);
+  }
+  checkTensorOptions(options, ['core']);
+  const { writeTensors } = await import('./tensors.js');
+  return withCore(options, (core) => writeTensors(core, tensors));
+}
+
+/**
+ * The quantized tensors that `saveTensors` wrote, as they were.
+ * @example const { embeddings } = await loadTensors('q.safetensors');
+ * @throws ScalepointError `BAD_FILE` if the file is damaged or not of `saveTensors`; what `inspectModel` throws; `WASM_LOAD`, `CSP`,
+ *   `OUT_OF_MEMORY`
+ */
+export async function loadTensors(
+  file: ModelInput,
+  options: SavedTensorsOptions & OpenOptions = {},
+): Promise<Record<string, QuantizedTensor>> {
+  checkTensorOptions(options, ['core', 'signal']);
+  return withModel(file, options, async (opened) => {
+    const { meaningsOf, readTensors } = await import('./tensors.js');
+    const meanings = meaningsOf(opened);
+    return withCore(options, (core) => readTensors(core, opened, meanings));
+  });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
