@@ -12,6 +12,7 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { type BatchStep, batchesOf, type Tile, type Write } from './batches.js';
+import { reportTimes } from './progress.js';
 import { type Batch, type BatchResult, problemIn, type RangeTask, type SetsTask, TaskError } from './tasks.js';
 import { elementAt, mainPart, stepsOf, storedBytes } from './tiles.js';
 import type { TileRunner } from './workers.js';
@@ -89,14 +90,12 @@ function progressReporter({ tensors }: FilePlan, onProgress?: (progress: Progres
   const rest = Float64Array.from(tensors, ({ source }) => storedBytes(source));
   const bytesTotal = rest.reduce((sum, bytes) => sum + bytes, 0);
   let bytesDone = 0;
-  let last = performance.now();
+  const isTime = reportTimes();
   return (index: number, bytes: number) => {
     bytesDone += bytes;
     const left = (rest[index] as number) - bytes;
     rest[index] = left;
-    const now = performance.now();
-    if (left > 0 && now - last < 50) return false;
-    last = now;
+    if (!isTime(left <= 0)) return false;
     if (onProgress === undefined) return left === 0;
     const tensor = tensors[index] as PlannedTensor;
     onProgress({
