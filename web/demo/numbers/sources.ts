@@ -4,7 +4,7 @@ import { startDropping } from '../shared/drop.js';
 import { FileError } from '../shared/files.js';
 import { formatMany, formatShape } from '../shared/format.js';
 import { messageOf, type Problem } from '../shared/problems.js';
-import { siteRoot } from '../shared/site.js';
+import { sampleFile } from '../shared/sample.js';
 import { type DataSet, textData } from './data.js';
 import { openFile } from './files.js';
 import { parseNumbers } from './numbers.js';
@@ -130,23 +130,13 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
   });
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
     void attempt('the sample model', async () => {
-      const file = await fetchSample();
+      const file = await sampleFile();
       return () => void open([file]);
     });
   });
   startDropping((files) => void open(files));
 
   return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn) };
-}
-
-/** Fetches the sample model, which is served beside the page. */
-async function fetchSample(): Promise<File> {
-  const response = await fetch(new URL('samples/digits.safetensors', siteRoot));
-  // Some servers answer with their start page if a file is missing.
-  if (!response.ok || /html/.test(response.headers.get('content-type') ?? '')) {
-    throw new FileError('The sample model is not on this server. Drop a file of your own, or make numbers.');
-  }
-  return new File([await response.arrayBuffer()], 'digits.safetensors');
 }
 
 /** Explains why a file could not be used. */
