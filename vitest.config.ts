@@ -31,6 +31,8 @@ export default defineConfig({
       },
       {
         extends: true,
+        // Its bundles are modules that find their wasm beside them.
+        optimizeDeps: { exclude: ['onnxruntime-web'] },
         test: {
           name: 'chromium',
           // Files named *.node.test.ts need the file system or processes, so they run in Node only.

@@ -13,6 +13,7 @@ struct ErrorSums {
   double squared_y = 0;   ///< sum y^2
   double product = 0;     ///< sum x y
   double non_finite = 0;  ///< number of pairs left out
+  double saturated = 0;   ///< number of x that a float type does not reach, of which y is the largest value
 };
 
 }  // namespace scalepoint

@@ -1,6 +1,6 @@
 // Installs the npm packages of package-lock.json and the Debian packages that building needs and this machine lacks.
 //
-//   node scripts/setup.mjs [--test]     --test adds the packages that only the tests need
+//   node scripts/setup.mjs [--test]     --test adds the packages that only the tests need; some of them may fail to install
 //
 // If nothing is missing, the script only looks at a few files and starts no program.
 
@@ -42,15 +42,19 @@ const debianPackages = [
   { name: 'chromium', forTests: true, present: () => existsSync(chromium) },
 ];
 
+/** Folders with packages of their own, which are large or not there for every system. Tests that need them are skipped without them. */
+const foldersForTests = ['tests/transformers'];
+
 /**
  * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
  * optional packages for other systems.
+ * @param {string} [folder] where both are, from the root
  */
-function nodeModulesFit() {
-  const installed = join(root, 'node_modules/.package-lock.json');
+function nodeModulesFit(folder = '.') {
+  const installed = join(root, folder, 'node_modules/.package-lock.json');
   if (!existsSync(installed)) return false;
   const packagesOf = (/** @type {string} */ path) => JSON.parse(readFileSync(path, 'utf8')).packages;
-  const wanted = packagesOf(join(root, 'package-lock.json'));
+  const wanted = packagesOf(join(root, folder, 'package-lock.json'));
   const present = packagesOf(installed);
   return Object.entries(wanted).every(([path, entry]) => {
     if (path === '') return true;
@@ -108,7 +112,8 @@ export async function setup({ test }) {
   }
   const missing = debianPackages.filter((entry) => (test || !entry.forTests) && !entry.present());
   const needNodeModules = !nodeModulesFit();
-  if (missing.length === 0 && !needNodeModules) {
+  const folders = test ? foldersForTests.filter((folder) => !nodeModulesFit(folder)) : [];
+  if (missing.length === 0 && !needNodeModules && folders.length === 0) {
     await step('setup', async (say) => say('nothing missing'));
     return;
   }
@@ -127,6 +132,13 @@ export async function setup({ test }) {
       say('installing the npm packages');
       await mustRun('npm', ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
       say('installed the npm packages');
+    });
+  }
+  for (const folder of folders) {
+    await step('setup', async (say) => {
+      say(`installing the npm packages of ${folder}`);
+      const { code } = await run('npm', ['ci', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund']);
+      say(`${code === 0 ? 'installed' : 'could not install'} the npm packages of ${folder}`);
     });
   }
 }

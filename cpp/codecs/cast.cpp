@@ -27,15 +27,20 @@ const float* write(const float* x, size_t n, ElementType to, std::byte* out, flo
   }
 }
 
-/// Puts the largest finite value in the place of infinities that were none.
-void saturate(const float* x, size_t n, ElementType to, std::byte* out, float* y) {
+/// Puts the largest finite value in the place of infinities that were none, and the smallest one in the place of zeros that were none.
+/// Returns the number of the former.
+size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float* y) {
   auto* const bits = reinterpret_cast<uint16_t*>(out);
+  size_t count = 0;
   for (size_t i = 0; i < n; i++) {
-    if (is_finite(y[i]) || !is_finite(x[i])) continue;
-    // An infinity has the bits behind those of the largest value.
-    bits[i]--;
+    const bool overflows = !is_finite(y[i]) && is_finite(x[i]);
+    if (!overflows && (y[i] != 0 || x[i] == 0)) continue;
+    // An infinity has the bits behind those of the largest value, a zero those before the smallest one.
+    overflows ? bits[i]-- : bits[i]++;
+    count += overflows;
     to == ElementType::kF16 ? kernels::float16_to_float32(bits + i, 1, y + i) : kernels::bfloat16_to_float32(bits + i, 1, y + i);
   }
+  return count;
 }
 
 /// A float64 as a float32 that rounds to 16 bits as the float64 does: cut off, and with its last bit set if anything was cut off. Then
@@ -84,7 +89,9 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
       for (size_t i = 0; i < n; i++) odd[i] = cut_to_odd(stored[i]);
     }
     const float* const y = write(narrows_twice ? odd : x, n, to, data + at * bytes, room);
-    if (cast.saturate && y == room) saturate(narrows_twice ? odd : x, n, to, data + at * bytes, room);
+    if (cast.saturate && y == room) {
+      sums.saturated += static_cast<double>(saturate(narrows_twice ? odd : x, n, to, data + at * bytes, room));
+    }
     // The sums are needed in any case: they count what is not finite.
     const double before = sums.non_finite;
     kernels::accumulate_error(x, y, n, sums);

@@ -8,14 +8,15 @@ namespace scalepoint::codecs {
 
 struct Cast {
   ElementType to = ElementType::kF16;  ///< kF32, kF16 or kBF16
-  /// Whether a finite value that the type does not reach becomes its largest one.
+  /// Whether a finite value that the type does not reach becomes its largest one, and one that would be 0 its smallest one: such as an
+  /// epsilon that others are divided by.
   bool saturate = false;
 };
 
 /// Rounds half to even, float64 too: once, from the stored value. Part: data.
 /// Special: NaN stays NaN, infinities stay infinite; the sums count them. A finite value that becomes an infinity is kOverflow,
 ///          unless it saturates.
-/// Sums:    against the elements as float32.
+/// Sums:    against the elements as float32; with the number of those that became the largest value.
 /// Status:  those of check and Arena; kBadDType if there is no cast to that type.
 [[nodiscard]] Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result) noexcept;
 

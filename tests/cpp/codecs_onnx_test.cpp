@@ -395,12 +395,14 @@ TEST(EncodeMatMulBnb4, takes_the_nearest_value_of_the_codebook) {
 // --------------------------------------------------------------------------------------------------------------------- Cast
 
 TEST(EncodeCast, saturates_if_that_is_wanted) {
-  const std::vector<double> x = {65504, 65519, 65520, -1e30, HUGE_VAL, -HUGE_VAL, 1};
+  const double smallest = std::ldexp(1.0, -24);
+  const std::vector<double> x = {65504, 65519, 65520, -1e30, HUGE_VAL, -HUGE_VAL, 1, 0, -0.0, smallest / 2, -1e-30};
   const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
   const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
-  const std::vector<double> expected = {65504, 65504, 65504, -65504, HUGE_VAL, -HUGE_VAL, 1};
+  const std::vector<double> expected = {65504, 65504, 65504, -65504, HUGE_VAL, -HUGE_VAL, 1, 0, 0, smallest, -smallest};
   EXPECT_TRUE(same_problem({}, parts.encoded.problem));
   EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), expected);
+  EXPECT_EQ(parts.encoded.sums.saturated, 2);
 }
 
 }  // namespace

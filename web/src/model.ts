@@ -52,7 +52,7 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
+export type { Finding, FormatInfo, MetadataValue, Reader, Target } from './formats/format.js';
 export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
@@ -342,7 +342,7 @@ export async function compareModels(a: ModelInput, b: ModelInput, options: WorkO
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, (second) =>
-        compareOpen(first, second, own, (elements, files) => startRunner(elements, files, own)),
+        compareOpen(first, second, own, (elements, files) => startRunner(elements, { sources: files, sinks: [] }, own)),
       ),
     ),
   );

@@ -27,8 +27,11 @@ describeBuilds('observer', (sp) => {
     }
   });
 
-  /** 2^17 values, 32 times over, and a few of their own: many more than a histogram of as many bins could hold one by one. */
-  const times = 32;
+  /**
+   * 2^17 values, four times over, and a few of their own: more than four fall in the bins of most of them, and few in those of the tails, where
+   * the percentile of 99.999 lies.
+   */
+  const times = 4;
   const many: [string, Float32Array, number[]][] = [
     ['weights', random.bell(1 << 17), []],
     ['one outlier', random.bell(1 << 17), [-1000]],
@@ -42,7 +45,7 @@ describeBuilds('observer', (sp) => {
     ['far from zero', random.uniform(1 << 17, 0.9, 1), []],
   ];
 
-  it.each(many)('chooses as quantize does for all values at once: %s', { timeout: 120_000 }, (name, batch, rest) => {
+  it.each(many)('chooses as quantize does for all values at once: %s', (name, batch, rest) => {
     const all = new Float32Array(batch.length * times + rest.length);
     for (let i = 0; i < times; i++) all.set(batch, i * batch.length);
     all.set(rest, batch.length * times);
@@ -63,7 +66,7 @@ describeBuilds('observer', (sp) => {
           sp.compare(all, sp.quantize(all, { dtype, scheme, range: { scale, zeroPoint } })).mse;
         const mse = chosen('mse');
         expect(errorWith(mse), what).toBeLessThanOrEqual(errorWith(mse.want) * 1.01);
-        for (const percentile of [99, 99.9999]) {
+        for (const percentile of [99, 99.999]) {
           // Each end is off by 2^-10 of itself, and both have their own sign where 0 lies in the range.
           expect(Math.abs(chosen({ percentile }).ratio - 1), what).toBeLessThanOrEqual(2 ** -10);
         }

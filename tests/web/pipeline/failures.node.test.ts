@@ -19,6 +19,7 @@ import { Worker } from 'node:worker_threads';
 import { compareModels, type Progress, quantizeModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { expectResult, fileWith, plain, rejectionOf, safetensors, weights } from '../support/models.js';
+import { replaced, workersWith } from '../support/workers.js';
 
 let folder = '';
 beforeAll(async () => {
@@ -321,8 +322,12 @@ describe('an output that fails', () => {
   it('because the disk is full names the tensor and the file', async () => {
     for (const workers of [0, 2]) {
       for (const nth of [2, 5, 9]) {
-        const options = { to: 'int8', ...plain, workers, output: out() } as const;
-        const error = await leavesNothing(() => failing('write', nth, () => quantizeModel(model, options)));
+        // Workers write by themselves.
+        const full = `(() => { throw Object.assign(new Error('ENOSPC: no space left on device, write'), { code: 'ENOSPC' }); })()`;
+        const worker = workersWith(replaced('writeSync', full, nth));
+        const options = { to: 'int8', ...plain, workers, worker, output: out() } as const;
+        const call = () => quantizeModel(model, options);
+        const error = await leavesNothing(() => (workers === 0 ? failing('write', nth, call) : call()));
         expect(error).toBeInstanceOf(ScalepointError);
         expect(error).toMatchObject({
           code: 'IO',

@@ -113,47 +113,51 @@ function float8(bits: number): number {
   return exponent === 0 ? sign * fraction * 2 ** -9 : sign * (8 + fraction) * 2 ** (exponent - 10);
 }
 
+const wide = new DataView(new ArrayBuffer(4));
+
+/** The value of a bfloat16: the upper half of a float32. */
+function bfloat(bits: number): number {
+  wide.setUint16(0, bits);
+  return wide.getFloat32(0);
+}
+
+/** How the elements of a type lie in a file: their bytes, and the value of one. */
+const elements: Record<string, [size: number, read: (view: DataView, at: number) => number]> = {
+  F64: [8, (view, at) => view.getFloat64(at, true)],
+  F32: [4, (view, at) => view.getFloat32(at, true)],
+  F16: [2, (view, at) => half(view.getUint16(at, true))],
+  BF16: [2, (view, at) => bfloat(view.getUint16(at, true))],
+  F8_E4M3: [1, (view, at) => float8(view.getUint8(at))],
+  I8: [1, (view, at) => view.getInt8(at)],
+  I32: [4, (view, at) => view.getInt32(at, true)],
+  I64: [8, (view, at) => Number(view.getBigInt64(at, true))],
+};
+
 /** The values of a tensor of floats or integers. */
 export function numbersOf({ dtype, bytes }: StoredTensor): Float64Array {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const readers: Record<string, [size: number, read: (at: number) => number]> = {
-    F64: [8, (at) => view.getFloat64(at, true)],
-    F32: [4, (at) => view.getFloat32(at, true)],
-    F16: [2, (at) => half(view.getUint16(at, true))],
-    BF16: [
-      2,
-      (at) => {
-        const wide = new DataView(new ArrayBuffer(4));
-        wide.setUint16(0, view.getUint16(at, true));
-        return wide.getFloat32(0);
-      },
-    ],
-    F8_E4M3: [1, (at) => float8(view.getUint8(at))],
-    I8: [1, (at) => view.getInt8(at)],
-    I32: [4, (at) => view.getInt32(at, true)],
-    I64: [8, (at) => Number(view.getBigInt64(at, true))],
-  };
-  const reader = readers[dtype];
+  const reader = elements[dtype];
   check(reader !== undefined, `${dtype} can be read`);
   const [size, read] = reader;
-  return Float64Array.from({ length: bytes.length / size }, (_, i) => read(i * size));
+  const values = new Float64Array(bytes.length / size);
+  for (let i = 0; i < values.length; i++) values[i] = read(view, i * size);
+  return values;
 }
 
-/** Reads single bits of int32 words. Bit 0 is the least significant bit of the first word. */
-function bitsOfWords(words: Uint8Array): (bit: number) => number {
-  return (bit) => (words[bit >> 3]! >> (bit & 7)) & 1;
-}
-
-/** Unpacks `count` codes, stored as code + 2^(bits - 1), from int32 words. Checks that all bits after them are 0. */
+/**
+ * Unpacks `count` codes, stored as code + 2^(bits - 1), from int32 words. Bit 0 is the least significant bit of the first word, so a code
+ * lies in one byte or in two neighbors. Checks that all bits after the codes are 0.
+ */
 function unpackBits(words: Uint8Array, count: number, bits: number, what: string): Int8Array {
-  const bit = bitsOfWords(words);
   const values = new Int8Array(count);
   for (let i = 0; i < count; i++) {
-    let value = 0;
-    for (let b = 0; b < bits; b++) value += bit(i * bits + b) * 2 ** b;
-    values[i] = value - 2 ** (bits - 1);
+    const at = (i * bits) >> 3;
+    const two = words[at]! + 256 * (words[at + 1] ?? 0);
+    values[i] = (Math.floor(two / 2 ** ((i * bits) & 7)) % 2 ** bits) - 2 ** (bits - 1);
   }
-  for (let b = count * bits; b < words.length * 8; b++) check(bit(b) === 0, `${what}: padding bit ${b} is 0`);
+  for (let b = count * bits; b < words.length * 8; b++) {
+    check(((words[b >> 3]! >> (b & 7)) & 1) === 0, `${what}: padding bit ${b} is 0`);
+  }
   return values;
 }
 
@@ -324,12 +328,13 @@ const formats: Record<string, [fractionBits: number, lowest: number, largest: nu
   BF16: [7, -126, (2 - 2 ** -7) * 2 ** 127],
 };
 
+const double = new DataView(new ArrayBuffer(8));
+
 /** Rounds a number to a float type, ties to even. The result is infinite beyond the largest number of the type. */
 export function nearestOf(dtype: string, v: number): number {
   const [fractionBits, lowest, largest] = formats[dtype]!;
-  const bits = new DataView(new ArrayBuffer(8));
-  bits.setFloat64(0, v);
-  const exponent = ((bits.getUint32(0) >>> 20) & 2047) - 1023;
+  double.setFloat64(0, v);
+  const exponent = ((double.getUint32(0) >>> 20) & 2047) - 1023;
   const quantum = 2 ** (Math.max(exponent, lowest) - fractionBits);
   const rounded = roundHalfToEven(v / quantum) * quantum;
   return Math.abs(rounded) > largest ? Math.sign(rounded) * Infinity : rounded;
@@ -374,10 +379,16 @@ export function referenceQuantize(
   const codes = new Int8Array(count * size);
   const scale = new Float64Array(count);
   const zeroPoint = new Int32Array(count);
+  const x = new Float32Array(size);
   for (let group = 0; group < count; group++) {
-    const x = Array.from({ length: size }, (_, i) => f(values[group * size + i]!));
-    const min = x.reduce((a, b) => Math.min(a, b), 0);
-    const max = x.reduce((a, b) => Math.max(a, b), 0);
+    let min = 0;
+    let max = 0;
+    for (let i = 0; i < size; i++) {
+      const value = f(values[group * size + i]!);
+      x[i] = value;
+      min = Math.min(min, value);
+      max = Math.max(max, value);
+    }
     // The quotient of two float32 numbers in double, rounded to float32, is the float32 quotient, because 53 >= 2 * 24 + 2.
     const exact = symmetric ? f(Math.max(-min, max) / ((qmax - qmin) / 2)) : f(f(max - min) / (qmax - qmin));
     let s = nearestOf(scaleDtype, exact);

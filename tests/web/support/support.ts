@@ -87,24 +87,29 @@ export class Random {
 
   /** n float32 numbers in [low, high). */
   uniform(n: number, low = -1, high = 1): Float32Array {
-    return Float32Array.from({ length: n }, () => low + (this.bits() / 2 ** 32) * (high - low));
+    const values = new Float32Array(n);
+    for (let i = 0; i < n; i++) values[i] = low + (this.bits() / 2 ** 32) * (high - low);
+    return values;
   }
 
   /** n float32 numbers distributed around 0 like weights. Each is the sum of four uniform numbers. */
   bell(n: number): Float32Array {
-    return Float32Array.from({ length: n }, () => {
+    const values = new Float32Array(n);
+    for (let i = 0; i < n; i++) {
       let sum = 0;
-      for (let i = 0; i < 4; i++) sum += this.bits() / 2 ** 32 - 0.5;
-      return sum;
-    });
+      for (let j = 0; j < 4; j++) sum += this.bits() / 2 ** 32 - 0.5;
+      values[i] = sum;
+    }
+    return values;
   }
 
   /** n finite float32 numbers of any magnitude, made from random bits. */
   anyFinite(n: number): Float32Array {
-    const bits = Uint32Array.from({ length: n }, () => {
+    const bits = new Uint32Array(n);
+    for (let i = 0; i < n; i++) {
       const word = this.bits();
-      return (word & 0x7f800000) === 0x7f800000 ? word & 0xbfffffff : word;
-    });
+      bits[i] = (word & 0x7f800000) === 0x7f800000 ? word & 0xbfffffff : word;
+    }
     return new Float32Array(bits.buffer);
   }
 }

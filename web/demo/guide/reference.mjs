@@ -57,8 +57,10 @@ function docBefore({ text, comments }, start) {
 function signatureOf({ text }, node) {
   const body = node.body?.type === 'BlockStatement' ? node.body : node.value?.body;
   const code = text.slice(node.start, body?.start ?? node.end).trim();
-  // Lines after the first are indented as deep as the declaration is.
-  return code.replace(/^ {2}(?=\s*\S)/gm, (indent, at) => (at === 0 ? indent : '')).replace(/;$/, '');
+  // Members are indented in the source.
+  const column = node.start - (text.lastIndexOf('\n', node.start) + 1);
+  const indent = /^ *$/.test(text.slice(node.start - column, node.start)) ? ' '.repeat(column) : '';
+  return code.replaceAll(`\n${indent}`, '\n').replace(/;$/, '');
 }
 
 /** Whether a member is part of the API. @param {Node} member */
@@ -79,6 +81,7 @@ function membersOf(module, node) {
     const hasBody = member.value?.body !== undefined && member.value.body !== null;
     const known = members.get(name);
     const doc = docBefore(module, member.start);
+    if (doc.includes('@internal')) continue;
     if (known === undefined)
       members.set(name, { name, signatures: [signatureOf(module, member)], doc, isDone: hasBody });
     else if (!hasBody) known.signatures.push(signatureOf(module, member));
@@ -161,7 +164,7 @@ const labels = { returns: 'Returns', throws: 'Throws', defaultValue: 'Default' }
 /** @param {string} tag @param {string} text */
 function tagHtml(tag, text) {
   if (tag === 'example') return code(text);
-  const [, name, rest] = /^(\S+) ([^]*)/.exec(text) ?? [];
+  const [, name, rest] = /^(\S+) ([\s\S]*)/.exec(text) ?? [];
   if (tag === 'param' && name !== undefined)
     return `<p class="tag"><code>${escaped(name)}</code> ${prose(rest ?? '').replace(/^<p>|<\/p>\n?$/g, '')}</p>`;
   const inner =
@@ -175,7 +178,7 @@ function tagHtml(tag, text) {
 function docHtml(doc) {
   const [text = '', ...tags] = doc.split(/(?:^|\s)@(?=(?:param|returns|throws|defaultValue|example)\b)/);
   const told = tags.map((tag) => {
-    const [, name = '', rest = ''] = /^(\w+)\s*([^]*)/.exec(tag) ?? [];
+    const [, name = '', rest = ''] = /^(\w+)\s*([\s\S]*)/.exec(tag) ?? [];
     return tagHtml(name, rest.trim());
   });
   return [text.trim() === '' ? '' : prose(text.trim()), ...told].join('\n');
@@ -225,6 +228,9 @@ const points = [
   },
 ];
 
+/** What everyone needs comes first, then functions, then the classes of what they return. @param {Entry} entry */
+const rankOf = ({ name, kind }) => (name === 'load' ? 0 : name === 'Scalepoint' ? 1 : kind === 'function' ? 2 : 3);
+
 /** The pages of the reference, made from the sources. */
 export function referencePages() {
   return points.map(({ name, from, file, about }) => {
@@ -232,7 +238,10 @@ export function referencePages() {
     const some = (/** @type {Entry['kind'][]} */ ...wanted) => entries.filter(({ kind }) => wanted.includes(kind));
     const html = [
       `<h1>API: ${from}</h1>\n<p>${prose(about).replace(/^<p>|<\/p>\n?$/g, '')}</p>`,
-      groupHtml('Functions and classes', some('function', 'class')),
+      groupHtml(
+        'Functions and classes',
+        some('function', 'class').sort((a, b) => rankOf(a) - rankOf(b)),
+      ),
       groupHtml('Values', some('value')),
       groupHtml('Types', some('type')),
     ].join('\n');

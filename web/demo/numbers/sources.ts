@@ -1,8 +1,9 @@
 import { byId, html, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
+import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { messageOf, type Problem } from '../shared/problems.js';
-import { siteRoot } from '../shared/site.js';
+import { sampleFile } from '../shared/sample.js';
 import { type Client, WorkerError } from './client.js';
 import { countOf } from './data.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
@@ -36,11 +37,6 @@ const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
 
 /** Longest text that is put into the text field. Browsers lay out longer ones for seconds. */
 const longestText = 50_000;
-
-/** A problem that the page explains in its own words. */
-class Explained extends Error {
-  override readonly name = 'Explained';
-}
 
 /** What the panel knows. */
 interface Panel {
@@ -224,7 +220,7 @@ function startFiles(panel: Panel): void {
     if (files.length > 0) void open(files).finally(() => (picker.value = ''));
   });
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
-    void attempt(panel, 'the sample model', fetchSample, (file) => void open([file]));
+    void attempt(panel, 'the sample model', sampleFile, (file) => void open([file]));
   });
   startDropping((files) => void open(files));
 }
@@ -260,19 +256,9 @@ export function startSources(client: Client, events: SourceEvents): Sources {
   return { show: (data) => showPanel(data === 'generated' ? 'generate' : panel.lastOwn) };
 }
 
-/** Fetches the sample model, which is served beside the page. */
-async function fetchSample(): Promise<File> {
-  const response = await fetch(new URL('samples/digits.safetensors', siteRoot));
-  // Some servers answer with their start page if a file is missing.
-  if (!response.ok || /html/.test(response.headers.get('content-type') ?? '')) {
-    throw new Explained('The sample model is not on this server. Drop a file of your own, or make numbers.');
-  }
-  return new File([await response.arrayBuffer()], 'digits.safetensors');
-}
-
 /** Explains why a file could not be used. */
 function explainFile(error: unknown, what: string): Problem {
-  const known = error instanceof Explained || (error instanceof WorkerError && error.isFileError);
+  const known = error instanceof FileError || (error instanceof WorkerError && error.isFileError);
   if (known) return { title: 'That cannot be read here', text: error.message };
   if (error instanceof TypeError && /fetch/i.test(error.message)) {
     return { title: `Could not load ${what}`, text: 'The connection failed. Try again, or drop a file of your own.' };

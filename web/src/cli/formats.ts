@@ -54,9 +54,24 @@ export function formatFlags(): Record<string, { type: 'string' | 'boolean' }> {
 
 const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
 
-/** The options that the words of a command line mean, except those about files beside the result. @throws UsageError */
-export function choicesOf(words: Words, to: string): Record<string, unknown> {
-  const given = entries(to).filter(([, info]) => info.sidecar === undefined && isGiven(info, words));
+/** Whether a target knows an option. Whether that is an error, the model functions say. */
+function knows(to: string, option: string): boolean {
+  return modelFormats().some(({ targets, aliases }) => {
+    const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
+    return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
+  });
+}
+
+/**
+ * The options that the words of a command line mean, except those about files beside the result.
+ * @param all every target that was asked for: an option is for those of them that know it
+ * @throws UsageError
+ */
+export function choicesOf(words: Words, to: string, all: readonly string[] = [to]): Record<string, unknown> {
+  const given = entries(to).filter(([name, info]) => {
+    const isForOthers = !knows(to, name) && all.some((other) => knows(other, name));
+    return info.sidecar === undefined && isGiven(info, words) && !isForOthers;
+  });
   return Object.fromEntries(
     given.map(([name, info]) => {
       try {

@@ -1,6 +1,6 @@
 /** Where results go on a command line. */
-import { stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { lstat, stat } from 'node:fs/promises';
+import { basename, dirname, join, sep } from 'node:path';
 import { inspectModel, type ModelPlan, modelFormats, resultName, ScalepointError } from '../model.js';
 import type { Input } from './input.js';
 import { systemText, UsageError } from './process.js';
@@ -8,11 +8,45 @@ import { systemText, UsageError } from './process.js';
 /** What -o calls standard output. */
 export const standardOutput = '-';
 
-/** Where a result goes: as it was said, or beside the file with the target in its name. */
+/** Where a result goes: as it was said, or into a folder, or beside the file; then with the target in its name. */
 export function outputOf({ name, isPath }: Input, asked: string | undefined, plan: ModelPlan): string {
-  if (asked !== undefined) return asked;
+  if (asked !== undefined && !(isPath && isFolder(asked))) return asked;
   if (!isPath) throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
-  return join(dirname(name), resultName(basename(name), plan));
+  return join(asked ?? dirname(name), resultName(basename(name), plan));
+}
+
+/** Whether a path is that of a folder, by its end. */
+function isFolder(path: string): boolean {
+  return path.endsWith('/') || path.endsWith(sep);
+}
+
+const isThere = async (path: string): Promise<boolean> =>
+  (await stat(path).catch(() => undefined))?.isDirectory() ?? false;
+
+/** The output that was asked for. The path of a folder ends with a separator. */
+export async function insideOf(asked: string | undefined): Promise<string | undefined> {
+  if (asked === undefined || asked === standardOutput || isFolder(asked)) return asked;
+  return (await isThere(asked)) ? asked + sep : asked;
+}
+
+/** The folder that several results go to, if it was named. @throws UsageError */
+export async function folderOf(asked: string | undefined): Promise<string | undefined> {
+  if (asked === undefined) return undefined;
+  if (asked === standardOutput)
+    throw new UsageError('--output: standard output has room for one type, not for several');
+  if (!(await isThere(asked))) {
+    throw new UsageError(`--output: several types need a folder that is there, got ${JSON.stringify(asked)}`);
+  }
+  return isFolder(asked) ? asked : asked + sep;
+}
+
+/** Fails if one of several outputs is there already. @throws ScalepointError `EXISTS` */
+export async function checkFree(outputs: readonly { readonly output: string }[], force: boolean): Promise<void> {
+  for (const { output } of outputs) {
+    const there = await lstat(output).catch(() => undefined);
+    if (force || there === undefined) continue;
+    throw new ScalepointError('EXISTS', `${JSON.stringify(output)} exists already, nothing was written`);
+  }
 }
 
 /** Fails if a name says that the file is of another format than it will be. @throws UsageError */

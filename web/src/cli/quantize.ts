@@ -19,9 +19,12 @@ import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsO
 import { type Input, withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
 import {
+  checkFree,
   checkName,
   checkNotInput,
   checkStandardOutput,
+  folderOf,
+  insideOf,
   outputOf,
   standardOutput,
   standardOutputStream,
@@ -91,10 +94,20 @@ function checkLine({ values, positionals }: Line, command: string): string {
 
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
-/** What --to or --preset means. @throws UsageError if there is no such type */
-async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Promise<string> {
+/** What --to or --preset means: one type, or several. @throws UsageError if there is no such type */
+async function wantedOf({ to = '', preset }: Values, input: Input): Promise<readonly string[]> {
+  if (isPreset(preset)) {
+    const { format } = await about(input.name, () => inspectModel(input.file));
+    return [presetTarget(format, preset)];
+  }
+  const wanted: string[] = [];
+  for (const one of to.split(',')) wanted.push(await oneTarget(one.trim(), input));
+  return [...new Set(wanted)];
+}
+
+/** What one word of --to means. @throws UsageError if there is no such type */
+async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const formatOf = async () => (await about(name, () => inspectModel(file))).format;
-  if (isPreset(preset)) return presetTarget(await formatOf(), preset);
   const target = targetOf(to);
   const formats = modelFormats();
   if (formats.some((format) => accepts(format, target))) return target;
@@ -107,14 +120,17 @@ async function wantedOf({ to = '', preset }: Values, { name, file }: Input): Pro
   throw new UsageError(`--to: ${what}${hint === '' ? `; a ${label} file can become ${names.join(', ')}` : hint}`);
 }
 
-/** Reads the command line. @throws UsageError */
-async function requestOf({ values, words }: Line, input: Input): Promise<Request> {
-  const to = await wantedOf(values, input);
-  const sidecars = sidecarsOf(words, to);
+/** Reads the command line: a request for each type. @throws UsageError */
+async function requestsOf({ values, words }: Line, input: Input): Promise<readonly Request[]> {
+  const wanted = await wantedOf(values, input);
   const rules = (values.rule ?? []).map(ruleOf);
-  // The model functions check what is not checked here.
-  const plan = { to, rules, ...choicesOf(words, to) } as unknown as PlanOptions;
-  return { input, asked: values.output, plan, sidecars };
+  const asked = wanted.length > 1 ? await folderOf(values.output) : await insideOf(values.output);
+  return wanted.map((to) => {
+    const sidecars = sidecarsOf(words, to);
+    // The model functions check what is not checked here.
+    const plan = { to, rules, ...choicesOf(words, to, wanted) } as unknown as PlanOptions;
+    return { input, asked, plan, sidecars };
+  });
 }
 
 /** Prints notes about the result on stderr. */
@@ -161,21 +177,32 @@ async function planFor(
 
 async function dryRun(line: Line, command: string): Promise<number> {
   return withInput(checkLine(line, command), async (input) => {
-    await showPlan(line, await requestOf(line, input));
+    const requests = await requestsOf(line, input);
+    const documents: object[] = [];
+    for (const request of requests) documents.push(...(await showPlan(line, request)));
+    printDocuments(documents, requests);
     return 0;
   });
 }
 
-async function showPlan(line: Line, request: Request): Promise<void> {
+/** Prints JSON: one document, or a list of them if several types were asked for. */
+function printDocuments(documents: readonly object[], requests: readonly Request[]): void {
+  const [first] = documents;
+  if (first !== undefined) printJson(requests.length > 1 ? documents : first);
+}
+
+/** Shows a plan. Returns what is to be printed as JSON. */
+async function showPlan(line: Line, request: Request): Promise<object[]> {
   const { values } = line;
   const { input, sidecars } = request;
   const planned = await planFor(line, request);
   const output = input.isPath || request.asked !== undefined ? outputOf(input, request.asked, planned) : null;
+  const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
     // null if there is none.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
-    printJson({ file: input.name, output, ...planned, ...additions, peakBytes: peakBytes() });
+    documents.push({ file: input.name, output, ...planned, ...additions, peakBytes: peakBytes() });
   } else if (!values.quiet) {
     const isFile = output !== null && output !== standardOutput;
     const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
@@ -184,6 +211,7 @@ async function showPlan(line: Line, request: Request): Promise<void> {
     printLines(lines);
   }
   if (!values.quiet) remark(planned.notes);
+  return documents;
 }
 
 /** What was written. */
@@ -193,21 +221,20 @@ interface Written {
   readonly sidecars: Readonly<Record<string, string | null>>;
 }
 
-/** Prints what became of a model: on stderr if stdout holds it. */
+/** Prints what became of a model: on stderr if stdout holds it. Returns what is to be printed as JSON. */
 function show(
   { values }: Line,
   { input, plan }: Request,
   report: ModelReport,
   written: Written,
   missed?: QualityError,
-): void {
+): object[] {
   const { output, sidecars } = written;
   if (values.json) {
     const failure = missed && { error: errorJson(missed) };
-    printJson({ file: input.name, output, ...sidecars, to: plan.to, ...report, peakBytes: peakBytes(), ...failure });
-    return;
+    return [{ file: input.name, output, ...sidecars, to: plan.to, ...report, peakBytes: peakBytes(), ...failure }];
   }
-  if (values.quiet) return;
+  if (values.quiet) return [];
   const stream = output === standardOutput ? process.stderr : process.stdout;
   const lines = reportText(input.name, report, stream);
   if (values.verbose) lines.push(effort());
@@ -215,6 +242,7 @@ function show(
     if (path !== null && path !== standardOutput) lines.push(painter(stream)('green', `wrote ${printable(path)}`));
   }
   printLines(lines, stream);
+  return [];
 }
 
 async function convert(line: Line): Promise<number> {
@@ -228,17 +256,25 @@ async function convert(line: Line): Promise<number> {
   return withInput(
     file,
     async (input) => {
-      const request = await requestOf(line, input);
+      const requests = await requestsOf(line, input);
+      const documents: object[] = [];
       try {
-        await carryOut(line, request, signal, progress);
+        // Whatever can be told before the work is told before any of it.
+        const prepared: Prepared[] = [];
+        for (const request of requests) prepared.push(await prepare(line, request, signal));
+        if (requests.length > 1) await checkFree(prepared, values.force ?? false);
+        for (const one of prepared) documents.push(...(await carryOut(line, one, signal, progress)));
         return 0;
       } catch (error) {
         progress.clear();
-        if (error instanceof QualityError) {
+        const request = requests[documents.length] ?? requests[0];
+        if (error instanceof QualityError && request !== undefined) {
           const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
-          show(line, request, error.report, { output: null, sidecars: none }, error);
+          documents.push(...show(line, request, error.report, { output: null, sidecars: none }, error));
         }
         throw asUsage(error, words, values.rule);
+      } finally {
+        printDocuments(documents, requests);
       }
     },
     signal,
@@ -276,15 +312,17 @@ function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   );
 }
 
-async function carryOut(
-  line: Line,
-  request: Request,
-  signal: AbortSignal,
-  progress: ReturnType<typeof progressLine>,
-): Promise<void> {
-  const { force = false, quiet = false, ...values } = line.values;
-  const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
-  const { input, plan } = request;
+/** A request that can be carried out, and the files that it writes. */
+interface Prepared {
+  readonly request: Request;
+  readonly planned: ModelPlan;
+  readonly output: string;
+  readonly places: readonly Place[];
+}
+
+async function prepare(line: Line, request: Request, signal: AbortSignal): Promise<Prepared> {
+  const { force = false } = line.values;
+  const { input } = request;
   const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
   const planned = await planFor(line, request, signal);
@@ -297,7 +335,21 @@ async function carryOut(
   for (const sidecar of sidecars) {
     places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
+  return { request, planned, output, places };
+}
 
+/** Carries out a request. Returns what is to be printed as JSON. */
+async function carryOut(
+  line: Line,
+  { request, planned, output, places }: Prepared,
+  signal: AbortSignal,
+  progress: ReturnType<typeof progressLine>,
+): Promise<object[]> {
+  const { force = false, quiet = false, ...values } = line.values;
+  const [workers, minSqnrDb] = [workersOf(values.workers), decibelsOf(values['min-sqnr'])];
+  const { input, plan } = request;
+  const isFile = output !== standardOutput;
+  const sidecars = places.map(({ sidecar }) => sidecar);
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
   const result = await about(input.name, () =>
     quantizeModel(input.file, {
@@ -314,8 +366,8 @@ async function carryOut(
   progress.clear();
   for (const place of places) await write(place, result, output, force);
   const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
-  show(line, request, result.report, { output, sidecars: written });
-  if (quiet) return;
+  const documents = show(line, request, result.report, { output, sidecars: written });
+  if (quiet) return documents;
   for (const { sidecar, path, cleared } of places) {
     if (path === undefined || cleared === undefined) continue;
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
@@ -323,4 +375,5 @@ async function carryOut(
   }
   remark(result.report.notes);
   remarkOnSidecars(places, output, planned);
+  return documents;
 }

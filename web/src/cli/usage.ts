@@ -134,7 +134,7 @@ function targetLines(): string[] {
     return [start.padEnd(26) + (names[0] as string).trimStart(), ...names.slice(1)];
   });
   return [
-    ...explained('--to TYPE', 'what weights become'),
+    ...explained('--to TYPE', 'what weights become; several with commas between them make a file each'),
     ...lists,
     ...explained('--preset P', presetText()),
     ...explained("--rule 'REGEX=TYPE'", 'tensors whose name matches become TYPE, also those that are kept by default'),
@@ -173,7 +173,7 @@ export function quantizeUsage(): string {
     ...targetLines(),
     ...explained(
       '-o, --output OUT',
-      `where the result goes, - for standard output; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
+      `where the result goes, - for standard output, or a folder; without it beside FILE, with TYPE in its name: ${outputs.join(', ')}`,
     ),
     ...explained('--min-sqnr DB', "fail, and write nothing, if a tensor's SQNR is lower"),
     ...explained(

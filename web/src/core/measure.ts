@@ -17,6 +17,8 @@ export interface ErrorMeasures {
   readonly cosine: number;
   /** Pairs with a NaN or an infinity; they are left out of everything else. */
   readonly nonFinite: number;
+  /** Numbers that a float type does not reach and that became its largest one; undefined if there are none. */
+  readonly saturated?: number;
 }
 
 /** Number of sums. They are doubles in the order of the door's ErrorSums. */
@@ -40,10 +42,8 @@ export function nonFiniteOf(sums: Float64Array): number {
 
 /** The measures that follow from the sums of so many pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite } = ErrorSums.read(
-    { HEAPF64: sums },
-    0,
-  );
+  const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite, saturated } =
+    ErrorSums.read({ HEAPF64: sums }, 0);
   const n = length - nonFinite;
   const mse = n === 0 ? 0 : squaredError / n;
   const noError = squaredError === 0;
@@ -60,6 +60,7 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
         ? 0
         : clampCosine(product / Math.sqrt(squaredX) / Math.sqrt(squaredY)),
     nonFinite,
+    ...(saturated > 0 ? { saturated } : {}),
   };
 }
 

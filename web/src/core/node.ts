@@ -47,10 +47,18 @@ export interface NodeModules {
   };
   'node:fs': {
     /** O_NONBLOCK is not there on all systems. */
-    readonly constants: { readonly O_RDONLY: number; readonly O_NONBLOCK?: number };
+    readonly constants: { readonly O_RDONLY: number; readonly O_WRONLY: number; readonly O_NONBLOCK?: number };
+    openSync(path: string, flags: number): number;
+    closeSync(descriptor: number): void;
     readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
+    writeSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
     rmSync(path: string, options: { force: boolean }): void;
-    fstatSync(descriptor: number): { readonly size: number };
+    fstatSync(descriptor: number): {
+      readonly size: number;
+      readonly mtimeMs?: number;
+      readonly dev?: number;
+      readonly ino?: number;
+    };
   };
   'node:os': { availableParallelism(): number; hostname(): string };
   'node:worker_threads': {

@@ -35,10 +35,27 @@ export interface ByteSource {
   readonly identity?: FileIdentity | undefined;
 }
 
-/** Bytes that another thread can read: a Blob, or an open file of this process (Node). */
+/** What tells a file of the system, and a state of it, from others. */
+interface FileStamp {
+  /** As `placeOf` gives it. */
+  readonly place: string;
+  readonly size: number;
+  readonly mtimeMs: number | undefined;
+}
+
+/**
+ * What a worker opens to read the same bytes: a Blob; a path (Node); or the descriptor of an open file, which all threads of Node share,
+ * but not those of every system.
+ */
 export type SourceReference =
   | { readonly kind: 'blob'; readonly blob: Blob }
-  | { readonly kind: 'descriptor'; readonly descriptor: number };
+  | { readonly kind: 'path'; readonly path: string; readonly stamp: FileStamp }
+  | { readonly kind: 'descriptor'; readonly descriptor: number; readonly stamp: FileStamp };
+
+/** Device and number of a file; undefined if the system has none. */
+export function placeOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
+  return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
+}
 
 /** What tells a file of the system from others, whatever its name. */
 export interface FileIdentity {

@@ -6,7 +6,17 @@ import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { aMoment } from '../core/waiting.js';
-import { allocate, type ByteSource, checkCount, checkRange, ioError, quoted, shorterError } from './bytes.js';
+import {
+  allocate,
+  type ByteSource,
+  checkCount,
+  checkRange,
+  ioError,
+  placeOf,
+  quoted,
+  type SourceReference,
+  shorterError,
+} from './bytes.js';
 
 type FileStatus = Awaited<ReturnType<NodeFileHandle['stat']>>;
 
@@ -23,16 +33,28 @@ async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Pr
   throw new ScalepointError('IO', `cannot read ${label}: its size is ${show(status.size)}`);
 }
 
-/** Device and number of a file, if the system has them. */
-export function placeOf({ dev, ino }: Pick<FileStatus, 'dev' | 'ino'>): string | undefined {
-  return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
+/** How a worker opens the same file, in the same state. Without a number of the file it could not tell. */
+function referenceTo(
+  status: FileStatus,
+  descriptor: number | undefined,
+  path: string | undefined,
+): SourceReference | undefined {
+  const place = placeOf(status);
+  if (place === undefined) return undefined;
+  const stamp = { place, size: status.size, mtimeMs: status.mtimeMs };
+  if (path !== undefined) return { kind: 'path', path, stamp };
+  return descriptor === undefined ? undefined : { kind: 'descriptor', descriptor, stamp };
 }
 
-/** A file that is open. */
+/**
+ * A file that is open.
+ * @param path where it is, if this package opened it
+ */
 export async function handleSource(
   handle: NodeFileHandle,
   label: string,
   close: () => Promise<void>,
+  path?: string,
 ): Promise<ByteSource> {
   const status = await statusOf(handle, label);
   const { size } = status;
@@ -68,19 +90,20 @@ export async function handleSource(
       throw new ScalepointError('CHANGED', `${label} was changed while it was read`);
     },
     close,
-    reference: handle.fd === undefined ? undefined : { kind: 'descriptor', descriptor: handle.fd },
+    reference: referenceTo(status, handle.fd, path),
     identity: { handle, place: placeOf(status) },
   };
 }
 
 /** The file at a path, or at a `file:` URL. */
 export async function pathSource(given: string | URL): Promise<ByteSource> {
-  const [fs, constants, urls] = [
+  const [fs, constants, paths, urls] = [
     nodeModule('node:fs/promises'),
     nodeModule('node:fs')?.constants,
+    nodeModule('node:path'),
     nodeModule('node:url'),
   ];
-  if (fs === undefined || constants === undefined || urls === undefined) {
+  if (fs === undefined || constants === undefined || paths === undefined || urls === undefined) {
     throw typeError('file', `paths are for Node; pass a File, bytes or a URL instead of ${quoted(String(given))}`);
   }
   let path = String(given);
@@ -94,7 +117,7 @@ export async function pathSource(given: string | URL): Promise<ByteSource> {
   }
   try {
     const name = path.split(/[\\/]/).pop() ?? '';
-    const source = await handleSource(handle, quoted(path), () => handle.close());
+    const source = await handleSource(handle, quoted(path), () => handle.close(), paths.resolve(path));
     return { ...source, ...(name === '' ? {} : { name }) };
   } catch (error) {
     await aMoment(handle.close());

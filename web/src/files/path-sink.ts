@@ -2,9 +2,9 @@
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { checkCount, ioError, quoted } from './bytes.js';
+import { checkCount, ioError, placeOf, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
-import type { ByteSink } from './sink.js';
+import type { ByteSink, SinkReference } from './sink.js';
 
 /** Writes all of the bytes through a handle of Node. */
 export async function writeAll(
@@ -115,13 +115,23 @@ async function claim(temporary: string, path: string): Promise<void> {
 class PartialFile implements ByteSink {
   readonly positional = true;
   readonly keeps = false;
+  readonly reference: SinkReference | undefined;
   readonly #temporary: string;
   readonly #target: Target;
   readonly #overwrite: boolean;
   readonly #waiting: Waiting;
   #handle: WritableFileHandle | undefined;
 
-  constructor(temporary: string, handle: WritableFileHandle, target: Target, overwrite: boolean, waiting: Waiting) {
+  constructor(
+    temporary: string,
+    handle: WritableFileHandle,
+    place: string | undefined,
+    target: Target,
+    overwrite: boolean,
+    waiting: Waiting,
+  ) {
+    const path = nodeFiles().paths.resolve(temporary);
+    this.reference = place === undefined ? undefined : { path, label: quoted(target.path), place };
     this.#temporary = temporary;
     this.#handle = handle;
     this.#target = target;
@@ -199,7 +209,8 @@ export async function pathSink(
     remember(temporary);
     try {
       const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
-      return new PartialFile(temporary, handle, target, overwrite, waiting);
+      const place = placeOf(await handle.stat().catch(() => ({})));
+      return new PartialFile(temporary, handle, place, target, overwrite, waiting);
     } catch (cause) {
       forget(temporary);
       throw ioError(`cannot write ${quoted(named)}`, cause);

@@ -7,8 +7,7 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
-import { allocate, type FileIdentity, ioError } from './bytes.js';
-import { placeOf } from './handle.js';
+import { allocate, type FileIdentity, ioError, placeOf } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 

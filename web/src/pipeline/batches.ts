@@ -28,6 +28,8 @@ export interface BatchStep {
 
 /** Known bytes up to this size are written together with what is next to them. */
 const smallBytes = 1 << 12;
+/** Tiles from this size on are not: known bytes would keep workers from writing them. */
+const largeTile = 1 << 16;
 
 /** Something that a batch writes. */
 interface Stretch {
@@ -77,6 +79,15 @@ function joined(writes: Write[]): Write[] {
   return result;
 }
 
+/** Writes as numbers, for `Batch.writes`. */
+function packed(writes: readonly Write[]): Float64Array<ArrayBuffer> {
+  const numbers = new Float64Array(4 * writes.length);
+  for (const [i, { file, position, offset, bytes }] of writes.entries()) {
+    numbers.set([file, position, offset, bytes], 4 * i);
+  }
+  return numbers;
+}
+
 /** Lays out the memory of a batch in the order of positions. */
 function layOut(steps: readonly Step[]): BatchStep {
   let size = 0;
@@ -99,7 +110,15 @@ function layOut(steps: readonly Step[]): BatchStep {
   }
   const tiles = steps.filter((step) => step.kind === 'tile');
   const tasks = tiles.map((step): EncodeTask => ({ ...step.task, outputs: outputs.get(step) ?? [] }));
-  return { tiles, batch: { tasks, outputBytes: size }, known, writes: joined(writes) };
+  const all = joined(writes);
+  // Known bytes, and what waits in memory, are here and not where the tasks are carried out.
+  const onlyTasks = known.length === 0 && all.every(({ into }) => into === undefined);
+  return {
+    tiles,
+    batch: { tasks, outputBytes: size, writes: onlyTasks ? packed(all) : undefined },
+    known,
+    writes: all,
+  };
 }
 
 /** Bytes that are too long to be copied, in the place of a batch. */
@@ -132,7 +151,10 @@ async function* copies(
 export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<BatchStep> {
   let waiting: Step[] = [];
   const limit = new BatchLimit();
+  /** Whether known bytes wait, and whether a large tile does. */
+  let [knows, isLarge] = [false, false];
   const flush = () => {
+    [knows, isLarge] = [false, false];
     const batch = layOut(waiting);
     waiting = [];
     limit.clear();
@@ -154,11 +176,15 @@ export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask
       if (waiting.length > 0) yield flush();
       yield alone(step);
     } else {
+      const large = step.kind === 'tile' && step.task.rows * step.task.columns >= largeTile;
+      if (large ? knows : isLarge && step.kind === 'bytes') yield flush();
       if (step.kind === 'tile' && !limit.admits(step.task)) {
         yield flush();
         limit.admits(step.task);
       }
       waiting.push(step);
+      knows ||= step.kind === 'bytes';
+      isLarge ||= large;
     }
     next = steps.next(undefined);
   }

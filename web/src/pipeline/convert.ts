@@ -9,18 +9,13 @@ import { codecOf } from '../codecs/registry.js';
 import { nonFiniteOf } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
-import {
-  type Batch,
-  type BatchResult,
-  type EncodeTask,
-  type SetsTask,
-  TaskError,
-  type TileResult,
-  type TileTask,
-} from './tasks.js';
+import { type Batch, type EncodeTask, type SetsTask, TaskError, type TileResult, type TileTask } from './tasks.js';
 
 /** What a task gives, in wasm memory. */
 type Outcome = Encoded & TileResult;
+
+/** Takes bytes that belong at an offset of a batch's output. They are good until it returns. */
+export type Put = (offset: number, bytes: Uint8Array) => void;
 
 /** Memory is taken in units of this. */
 const memoryUnit = 1 << 20;
@@ -73,30 +68,29 @@ export class TileConverter {
   /**
    * Carries out a batch, one task after the other.
    * @param inputs has begun with the batch
-   * @param spare memory for the output, if it is of the right size: as garbage, the outputs of megabytes each would pile up
+   * @param put takes the output
    * @param pause is waited for before each task, once its inputs are there
    * @throws TaskError
    */
   async run(
-    { tasks, outputBytes }: Batch,
+    { tasks }: Batch,
     inputs: InputReader,
-    spare: ArrayBuffer | undefined,
+    put: Put,
     pause: () => Promise<void> = async () => {},
-  ): Promise<BatchResult> {
-    const output = spare?.byteLength === outputBytes ? spare : new ArrayBuffer(outputBytes);
+  ): Promise<TileResult[]> {
     const tiles: TileResult[] = [];
     for (const [i, task] of tasks.entries()) {
       try {
         this.#reserve(this.#sizeOf(task));
         await inputs.fill(task, this.#views(task));
         await pause();
-        tiles.push(this.#convert(task, output));
+        tiles.push(this.#convert(task, put));
       } catch (cause) {
-        throw new TaskError(i, cause);
+        throw cause instanceof TaskError ? cause : new TaskError(i, cause);
       }
       if (tiles.at(-1)?.problem !== undefined) break;
     }
-    return { output, tiles };
+    return tiles;
   }
 
   /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
@@ -151,8 +145,8 @@ export class TileConverter {
     );
   }
 
-  /** Carries out a task whose inputs are in place, and copies its parts to the output. */
-  #convert(task: TileTask, output: ArrayBuffer): TileResult {
+  /** Carries out a task whose inputs are in place, and hands over its parts. */
+  #convert(task: TileTask, put: Put): TileResult {
     const start = this.#start();
     const { places, size } = this.#placesOf(task, start);
     const { parts, ...result } = this.#carryOut(task, places, new Arena(start + size));
@@ -160,7 +154,7 @@ export class TileConverter {
     for (const { role, offset, bytes } of task.outputs) {
       const part = parts[role];
       if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
-      new Uint8Array(output, offset, bytes).set(this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
+      put(offset, this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
     }
     return result;
   }

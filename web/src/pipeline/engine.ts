@@ -234,7 +234,8 @@ class Execution {
       result = await this.#soon(this.#work.runner.run(batch));
     } catch (error) {
       if (!(error instanceof TaskError)) throw error;
-      throw located(error.cause, (subjects[error.task] as Subject).tensor, this.#work.files);
+      // An output that cannot be written is not the fault of the file that the tensor is in.
+      throw located(error.cause, (subjects[error.task] as Subject).tensor, error.writing ? [] : this.#work.files);
     }
     const last = result.tiles.length - 1;
     const problem = result.tiles[last]?.problem;
@@ -243,9 +244,19 @@ class Execution {
     throw problemError(tensor, problem, elementAt(rectangle, problem.index));
   }
 
-  /** Writes what came of a batch, and reports its tiles. */
+  /** Takes what came of a batch, and reports its tiles. */
   async #finish({ step, result }: Waiting): Promise<void> {
-    const { output, tiles } = await result;
+    const { output, written = false, tiles } = await result;
+    if (!written) await this.#write(step, output);
+    for (const [i, { index }] of step.tiles.entries()) {
+      const sums = tiles[i]?.sums;
+      if (sums !== undefined) this.#sums.add(index, sums);
+    }
+    await this.#done(step);
+  }
+
+  /** Writes the output of a batch, and what was known before. */
+  async #write(step: BatchStep, output: ArrayBuffer): Promise<void> {
     const [first] = step.known;
     // Known bytes by themselves are written from where they are.
     const isAlone = step.tiles.length === 0 && step.known.length === 1;
@@ -255,17 +266,12 @@ class Execution {
       into?.set(bytes.subarray(offset, offset + count), position);
     }
     if (!isAlone) for (const known of step.known) bytes.set(known.bytes, known.offset);
-    for (const write of step.writes) if (write.into === undefined) await this.#write(write, bytes);
-    for (const [i, { index }] of step.tiles.entries()) {
-      const sums = tiles[i]?.sums;
-      if (sums !== undefined) this.#sums.add(index, sums);
-    }
+    for (const write of step.writes) if (write.into === undefined) await this.#writeBytes(write, bytes);
     const { sinks, runner } = this.#work;
     if (step.tiles.length > 0 && !sinks.some(({ keeps }) => keeps)) runner.recycle(output);
-    await this.#done(step);
   }
 
-  async #write({ file, position, offset, bytes, tile }: Write, output: Uint8Array<ArrayBuffer>): Promise<void> {
+  async #writeBytes({ file, position, offset, bytes, tile }: Write, output: Uint8Array<ArrayBuffer>): Promise<void> {
     const sink = this.#work.sinks[file] as ByteSink;
     const end = this.#ends.get(sink) ?? 0;
     if (!sink.positional && position !== end) throw new Error(`bytes for ${position} came when ${end} was the end`);

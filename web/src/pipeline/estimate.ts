@@ -156,7 +156,7 @@ export async function estimateOpen(
     return { ...tensor, source };
   });
   const elements = convertedElements({ ...plan, tensors: chosen });
-  const runner = await startRunner(elements, model.files, options);
+  const runner = await startRunner(elements, { sources: model.files, sinks: [] }, options);
   const measuring = new Measuring({ plan, files: model.files, runner, signal, onProgress });
   try {
     await measuring.run(chosen);

@@ -2,6 +2,8 @@
 import type { ByteSource } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
 import { readerOf } from './inputs.js';
+import { memoryOutlet } from './outputs.js';
+import { inputsOf } from './tasks.js';
 import type { TileRunner } from './workers.js';
 
 /** How long this thread may work without a pause. */
@@ -34,11 +36,13 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
     run(batch) {
       const run = async () => {
         check();
-        await inputs.begin(batch);
+        await inputs.begin(batch.tasks.flatMap(inputsOf));
         // It becomes the output of this batch, and may come back later.
         const given = spare;
         spare = undefined;
-        return converter.run(batch, inputs, given, pause);
+        const outlet = memoryOutlet(batch, given);
+        const tiles = await converter.run(batch, inputs, outlet.put, pause);
+        return { output: outlet.end(), tiles };
       };
       const result = last.then(run);
       last = result.catch(() => {});

@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Batch, type Input, inputsOf, type TileTask } from './tasks.js';
+import { type Input, inputsOf, type TileTask } from './tasks.js';
 
 /** Reads bytes of a file, from a position on, into memory. */
 export type ReadInto = (file: number, begin: number, target: Uint8Array) => Promise<void>;
@@ -48,14 +48,13 @@ export class InputReader {
   }
 
   /**
-   * Reads what can be read at once. What fails here is read again by itself, to tell which task it is about.
-   * @param given inputs that are there already
+   * Reads the inputs of a batch that can be read at once. What fails here is read again by itself, to tell which task it is about.
+   * @param given further inputs, which are there already
    */
-  async begin({ tasks }: Batch, given: ReadonlyMap<Input, Uint8Array> = new Map()): Promise<void> {
+  async begin(wanted: readonly Input[], given: ReadonlyMap<Input, Uint8Array> = new Map()): Promise<void> {
     this.#found.clear();
     for (const [input, bytes] of given) this.#found.set(input, bytes);
-    if (tasks.length < 2) return;
-    for (const { file, begin, end, inputs } of groupsOf(tasks.flatMap(inputsOf).filter((input) => !given.has(input)))) {
+    for (const { file, begin, end, inputs } of groupsOf(wanted)) {
       const bytes = new Uint8Array(end - begin);
       const isRead = await this.#read(file, begin, bytes).then(
         () => true,

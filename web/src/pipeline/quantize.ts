@@ -108,7 +108,10 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   let failure: unknown;
   try {
     sinks = await openSinks(plan, opened, options, waiting);
-    runner = await waiting.soon(startRunner(convertedElements(plan), model.files, options), (late) => late.dispose());
+    runner = await waiting.soon(
+      startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
+      (late) => late.dispose(),
+    );
     const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
     const report = reportOf(model, plan, measures);
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);

@@ -145,7 +145,7 @@ export async function readAsFloats(
     sidecars: [],
   };
   const sink = memorySink(part.bytes);
-  const runner = await startRunner(convertedElements(plan), model.files, options);
+  const runner = await startRunner(convertedElements(plan), { sources: model.files, sinks: [sink] }, options);
   try {
     const { signal, onProgress } = options;
     await carryOut({ plan, files: model.files, sinks: [sink], runner, signal, onProgress });

@@ -47,7 +47,19 @@ export function reportOf(
     if (tensor.kept === undefined) info.error = error;
     return info;
   });
-  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: plan.notes };
+  return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: [...plan.notes, ...saturationNotes(tensors)] };
+}
+
+/** What to know of numbers that are beyond the type that they become. */
+function saturationNotes(tensors: readonly TensorReport[]): string[] {
+  const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
+  const [first] = beyond;
+  if (first === undefined) return [];
+  const count = beyond.reduce((sum, { error }) => sum + (error?.saturated ?? 0), 0);
+  const where = quoted(first.name) + (beyond.length > 1 ? ` and ${beyond.length - 1} more` : '');
+  return [
+    `${count} ${count === 1 ? 'number is' : 'numbers are'} beyond ${first.to} and became its largest one: ${where}`,
+  ];
 }
 
 /** @throws QualityError if a tensor's SQNR is lower than this */

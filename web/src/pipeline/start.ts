@@ -2,10 +2,9 @@
 
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import type { ByteSource } from '../files/bytes.js';
 import type { Progress } from './engine.js';
 import { inlineRunner } from './inline.js';
-import { type TileRunner, type WorkerLike, WorkerPool } from './workers.js';
+import { type TileRunner, type WorkerLike, WorkerPool, type WorkFiles } from './workers.js';
 
 /** How the work is done. */
 export interface WorkOptions {
@@ -42,10 +41,10 @@ function defaultWorkers(elements: number): number {
 /** Starts a runner for so many elements. The core is loaded only here, so that looking into a file fetches no wasm. */
 export async function startRunner(
   elements: number,
-  files: readonly ByteSource[],
+  files: WorkFiles,
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
 ): Promise<TileRunner> {
   const { compileCore } = await import('../core/load.js');
   const module = await compileCore(core);
-  return workers === 0 ? inlineRunner(module, files) : WorkerPool.start(workers, module, files, worker, signal);
+  return workers === 0 ? inlineRunner(module, files.sources) : WorkerPool.start(workers, module, files, worker, signal);
 }

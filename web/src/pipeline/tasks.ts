@@ -73,6 +73,11 @@ export interface Batch {
   readonly tasks: readonly TileTask[];
   /** Bytes of all outputs. */
   readonly outputBytes: number;
+  /**
+   * Where all of the output goes, if that is into files: numbers by fours, which are the file, the position in it, and the offset and the
+   * length of bytes of the output. A runner may write them.
+   */
+  readonly writes?: Float64Array<ArrayBuffer> | undefined;
 }
 
 /** What came of a task, beside its outputs. */
@@ -89,7 +94,10 @@ export interface TileResult {
 
 /** What came of a batch. */
 export interface BatchResult {
+  /** Empty if it was written. */
   readonly output: ArrayBuffer;
+  /** Whether all of the output is in its files. */
+  readonly written?: boolean;
   /** One for each task, up to the first one with a problem. */
   readonly tiles: readonly TileResult[];
 }
@@ -98,12 +106,15 @@ export interface BatchResult {
 export class TaskError extends Error {
   /** Which task, from 0. */
   readonly task: number;
+  /** Whether its output could not be written. */
+  readonly writing: boolean;
   /** What it failed with. */
   override readonly cause: unknown;
 
-  constructor(task: number, cause: unknown) {
+  constructor(task: number, cause: unknown, writing = false) {
     super(`task ${task} failed`);
     this.task = task;
+    this.writing = writing;
     this.cause = cause;
   }
 }

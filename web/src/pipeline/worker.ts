@@ -5,11 +5,12 @@
 import { ScalepointError } from '../core/errors.js';
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import { checkCount, ioError, type SourceReference, shorterError } from '../files/bytes.js';
+import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
 import { TileConverter } from './convert.js';
 import { InputReader } from './inputs.js';
-import { type Batch, type Input, inputsOf, TaskError } from './tasks.js';
-import type { WorkerReply, WorkerRequest } from './workers.js';
+import { fileOutlet, memoryOutlet } from './outputs.js';
+import { type Input, inputsOf, TaskError } from './tasks.js';
+import type { SystemError, WorkerReply, WorkerRequest } from './workers.js';
 
 /** The other end of the messages. */
 interface Port {
@@ -17,65 +18,15 @@ interface Port {
 }
 
 let converter: TileConverter | undefined;
-let files: readonly (SourceReference | undefined)[] = [];
-
-/** Memory for what a Blob gives, used again and again. */
-let bucket = new ArrayBuffer(0);
-
-/** Reads a Blob into memory. Returns how many bytes there were. */
-async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
-  let reader: ReadableStreamBYOBReader;
-  try {
-    reader = blob.stream().getReader({ mode: 'byob' });
-  } catch {
-    // Not every engine can read a Blob into existing memory.
-    const bytes = new Uint8Array(await blob.arrayBuffer());
-    view.set(bytes.subarray(0, view.length));
-    return bytes.length;
-  }
-  if (bucket.byteLength === 0) bucket = new ArrayBuffer(2 ** 20);
-  for (let done = 0; ; ) {
-    const { value, done: ended } = await reader.read(new Uint8Array(bucket));
-    if (value !== undefined) bucket = value.buffer;
-    if (ended || value === undefined) return done;
-    view.set(value, done);
-    done += value.length;
-  }
-}
-
-/** Reads bytes of a Blob into memory. */
-async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<void> {
-  let done = 0;
-  try {
-    done = await readBlob(target, blob.slice(begin, begin + target.length));
-  } catch (cause) {
-    throw ioError('cannot read the file', cause);
-  }
-  if (done !== target.length) throw shorterError('the file', begin + done);
-}
+/** Files that this worker opened. */
+let sources: readonly (ReadBytes | undefined)[] = [];
+let sinks: readonly WriteBytes[] = [];
 
 /** Reads bytes of a file into memory. */
 async function readInto(file: number, begin: number, target: Uint8Array): Promise<void> {
-  const reference = files[file];
-  if (reference?.kind === 'blob') return readPart(reference.blob, begin, target);
-  const fs = nodeModule('node:fs');
-  if (reference === undefined || fs === undefined) throw new Error(`file ${file} cannot be read here`);
-  const { descriptor } = reference;
-  for (let done = 0; done < target.length; ) {
-    const [left, position] = [target.length - done, begin + done];
-    let count: number;
-    let size: number;
-    try {
-      count = fs.readSync(descriptor, target, done, left, position);
-      size = count === 0 ? fs.fstatSync(descriptor).size : 0;
-    } catch (cause) {
-      throw ioError('cannot read the file', cause);
-    }
-    done += checkCount(count, left, 'cannot read the file');
-    if (count > 0) continue;
-    if (size <= position) throw shorterError('the file', position);
-    throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
-  }
+  const read = sources[file];
+  if (read === undefined) throw new Error(`file ${file} cannot be read here`);
+  await read(begin, target);
 }
 
 const inputs = new InputReader(readInto);
@@ -97,27 +48,40 @@ function holdLock(name: string): Promise<boolean> {
 
 async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   if (request.kind === 'start') {
-    ({ files } = request);
+    sources = request.sources.map((reference) => reference && readerOf(reference));
+    const opened = request.sinks.map((reference) => reference && writerOf(reference));
+    sinks = opened.filter((write) => write !== undefined);
     converter = new TileConverter(await instantiateCore(request.module));
     const locked = request.lock !== undefined && (await holdLock(request.lock));
-    port.postMessage({ kind: 'ready', locked }, []);
+    const reads = sources.map((read) => read !== undefined);
+    port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
   const { id, batch, given, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
-  await inputs.begin(batch, givenInputs(batch, given));
-  const result = await converter.run(batch, inputs, spare);
+  const wanted = batch.tasks.flatMap(inputsOf);
+  const isOpen = ({ file }: Input) => sources[file] !== undefined;
+  await inputs.begin(
+    wanted.filter(isOpen),
+    givenInputs(
+      wanted.filter((input) => !isOpen(input)),
+      given,
+    ),
+  );
+  const { writes } = batch;
+  const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);
+  const tiles = await converter.run(batch, inputs, outlet.put);
+  const result = { tiles, output: outlet.end(), written: writes !== undefined };
   const { buffer } = given;
   if (buffer.byteLength === 0) port.postMessage({ kind: 'result', id, result }, [result.output]);
   else port.postMessage({ kind: 'result', id, result, given: buffer }, [result.output, buffer]);
 }
 
-/** Which of the given bytes belong to which input: those of the files that cannot be read here, in their order. */
-function givenInputs({ tasks }: Batch, given: Uint8Array): Map<Input, Uint8Array> {
+/** The given bytes by input: they follow each other. */
+function givenInputs(inputs: readonly Input[], given: Uint8Array): Map<Input, Uint8Array> {
   let at = 0;
   const found = new Map<Input, Uint8Array>();
-  for (const input of tasks.flatMap(inputsOf)) {
-    if (files[input.file] !== undefined) continue;
+  for (const input of inputs) {
     const size = input.bytes * input.count;
     found.set(input, given.subarray(at, at + size));
     at += size;
@@ -138,14 +102,25 @@ function receive(request: WorkerRequest, port: Port): void {
   });
 }
 
+/** What is told of an error of the system. It would lose its code on the way. */
+function systemErrorOf(cause: unknown): SystemError | undefined {
+  const { message, code, errno, syscall } = (cause ?? {}) as Partial<SystemError>;
+  return cause instanceof Error && typeof code === 'string'
+    ? { message: `${message}`, code, errno, syscall }
+    : undefined;
+}
+
 function failureOf(request: WorkerRequest, error: unknown): WorkerReply {
   const cause = error instanceof TaskError ? error.cause : error;
   return {
     kind: 'failure',
     id: request.kind === 'batch' ? request.id : undefined,
     task: error instanceof TaskError ? error.task : 0,
+    writing: error instanceof TaskError && error.writing,
     message: messageOf(cause),
-    ...(cause instanceof ScalepointError ? { code: cause.code, byteOffset: cause.byteOffset } : {}),
+    ...(cause instanceof ScalepointError
+      ? { code: cause.code, byteOffset: cause.byteOffset, cause: systemErrorOf(cause.cause) }
+      : {}),
   };
 }
 

@@ -1,11 +1,12 @@
 /**
- * Carries out batches of tiles in workers, each with an instance of the core of its own. Workers read files by themselves if they can,
- * straight into wasm memory.
+ * Carries out batches of tiles in workers, each with an instance of the core of its own. Workers open the files of the model and of the
+ * result by themselves if they can, read straight into wasm memory and write from there. For the others this thread reads and writes.
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
+import type { ByteSink, SinkReference } from '../files/sink.js';
 import { readerOf } from './inputs.js';
 import { type Batch, type BatchResult, inputsOf, TaskError } from './tasks.js';
 
@@ -14,35 +15,48 @@ export type WorkerRequest =
   | {
       readonly kind: 'start';
       readonly module: WebAssembly.Module;
-      readonly files: readonly (SourceReference | undefined)[];
+      /** The files that batches read and write; undefined where a worker cannot open them. */
+      readonly sources: readonly (SourceReference | undefined)[];
+      readonly sinks: readonly (SinkReference | undefined)[];
       /** Name of a lock to hold for as long as the worker lives. */
       readonly lock?: string | undefined;
     }
   | {
       readonly kind: 'batch';
       readonly id: number;
+      /** `writes` is there if the worker is to write the output. */
       readonly batch: Batch;
-      /** The inputs from files that the worker cannot read, one after the other. */
+      /** The inputs from files that the worker did not open, one after the other. */
       readonly given: Uint8Array<ArrayBuffer>;
-      /** Memory for the output. */
+      /** Memory for an output that is sent back. */
       readonly spare: ArrayBuffer | undefined;
     };
 
 /** What a worker answers. */
 export type WorkerReply =
-  /** `locked`: whether it holds the lock. */
-  | { readonly kind: 'ready'; readonly locked: boolean }
+  /** `locked`: whether it holds the lock. `reads`: which sources it has opened. `writes`: whether it has opened all sinks. */
+  | { readonly kind: 'ready'; readonly locked: boolean; readonly reads: readonly boolean[]; readonly writes: boolean }
   /** `given`: memory of the request, to be used again. */
   | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult; readonly given?: ArrayBuffer }
-  /** `task`: which task of the batch. */
+  /** `task`: which task of the batch. `writing`: whether its output could not be written. */
   | {
       readonly kind: 'failure';
       readonly id: number | undefined;
       readonly task: number;
+      readonly writing: boolean;
+      readonly cause?: SystemError | undefined;
       readonly code?: ErrorCode;
       readonly message: string;
       readonly byteOffset?: number | undefined;
     };
+
+/** An error of the system in plain data. */
+export interface SystemError {
+  readonly message: string;
+  readonly code: string;
+  readonly errno: number | undefined;
+  readonly syscall: string | undefined;
+}
 
 /** Carries out batches. */
 export interface TileRunner {
@@ -105,13 +119,21 @@ function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
   if (kind === 'result') return result?.output instanceof ArrayBuffer && Array.isArray(result.tiles);
-  return kind === 'ready';
+  return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }
 
-/** Whether a result is one of a batch: with all of its bytes, and one part for each task up to a problem. */
-function isResultOf({ tasks, outputBytes }: Batch, { output, tiles }: BatchResult): boolean {
+/** Whether a result is one of a batch: with all of its bytes unless they were to be written, and one part for each task up to a problem. */
+function isResultOf({ tasks, outputBytes, writes }: Batch, { output, written = false, tiles }: BatchResult): boolean {
   const complete = tiles.length === tasks.length || tiles.at(-1)?.problem !== undefined;
-  return output.byteLength === outputBytes && tiles.length <= tasks.length && complete;
+  const [bytes, writing] = writes === undefined ? [outputBytes, false] : [0, true];
+  return output.byteLength === bytes && written === writing && tiles.length <= tasks.length && complete;
+}
+
+/** The error that a worker told of. */
+function errorOf({ code, message, byteOffset, cause }: Extract<WorkerReply, { kind: 'failure' }>): Error {
+  if (code === undefined) return new Error(message);
+  const place = { byteOffset, cause: cause && Object.assign(new Error(cause.message), cause) };
+  return new ScalepointError(code, message, place);
 }
 
 /** Listens to a worker, of a browser or of Node. `stopped` is called with what happened to it if it ends. */
@@ -142,7 +164,7 @@ function listen(
 /** A batch and its promise. */
 interface Job {
   readonly id: number;
-  readonly batch: Batch;
+  batch: Batch;
   resolve(result: BatchResult): void;
   reject(reason: unknown): void;
 }
@@ -151,6 +173,10 @@ interface Job {
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, Job>;
+  /** Which sources it has opened. */
+  reads: readonly boolean[];
+  /** Whether it has opened all sinks. */
+  writes: boolean;
   /** Stops waiting for the worker to start or to end. */
   leave(reason: unknown): void;
 }
@@ -158,10 +184,16 @@ interface Seat {
 /** Batches that a worker has at a time: one that it works on and the next one, so that it never waits for messages. */
 const jobsPerWorker = 2;
 
+/** What batches read and write. */
+export interface WorkFiles {
+  readonly sources: readonly ByteSource[];
+  readonly sinks: readonly ByteSink[];
+}
+
 /** Runs batches in workers. */
 export class WorkerPool implements TileRunner {
   readonly concurrency: number;
-  readonly #files: readonly ByteSource[];
+  readonly #files: WorkFiles;
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
   readonly #spare: ArrayBuffer[] = [];
@@ -170,7 +202,7 @@ export class WorkerPool implements TileRunner {
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
 
-  private constructor(count: number, files: readonly ByteSource[]) {
+  private constructor(count: number, files: WorkFiles) {
     this.concurrency = count * jobsPerWorker;
     this.#files = files;
   }
@@ -182,7 +214,7 @@ export class WorkerPool implements TileRunner {
   static async start(
     count: number,
     module: WebAssembly.Module,
-    files: readonly ByteSource[],
+    files: WorkFiles,
     create: (() => WorkerLike) | undefined,
     signal: AbortSignal | undefined,
   ): Promise<WorkerPool> {
@@ -212,6 +244,8 @@ export class WorkerPool implements TileRunner {
       const seat: Seat = {
         worker,
         jobs: new Map(),
+        reads: [],
+        writes: false,
         leave(reason) {
           clearTimeout(timer);
           watch.abort();
@@ -222,20 +256,22 @@ export class WorkerPool implements TileRunner {
       // Browsers have no event for the end of a worker, but they release its locks. Not every page has locks.
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
-      const started = (locked: boolean) => {
+      const started = ({ locked, reads, writes }: Extract<WorkerReply, { kind: 'ready' }>) => {
         clearTimeout(timer);
+        Object.assign(seat, { reads, writes });
         resolve();
         if (locks === undefined || lock === undefined || !locked) return;
         locks.request(lock, { signal: watch.signal }, () => stopped('ended before its time')).catch(() => {});
       };
       const receive = (reply: unknown) => {
         if (!isReply(reply)) stopped(`sent ${show(reply)}, which is no answer`);
-        else if (reply.kind === 'ready') started(reply.locked);
+        else if (reply.kind === 'ready') started(reply);
         else this.#receive(seat, reply, stopped);
       };
       listen(worker, receive, stopped);
-      const files = this.#files.map(({ reference }) => reference);
-      worker.postMessage({ kind: 'start', module, files, lock } satisfies WorkerRequest, []);
+      const sources = this.#files.sources.map(({ reference }) => reference);
+      const sinks = this.#files.sinks.map(({ reference }) => reference);
+      worker.postMessage({ kind: 'start', module, sources, sinks, lock } satisfies WorkerRequest, []);
     });
   }
 
@@ -244,10 +280,9 @@ export class WorkerPool implements TileRunner {
     if (this.#ended !== undefined) return;
     const job = seat.jobs.get(reply.id ?? -1);
     if (reply.kind === 'failure') {
-      const { code, message, task, byteOffset } = reply;
+      const { code, message, task, writing } = reply;
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
-      const error = code === undefined ? new Error(message) : new ScalepointError(code, message, { byteOffset });
-      job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), error));
+      job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), errorOf(reply), writing));
     } else if (job !== undefined && isResultOf(job.batch, reply.result)) {
       if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
       job.resolve(reply.result);
@@ -281,11 +316,14 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  async #send(seat: Seat, { id, batch, reject }: Job): Promise<void> {
+  async #send(seat: Seat, job: Job): Promise<void> {
+    const { id, reject } = job;
     try {
-      const given = await this.#readFor(batch);
+      if (!seat.writes) job.batch = { ...job.batch, writes: undefined };
+      const { batch } = job;
+      const given = await this.#readFor(batch, seat);
       if (this.#ended !== undefined) return;
-      const spare = this.#spare.pop();
+      const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
       const request = { kind: 'batch', id, batch, given, spare } satisfies WorkerRequest;
       seat.worker.postMessage(request, spare === undefined ? [given.buffer] : [given.buffer, spare]);
     } catch (error) {
@@ -295,16 +333,18 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  /** The inputs that workers cannot read, one after the other. */
-  async #readFor(batch: Batch): Promise<Uint8Array<ArrayBuffer>> {
-    const inputs = batch.tasks.map((task) => inputsOf(task).filter(({ file }) => !this.#files[file]?.reference));
-    const size = inputs.flat().reduce((sum, { bytes, count }) => sum + bytes * count, 0);
+  /** The inputs that a worker cannot read, one after the other. */
+  async #readFor({ tasks }: Batch, { reads }: Seat): Promise<Uint8Array<ArrayBuffer>> {
+    if (reads.every((isOpen) => isOpen)) return new Uint8Array(0);
+    const inputs = tasks.map((task) => inputsOf(task).filter(({ file }) => reads[file] !== true));
+    const wanted = inputs.flat();
+    const size = wanted.reduce((sum, { bytes, count }) => sum + bytes * count, 0);
     if (size === 0) return new Uint8Array(0);
     // Most batches are of one size.
     const spare = this.#spareInputs.pop();
     const given = spare?.byteLength === size ? new Uint8Array(spare) : allocate(size, ' of input');
-    const reader = readerOf(this.#files);
-    await reader.begin(batch);
+    const reader = readerOf(this.#files.sources);
+    await reader.begin(wanted);
     let at = 0;
     for (const [task, list] of inputs.entries()) {
       for (const input of list) {

@@ -1257,12 +1257,13 @@ describe('the modules of the demo page', () => {
       'NaN',
       '-∞',
     ]);
-    expect([0, 10_239, 10_240, 1_048_576, 5e9].map(formatBytes)).toEqual([
-      '0 B',
-      '10,239 B',
-      '10.0 KiB',
-      '1.0 MiB',
-      '4.7 GiB',
+    expect([0, 999, 2052, 67_100, 999_600, 5e9].map(formatBytes)).toEqual([
+      '0\u00a0B',
+      '999\u00a0B',
+      '2.05\u00a0kB',
+      '67.1\u00a0kB',
+      '1.00\u00a0MB',
+      '5.00\u00a0GB',
     ]);
     const spaced = [0, 0.00001, 0.0123, 1].map((share) => formatShare(share).replaceAll('\u00a0', ' '));
     expect(spaced).toEqual(['0 %', '< 0.01 %', '1.23 %', '100 %']);

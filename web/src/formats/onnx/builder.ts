@@ -1,6 +1,6 @@
 /** A result in the making: what becomes of each tensor, and what changes in the graphs. */
 import type { Form, Part } from '../../codecs/codec.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { keptTensor, plainTensor } from '../tensors.js';
 import { Edits, layOut } from './edits.js';
 import {
@@ -37,8 +37,13 @@ import type { Field } from './wire.js';
 const functionNodeField = 7;
 const functionOpsetField = 9;
 
-/** Where nodes are put. */
-export type Position = { readonly graph: OnnxGraph; readonly before: OnnxNode | undefined };
+/** Where nodes are put: before a node, or behind one that may be the last; else at the start of the graph. */
+export interface Position {
+  readonly graph: OnnxGraph;
+  readonly before: OnnxNode | undefined;
+  /** The node before that. */
+  readonly behind?: OnnxNode | undefined;
+}
 
 export class Builder {
   readonly model: OnnxModel;
@@ -52,6 +57,7 @@ export class Builder {
   readonly #data: DataFile | undefined;
   readonly #dropped = new Set<OnnxGraph>();
   readonly #spelled = new Set<number>();
+  readonly #names = new Map<OnnxNode, { readonly inputs: readonly string[]; readonly outputs: readonly string[] }>();
 
   /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
   constructor(model: OnnxModel, partsOf: PartsOf, dataFile: string | undefined) {
@@ -79,6 +85,12 @@ export class Builder {
       return index;
     }
     this.#more.push(planned);
+    return this.#tensors.length + this.#more.length - 1;
+  }
+
+  /** Converts a tensor that is none of the model's by itself. Returns its number in the plan. */
+  convertMore(source: SourceTensor, form: Form): number {
+    this.#more.push({ source: plainTensor(source), form, parts: this.#partsOf(source.shape, form) });
     return this.#tensors.length + this.#more.length - 1;
   }
 
@@ -173,8 +185,8 @@ export class Builder {
     }
   }
 
-  #insert({ graph, before }: Position, pieces: readonly Piece[]): void {
-    const first = before ?? graph.nodes[0];
+  #insert({ graph, before, behind }: Position, pieces: readonly Piece[]): void {
+    const first = before ?? (behind === undefined ? graph.nodes[0] : undefined);
     if (first === undefined) this.edits.append(this.#lastPiece(graph), pieces);
     else this.edits.before(first.start, pieces);
   }
@@ -199,13 +211,38 @@ export class Builder {
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
     const name = this.graphs.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
-      const fields = [...this.model.skeleton.fields(node.begin, node.end)].filter(
-        ({ number }) => number === nodeField.input,
-      );
-      const start = fields[input]?.start;
-      if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(nodeField.input, name))]);
+      // Some may read it as float16 by now.
+      if (this.inputsOf(node)[input] === value) this.renameInput(node, input, name);
     }
     return name;
+  }
+
+  /** What a node reads and gives by now. */
+  inputsOf(node: OnnxNode): readonly string[] {
+    return this.#names.get(node)?.inputs ?? node.inputs;
+  }
+
+  outputsOf(node: OnnxNode): readonly string[] {
+    return this.#names.get(node)?.outputs ?? node.outputs;
+  }
+
+  /** Has a node read another value. An input can be renamed once. */
+  renameInput(node: OnnxNode, input: number, name: string): void {
+    this.#rename(node, nodeField.input, input, name);
+    this.#names.set(node, { inputs: this.inputsOf(node).with(input, name), outputs: this.outputsOf(node) });
+  }
+
+  /** Has a node give a value under another name. */
+  renameOutput(node: OnnxNode, from: string, name: string): void {
+    const output = this.outputsOf(node).indexOf(from);
+    this.#rename(node, nodeField.output, output, name);
+    this.#names.set(node, { inputs: this.inputsOf(node), outputs: this.outputsOf(node).with(output, name) });
+  }
+
+  #rename({ begin, end }: OnnxNode, field: number, index: number, name: string): void {
+    const fields = [...this.model.skeleton.fields(begin, end)].filter(({ number }) => number === field);
+    const start = fields[index]?.start;
+    if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(field, name))]);
   }
 
   /**

@@ -16,12 +16,19 @@ export interface Reader extends Use {
   readonly path: readonly OnnxNode[];
 }
 
-interface Value {
+/** A value: an input of a graph, a tensor of it, or what a node gives. */
+export interface Value {
+  readonly name: string;
+  readonly graph: OnnxGraph;
   readonly weight: Weight | undefined;
-  readonly uses: Use[];
+  /** The node that gives it. */
+  readonly producer: OnnxNode | undefined;
+  readonly uses: readonly Use[];
   /** Whether the graph gives it to whoever runs it. */
-  isOutput: boolean;
+  readonly isOutput: boolean;
 }
+
+type OpenValue = { -readonly [Key in keyof Value]: Value[Key] } & { readonly uses: Use[] };
 
 /** Graphs with the same versions of operators: the main graph with all inside of it, or a function. */
 export interface Scope {
@@ -50,7 +57,7 @@ export function isMover({ opType, domain }: OnnxNode): boolean {
 
 /** The graphs of a model. */
 export class Graphs {
-  readonly #values = new Map<OnnxGraph, Map<string, Value>>();
+  readonly #values = new Map<OnnxGraph, Map<string, OpenValue>>();
   readonly #parents = new Map<OnnxGraph, OnnxGraph>();
   readonly #scopes = new Map<OnnxGraph, Scope>();
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
@@ -87,34 +94,45 @@ export class Graphs {
   #define(graph: OnnxGraph, scope: Scope, parent: OnnxGraph | undefined): void {
     if (parent !== undefined) this.#parents.set(graph, parent);
     this.#scopes.set(graph, scope);
-    const values = new Map<string, Value>();
+    const values = new Map<string, OpenValue>();
     this.#values.set(graph, values);
-    const add = (name: string) => {
+    const add = (name: string, producer?: OnnxNode) => {
       this.#valueNames.add(name);
       if (name === '' || values.has(name)) return;
-      values.set(name, { weight: this.#weights.get(graph)?.get(name), uses: [], isOutput: false });
+      const weight = this.#weights.get(graph)?.get(name);
+      values.set(name, { name, graph, weight, producer, uses: [], isOutput: false });
     };
     for (const { name } of [...graph.inputs, ...graph.initializers, ...graph.values, ...graph.outputs]) {
       this.#valueNames.add(name);
     }
     for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
-    graph.sparse.forEach(add);
+    for (const name of graph.sparse) add(name);
     for (const node of graph.nodes) {
       this.nodes.push({ node, graph });
       this.#nodeNames.add(node.name);
-      node.outputs.forEach(add);
+      for (const name of node.outputs) add(name, node);
       for (const { graphs } of node.attributes.values()) {
         for (const inner of graphs) this.#define(inner, scope, graph);
       }
     }
   }
 
-  #find(graph: OnnxGraph | undefined, name: string): Value | undefined {
+  #find(graph: OnnxGraph | undefined, name: string): OpenValue | undefined {
     for (let at = graph; at !== undefined; at = this.#parents.get(at)) {
       const value = this.#values.get(at)?.get(name);
       if (value !== undefined) return value;
     }
     return undefined;
+  }
+
+  /** What a name means in a graph. */
+  valueAt(graph: OnnxGraph, name: string): Value | undefined {
+    return this.#find(graph, name);
+  }
+
+  /** The values of the main graph and of all graphs inside of it, or of a function. */
+  *valuesOf(scope: Scope): Generator<Value> {
+    for (const [graph, values] of this.#values) if (this.#scopes.get(graph) === scope) yield* values.values();
   }
 
   /** What a name means in a graph, if that is a weight. */

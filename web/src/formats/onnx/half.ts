@@ -5,7 +5,7 @@ import type { Weight } from './model.js';
 import { typeNumber } from './proto.js';
 
 /** Operators whose floats are scales of codes. */
-const scaled: readonly string[] = [
+export const scaled: readonly string[] = [
   'DequantizeLinear',
   'QuantizeLinear',
   'MatMulNBits',

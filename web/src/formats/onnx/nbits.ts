@@ -1,12 +1,13 @@
 /**
- * Blocks of few bits that onnxruntime computes with as they are: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm, GatherBlockQuantized
- * in place of Gather.
+ * Blocks of few bits that onnxruntime computes with as they are: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm. A Gather takes rows
+ * of them.
  */
 import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Builder } from './builder.js';
 import { int64Piece, type NewNode } from './encode.js';
 import type { Reader } from './graph.js';
+import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
 import { type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, floatOf, intOf } from './readers.js';
@@ -21,6 +22,8 @@ export type BlockOptions =
       /** Type of the scales. It is the type that MatMulNBits computes with. */
       readonly scale: 'F32' | 'F16';
       readonly range?: 'mse' | undefined;
+      /** Nodes that read and give float16. */
+      readonly halves?: { has(node: OnnxNode): boolean } | undefined;
     }
   | { readonly kind: 'floats'; readonly blockSize: number };
 
@@ -105,7 +108,8 @@ export function blockWeight(
 
   const index = builder.convert(weight, form);
   const fresh = (suffix: string) => builder.graphs.freshValue(value + suffix);
-  const flat = [n, (k * bitsOf(options)) / 8];
+  /** Shape of scales that broadcast over the codes of a Gather. */
+  const wide = [n, Math.ceil(k / options.blockSize), ...(options.kind === 'integers' ? ones(options.bits) : [])];
   const blocks: Blocks = {
     codes: fresh(options.kind === 'floats' ? '_Bnb4' : `_Q${options.bits}`),
     scales: fresh(options.kind === 'floats' ? '_absmax' : '_scales'),
@@ -115,21 +119,25 @@ export function blockWeight(
     options,
   };
   builder.addTensors(weight, [
-    builder.tensorOf(index, 'scale', blocks.scales),
+    builder.tensorOf(index, 'scale', blocks.scales, taken.length === 0 ? wide : undefined),
     ...(blocks.zeroPoints === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', blocks.zeroPoints)]),
-    builder.tensorOf(index, 'data', blocks.codes, taken.length === 0 ? flat : undefined),
+    builder.tensorOf(index, 'data', blocks.codes),
   ]);
   builder.release(weight, new Set([...replaced].map(({ node }) => node)));
   builder.remove(weight);
   for (const { reader } of taken) multiply(builder, reader, blocks);
-  let table = blocks.codes;
-  if (taken.length > 0 && lookups.length > 0) table = flatten(builder, weight, blocks.codes, flat);
-  for (const reader of lookups) lookUp(builder, reader, { ...blocks, codes: table });
+  if (lookups.length === 0 || options.kind === 'floats') return undefined;
+  const table: Table = {
+    codes: blocks.codes,
+    scales: taken.length === 0 ? blocks.scales : spread(builder, weight, blocks.scales, wide),
+    zeroPoints: blocks.zeroPoints,
+    bits: options.bits,
+    blocks: k / options.blockSize,
+    columns: k,
+    halfScales: options.scale === 'F16',
+  };
+  for (const reader of lookups) lookUp(builder, reader, table, options.halves?.has(reader.node) === true);
   return undefined;
-}
-
-function bitsOf(options: BlockOptions): number {
-  return options.kind === 'floats' ? 4 : options.bits;
 }
 
 /** Names and sizes of stored blocks. */
@@ -142,18 +150,23 @@ interface Blocks {
   readonly options: BlockOptions;
 }
 
-/** The same codes as rows, for a Gather. */
-function flatten(builder: Builder, { graph, node }: Weight, codes: string, shape: readonly number[]): string {
-  const [flat, name] = [builder.graphs.freshValue(`${codes}_rows`), builder.graphs.freshValue(`${codes}_shape`)];
+/** The scales with dimensions to spare, which broadcast over the codes of their blocks. */
+function spread(builder: Builder, { graph, node }: Weight, scales: string, shape: readonly number[]): string {
+  const [wide, name] = [builder.graphs.freshValue(`${scales}_wide`), builder.graphs.freshValue(`${scales}_shape`)];
   builder.addConstant(graph, { name, type: typeNumber('I64'), shape: [shape.length], data: int64Piece(shape) });
   builder.addNodes({ graph, before: node }, [
-    { opType: 'Reshape', name: flat, inputs: [codes, name], outputs: [flat] },
+    { opType: 'Reshape', name: wide, inputs: [scales, name], outputs: [wide] },
   ]);
-  return flat;
+  return wide;
 }
 
 function cast(from: string, to: string, type: 'F32' | 'F16'): NewNode {
   return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
+}
+
+/** Whether a node of float32 becomes one of float16. */
+function castsFor(node: OnnxNode, options: BlockOptions): boolean {
+  return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) !== true;
 }
 
 /** Replaces a MatMul or a Gemm. */
@@ -162,13 +175,13 @@ function multiply(
   { node, graph }: Reader,
   { codes, scales, zeroPoints, k, n, options }: Blocks,
 ): void {
-  const [a = '', , c = ''] = node.inputs;
-  const [output = ''] = node.outputs;
+  const [a = '', , c = ''] = builder.inputsOf(node);
+  const [output = ''] = builder.outputsOf(node);
   const fresh = (suffix: string) => builder.graphs.freshValue(output + suffix);
   const domain = builder.importContrib(graph);
   const name = `${node.name || output}_${options.kind === 'floats' ? 'Bnb4' : `Q${options.bits}`}`;
   const sum = c === '' || node.opType !== 'Gemm' ? output : fresh('_product');
-  const isHalf = options.kind === 'integers' && options.scale === 'F16';
+  const isHalf = castsFor(node, options);
   const [x, product] = isHalf ? [fresh('_input_fp16'), fresh('_fp16')] : [a, sum];
   const inputs = [x, codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])];
   const sizes = { K: k, N: n, block_size: options.blockSize };
@@ -188,27 +201,6 @@ function multiply(
     main,
     ...(isHalf ? [cast(product, sum, 'F32')] : []),
     ...(sum === output ? [] : [{ opType: 'Add', name: `${name}_Add`, inputs: [sum, c], outputs: [output] }]),
-  ]);
-  builder.removeNode(node);
-}
-
-/** Replaces a Gather. */
-function lookUp(builder: Builder, { node, graph }: Reader, { codes, scales, zeroPoints, options }: Blocks): void {
-  if (options.kind === 'floats') return;
-  const [, indices = ''] = node.inputs;
-  const [output = ''] = node.outputs;
-  const rows = options.scale === 'F16' ? builder.graphs.freshValue(`${output}_fp16`) : output;
-  const { bits, blockSize } = options;
-  builder.addNodes({ graph, before: node }, [
-    {
-      opType: 'GatherBlockQuantized',
-      domain: builder.importContrib(graph),
-      name: `${node.name || output}_Q${bits}`,
-      inputs: [codes, indices, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])],
-      outputs: [rows],
-      attributes: { bits, block_size: blockSize, gather_axis: 0, quantize_axis: 1 },
-    },
-    ...(rows === output ? [] : [cast(rows, output, 'F32')]),
   ]);
   builder.removeNode(node);
 }

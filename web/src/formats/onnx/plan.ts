@@ -4,10 +4,11 @@ import { ruleFor } from '../options.js';
 import { Builder, dataSuffix } from './builder.js';
 import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
+import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
 import type { OnnxChoices, OnnxTarget } from './options.js';
-import { channelsOf, reasonToKeep } from './readers.js';
+import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { dequantizeWeight } from './weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
@@ -31,20 +32,56 @@ class Dynamics {
   }
 }
 
+/** The graph in float16, if that is what a model becomes. */
+function halfGraphOf(builder: Builder, { to, rules = [] }: OnnxChoices): HalfGraph | undefined {
+  const { model, graphs } = builder;
+  if ((to !== 'fp16' && to !== 'q4f16') || model.proto.trains) return undefined;
+  if (!model.weights.some(({ source: { dtype, bytes } }) => dtype === 'F32' && bytes >= 4 * fewestElements))
+    return undefined;
+  const opset = builder.opsetOf(model.proto.graph);
+  if (opset === undefined || opset < lowestHalf) {
+    builder.notes.push(`opset ${opset}: nodes compute with float32; opset ${lowestHalf} has casts for float16`);
+    return undefined;
+  }
+  // Whoever reads a weight that a rule excepts computes as if nothing else had changed, too.
+  const excepted = model.weights.filter(({ source }) => {
+    const rule = ruleFor(rules, source.name);
+    return rule !== undefined && (rule.keep || (rule.to !== undefined && rule.to !== 'fp16' && rule.to !== 'q4f16'));
+  });
+  return new HalfGraph(
+    builder,
+    new Set(excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path]))),
+  );
+}
+
+/** The first version of ai.onnx whose operators take float16 throughout. */
+const lowestHalf = 7;
+
+/** What is the same for all weights of a model. */
+interface Context {
+  readonly builder: Builder;
+  readonly dynamics: Dynamics;
+  readonly choices: OnnxChoices;
+  readonly halves: HalfGraph | undefined;
+}
+
+/** Converts a weight to float16. */
+function toHalf({ builder, halves }: Context, weight: Weight): string | undefined {
+  if (halves === undefined || builder.graphs.scopeOf(weight.graph).function !== undefined) {
+    return reasonToKeep(builder.model, weight) ?? halveWeight(builder, weight);
+  }
+  return weight.source.dtype === 'F32' ? halves.store(weight) : weight.source.dtype;
+}
+
 /** Converts a weight. Returns why not, if that is not possible. */
-function convert(
-  builder: Builder,
-  dynamics: Dynamics,
-  weight: Weight,
-  to: OnnxTarget,
-  choices: OnnxChoices,
-): string | undefined {
+function convert(context: Context, weight: Weight, to: OnnxTarget): string | undefined {
+  const { builder, dynamics, choices, halves } = context;
+  if (to === 'fp16') return toHalf(context, weight);
   const reason = reasonToKeep(builder.model, weight);
-  if (reason !== undefined) return reason;
-  if (to === 'fp16') return halveWeight(builder, weight);
+  if (reason !== undefined) return to === 'q4f16' && halves !== undefined ? toHalf(context, weight) : reason;
   const channels = channelsOf(builder.graphs, weight);
   if (typeof channels === 'string')
-    return to === 'q4f16' && isComputed(channels) ? halveWeight(builder, weight) : channels;
+    return to === 'q4f16' && (halves !== undefined || isComputed(channels)) ? toHalf(context, weight) : channels;
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const range = choices.range === 'min-max' ? undefined : choices.range;
@@ -53,9 +90,10 @@ function convert(
   const bits = blockBits[to];
   if (bits !== undefined) {
     const isHalf = to.endsWith('f16');
-    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale: isHalf ? 'F16' : 'F32' } as const;
+    const scale = isHalf ? 'F16' : 'F32';
+    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale, halves } as const;
     const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
-    return failed !== undefined && isHalf ? halveWeight(builder, weight) : failed;
+    return failed !== undefined && isHalf ? toHalf(context, weight) : failed;
   }
   if (to === 'int8-weights' || to === 'uint8-weights') {
     const signed = to === 'int8-weights';
@@ -91,11 +129,11 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   const { to, rules = [] } = choices;
   const builder = new Builder(model, partsOf, dataFile);
   const dynamics = new Dynamics(builder, choices);
+  const halves = halfGraphOf(builder, choices);
+  const context = { builder, dynamics, choices, halves };
   for (const weight of model.weights) {
     const rule = ruleFor(rules, weight.source.name);
-    const reason = rule?.keep
-      ? 'rule'
-      : convert(builder, dynamics, weight, (rule?.to as OnnxTarget | undefined) ?? to, choices);
+    const reason = rule?.keep ? 'rule' : convert(context, weight, (rule?.to as OnnxTarget | undefined) ?? to);
     if (reason !== undefined) builder.keep(weight, reason);
   }
   const plan = builder.finish();
@@ -107,7 +145,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
           to,
           converted.map(({ form }) => form.codec),
         );
-  return { ...plan, notes: [...plan.notes, ...notes] };
+  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...notes] };
 }
 
 const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';

@@ -4,7 +4,7 @@ import type { OnnxModel, Weight } from './model.js';
 import type { OnnxNode } from './proto.js';
 
 /** Fewer elements are not worth a node and its scales. */
-const fewestElements = 1024;
+export const fewestElements = 1024;
 
 export function intOf({ attributes }: OnnxNode, name: string, otherwise: number): number {
   return attributes.get(name)?.i ?? otherwise;

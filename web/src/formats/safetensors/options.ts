@@ -2,7 +2,7 @@
 import { rangeError, typeError } from '../../core/errors.js';
 import type { SearchedRange } from '../../core/range.js';
 import { show } from '../../core/show.js';
-import type { Target } from '../format.js';
+import type { Reader, Target } from '../format.js';
 import {
   checkRules,
   choice,
@@ -257,6 +257,20 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     checkActivations(choices);
   },
 });
+
+/** Programs that read a result. Codes need a program that knows the layout of compressed-tensors. */
+export function readers(to: string, file: string): readonly Reader[] {
+  const here = {
+    program: 'Scalepoint',
+    code: `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`,
+  };
+  if (!hasCodes(to)) {
+    const code = `from safetensors.torch import load_file\ntensors = load_file("${file}")`;
+    return [{ program: 'Python', code, needs: 'Everything that reads safetensors reads this file.' }, here];
+  }
+  const needs = "Save config.json into the model's folder as well, in place of the one there.";
+  return [{ program: 'vLLM', code: 'vllm serve ./FOLDER', needs }, here];
+}
 
 // ----------------------------------------------------------------------------------------------------------- what goes together
 

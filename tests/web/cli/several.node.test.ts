@@ -1,0 +1,79 @@
+// Several types in one command, each in a file of its own.
+import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { quantizeModel } from 'scalepoint/model';
+import { beforeEach, describe, expect, it } from 'vitest';
+import * as onnx from '../formats/onnx/encoder.js';
+import { path, run, useFolder } from './support.js';
+
+useFolder();
+const model = onnx.product('MatMul', [64, 48], [3, 64], [3, 48])();
+beforeEach(async () => {
+  await mkdir(path('onnx'));
+  await writeFile(path('onnx', 'model.onnx'), model);
+});
+
+const names = async (folder: string) => (await readdir(path(folder))).sort();
+
+describe('several types', () => {
+  it('go beside the model, under the names that transformers.js looks for', async () => {
+    const { code, stderr } = await run(['onnx/model.onnx', '--to', 'q8,int8, q4,fp16,q4f16,bnb4,q4', '--quiet']);
+    expect([code, stderr]).toEqual([0, '']);
+    const made = ['bnb4', 'fp16', 'int8', 'q4', 'q4f16', 'quantized'].map((end) => `model_${end}.onnx`);
+    expect(await names('onnx')).toEqual(['model.onnx', ...made]);
+    const alone = await (await quantizeModel(model, { to: 'q4' })).bytes();
+    expect(await readFile(path('onnx', 'model_q4.onnx'))).toEqual(Buffer.from(alone));
+  });
+
+  it('go into a folder', async () => {
+    await mkdir(path('out'));
+    const { code, stdout } = await run(['onnx/model.onnx', '--to', 'q8,fp16', '-o', 'out']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/wrote out\/model_quantized.onnx[\s\S]*wrote out\/model_fp16.onnx/);
+    expect(await names('out')).toEqual(['model_fp16.onnx', 'model_quantized.onnx']);
+  });
+
+  it('share the options that they know', async () => {
+    const { code } = await run(['onnx/model.onnx', '--to', 'fp16,q4', '--block-size', '16', '--quiet']);
+    expect(code).toBe(0);
+    const alone = await (await quantizeModel(model, { to: 'q4', blockSize: 16 })).bytes();
+    expect(await readFile(path('onnx', 'model_q4.onnx'))).toEqual(Buffer.from(alone));
+    const unknown = await run(['onnx/model.onnx', '--to', 'fp16,q8', '--block-size', '16', '--force']);
+    expect(unknown.code).toBe(2);
+    expect(unknown.stderr).toMatch(/--block-size: not for/);
+  });
+
+  it('are a list in JSON, of plans and of reports', async () => {
+    for (const command of ['plan', 'quantize']) {
+      const { stdout } = await run([command, 'onnx/model.onnx', '--to', 'q8,fp16', '--json']);
+      const documents = JSON.parse(stdout) as { to: string; output: string }[];
+      expect(documents.map(({ to }) => to)).toEqual(['q8', 'fp16']);
+      expect(documents[1]?.output).toBe('onnx/model_fp16.onnx');
+    }
+  });
+
+  it('write nothing if one of them cannot be written', async () => {
+    await writeFile(path('onnx', 'model_fp16.onnx'), 'mine');
+    const { code, stderr } = await run(['onnx/model.onnx', '--to', 'q8,fp16']);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/model_fp16.onnx" exists already, nothing was written/);
+    expect(await names('onnx')).toEqual(['model.onnx', 'model_fp16.onnx']);
+  });
+
+  it.each([
+    ['q8,q3', [], /--to: there is no type "q3"/],
+    ['q8,', [], /--to: there is no type ""/],
+    ['q8,q4', ['-o', 'x.onnx'], /--output: several types need a folder that is there/],
+    ['q8,q4', ['-o', '-'], /--output: standard output has room for one type/],
+  ] as const)('%s with %j is an error', async (to, more, message) => {
+    const { code, stderr } = await run(['onnx/model.onnx', '--to', to, ...more]);
+    expect(code).toBe(2);
+    expect(stderr).toMatch(message);
+    expect(await names('onnx')).toEqual(['model.onnx']);
+  });
+});
+
+it('one type goes into a folder, too', async () => {
+  await mkdir(path('out'));
+  expect((await run(['onnx/model.onnx', '--to', 'q4', '-o', 'out'])).code).toBe(0);
+  expect(await names('out')).toEqual(['model_q4.onnx']);
+});

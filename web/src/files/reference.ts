@@ -1,0 +1,139 @@
+/**
+ * Files that a worker opens by itself, so that their bytes need not pass through the thread that opened them first. The worker is sent a
+ * reference. If it cannot open what that names, or finds another file there, the first thread reads or writes for it.
+ */
+import { ScalepointError } from '../core/errors.js';
+import { type NodeModules, nodeModule } from '../core/node.js';
+import { checkCount, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
+import type { SinkReference } from './sink.js';
+
+/** Reads bytes, from a position on, into memory: all of them, or it fails with a ScalepointError. */
+export type ReadBytes = (begin: number, target: Uint8Array) => Promise<void>;
+/** Writes bytes at a position: all of them, or it fails with a ScalepointError. */
+export type WriteBytes = (position: number, bytes: Uint8Array) => void;
+
+// -------------------------------------------------------------------------------------------------------------------------- Blobs
+
+/** Memory for what a Blob gives, used again and again. */
+let bucket = new ArrayBuffer(0);
+
+/** Reads a Blob into memory. Returns how many bytes there were. */
+async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
+  let reader: ReadableStreamBYOBReader;
+  try {
+    reader = blob.stream().getReader({ mode: 'byob' });
+  } catch {
+    // Not every engine can read a Blob into existing memory.
+    const bytes = new Uint8Array(await blob.arrayBuffer());
+    view.set(bytes.subarray(0, view.length));
+    return bytes.length;
+  }
+  if (bucket.byteLength === 0) bucket = new ArrayBuffer(2 ** 20);
+  for (let done = 0; ; ) {
+    const { value, done: ended } = await reader.read(new Uint8Array(bucket));
+    if (value !== undefined) bucket = value.buffer;
+    if (ended || value === undefined) return done;
+    view.set(value, done);
+    done += value.length;
+  }
+}
+
+/** Reads bytes of a Blob into memory. */
+async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<void> {
+  let done = 0;
+  try {
+    done = await readBlob(target, blob.slice(begin, begin + target.length));
+  } catch (cause) {
+    throw ioError('cannot read the file', cause);
+  }
+  if (done !== target.length) throw shorterError('the file', begin + done);
+}
+
+// ------------------------------------------------------------------------------------------------------------ files of the system
+
+type FileSystem = NodeModules['node:fs'];
+
+/** Reads from an open file. */
+function readFrom(fs: FileSystem, descriptor: number, begin: number, target: Uint8Array): void {
+  for (let done = 0; done < target.length; ) {
+    const [left, position] = [target.length - done, begin + done];
+    let count: number;
+    let size: number;
+    try {
+      count = fs.readSync(descriptor, target, done, left, position);
+      size = count === 0 ? fs.fstatSync(descriptor).size : 0;
+    } catch (cause) {
+      throw ioError('cannot read the file', cause);
+    }
+    done += checkCount(count, left, 'cannot read the file');
+    if (count > 0) continue;
+    if (size <= position) throw shorterError('the file', position);
+    throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
+  }
+}
+
+/** Writes to an open file. */
+function writeTo(fs: FileSystem, descriptor: number, label: string, position: number, bytes: Uint8Array): void {
+  for (let done = 0; done < bytes.length; ) {
+    const left = bytes.length - done;
+    let count: number;
+    try {
+      count = fs.writeSync(descriptor, bytes, done, left, position + done);
+    } catch (cause) {
+      throw ioError(`cannot write ${label}`, cause);
+    }
+    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+      throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
+    }
+    done += count;
+  }
+}
+
+type Status = ReturnType<FileSystem['fstatSync']>;
+
+/** Whether an open file passes a test. */
+function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => boolean): boolean {
+  try {
+    return isSame(fs.fstatSync(descriptor));
+  } catch {
+    return false;
+  }
+}
+
+/** Opens a path, if the file there passes a test. It stays open as long as this thread lives. */
+function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: Status) => boolean): number | undefined {
+  let descriptor: number;
+  try {
+    // What has come there since may be a pipe, which is not to be waited for.
+    descriptor = fs.openSync(path, flags | (fs.constants.O_NONBLOCK ?? 0));
+  } catch {
+    return undefined;
+  }
+  if (passes(fs, descriptor, isSame)) return descriptor;
+  fs.closeSync(descriptor);
+  return undefined;
+}
+
+/** How this thread reads a file. Undefined if it cannot, or if another file is there now. */
+export function readerOf(reference: SourceReference): ReadBytes | undefined {
+  if (reference.kind === 'blob') return (begin, target) => readPart(reference.blob, begin, target);
+  const fs = nodeModule('node:fs');
+  if (fs === undefined) return undefined;
+  const { place, size, mtimeMs } = reference.stamp;
+  const isSame = (status: Status) => placeOf(status) === place && status.size === size && status.mtimeMs === mtimeMs;
+  if (reference.kind === 'path') {
+    const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
+    return opened === undefined ? undefined : async (begin, target) => readFrom(fs, opened, begin, target);
+  }
+  // A number may mean another file in another thread.
+  const { descriptor } = reference;
+  return passes(fs, descriptor, isSame) ? async (begin, target) => readFrom(fs, descriptor, begin, target) : undefined;
+}
+
+/** How this thread writes a file. Undefined if it cannot, or if another file is there now. */
+export function writerOf({ path, label, place }: SinkReference): WriteBytes | undefined {
+  const fs = nodeModule('node:fs');
+  if (fs === undefined) return undefined;
+  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => placeOf(status) === place);
+  return opened === undefined ? undefined : (position, bytes) => writeTo(fs, opened, label, position, bytes);
+}

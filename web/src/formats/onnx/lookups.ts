@@ -1,0 +1,122 @@
+/**
+ * Tables whose rows are blocks: a Gather takes codes and scales of the rows that are wanted, and plain operators make floats of them.
+ * com.microsoft has GatherBlockQuantized for this, but not all builds of onnxruntime-web can run it on the CPU: those with WebGPU, which
+ * transformers.js takes, lack it.
+ */
+import type { Builder } from './builder.js';
+import { int64Piece, type NewNode } from './encode.js';
+import type { Reader } from './graph.js';
+import { type OnnxGraph, typeNumber } from './proto.js';
+
+/** Blocks of a table with `rows` rows. */
+export interface Table {
+  /** [rows, blocks, bytes of a block] */
+  readonly codes: string;
+  /** [rows, blocks, ...ones] */
+  readonly scales: string;
+  /** [rows, bytes of packed zero points] */
+  readonly zeroPoints: string | undefined;
+  readonly bits: 2 | 4 | 8;
+  readonly blocks: number;
+  /** Length of a row. */
+  readonly columns: number;
+  readonly halfScales: boolean;
+}
+
+/** What bytes hold, by model and by the graph that its nodes can see. */
+const unpackers = new WeakMap<Builder, Map<OnnxGraph, Map<number, string>>>();
+
+/** Dimensions of one that let scales broadcast over the codes of their blocks: bytes, and codes of a byte if there are several. */
+export function ones(bits: 2 | 4 | 8): readonly number[] {
+  return bits === 8 ? [1] : [1, 1];
+}
+
+/** A tensor [256, 8 / bits] with the codes in each byte, less the zero point that is meant if there is none. */
+function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
+  const { root } = builder.graphs.scopeOf(graph);
+  const byGraph = unpackers.get(builder) ?? new Map<OnnxGraph, Map<number, string>>();
+  unpackers.set(builder, byGraph);
+  const byBits = byGraph.get(root) ?? new Map<number, string>();
+  byGraph.set(root, byBits);
+  const known = byBits.get(bits);
+  if (known !== undefined) return known;
+  const perByte = 8 / bits;
+  const middle = 2 ** (bits - 1);
+  const bytes = Uint8Array.from({ length: 256 * perByte }, (_, i) => {
+    const code = (Math.floor(i / perByte) >> (bits * (i % perByte))) & (2 ** bits - 1);
+    return code - middle;
+  });
+  const name = builder.graphs.freshValue(`bytes_Q${bits}`);
+  builder.addConstant(root, { name, type: typeNumber('I8'), shape: [256, perByte], data: { bytes } });
+  byBits.set(bits, name);
+  return name;
+}
+
+/** 128 as float16. */
+const half128 = 0x5800;
+
+/** Replaces a Gather of rows, which gives float16 if `isHalf`. Scales are float16 then, too. */
+export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, isHalf: boolean): void {
+  const { bits, blocks, columns } = table;
+  const [, indices = ''] = builder.inputsOf(node);
+  const [output = ''] = builder.outputsOf(node);
+  const float = isHalf ? 'F16' : 'F32';
+  const nodes: NewNode[] = [];
+  const add = (opType: string, inputs: readonly string[], what: string, attributes: NewNode['attributes'] = {}) => {
+    const name = what === '' ? output : builder.graphs.freshValue(`${output}_${what}`);
+    nodes.push({ opType, name: `${node.name || output}_${what || opType}`, inputs, outputs: [name], attributes });
+    return name;
+  };
+  const constant = (what: string, values: readonly number[]) => {
+    const name = builder.graphs.freshValue(`${output}_${what}`);
+    const data = int64Piece(values);
+    builder.addConstant(graph, { name, type: typeNumber('I64'), shape: [values.length], data });
+    return name;
+  };
+  const cast = (from: string, what: string, type: string) => add('Cast', [from], what, { to: typeNumber(type) });
+  const lengths = add('Shape', [indices], 'lengths');
+  /** The shape of the indices, and more dimensions. */
+  const shape = (what: string, more: readonly number[]) =>
+    add('Concat', [lengths, constant(`${what}_end`, more)], what, { axis: 0 });
+  /** What the wanted rows of packed codes hold. */
+  const unpacked = (packed: string, what: string) => {
+    const rows = add('Gather', [packed, indices], `${what}_bytes`);
+    if (bits === 8) return cast(rows, `${what}_float`, float);
+    const bytes = cast(rows, `${what}_index`, 'I32');
+    return cast(add('Gather', [unpacker(builder, graph, bits), bytes], what), `${what}_float`, float);
+  };
+  let codes = unpacked(table.codes, 'codes');
+  if (table.zeroPoints !== undefined) {
+    let zeros = unpacked(table.zeroPoints, 'zeros');
+    const perByte = 8 / bits;
+    const packed = Math.ceil(blocks / perByte) * perByte;
+    if (packed > blocks) {
+      // The last byte has room for more. Slice would be another operator in old versions.
+      const all = add('Reshape', [zeros, shape('zeros_all_shape', [packed])], 'zeros_all');
+      const first = constant(
+        'zeros_wanted',
+        Array.from({ length: blocks }, (_, i) => i),
+      );
+      zeros = add('Gather', [all, first], 'zeros_first', { axis: -1 });
+    }
+    codes = add(
+      'Sub',
+      [codes, add('Reshape', [zeros, shape('zeros_shape', [blocks, ...ones(bits)])], 'zero')],
+      'centered',
+    );
+  } else if (bits === 8) {
+    const middle = builder.graphs.freshValue(`${output}_middle`);
+    const bytes = new Uint8Array(isHalf ? Uint16Array.of(half128).buffer : Float32Array.of(128).buffer);
+    builder.addConstant(graph, { name: middle, type: typeNumber(float), shape: [], data: { bytes } });
+    codes = add('Sub', [codes, middle], 'centered');
+  }
+  const scales = add('Gather', [table.scales, indices], 'scales');
+  const product = add(
+    'Mul',
+    [codes, table.halfScales && !isHalf ? cast(scales, 'scales_float', 'F32') : scales],
+    'blocks',
+  );
+  add('Reshape', [product, shape('shape', [columns])], '');
+  builder.addNodes({ graph, before: node }, nodes);
+  builder.removeNode(node);
+}

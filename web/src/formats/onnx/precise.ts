@@ -1,0 +1,91 @@
+/** Nodes whose numbers float16 does not hold, though their operators take it. */
+import type { Graphs, Value } from './graph.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
+import { intOf } from './readers.js';
+import type { Types } from './types.js';
+
+interface Placed {
+  readonly node: OnnxNode;
+  readonly graph: OnnxGraph;
+}
+
+const floats: readonly number[] = ['F32', 'F16', 'BF16', 'F64'].map(typeNumber);
+
+/** Whether a value is a constant. */
+function isConstant({ weight, producer }: Value): boolean {
+  return weight !== undefined || (producer?.domain === '' && producer.opType === 'Constant');
+}
+
+function inputsOf(graphs: Graphs, { node, graph }: Placed): Value[] {
+  return node.inputs.flatMap((name) => (name === '' ? [] : (graphs.valueAt(graph, name) ?? [])));
+}
+
+/** Operators that read positions or sizes as floats. */
+const indexed: readonly string[] = ['Sin', 'Cos', 'Resize', 'Upsample', 'Range', 'NonMaxSuppression'];
+
+/**
+ * Nodes that compute sizes and positions from integers: float16 has no odd numbers beyond 2048. They end with integers, or with the angles
+ * of positions.
+ */
+export function computedFromIntegers(graphs: Graphs, nodes: readonly Placed[], types: Types): Set<OnnxNode> {
+  const derived = new Set<Value>();
+  const computing = new Set<OnnxNode>();
+  for (const placed of nodes) {
+    const { node, graph } = placed;
+    const inputs = inputsOf(graphs, placed).filter((value) => types.isFloat(value));
+    const isStart =
+      node.domain === '' &&
+      ((node.opType === 'Cast' && inputs.length === 0) || node.opType === 'Range') &&
+      !fromFloats(types, placed);
+    const others = inputs.filter((value) => !isConstant(value));
+    const goesOn =
+      types.arithmetic(node, graph) === 'half' && others.length > 0 && others.every((value) => derived.has(value));
+    if (!isStart && !goesOn) continue;
+    if (goesOn) computing.add(node);
+    for (const name of node.outputs) {
+      const value = graphs.valueAt(graph, name);
+      if (value !== undefined && types.isFloat(value)) derived.add(value);
+    }
+  }
+  const needed = new Set<OnnxNode>();
+  for (const { node, graph } of nodes.toReversed()) {
+    if (!computing.has(node)) continue;
+    const isNeeded = node.outputs.some((name) =>
+      graphs.uses(graph, name).some(({ node: reader }) => needed.has(reader) || endsWithIntegers(reader)),
+    );
+    if (isNeeded || node.opType === 'Sin' || node.opType === 'Cos') needed.add(node);
+  }
+  return needed;
+}
+
+function fromFloats(types: Types, { node, graph }: Placed): boolean {
+  const type = types.inputType(node, graph, 0);
+  return type === undefined || floats.includes(type);
+}
+
+function endsWithIntegers(node: OnnxNode): boolean {
+  if (node.domain !== '') return false;
+  return node.opType === 'Cast' ? !floats.includes(intOf(node, 'to', 0)) : indexed.includes(node.opType);
+}
+
+/** Operators that square. */
+const squares: readonly string[] = ['Pow', 'ReduceL2', 'ReduceSumSquare'];
+/** Operators that stand between squares and their root. */
+const afterSquares: readonly string[] = ['Add', 'Clip', 'Div', 'Mul', 'Reciprocal', 'ReduceMean', 'ReduceSum', 'Sqrt'];
+
+/** Nodes from squares to their roots, as in normalizations: squares of 256 and more are beyond float16. */
+export function spreads(graphs: Graphs, nodes: readonly Placed[], types: Types): Set<OnnxNode> {
+  const found = new Set<OnnxNode>();
+  for (const placed of nodes) {
+    const { node, graph } = placed;
+    if (types.arithmetic(node, graph) !== 'half') continue;
+    const [a, b] = node.inputs;
+    if (squares.includes(node.opType) || (node.opType === 'Mul' && a === b)) found.add(node);
+    else if (afterSquares.includes(node.opType)) {
+      const others = inputsOf(graphs, placed).filter((value) => types.isFloat(value) && !isConstant(value));
+      const isBehind = ({ producer }: Value) => producer !== undefined && found.has(producer);
+      if (others.length > 0 && others.every(isBehind)) found.add(node);
+    }
+  }
+  return found;
+}

@@ -1,0 +1,170 @@
+/** Element types of the values of a model, as far as they follow from its operators; and which operators compute with float16. */
+import type { Graphs, Scope, Value } from './graph.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
+import { intOf } from './readers.js';
+
+const [float, int64, bool] = [typeNumber('F32'), typeNumber('I64'), typeNumber('BOOL')];
+
+const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
+
+/** Operators whose floats all have one type, which may be float16, and that compute well with it. Only the first output has that type. */
+const halfOps = words(
+  `Abs Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Ceil Clip Compress Concat Conv ConvTranspose Cos Cosh
+  DepthToSpace Div Dropout Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
+  GlobalLpPool GlobalMaxPool GroupNormalization HardSigmoid HardSwish Hardmax Identity InstanceNormalization LRN LSTM LayerNormalization
+  LeakyRelu Log LogSoftmax LpNormalization LpPool MatMul MaxPool Mean MeanVarianceNormalization Mish Mod Mul Neg PRelu Pad Pow RMSNormalization
+  RNN Reciprocal ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu
+  Reshape ReverseSequence RotaryEmbedding Round Scatter ScatterElements ScatterND Selu Sigmoid Sign SimplifiedLayerNormalization Sin Sinh
+  Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt Squeeze Sub Sum Swish Tan Tanh ThresholdedRelu Tile Transpose Trilu Unsqueeze Where
+  ArgMax ArgMin Equal Greater GreaterOrEqual Less LessOrEqual`,
+);
+
+/** The same among onnxruntime's own. */
+const contribOps = words(
+  'BiasGelu FastGelu FusedMatMul Gelu QuickGelu SkipLayerNormalization SkipSimplifiedLayerNormalization',
+);
+
+/** Operators that the usual converters leave in float32, of which the first input tells the type. */
+const floatOps = words('Celu CumSum Max Min RandomNormalLike RandomUniformLike Resize RoiAlign TopK Upsample');
+
+/** Operators that take floats of any type. */
+const anyOps = words('Cast NonZero Shape Size');
+
+/** All outputs of these have the type of the floats. */
+const manyOutputs = words('BatchNormalization GRU LSTM RNN Split Identity');
+
+/** Types of outputs. undefined: that of the floats. */
+const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
+  ...Object.fromEntries(
+    ['Shape', 'Size', 'NonZero', 'ArgMax', 'ArgMin', 'NonMaxSuppression'].map((op) => [op, [int64]]),
+  ),
+  ...Object.fromEntries(
+    'And Equal Greater GreaterOrEqual IsInf IsNaN Less LessOrEqual Not Or Xor'.split(' ').map((op) => [op, [bool]]),
+  ),
+  Dropout: [undefined, bool],
+  MaxPool: [undefined, int64],
+  TopK: [undefined, int64],
+  LayerNormalization: [undefined, float, float],
+  DynamicQuantizeLinear: [typeNumber('U8'), float, typeNumber('U8')],
+  MatMulInteger: [typeNumber('I32')],
+  ConvInteger: [typeNumber('I32')],
+  RandomNormal: [float],
+  RandomUniform: [float],
+};
+
+/** The input that tells the type of an operator's floats, if it is not the first one. */
+const typeInputs: Readonly<Record<string, number>> = { Where: 1, DequantizeLinear: 1, SequenceInsert: -1 };
+
+/** Inputs that stay float32, by operator. */
+const floatInputs: Readonly<Record<string, number>> = { Dropout: 1 };
+
+/** How a node may compute: with float16; with floats of any type; with float32 alone. */
+export type Arithmetic = 'half' | 'any' | 'float';
+
+/** Types of values. */
+export class Types {
+  readonly #graphs: Graphs;
+  readonly #types = new Map<Value, number>();
+
+  constructor(graphs: Graphs, scope: Scope) {
+    this.#graphs = graphs;
+    const hints = new Map<OnnxGraph, Map<string, number>>();
+    for (const { name, graph, weight, producer } of graphs.valuesOf(scope)) {
+      const value = graphs.valueAt(graph, name) as Value;
+      if (producer !== undefined) continue;
+      const declared = graph.inputs.find((input) => input.name === name)?.type;
+      const type = weight === undefined ? declared : typeNumber(weight.source.dtype);
+      if (type) this.#types.set(value, type);
+    }
+    for (const { node, graph } of graphs.nodes) {
+      if (graphs.scopeOf(graph) !== scope) continue;
+      const known =
+        hints.get(graph) ?? new Map([...graph.values, ...graph.outputs].map(({ name, type }) => [name, type]));
+      hints.set(graph, known);
+      for (const [i, name] of node.outputs.entries()) {
+        const value = graphs.valueAt(graph, name);
+        const type = this.#outputType(node, graph, i) ?? known.get(name);
+        if (value !== undefined && type) this.#types.set(value, type);
+      }
+    }
+  }
+
+  /** The type of a value; undefined if it is unknown or the value is no tensor. */
+  of(value: Value | undefined): number | undefined {
+    return value && this.#types.get(value);
+  }
+
+  isFloat(value: Value | undefined): boolean {
+    return this.of(value) === float;
+  }
+
+  inputType({ inputs }: OnnxNode, graph: OnnxGraph, input: number): number | undefined {
+    const name = inputs[input] ?? '';
+    return name === '' ? undefined : this.of(this.#graphs.valueAt(graph, name));
+  }
+
+  /** The type of an operator's floats. */
+  #floatType(node: OnnxNode, graph: OnnxGraph): number | undefined {
+    const { opType, inputs } = node;
+    const at = typeInputs[opType] ?? 0;
+    const first = this.inputType(node, graph, at);
+    if (first !== undefined || at !== 0 || !symmetricOps.has(opType)) return first;
+    return inputs.map((_, i) => this.inputType(node, graph, i)).find((type) => type !== undefined);
+  }
+
+  #outputType(node: OnnxNode, graph: OnnxGraph, output: number): number | undefined {
+    const { opType, domain, attributes } = node;
+    if (domain !== '') {
+      const isFirst = domain === 'com.microsoft' && contribOps.has(opType) && output === 0;
+      return isFirst ? this.#floatType(node, graph) : undefined;
+    }
+    if (opType === 'Cast') return intOf(node, 'to', 0);
+    if (opType === 'Constant') return constantType(node);
+    if (opType === 'ConstantOfShape') return attributes.get('value')?.tensor?.element?.id ?? float;
+    if (opType === 'If' || opType === 'Loop' || opType === 'Scan') return this.#bodyType(node, output);
+    const listed = outputs[opType];
+    const type = listed?.[output];
+    if (type !== undefined) return type;
+    const isKnown =
+      output === 0 ? halfOps.has(opType) || floatOps.has(opType) || opType === 'Range' : manyOutputs.has(opType);
+    return isKnown || opType === 'DequantizeLinear' ? this.#floatType(node, graph) : undefined;
+  }
+
+  /** The type that a body says of an output. */
+  #bodyType({ opType, attributes }: OnnxNode, output: number): number | undefined {
+    const body = attributes.get(opType === 'If' ? 'then_branch' : 'body')?.graphs[0];
+    // The first output of a Loop's body says whether it goes on.
+    return body?.outputs[opType === 'Loop' ? output + 1 : output]?.type || undefined;
+  }
+
+  /** How a node may compute, for all that its operator and its inputs tell. */
+  arithmetic(node: OnnxNode, graph: OnnxGraph): Arithmetic {
+    const { opType, domain, inputs } = node;
+    if (domain === '' && anyOps.has(opType)) return 'any';
+    const isKnown = domain === '' ? halfOps.has(opType) : domain === 'com.microsoft' && contribOps.has(opType);
+    if (!isKnown || this.#floatType(node, graph) !== float) return 'float';
+    // An unknown input might be a float, and would have to change with the others.
+    return inputs.every((name, i) => name === '' || this.inputType(node, graph, i) !== undefined) ? 'half' : 'float';
+  }
+
+  /** Whether an input changes its type with the node. */
+  changes({ opType }: OnnxNode, input: number): boolean {
+    return floatInputs[opType] !== input;
+  }
+
+  /** Whether an output has the type of the node's floats. */
+  isResult({ opType }: OnnxNode, output: number): boolean {
+    return outputs[opType]?.[output] === undefined && (output === 0 || manyOutputs.has(opType));
+  }
+}
+
+/** Operators all of whose inputs have one type. */
+const symmetricOps = words(
+  'Add Concat Div Mean Mod Mul Pow Sub Sum MatMul Equal Greater GreaterOrEqual Less LessOrEqual Min Max',
+);
+
+function constantType({ attributes }: OnnxNode): number | undefined {
+  if (attributes.has('value_float') || attributes.has('value_floats')) return float;
+  if (attributes.has('value_int') || attributes.has('value_ints')) return int64;
+  return attributes.get('value')?.tensor?.element?.id;
+}
