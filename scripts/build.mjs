@@ -16,19 +16,20 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { packages, worker } from '../rolldown.config.mjs';
+import { findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
+import { setup } from './setup.mjs';
+import { explain, StepError } from './steps.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-const toolchain = '/usr/share/emscripten/cmake/Modules/Platform/Emscripten.cmake';
 
 /** @param {string} command @param {string[]} args */
 async function run(command, args) {
   try {
     await promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26 });
   } catch (error) {
-    process.stderr.write(`${error.stdout ?? ''}${error.stderr ?? ''}`);
-    throw new Error(`${[command, ...args].join(' ')} failed`, { cause: error });
+    throw new StepError(`${[command, ...args].join(' ')} failed`, `${error.stdout ?? ''}${error.stderr ?? ''}`);
   }
 }
 
@@ -124,6 +125,18 @@ const wasm = {
       .update(version)
       .update(digestOf(filesAt(['cpp', 'CMakeLists.txt', 'build/wasm/door_exports.h'])));
     const buildId = hash.digest().readUInt32LE() >>> 1;
+    const emscripten = findEmscripten();
+    if (emscripten === undefined) throw new StepError('Emscripten is not on PATH');
+    console.log(`Emscripten ${emscripten.version} in ${emscripten.folder}`);
+    const used = join(root, 'build/wasm/emscripten.txt');
+    const name = `${emscripten.version} ${emscripten.folder}\n`;
+    // CMake never changes the toolchain of a folder.
+    if (!existsSync(used) || readFileSync(used, 'utf8') !== name) {
+      for (const path of ['CMakeCache.txt', 'CMakeFiles'])
+        rmSync(join(root, 'build/wasm', path), { recursive: true, force: true });
+    }
+    write(used, name);
+    const variables = Object.entries(emscripten.variables).map((entry) => entry.join('='));
     await run('cmake', [
       '-S',
       '.',
@@ -132,9 +145,8 @@ const wasm = {
       '-G',
       'Ninja',
       `-DSCALEPOINT_BUILD_ID=${buildId}`,
-      `-DCMAKE_TOOLCHAIN_FILE=${toolchain}`,
-      // Debian's emcc finds its JavaScript optimizer's dependencies only with this.
-      '-DCMAKE_CXX_LINKER_LAUNCHER=env;NODE_PATH=/usr/share/nodejs',
+      `-DCMAKE_TOOLCHAIN_FILE=${emscripten.toolchain}`,
+      `-DCMAKE_CXX_LINKER_LAUNCHER=${variables.length === 0 ? '' : ['env', ...variables].join(';')}`,
     ]);
     await run('cmake', ['--build', 'build/wasm']);
     const out = join(root, 'build/wasm');
@@ -204,4 +216,12 @@ export async function buildAll() {
   await Promise.all([buildPackage(), buildDemo()]);
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    await setup({ test: false });
+    await buildAll();
+  } catch (error) {
+    explain(error);
+    process.exitCode = 1;
+  }
+}

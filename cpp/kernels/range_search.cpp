@@ -10,7 +10,7 @@ using namespace lanes;
 
 constexpr size_t kBlock = 512;
 
-F32x4 positive(F32x4 a) { return pmax(splat(0.0f), a); }
+inline F32x4 positive(F32x4 a) { return pmax(splat(0.0f), a); }
 
 /// Four sums over blocks.
 class FourSums {
@@ -83,46 +83,78 @@ void try_each(const Run& run, F32x4 t, const Trials& trials, TrialSums& out) {
   }
 }
 
-/// The sums of one candidate: with T = float those that add_value makes in a lane.
 template <class T>
-void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) {
-  const size_t step = run.weighted ? 2 : 1;
-  double sums[4] = {};
+struct OneSums {
+  T error = 0, slope = 0, up = 0, down = 0;
+
+  template <bool kWeighted, Sums kSums>
+  void add(const float* p, T t, T low, T high) {
+    const T v = *p * t, near = round_half_even(v), r = v - (kSums == Sums::kError ? near : clamp(near, low, high));
+    const T weight = kWeighted ? p[1] : 1, weighted = kWeighted ? r * weight : r;
+    error += weighted * r;
+    if constexpr (kSums != Sums::kError) slope += weighted * v;
+    if constexpr (kSums == Sums::kWindows) {
+      const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
+      const T raised = (below > 0 ? below : 0) - (above > 0 ? above : 0);
+      const T lowered = (above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0);
+      up += kWeighted ? raised * weight : raised;
+      down += kWeighted ? lowered * weight : lowered;
+    }
+  }
+};
+
+/// The sums of one candidate: with T = float those that add_value makes in a lane.
+template <class T, bool kWeighted, Sums kSums>
+void try_one(const Run& run, T t, T low, T high, float* out) {
+  constexpr size_t kStep = kWeighted ? 2 : 1;
+  struct {
+    double error = 0, slope = 0, up = 0, down = 0;
+  } sums;
   for (size_t at = 0; at < run.n; at += kBlock) {
     const size_t size = run.n - at < kBlock ? run.n - at : kBlock;
-    T of_block[2][4] = {};
-    for (size_t i = 0; i < size; i++) {
-      const float* const p = run.x + step * (at + i);
-      const T v = *p * t, r = v - clamp(round_half_even(v), low, high);
-      const T weight = run.weighted ? p[1] : 1, weighted = r * weight;
-      T* const to = of_block[i % 2];
-      to[0] += weighted * r;
-      to[1] += weighted * v;
-      if (!with_windows) continue;
-      const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
-      to[2] += ((below > 0 ? below : 0) - (above > 0 ? above : 0)) * weight;
-      to[3] += ((above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0)) * weight;
+    const float* p = run.x + kStep * at;
+    OneSums<T> even, odd;
+    SCALEPOINT_NO_UNROLL
+    for (const float* const end = p + kStep * (size - size % 2); p != end; p += 2 * kStep) {
+      even.template add<kWeighted, kSums>(p, t, low, high);
+      odd.template add<kWeighted, kSums>(p + kStep, t, low, high);
     }
-    for (int i = 0; i < 4; i++) sums[i] += of_block[0][i] + of_block[1][i];
+    if (size % 2 != 0) even.template add<kWeighted, kSums>(p, t, low, high);
+    sums.error += even.error + odd.error;
+    sums.slope += even.slope + odd.slope;
+    sums.up += even.up + odd.up;
+    sums.down += even.down + odd.down;
   }
-  for (int i = 0; i < 4; i++) out[4 * i] = static_cast<float>(sums[i]);
+  out[0] = static_cast<float>(sums.error);
+  out[4] = static_cast<float>(sums.slope);
+  out[8] = static_cast<float>(sums.up);
+  out[12] = static_cast<float>(sums.down);
 }
 
 /// One candidate after the other.
-void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool with_windows, TrialSums& out) {
+template <class T, bool kWeighted, Sums kSums>
+void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, TrialSums& out) {
   float u[4], low[4], high[4], sums[16];
   store(u, trials.u);
   store(low, trials.low);
   store(high, trials.high);
   SCALEPOINT_NO_UNROLL
   for (int lane = 0; lane < 4; lane++) {
-    if (run.n <= kFewValues && !run.weighted) {
-      try_one<double>(run, u[lane] * t_per_u, low[lane], high[lane], with_windows, sums + lane);
-    } else {
-      try_one<float>(run, u[lane] * static_cast<float>(t_per_u), low[lane], high[lane], with_windows, sums + lane);
-    }
+    try_one<T, kWeighted, kSums>(run, u[lane] * static_cast<T>(t_per_u), low[lane], high[lane], sums + lane);
   }
   out = {load(sums), load(sums + 4), load(sums + 8), load(sums + 12)};
+}
+
+template <bool kWeighted, Sums kSums>
+void try_all(const Run& run, double t_per_u, const Trials& trials, TrialSums& sums) {
+  if constexpr (!kWeighted) {
+    if (run.n <= kFewValues) return try_one_by_one<double, false, kSums>(run, t_per_u, trials, sums);
+  }
+  if constexpr (kSimd) {
+    try_each<kWeighted, kSums>(run, mul(trials.u, splat(static_cast<float>(t_per_u))), trials, sums);
+  } else {
+    try_one_by_one<float, kWeighted, kSums>(run, t_per_u, trials, sums);
+  }
 }
 
 double total(F32x4 a) {
@@ -154,23 +186,104 @@ double sum_blocks(const float* x, size_t n, float filler, F f) {
   return sum;
 }
 
+/// Values for which `sum_steps` prepares its loop at a time.
+constexpr size_t kChunk = 64;
+/// Places on a grid have so many bits behind the point. A grid has less than 2^9 steps, so that sums of two fit into 31 bits.
+constexpr int kPlaceBits = 21;
+
+struct StepSums {
+  F64x2 energy = splat(0.0), products = energy, squares = energy;
+};
+
+/// What the changes of the levels of some values need. Its own pass, as nothing in it depends on how many changes there are.
+struct Chunk {
+  float x[kChunk], weight[kChunk];
+  double change[2 * kChunk];  ///< of both sums at the first place
+  int32_t at[kChunk];         ///< the place where the level changes first
+  int32_t apart[kChunk];      ///< from there to the next
+  int32_t stop[kChunk];       ///< behind the last
+
+  void take(const Run& run, size_t from, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+      x[i] = run.weighted ? run.x[2 * (from + i)] : run.x[from + i];
+      weight[i] = run.weighted ? run.x[2 * (from + i) + 1] : 1;
+    }
+    for (size_t i = n; i % 4 != 0; i++) x[i] = weight[i] = 0;
+  }
+
+  void place(size_t n, const Grid& grid, float low, float high, StepSums& totals) {
+    const F32x4 first = splat(static_cast<float>(grid.first)), half = splat(0.5f), zero = splat(0.0f), one = splat(1.0f);
+    const F32x4 per_step = splat(static_cast<float>(1 / grid.step)), start = splat(static_cast<float>(grid.first / grid.step));
+    const F32x4 size = splat(static_cast<float>(grid.size)), unit = splat(static_cast<float>(1 << kPlaceBits));
+    const F32x4 highest = splat(high), lowest = splat(-low);
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < n; i += 4) {
+      const F32x4 v = load(x + i), w = load(weight + i), magnitude = abs(v), most = select(greater(zero, v), lowest, highest);
+      const F32x4 level = pmin(floor(add(mul(magnitude, first), half)), most);
+      const F32x4 steps = div(per_step, magnitude), away = pmax(zero, sub(mul(add(level, half), steps), start));
+      const F32x4 last = add(away, mul(sub(sub(most, level), half), steps));
+      store(at + i, truncate(mul(pmin(size, away), unit)));
+      store(apart + i, truncate(mul(pmin(size, steps), unit)));
+      store(stop + i, truncate(mul(pmin(size, last), unit)));
+      const F64x2 w0 = widen_low(w), w1 = widen_high(w), m0 = widen_low(magnitude), m1 = widen_high(magnitude);
+      const F64x2 k0 = widen_low(level), k1 = widen_high(level), p0 = mul(w0, m0), p1 = mul(w1, m1);
+      totals.energy = add(totals.energy, add(mul(p0, m0), mul(p1, m1)));
+      totals.products = add(totals.products, add(mul(p0, k0), mul(p1, k1)));
+      totals.squares = add(totals.squares, add(mul(mul(w0, k0), k0), mul(mul(w1, k1), k1)));
+      const F32x4 odd = add(add(level, level), one);
+      store_pairs(change + 2 * i, p0, mul(w0, widen_low(odd)));
+      store_pairs(change + 2 * i + 4, p1, mul(w1, widen_high(odd)));
+    }
+  }
+
+  void count(size_t n, LevelSums* sums) const {
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < n; i++) {
+      const int32_t end = stop[i], on = apart[i];
+      F64x2 adds = load(change + 2 * i);
+      const F64x2 more = pair(0, 2.0 * weight[i]);
+      SCALEPOINT_NO_UNROLL
+      for (int32_t place = at[i]; place < end; place += on) {
+        double* const to = &sums[(place >> kPlaceBits) + 1].products;
+        store(to, add(load(to), adds));
+        adds = add(adds, more);
+      }
+    }
+  }
+};
+
 }  // namespace
 
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums) {
-  if (!kSimd || (run.n <= kFewValues && !run.weighted)) {
-    return try_one_by_one(run, t_per_u, trials, which == Sums::kWindows, sums);
-  }
-  const F32x4 t = mul(trials.u, splat(static_cast<float>(t_per_u)));
   switch (which) {
     case Sums::kError:
-      return run.weighted ? try_each<true, Sums::kError>(run, t, trials, sums)
-                          : try_each<false, Sums::kError>(run, t, trials, sums);
+      return run.weighted ? try_all<true, Sums::kError>(run, t_per_u, trials, sums)
+                          : try_all<false, Sums::kError>(run, t_per_u, trials, sums);
     case Sums::kFit:
-      return run.weighted ? try_each<true, Sums::kFit>(run, t, trials, sums) : try_each<false, Sums::kFit>(run, t, trials, sums);
+      return run.weighted ? try_all<true, Sums::kFit>(run, t_per_u, trials, sums)
+                          : try_all<false, Sums::kFit>(run, t_per_u, trials, sums);
     case Sums::kWindows:
-      return run.weighted ? try_each<true, Sums::kWindows>(run, t, trials, sums)
-                          : try_each<false, Sums::kWindows>(run, t, trials, sums);
+      return run.weighted ? try_all<true, Sums::kWindows>(run, t_per_u, trials, sums)
+                          : try_all<false, Sums::kWindows>(run, t_per_u, trials, sums);
   }
+}
+
+double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums) {
+  for (size_t i = 0; i <= grid.size; i++) sums[i] = {0, 0};
+  StepSums totals;
+  for (size_t i = 0; i < run.n; i += kChunk) {
+    Chunk chunk;
+    const size_t n = run.n - i < kChunk ? run.n - i : kChunk;
+    chunk.take(run, i, n);
+    chunk.place(n, grid, static_cast<float>(low), static_cast<float>(high), totals);
+    chunk.count(n, sums);
+  }
+  double lanes[6];
+  store(lanes, totals.energy);
+  store(lanes + 2, totals.products);
+  store(lanes + 4, totals.squares);
+  sums[0] = {lanes[2] + lanes[3], lanes[4] + lanes[5]};
+  return lanes[0] + lanes[1];
 }
 
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
@@ -194,13 +307,15 @@ double fit_scale(const float* x, size_t n, double scale, double low, double high
 }
 
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to) {
+  // Compares bits: of floats the engine would make a branch.
+  const uint32_t below = bit_cast<uint32_t>(limit);
   size_t small = 0;
   for (size_t i = 0, large = n; i < n; i++) {
     const float v = x[i] * factor;
-    const bool is_small = (v < 0 ? -v : v) < limit;
-    large -= is_small ? 0 : 1;
-    to[is_small ? small : large] = v;
-    small += is_small ? 1 : 0;
+    const size_t is_small = (bit_cast<uint32_t>(v) & kAbsMask) < below ? 1 : 0;
+    large -= 1 - is_small;
+    to[is_small != 0 ? small : large] = v;
+    small += is_small;
   }
   return small;
 }

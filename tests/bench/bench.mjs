@@ -1,11 +1,11 @@
-// `npm run bench` compares the library with the memory limit, with onnxruntime-web and with plain JavaScript, in Node and in Chromium.
+// `npm run bench` builds, then compares the library with the memory limit, with onnxruntime-web and with plain JavaScript, in Node and in Chromium.
 // In Node it also compares the block types with ggml itself. (`scalepoint bench` measures without the peers.)
 //
 //   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
 // --readme writes the tables of the measured parts into README.md and the guide. Run it on a machine that does nothing else. Between runs the ratios agree
 // within a few percent; the times differ more.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -151,7 +151,7 @@ function blockTableOf(results) {
     if (type === undefined) continue;
     const row = (where, name) => results[where]?.find((candidate) => candidate.operation === name);
     lines.push(
-      `| ${type} | ${rate({ ratios })} | ${ratios.native.toFixed(1)} x | ${rate(row('Chromium', operation))} | ${rate(row('Node', `dequantize ${type}`))} |`,
+      `| ${type} | ${rate({ ratios })} | ${ratios.native?.toFixed(1) ?? '–'} x | ${rate(row('Chromium', operation))} | ${rate(row('Node', `dequantize ${type}`))} |`,
     );
   }
   return lines.join('\n');
@@ -224,7 +224,6 @@ function updatePages(results) {
   }
 }
 
-if (!existsSync(join(root, 'dist/index.js'))) throw new Error('build first: npm run build');
 const results = {};
 if (everywhere || options.node) {
   results.Node = await inNode();

@@ -35,6 +35,6 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
-export type { IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
+export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
 export type { VectorInput } from './layers/vectors.js';
 export { load, type Scalepoint } from './scalepoint.js';

@@ -16,7 +16,7 @@ import {
   withResident,
   withWhole,
 } from './source.js';
-import type { CodebookTensor } from './tensor.js';
+import { type CodebookTensor, plain } from './tensor.js';
 
 /** Where the values of the codes come from. */
 export type CodebookSource =
@@ -136,14 +136,14 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     absmax.copy(0, blocks, at.absmax);
     return core.module.HEAPF32.slice(at.codebook / 4, at.codebook / 4 + values) as Float32Array<ArrayBuffer>;
   });
-  return {
+  return plain({
     kind: 'codebook',
     codebook: learned,
     blockSize,
     absmax: absmax.result as Float32Array,
     data: codes.result as Uint8Array | WasmArray,
     shape,
-  };
+  });
 }
 
 /** What is done with a piece of x: count floats at an address, which begin with element start. */

@@ -86,6 +86,18 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   return info;
 }
 
+/**
+ * A fresh tensor. JSON would write its arrays as objects with a key for each element, so that JSON.stringify refuses it. The function that
+ * does so is not enumerable: structuredClone and postMessage leave it behind.
+ */
+export function plain<T extends QuantizedTensor>(tensor: T): T {
+  return Object.defineProperty(tensor, 'toJSON', {
+    value: () => {
+      throw new TypeError('JSON has no typed arrays: saveTensors of scalepoint/model gives bytes to be stored or sent');
+    },
+  });
+}
+
 /** Integers with the scale and zero point that give them meaning. Plain data, unless its data is a WasmArray. */
 export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = CodeArray | WasmArray> {
   readonly kind: 'linear';

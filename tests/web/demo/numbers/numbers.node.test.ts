@@ -730,32 +730,41 @@ describe('the demo page', { timeout: 60_000 }, () => {
       });
       expect([what, ...violations]).toEqual([what]);
     };
-    for (const colorScheme of ['light', 'dark'] as const) {
-      for (const width of [1280, 360]) {
-        await open('granularity=per-group', { colorScheme, width });
-        await page.click('#twin summary');
-        await rested();
-        await check(`${colorScheme} ${width} groups`);
-        await paste('1 2 nan');
-        await check(`${colorScheme} ${width} problem`);
-        await page.click('text=Saturate them');
-        await drop('tiny.safetensors', safetensors({ w: { dtype: 'F32', shape: [2, 2], data: noise(4) } }));
-        await check(`${colorScheme} ${width} file`);
-        await context.close();
-      }
+    // Colors and layout do not depend on each other, so each theme has a width of its own.
+    const looks = [
+      { colorScheme: 'light', width: 1280 },
+      { colorScheme: 'dark', width: 360 },
+    ] as const;
+    for (const { colorScheme, width } of looks) {
+      await open('granularity=per-group', { colorScheme, width });
+      await page.click('#twin summary');
+      await rested();
+      await check(`${colorScheme} ${width} groups`);
+      await paste('1 2 nan');
+      await check(`${colorScheme} ${width} problem`);
+      await page.click('text=Saturate them');
+      await drop('tiny.safetensors', safetensors({ w: { dtype: 'F32', shape: [2, 2], data: noise(4) } }));
+      await check(`${colorScheme} ${width} file`);
+      await context.close();
     }
   });
 
   it('does not scroll horizontally at widths from 320 pixels', async () => {
-    for (const width of [320, 360, 768, 1024, 1920]) {
-      await open('granularity=per-group&bits=16&scheme=asymmetric', { width, height: 740 });
-      await page.click('#twin summary');
-      await drop(
-        `${'a-very-long-name-without-any-break'.repeat(4)}.safetensors`,
-        safetensors({
-          [`${'layers.0.attention.'.repeat(8)}weight`]: { dtype: 'F32', shape: [8, 64], data: noise(512) },
-        }),
-      );
+    const height = 740;
+    await open('granularity=per-group&bits=16&scheme=asymmetric', { width: 320, height });
+    await page.click('#twin summary');
+    await drop(
+      `${'a-very-long-name-without-any-break'.repeat(4)}.safetensors`,
+      safetensors({
+        [`${'layers.0.attention.'.repeat(8)}weight`]: { dtype: 'F32', shape: [8, 64], data: noise(512) },
+      }),
+    );
+    // From wide to narrow, so that what keeps the width of before is too wide.
+    for (const width of [320, 1920, 1024, 768, 360]) {
+      await page.setViewportSize({ width, height });
+      // Charts follow in the next frames.
+      await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+      await rested();
       const { scroll, client, wide } = await page.evaluate(() => ({
         scroll: document.documentElement.scrollWidth,
         client: document.documentElement.clientWidth,
@@ -768,7 +777,6 @@ describe('the demo page', { timeout: 60_000 }, () => {
           .map((node) => `${node.tagName}#${node.id}.${node.getAttribute('class')}`),
       }));
       expect([width, scroll - client, ...wide]).toEqual([width, 0]);
-      await context.close();
     }
   });
 

@@ -9,6 +9,7 @@ import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
 import type { OnnxChoices, OnnxTarget } from './options.js';
 import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
+import { rewrite } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
@@ -25,10 +26,25 @@ class Dynamics {
   for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
     const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
     const { perTensor = false, range } = this.#choices;
-    const options = { signed, perChannel: !perTensor, range: range === 'min-max' ? undefined : range };
+    const options = {
+      signed,
+      perChannel: !perTensor,
+      range: range === 'min-max' ? undefined : range,
+      asks: (weight: Weight) => this.#asks(weight, to),
+    };
     const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
     this.#made.set(signed, made);
     return made;
+  }
+
+  notes(): string[] {
+    return [...this.#made.values()].flatMap((made) => made.notes());
+  }
+
+  /** Whether a weight is to become what another one becomes. */
+  #asks({ source }: Weight, to: OnnxTarget): boolean {
+    const rule = ruleFor(this.#choices.rules ?? [], source.name);
+    return rule === undefined ? this.#choices.to === to : !rule.keep && (rule.to ?? this.#choices.to) === to;
   }
 }
 
@@ -99,7 +115,7 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
     const signed = to === 'int8-weights';
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
   }
-  const signed = !zeroPoints;
+  const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
 
@@ -132,10 +148,13 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   const halves = halfGraphOf(builder, choices);
   const context = { builder, dynamics, choices, halves };
   for (const weight of model.weights) {
+    // Together with another one, perhaps.
+    if (builder.isConverted(weight)) continue;
     const rule = ruleFor(rules, weight.source.name);
     const reason = rule?.keep ? 'rule' : convert(context, weight, (rule?.to as OnnxTarget | undefined) ?? to);
     if (reason !== undefined) builder.keep(weight, reason);
   }
+  for (const one of builder.raised()) rewrite(builder, one);
   const plan = builder.finish();
   const converted = plan.tensors.filter(({ kept }) => kept === undefined);
   const notes =
@@ -145,7 +164,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
           to,
           converted.map(({ form }) => form.codec),
         );
-  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...notes] };
+  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
 }
 
 const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';

@@ -101,7 +101,7 @@ export function dequantizeWeight(
   const uses = builder.graphs.uses(graph, value);
   const isTable = gathered.length > 0 && gathered.length === uses.length && !builder.graphs.isOutput(graph, value);
   const domain = isTable ? '' : dequantizer(builder, weight, form);
-  if (domain === undefined) return `opset ${builder.opsetOf(graph)}`;
+  if (domain === undefined) return builder.obstacle(graph);
 
   // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
   const names = storeCodes(builder, weight, form, isTable ? [shape[0] as number, 1] : undefined);

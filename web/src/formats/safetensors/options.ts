@@ -1,4 +1,5 @@
 /** What safetensors can become, and the options that decide about it. */
+import { type CodeWidth, codeWidths } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import type { SearchedRange } from '../../core/range.js';
 import { show } from '../../core/show.js';
@@ -51,8 +52,8 @@ function isTarget(value: unknown): value is SafetensorsTarget {
 }
 
 /** Bits of integer codes; undefined for floats. */
-export function bitsOf(to: string | undefined): 4 | 8 | undefined {
-  return to === 'int8' ? 8 : to === 'int4' ? 4 : undefined;
+export function bitsOf(to: string | undefined): CodeWidth | undefined {
+  return codeWidths.find((bits) => to === `int${bits}`);
 }
 
 export function isFloat8(to: unknown): to is 'float8e4m3fn' {
@@ -68,7 +69,7 @@ export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
 }
 
 /** What shares a scale by default. The groups of int8 may be smaller, see `defaultGroupSizes`. */
-function defaultKind(bits: 4 | 8, choices: SafetensorsOptions): ModelGranularity['kind'] {
+function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
   return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
 }
 
@@ -353,7 +354,7 @@ interface IntegerWeights {
   /** Where that is said: empty, or `rules[2].`. */
   readonly path: string;
   readonly to: string;
-  readonly bits: 4 | 8;
+  readonly bits: CodeWidth;
   readonly kind: ModelGranularity['kind'];
 }
 
