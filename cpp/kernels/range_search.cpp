@@ -10,8 +10,6 @@ using namespace lanes;
 
 constexpr size_t kBlock = 512;
 
-inline F32x4 positive(F32x4 a) { return pmax(splat(0.0f), a); }
-
 /// Four sums over blocks.
 class FourSums {
  public:
@@ -41,6 +39,7 @@ inline void add_value(BlockSums& sums, const float* p, F32x4 t, const Trials& tr
     // One level further up, what is more than half a level above the highest gets closer by one level, and what is nearest to the
     // lowest goes to the next: the squares change by twice the distance from the middle between the two levels.
     const F32x4 half = splat(0.5f), one = splat(1.0f);
+    const auto positive = [](F32x4 a) { return pmax(splat(0.0f), a); };
     const F32x4 below = sub(add(trials.low, half), v), above = sub(v, add(trials.high, half));
     F32x4 up = sub(positive(below), positive(above));
     F32x4 down = sub(positive(add(above, one)), positive(sub(below, one)));
