@@ -2,7 +2,8 @@
 const output = {
   dir: 'dist',
   format: 'esm',
-  minify: true,
+  // The bundlers of apps minify. Here names and lines stay, and maps lead to the sources.
+  sourcemap: true,
   entryFileNames: '[name].js',
   chunkFileNames: 'chunk-[name].js',
   codeSplitting: { groups: [{ name: 'core', test: /core\.mjs$/ }] },
@@ -15,7 +16,7 @@ const output = {
 export const worker = {
   input: 'web/src/pipeline/worker.ts',
   external: [/^node:/],
-  output: { file: 'web/src/pipeline/worker.js', format: 'esm', minify: true },
+  output: { file: 'web/src/pipeline/scalepoint-worker.js', format: 'esm', sourcemap: true },
 };
 
 /** The entry points of the package and the command line, with shared chunks. */

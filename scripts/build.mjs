@@ -170,7 +170,7 @@ const wasm = {
 const workerFile = {
   name: 'worker',
   from: ['web/src', 'rolldown.config.mjs'],
-  to: [worker.output.file],
+  to: [worker.output.file, `${worker.output.file}.map`],
   make: () => bundle([worker]),
 };
 
@@ -188,7 +188,9 @@ const dist = {
     for (const tier of ['simd', 'scalar']) {
       copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
     }
-    copyFileSync(join(root, worker.output.file), join(root, 'dist/worker.js'));
+    for (const end of ['', '.map']) {
+      copyFileSync(join(root, worker.output.file + end), join(root, `dist/scalepoint-worker.js${end}`));
+    }
   },
 };
 

@@ -352,7 +352,7 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 4 KiB for each tensor; and the result unless
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 2 KiB for each tensor; and the result unless
  * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,

@@ -47,8 +47,13 @@ async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefi
 }
 
 const hint =
-  " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; otherwise copy core-simd.wasm and core-scalar.wasm" +
-  ' beside the bundle, or pass load({ wasm }).';
+  " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; where the bundler runs on a server, leave scalepoint out of the" +
+  " bundle (Next: serverExternalPackages: ['scalepoint']); otherwise copy core-simd.wasm and core-scalar.wasm beside the bundle, pass" +
+  " load({ wasm }), or import 'scalepoint/inline', which holds the files.";
+
+/** What engines say if there is no file where the bundle expects it. */
+const isMissing =
+  /Invalid URL|ENOENT|no such file|fetch failed|failed to fetch|parse URL|NetworkError|Load failed|not implemented/i;
 
 /** The first bytes of every wasm file. */
 const magic = [0x00, 0x61, 0x73, 0x6d];
@@ -105,7 +110,8 @@ function loadError(error: unknown): Error {
     const text = "The page's Content-Security-Policy forbids WebAssembly: add 'wasm-unsafe-eval' to script-src.";
     return new ScalepointError('CSP', text, { cause: error });
   }
-  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}`, { cause: error });
+  const advice = isMissing.test(message) ? `.${hint}` : '';
+  return new ScalepointError('WASM_LOAD', `the wasm core could not be loaded: ${message}${advice}`, { cause: error });
 }
 
 function instantiate(module: WebAssembly.Module): Promise<CoreModule> {

@@ -150,6 +150,27 @@ describe('weights of every operator', () => {
   });
 });
 
+it('weights become floats once, if that is wanted', async () => {
+  const files = [
+    twoD('MatMul', [96, 64], [3, 96]),
+    twoD('Gemm', [64, 96], [3, 96], { transB: 1 }, 11),
+    product('ConvTranspose', [8, 16, 3, 3], [1, 8, 5, 5], [1, 16, 'h', 'w'])({}, { opset: 7 }),
+    product('Einsum', [64, 48], [3, 64], [3, 48])({ equation: 'ab,bc->ac' }),
+  ];
+  for (const file of files) {
+    for (const to of ['int8-weights', 'uint8-weights'] as const) {
+      const { made, report } = await check(file, { to, dequantize: 'cast' });
+      expect(new TextDecoder('latin1').decode(made)).not.toContain('DequantizeLinear');
+      const { tensors } = await compareModels(file, made);
+      expect(tensors[0]?.error.maxAbsoluteError).toBe(report.tensors[0]?.error?.maxAbsoluteError);
+      // Sums of 512 squares in float32, in another order: 512 * 2^-24 of each, which is 1.3e-4 dB.
+      expect(tensors[0]?.error.sqnrDb).toBeCloseTo(report.tensors[0]?.error?.sqnrDb ?? 0, 3);
+      const linear = await make(file, { to, dequantize: 'linear' });
+      expect(linear.report.tensors[0]?.error).toEqual(report.tensors[0]?.error);
+    }
+  }
+});
+
 describe('blocks', () => {
   const options: PlanOptions[] = [16, 32, 64, 128, 256].flatMap((blockSize) =>
     [false, true].flatMap((zeroPoints) =>

@@ -159,13 +159,23 @@ class Finder {
     const symmetric = data.source.dtype === 'U8' && zeroPoint === undefined;
     const scale = this.#byName.get(`${name}_scale`);
     const leading = reader.node.opType === 'DynamicQuantizeLSTM' && scale?.source.shape.length === 2;
-    const wanted = { axis: leading ? 1 : axisOf(reader, data), leading, blockSize: undefined, symmetric };
+    // Scales that are multiplied have the rank of the weight.
+    const isMultiplied = reader.node.opType === 'Mul' || reader.node.opType === 'Sub';
+    const along = isMultiplied ? scale?.source.shape.findIndex((n) => n > 1) : axisOf(reader, data);
+    const wanted = { axis: leading ? 1 : Math.max(0, along ?? 0), leading, blockSize: undefined, symmetric };
     return linear(name, data, scale, zeroPoint, wanted);
   }
 }
 
 /** Operators that read codes, besides those whose names end with Integer. */
-const integerReaders: readonly string[] = ['Gather', 'DynamicQuantizeLSTM', 'QAttention', 'QEmbedLayerNormalization'];
+const integerReaders: readonly string[] = [
+  'Gather',
+  'Mul',
+  'Sub',
+  'DynamicQuantizeLSTM',
+  'QAttention',
+  'QEmbedLayerNormalization',
+];
 
 /** The axis of channels of codes that are multiplied as integers, or gathered. */
 function axisOf({ node, path }: Reader, { source }: Weight): number {

@@ -39,9 +39,9 @@ export const targets: readonly Target[] = [
   {
     name: 'int8-weights',
     about: '8 bits, a scale for each channel; floats when it runs',
-    options: ['range', 'externalData'],
+    options: ['range', 'dequantize', 'externalData'],
   },
-  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'externalData'] },
+  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'dequantize', 'externalData'] },
   {
     name: 'int4-weights',
     about: '4 bits in blocks, for every runtime of opset 21',
@@ -80,6 +80,13 @@ export interface OnnxOptions {
    */
   readonly zeroPoints?: boolean | 'float' | undefined;
   /**
+   * ONNX, int8-weights and uint8-weights: what makes floats of codes. 'linear': DequantizeLinear, which onnxruntime does again at every run,
+   * in the memory of the codes. 'cast': Cast and Mul, which it does once when it loads the model; then the model has the speed and takes the
+   * memory of float32, and only the file is small.
+   * @defaultValue 'linear'
+   */
+  readonly dequantize?: 'linear' | 'cast' | undefined;
+  /**
    * ONNX: whether weights go into a second file, whose name is that of the output with `_data` at its end. transformers.js wants
    * `use_external_data_format` in config.json for it. The output has to be a path.
    * @defaultValue false, unless the model would have 2 GiB or more
@@ -106,6 +113,20 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => Number(words['block-size']),
     },
+    dequantize: {
+      flags: [
+        {
+          name: 'dequantize',
+          value: 'HOW',
+          about: 'int8-weights, uint8-weights: at every run (linear), or once (cast)',
+        },
+      ],
+      check(value, name) {
+        if (value !== 'linear' && value !== 'cast')
+          throw rangeError(name, `expected 'linear' or 'cast', got ${show(value)}`);
+      },
+      read: (words) => words.dequantize,
+    },
     externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
     zeroPoints: {
       flags: [
@@ -119,9 +140,9 @@ export const options = optionTable<OnnxOptions>({
       read: (words) => (words['float-zero-points'] === true ? 'float' : true),
     },
   },
-  check({ to, range, perTensor, blockSize, zeroPoints, rules }) {
+  check({ to, range, perTensor, blockSize, zeroPoints, dequantize, rules }) {
     const target = targets.find(({ name }) => name === to);
-    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints })) {
+    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, `not for to: '${to}'`);
       }

@@ -113,7 +113,8 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   }
   if (to === 'int8-weights' || to === 'uint8-weights') {
     const signed = to === 'int8-weights';
-    return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
+    const casts = choices.dequantize === 'cast';
+    return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range, casts });
   }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
@@ -161,7 +162,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
     converted.length === 0
       ? [nothing]
       : costsOf(
-          to,
+          choices,
           converted.map(({ form }) => form.codec),
         );
   return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
@@ -169,19 +170,29 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
 
 const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';
 
-/** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread. */
-function costsOf(to: OnnxTarget, codecs: readonly string[]): string[] {
+/** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs). */
+function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): string[] {
   if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
     return [
-      'in WebAssembly, products with blocks take up to 17 times as long as float32 for a single row, and less than twice as long for many; ' +
-        'they need a quarter of the memory',
+      'in WebAssembly, products with blocks take 5 to 14 times as long as float32 for a single row, and 1.4 to 1.6 times for 64 rows; they ' +
+        'need a quarter of the memory',
     ];
   }
-  if (to.endsWith('-weights') && codecs.includes('dequantize-linear')) {
+  if (!codecs.includes('dequantize-linear')) return [];
+  if (to === 'q8' || to === 'int8' || to === 'uint8') {
     return [
-      'onnxruntime dequantizes the weights at every run, which takes up to 13 times as long as float32 for a single row; the session option ' +
-        "extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32",
+      'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 times',
     ];
   }
-  return [];
+  if (!to.endsWith('-weights')) return [];
+  if (dequantize === 'cast')
+    return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
+  const tables = to === 'int4-weights' ? '; a Gather restores its whole table' : '';
+  return [
+    'onnxruntime dequantizes the weights at every run: in WebAssembly products take 6 to 19 times as long as float32 for a single row, 1.2 to ' +
+      `1.7 times for 64 rows, and convolutions as long${tables}. ` +
+      (to === 'int4-weights'
+        ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
+        : "dequantize: 'cast' does it once, and takes the memory of float32"),
+  ];
 }
