@@ -153,6 +153,7 @@ export function startLookView(
     const { look } = state;
     if (look === before?.look && state.plan === before?.plan) return;
     panel.hidden = look === undefined;
+    byId('look-hint', HTMLElement).hidden = look !== undefined;
     if (look === undefined) return;
     const tensor = tensorsOf(state).find(({ name }) => name === look.name);
     if (look.name !== before?.look?.name || look.kinds.join() !== before.look.kinds.join()) {

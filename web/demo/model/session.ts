@@ -229,8 +229,8 @@ export class Session {
     const sizeOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
     const tensors = tensorsOf(this.#store.get());
     const first =
-      tensors.find(({ shape, kept }) => kept === undefined && shape.length > 1 && sizeOf(shape) <= 2 ** 22) ??
-      tensors.find(({ shape, from }) => /^B?F/.test(from) && sizeOf(shape) > 1 && sizeOf(shape) <= 2 ** 22);
+      tensors.find(({ shape, kept }) => kept === undefined && shape.length > 1 && sizeOf(shape) <= 2 ** 24) ??
+      tensors.find(({ shape, from }) => /^B?F/.test(from) && sizeOf(shape) > 1 && sizeOf(shape) <= 2 ** 24);
     if (first !== undefined) this.look(first.name);
   }
 

@@ -109,7 +109,11 @@ export function startTable(
   const rowOf = (tensor: PlannedTensorInfo, index: number, state: State) => {
     const { name, kept } = tensor;
     const measured = kept === undefined ? state.errors.get(name) : undefined;
-    const look = html('button', { type: 'button', class: 'link name', title: name, 'data-look': name }, name);
+    const look = html(
+      'button',
+      { type: 'button', class: 'link name', title: name, 'data-look': name },
+      html('bdi', {}, name),
+    );
     look.addEventListener('click', () => events.look(name));
     const cells = columns.slice(1).map((column) => {
       const text = column.text(tensor, measured);

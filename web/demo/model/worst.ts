@@ -28,7 +28,7 @@ export function startWorst(events: { look(name: string): void; keep(name: string
         const sqnr = errors.get(name)?.error.sqnrDb ?? 0;
         const bar = html('span', { class: 'worst-bar', 'aria-hidden': 'true' });
         bar.style.setProperty('--share', String(Math.max(0.02, Math.min(1, 1 - sqnr / noLoss))));
-        const look = html('button', { type: 'button', class: 'link name', title: name }, name);
+        const look = html('button', { type: 'button', class: 'link name', title: name }, html('bdi', {}, name));
         look.addEventListener('click', () => events.look(name));
         const disabled = run.kind === 'running' || run.kind === 'asking';
         const keep = html(

@@ -26,13 +26,21 @@ const entries = /** @type {const} */ ([
 const mark =
   '<svg class="mark" viewBox="0 0 24 24" width="24" height="24" aria-hidden="true"><path d="M3 20V4M9 20V9M15 20v-7M21 20V6" /><circle cx="9" cy="5" r="2" /></svg>';
 
-/** @param {string} root */
-const head = (root) => `
+/** The picture that links to a page show. @param {string} path */
+const previewOf = (path) => `previews/${path === '' ? 'learn' : path.split('/')[0]}.png`;
+
+/** @param {string} root @param {string} path @param {string} title @param {string} description */
+const head = (root, path, title, description) => `
     <meta charset="utf-8">
     <meta http-equiv="Content-Security-Policy" content="${policy}">
     <meta name="viewport" content="width=device-width, initial-scale=1">
     <meta name="color-scheme" content="light dark">
     <meta name="referrer" content="no-referrer">
+    <meta property="og:type" content="website">
+    <meta property="og:title" content="${title}">
+    <meta property="og:description" content="${description}">
+    <meta property="og:image" content="${root || './'}${previewOf(path)}">
+    <meta name="twitter:card" content="summary_large_image">
     <link rel="icon" href="${root}shared/icon.svg" type="image/svg+xml">
     <script src="/theme.js"></script>
     <link rel="stylesheet" href="${root}shared/style.css">`;
@@ -83,9 +91,11 @@ const footer = (root) => `
  */
 export function withShell(html, path) {
   const root = '../'.repeat(path.split('/').length - 1);
+  const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
+  const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
   return html
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
-    .replace('<head>', `<head>${head(root)}`)
+    .replace('<head>', `<head>${head(root, path, title, description)}`)
     .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)
     .replace('</body>', `${footer(root)}\n  </body>`);
 }

@@ -15,6 +15,14 @@ it('gives each page a title, a description and a strict policy of its own', () =
   const descriptions = all(/<meta name="description" content="([^"]+)">/);
   expect(new Set(titles).size).toBe(pages.length);
   expect(new Set(descriptions).size).toBe(pages.length);
+  for (const [i, image] of all(/<meta property="og:image" content="([^"]+)"/).entries()) {
+    const file = new URL(image, new URL(pages[i] ?? '', 'https://site.test/')).pathname;
+    expect(
+      readFileSync(path(`build/demo${file}`))
+        .subarray(1, 4)
+        .toString(),
+    ).toBe('PNG');
+  }
   for (const policy of all(/http-equiv="Content-Security-Policy" content="([^"]+)"/)) {
     expect(policy).toContain("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'");
     expect(policy).toContain("connect-src 'self'");
