@@ -3,9 +3,9 @@ import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { infoOf, outputName } from './choice.js';
-import { savingWorkers } from './run.js';
 import type { Run, State } from './state.js';
 import { csvOf, formatSeconds } from './words.js';
+import { savingWorkers } from './workers.js';
 
 /** Memory that each worker takes at most, in bytes. */
 const workerBytes = 64 * 2 ** 20;

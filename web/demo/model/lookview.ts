@@ -1,7 +1,7 @@
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import { drawAxis, type Frame, place } from '../shared/axis.js';
 import { redraw } from '../shared/charts.js';
-import { byId, html, onResize, setText, svg } from '../shared/dom.js';
+import { byId, html, onResize, setName, setText, svg } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatLabel, formatReal, formatShape, formatShare } from '../shared/format.js';
 import { kindOf, kindsFor } from './kinds.js';
 import type { Look, LookAnswer, Side } from './look.js';
@@ -157,7 +157,7 @@ export function startLookView(
     if (look === undefined) return;
     const tensor = tensorsOf(state).find(({ name }) => name === look.name);
     if (look.name !== before?.look?.name || look.kinds.join() !== before.look.kinds.join()) {
-      setText(byId('look-name', HTMLElement), look.name);
+      setName(byId('look-name', HTMLElement), look.name);
       const width = Math.max(1, tensor?.shape.at(-1) ?? 1);
       for (const [i, select] of selects.entries()) fillKinds(select, width, look.kinds[i] ?? '');
     }

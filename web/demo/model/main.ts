@@ -1,5 +1,5 @@
 import { presetTarget } from 'scalepoint/model';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, html, setName, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { takeFiles } from '../shared/handover.js';
@@ -30,7 +30,7 @@ function drawFile(state: State, before: State | undefined): void {
     return;
   }
   const elements = model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
-  setText(byId('model-name', HTMLElement), model.name);
+  setName(byId('model-name', HTMLElement), model.name);
   const facts = [
     infoOf(model.format).label,
     formatMany(model.tensors.length, 'tensor'),

@@ -6,9 +6,7 @@ import { explain } from './explain.js';
 import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
 import type { Session } from './session.js';
 import type { Measured, State } from './state.js';
-
-/** Workers that save. One processor is left to the page. */
-export const savingWorkers = Math.max(1, Math.min(8, (navigator.hardwareConcurrency ?? 2) - 1));
+import { savingWorkers } from './workers.js';
 
 /** The share that has to be done before the time left is worth telling. */
 const leastShare = 0.02;

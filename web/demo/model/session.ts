@@ -1,4 +1,4 @@
-import { type Preset, presets } from 'scalepoint/model';
+import { type ModelPlan, type Preset, presets } from 'scalepoint/model';
 import {
   FileError,
   headOf,
@@ -15,6 +15,7 @@ import { explain } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
 import { initialState, type State, tensorsOf } from './state.js';
+import { savingWorkers } from './workers.js';
 
 /** A model that was opened, with what was found out about it. */
 interface Opened {
@@ -143,13 +144,13 @@ export class Session {
       if (!measurer.isMeasured(choice, plan)) {
         this.#store.set({ measuring: 'sample' });
         const { errors } = await measurer.measure(choice, undefined, signal);
-        this.#store.set({ errors });
+        this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
       }
       await this.#offers(opened, signal, true);
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
         this.#store.set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
-        this.#store.set({ errors });
+        this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
         await this.#offers(opened, signal);
       }
     } catch (error) {
@@ -245,6 +246,12 @@ export class Session {
     const { look, model } = this.#store.get();
     if (look !== undefined && model !== undefined) this.#ask(model, `${this.#current} ${look.name}`, look);
   }
+}
+
+/** How long saving takes, if workers are as fast as the one that measured. */
+function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | undefined {
+  const sizes = tensors.map(({ shape, kept }) => (kept === undefined ? shape.reduce((a, b) => a * b, 1) : 0));
+  return rate === undefined ? undefined : sizes.reduce((a, b) => a + b, 0) / rate / savingWorkers;
 }
 
 /** Why files are no model. */

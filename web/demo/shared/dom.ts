@@ -60,6 +60,12 @@ export function onTheme(node: Element, action: () => void): void {
   new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ['data-theme'] });
 }
 
+/** Sets the text of a node to a name, which may break after its dots, slashes and underscores. */
+export function setName(node: Element, name: string): void {
+  const parts = name.split(/(?<=[./_-])/);
+  node.replaceChildren(...parts.flatMap((part, i) => (i === 0 ? [part] : [document.createElement('wbr'), part])));
+}
+
 /** Sets the text of a node if it differs. Setting the same text would repaint it and make screen readers repeat it. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
