@@ -239,6 +239,11 @@ Status set_layer_codes(const PackedLayer& layer, uint32_t row, const std::byte* 
   return scalepoint::set_layer_codes(layer.memory(), row, {codes, n}, job.spec.dtype, job.scales(), job.zero_points());
 }
 
+/// Codes of int8 of whole rows, from `row` on.
+Status get_layer_codes(const PackedLayer& layer, uint32_t row, std::byte* codes, size_t n) {
+  return scalepoint::get_layer_codes(layer.memory(), row, {codes, n});
+}
+
 /// n bytes of blocks.
 Status set_layer_blocks(const PackedLayer& layer, uint32_t row, const std::byte* blocks, size_t n, BlockType type) {
   return scalepoint::set_layer_blocks(layer.memory(), row, {blocks, n}, type);
@@ -289,7 +294,7 @@ Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::Compres
 /// Floats of codes.
 Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, std::byte* memory,
                                  size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
@@ -300,7 +305,7 @@ Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::Dequanti
 /// Floats of codes.
 Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, std::byte* memory,
                                 size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 /// What the codec has to know of elements that share a scale across tiles.
@@ -318,7 +323,7 @@ Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& 
 /// Floats of codes.
 Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
                            DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
@@ -329,7 +334,7 @@ Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& co
 /// Floats of codes.
 Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
                           DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 /// Floats of elements.

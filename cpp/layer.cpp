@@ -81,6 +81,22 @@ Status set_layer_codes(std::span<std::byte> memory, uint32_t row, std::span<cons
   return Status::kOk;
 }
 
+Status get_layer_codes(std::span<const std::byte> memory, uint32_t row, std::span<std::byte> codes) noexcept {
+  const Layer layer = layer_at(memory);
+  const LayerSpec& spec = layer.spec();
+  if (spec.bits != 8) return Status::kBadDType;
+  const uint64_t rows = codes.size() / spec.columns;
+  if (codes.size() % spec.columns != 0 || !layer.holds(row, rows)) return Status::kSizeMismatch;
+  for (uint64_t r = 0; r < rows; r++) {
+    const std::byte* const weights = layer.tile_weights((row + r) / kTileRows);
+    for (uint64_t column = 0; column < spec.columns; column++) {
+      const int32_t code = code_at(weights, spec.bits, layer.place(column), (row + r) % kTileRows);
+      codes[r * spec.columns + column] = static_cast<std::byte>(code);
+    }
+  }
+  return Status::kOk;
+}
+
 Status set_layer_blocks(std::span<std::byte> memory, uint32_t row, std::span<const std::byte> blocks, BlockType type) noexcept {
   const Layer layer = layer_at(memory);
   const LayerSpec& spec = layer.spec();

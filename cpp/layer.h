@@ -48,6 +48,10 @@ struct LayerSpec {
 /// Status:  kBadDType, kSizeMismatch.
 [[nodiscard]] Status set_layer_floats(std::span<std::byte> layer, uint32_t row, std::span<const float> weights) noexcept;
 
+/// The codes of int8 of whole rows, from `row` on, as set_layer_codes took them.
+/// Status:  kBadDType unless the layer has 8 bits, kSizeMismatch.
+[[nodiscard]] Status get_layer_codes(std::span<const std::byte> layer, uint32_t row, std::span<std::byte> codes) noexcept;
+
 /// Sets the bias of every row of the layer. kSizeMismatch unless there are as many.
 [[nodiscard]] Status set_layer_bias(std::span<std::byte> layer, std::span<const float> bias) noexcept;
 

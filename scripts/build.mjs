@@ -15,20 +15,23 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { packages, worker } from '../rolldown.config.mjs';
+import { gzipSync } from 'node:zlib';
+import { inline, packages, worker } from '../rolldown.config.mjs';
+import { findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
+import { setup } from './setup.mjs';
+import { explain, StepError } from './steps.mjs';
+import { finishTypes } from './types.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
-const toolchain = '/usr/share/emscripten/cmake/Modules/Platform/Emscripten.cmake';
 
 /** @param {string} command @param {string[]} args */
 async function run(command, args) {
   try {
     await promisify(execFile)(command, args, { cwd: root, maxBuffer: 1 << 26 });
   } catch (error) {
-    process.stderr.write(`${error.stdout ?? ''}${error.stderr ?? ''}`);
-    throw new Error(`${[command, ...args].join(' ')} failed`, { cause: error });
+    throw new StepError(`${[command, ...args].join(' ')} failed`, `${error.stdout ?? ''}${error.stderr ?? ''}`);
   }
 }
 
@@ -124,6 +127,18 @@ const wasm = {
       .update(version)
       .update(digestOf(filesAt(['cpp', 'CMakeLists.txt', 'build/wasm/door_exports.h'])));
     const buildId = hash.digest().readUInt32LE() >>> 1;
+    const emscripten = findEmscripten();
+    if (emscripten === undefined) throw new StepError('Emscripten is not on PATH');
+    console.log(`Emscripten ${emscripten.version} in ${emscripten.folder}`);
+    const used = join(root, 'build/wasm/emscripten.txt');
+    const name = `${emscripten.version} ${emscripten.folder}\n`;
+    // CMake never changes the toolchain of a folder.
+    if (!existsSync(used) || readFileSync(used, 'utf8') !== name) {
+      for (const path of ['CMakeCache.txt', 'CMakeFiles'])
+        rmSync(join(root, 'build/wasm', path), { recursive: true, force: true });
+    }
+    write(used, name);
+    const variables = Object.entries(emscripten.variables).map((entry) => entry.join('='));
     await run('cmake', [
       '-S',
       '.',
@@ -132,9 +147,8 @@ const wasm = {
       '-G',
       'Ninja',
       `-DSCALEPOINT_BUILD_ID=${buildId}`,
-      `-DCMAKE_TOOLCHAIN_FILE=${toolchain}`,
-      // Debian's emcc finds its JavaScript optimizer's dependencies only with this.
-      '-DCMAKE_CXX_LINKER_LAUNCHER=env;NODE_PATH=/usr/share/nodejs',
+      `-DCMAKE_TOOLCHAIN_FILE=${emscripten.toolchain}`,
+      `-DCMAKE_CXX_LINKER_LAUNCHER=${variables.length === 0 ? '' : ['env', ...variables].join(';')}`,
     ]);
     await run('cmake', ['--build', 'build/wasm']);
     const out = join(root, 'build/wasm');
@@ -158,25 +172,51 @@ const wasm = {
 const workerFile = {
   name: 'worker',
   from: ['web/src', 'rolldown.config.mjs'],
-  to: [worker.output.file],
+  to: [worker.output.file, `${worker.output.file}.map`],
   make: () => bundle([worker]),
+};
+
+/** A file as embedded.mjs has it. @param {Uint8Array} bytes */
+const packed = (bytes) => gzipSync(bytes, { level: 9 }).toString('base64');
+
+/** @type {Step} */
+const embedded = {
+  name: 'embedded',
+  from: ['web/src', 'rolldown.config.mjs'],
+  to: ['web/src/inline/embedded.mjs'],
+  async make() {
+    const { rolldown } = await import('rolldown');
+    const bundled = await rolldown({ input: join(root, worker.output.file), external: [/^node:/] });
+    const { output } = await bundled.generate({ format: 'esm', minify: true });
+    await bundled.close();
+    const files = {
+      simd: readFileSync(join(root, 'web/src/core/core-simd.wasm')),
+      scalar: readFileSync(join(root, 'web/src/core/core-scalar.wasm')),
+      worker: Buffer.from(output[0].code),
+    };
+    const lines = Object.entries(files).map(([name, bytes]) => `export const ${name} = '${packed(bytes)}';\n`);
+    write(join(root, 'web/src/inline/embedded.mjs'), lines.join(''));
+  },
 };
 
 /** @type {Step} */
 const dist = {
   name: 'dist',
-  from: ['web/src', 'rolldown.config.mjs', 'tsconfig.json', 'tsconfig.build.json'],
+  from: ['web/src', 'rolldown.config.mjs', 'tsconfig.json', 'tsconfig.build.json', 'scripts/types.mjs'],
   to: ['dist'],
   async make() {
     rmSync(join(root, 'dist'), { recursive: true, force: true });
     mkdirSync(join(root, 'dist'));
-    await Promise.all([bundle(packages), run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json'])]);
-    for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts'])
+    await Promise.all([bundle([...packages, inline]), run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json'])]);
+    for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts', 'core/platform.d.ts'])
       copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
+    finishTypes(join(root, 'dist'));
     for (const tier of ['simd', 'scalar']) {
       copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
     }
-    copyFileSync(join(root, worker.output.file), join(root, 'dist/worker.js'));
+    for (const end of ['', '.map']) {
+      copyFileSync(join(root, worker.output.file + end), join(root, `dist/scalepoint-worker.js${end}`));
+    }
   },
 };
 
@@ -194,6 +234,7 @@ const demo = {
 export async function buildWasm() {
   await build(wasm);
   await build(workerFile);
+  await build(embedded);
 }
 
 export const buildPackage = () => build(dist);
@@ -204,4 +245,12 @@ export async function buildAll() {
   await Promise.all([buildPackage(), buildDemo()]);
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) await buildAll();
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    await setup({ test: false });
+    await buildAll();
+  } catch (error) {
+    explain(error);
+    process.exitCode = 1;
+  }
+}

@@ -14,6 +14,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { findEmscripten } from './emscripten.mjs';
+
+/** The path of a program of Binaryen. @param {string} program */
+const binaryen = (program) => join(findEmscripten()?.binaries ?? '', program);
 
 /** @typedef {string | Node[]} Node an atom, or a list in parentheses */
 /** @typedef {{ rule: 'conversion' | 'lane', functionName: string, text: string }} Finding */
@@ -201,7 +205,7 @@ function judge(findings, allowed) {
 
 /** @param {string} path of a wasm file */
 function disassemble(path) {
-  return execFileSync('wasm-dis', ['--all-features', path], {
+  return execFileSync(binaryen('wasm-dis'), ['--all-features', path], {
     encoding: 'utf8',
     maxBuffer: 2 ** 28,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -283,7 +287,7 @@ export function selfTest() {
   try {
     for (const { name, rules, module } of selfTests) {
       writeFileSync(join(folder, 'a.wat'), module);
-      execFileSync('wasm-as', ['--all-features', join(folder, 'a.wat'), '-o', join(folder, 'a.wasm')]);
+      execFileSync(binaryen('wasm-as'), ['--all-features', join(folder, 'a.wat'), '-o', join(folder, 'a.wasm')]);
       const { findings, vectorLoops, vectorInstruction } = inspectModule(
         disassemble(join(folder, 'a.wasm')),
         new Map([[0, 'f(int)']]),
@@ -301,7 +305,7 @@ export function selfTest() {
     if (fits.remaining.length + fits.stale.length !== 0 || tooMany.stale.length !== 1)
       throw new Error('self-test: exceptions');
     writeFileSync(join(folder, 'a.wat'), '(module (func (param i32)))');
-    execFileSync('wasm-as', [join(folder, 'a.wat'), '-o', join(folder, 'a.wasm')]);
+    execFileSync(binaryen('wasm-as'), [join(folder, 'a.wat'), '-o', join(folder, 'a.wasm')]);
     if (inspectModule(disassemble(join(folder, 'a.wasm')), new Map()).vectorInstruction !== undefined) {
       throw new Error('self-test: a module without vectors passes');
     }

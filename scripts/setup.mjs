@@ -4,38 +4,22 @@
 //
 // If nothing is missing, the script only looks at a few files and starts no program.
 
-import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { findEmscripten, findProgram } from './emscripten.mjs';
 import { explain, mustRun, root, run, StepError, step } from './steps.mjs';
 
 const chromium = process.env.CHROMIUM ?? '/usr/bin/chromium';
 
-/**
- * Whether a folder of PATH has a program.
- * @param {string} program
- */
-function onPath(program) {
-  return (process.env.PATH ?? '').split(delimiter).some((folder) => {
-    try {
-      accessSync(join(folder, program), constants.X_OK);
-      return true;
-    } catch {
-      return false;
-    }
-  });
-}
+/** @param {string} program */
+const onPath = (program) => findProgram(program) !== undefined;
 
 /** The Debian packages, each with a check that finds what it provides even if it was installed in another way. */
 const debianPackages = [
   { name: 'cmake', forTests: false, present: () => onPath('cmake') },
   { name: 'ninja-build', forTests: false, present: () => onPath('ninja') },
-  // The build uses the toolchain file at Debian's path. scripts/check_wasm.mjs uses wasm-dis, which is installed along with emscripten.
-  {
-    name: 'emscripten',
-    forTests: false,
-    present: () => existsSync('/usr/share/emscripten/cmake/Modules/Platform/Emscripten.cmake') && onPath('wasm-dis'),
-  },
+  { name: 'emscripten', forTests: false, present: () => findEmscripten() !== undefined },
   { name: 'g++', forTests: true, present: () => onPath('c++') },
   { name: 'libgtest-dev', forTests: true, present: () => existsSync('/usr/include/gtest/gtest.h') },
   { name: 'libsimde-dev', forTests: true, present: () => existsSync('/usr/include/simde/wasm/simd128.h') },
@@ -43,7 +27,7 @@ const debianPackages = [
 ];
 
 /** Folders with packages of their own, which are large or not there for every system. Tests that need them are skipped without them. */
-const foldersForTests = ['tests/transformers'];
+const foldersForTests = ['tests/llama', 'tests/transformers', 'tests/types'];
 
 /**
  * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
@@ -76,6 +60,9 @@ async function rightsForApt() {
   return undefined;
 }
 
+/** What Homebrew calls Debian's packages where the names differ. @type {Record<string, string>} */
+const homebrewNames = { 'ninja-build': 'ninja', 'g++': 'gcc', 'libgtest-dev': 'googletest', 'libsimde-dev': 'simde' };
+
 /**
  * Installs Debian packages.
  * @param {string[]} names
@@ -84,9 +71,13 @@ async function rightsForApt() {
 async function installDebianPackages(names) {
   const rights = await rightsForApt();
   if (rights === undefined) {
+    const command =
+      process.platform === 'darwin'
+        ? `brew install ${names.map((name) => homebrewNames[name] ?? name).join(' ')}`
+        : `apt-get install --no-install-recommends ${names.join(' ')}`;
     throw new StepError(
-      'some Debian packages are missing, and installing them needs root',
-      `Install them, then try again:\n\n  apt-get install --no-install-recommends ${names.join(' ')}\n`,
+      `missing: ${names.join(', ')}`,
+      `Install them, then try again. Any Emscripten on PATH will do, that of emsdk too.\n\n  ${command}\n`,
     );
   }
   const apt = async (/** @type {string[]} */ args) => {
@@ -99,10 +90,11 @@ async function installDebianPackages(names) {
 
 /**
  * Installs what is missing. Prints a line for each kind of package that it installs, or a line that nothing is missing.
- * @param {{ test: boolean }} options test: whether to include what only the tests need
+ * @param {{ test: boolean, build?: boolean }} options test: whether to include what only the tests need; build: whether to include what is
+ *   not from npm
  * @throws StepError saying what is missing
  */
-export async function setup({ test }) {
+export async function setup({ test, build = true }) {
   const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
     throw new StepError(`Node 20.19 or newer is needed; this is ${process.versions.node}`);
@@ -110,7 +102,7 @@ export async function setup({ test }) {
   if (test && process.env.CHROMIUM !== undefined && !existsSync(chromium)) {
     throw new StepError(`the variable CHROMIUM names ${chromium}, which does not exist`);
   }
-  const missing = debianPackages.filter((entry) => (test || !entry.forTests) && !entry.present());
+  const missing = debianPackages.filter((entry) => build && (test || !entry.forTests) && !entry.present());
   const needNodeModules = !nodeModulesFit();
   const folders = test ? foldersForTests.filter((folder) => !nodeModulesFit(folder)) : [];
   if (missing.length === 0 && !needNodeModules && folders.length === 0) {

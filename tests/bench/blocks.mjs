@@ -4,15 +4,17 @@
 //   node tests/bench/blocks.mjs [--types Q8_0,Q4_K] [--size 1048576]
 import { benchWeights, race } from '../../dist/bench.js';
 
-/** ggml's functions, from the shared library in @node-llama-cpp/linux-x64 (Node on Linux only). */
+/** ggml's functions, from the packages in tests/llama (Node on Linux on x64 only); undefined where they are not installed. */
 export async function nativeBlocks() {
-  const [{ default: koffi }, { createRequire }, { dirname, join }] = await Promise.all([
-    import('koffi'),
-    import('node:module'),
-    import('node:path'),
-  ]);
-  const entry = createRequire(import.meta.url).resolve('@node-llama-cpp/linux-x64');
-  const ggml = koffi.load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
+  const [{ createRequire }, { dirname, join }] = await Promise.all([import('node:module'), import('node:path')]);
+  const require = createRequire(new URL('../llama/package.json', import.meta.url));
+  let entry;
+  try {
+    entry = require.resolve('@node-llama-cpp/linux-x64');
+  } catch {
+    return undefined;
+  }
+  const ggml = require('koffi').load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
   const quantize = ggml.func('size_t ggml_quantize_chunk(int, void *, void *, int64_t, int64_t, int64_t, void *)');
   return {
     quantize: ({ id }, x, blocks) => quantize(id, x, blocks, 0, 1, x.length, null),
@@ -50,7 +52,7 @@ export async function blocks({
       operation,
       n,
       ms,
-      ratios: { native: ms.native / ms.ours, 'million a second': n / ms.ours / 1000 },
+      ratios: { ...(native && { native: ms.native / ms.ours }), 'million a second': n / ms.ours / 1000 },
     };
     rows.push(row);
     report(row);
@@ -94,7 +96,8 @@ if (globalThis.process?.argv[1]?.endsWith('blocks.mjs')) {
     options: { types: { type: 'string' }, size: { type: 'string', default: '1048576' } },
   });
   console.log('type      million weights a second (times native)\n          quantize           dequantize');
-  const cell = ({ ratios }) => `${ratios['million a second'].toFixed(0)} (${ratios.native.toFixed(1)})`.padEnd(19);
+  const cell = ({ ratios }) =>
+    `${ratios['million a second'].toFixed(0)} (${ratios.native?.toFixed(1) ?? '–'})`.padEnd(19);
   let quantized;
   await blocks({
     ...library,

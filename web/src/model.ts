@@ -3,8 +3,9 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
+import type { BlockTensor, LinearQuantizedTensor, QuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
+import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
 import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
@@ -45,15 +46,27 @@ import {
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
+import type { RunOptions, RunReport } from './running/compare.js';
+import type { SavedTensorsOptions } from './tensors.js';
 
-export type { ErrorCode } from './core/errors.js';
+export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { Finding, FormatInfo, MetadataValue, Target } from './formats/format.js';
-export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
+export type {
+  Finding,
+  FormatInfo,
+  MetadataArray,
+  MetadataScalar,
+  MetadataValue,
+  ModelContents,
+  Reader,
+  SourceTensor,
+  Target,
+} from './formats/format.js';
+export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
   type Flag,
@@ -61,11 +74,12 @@ export {
   type ModelGranularity,
   type OptionInfo,
   type OptionTable,
+  type PlanChoices,
   type Rule,
   type Sidecar,
   type Words,
 } from './formats/options.js';
-export type { ModelFormat, ModelTarget } from './formats/registry.js';
+export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
@@ -74,11 +88,16 @@ export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
-export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
+export type { ResultOptions } from './pipeline/quantize.js';
+export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
-export type { VerifyReport } from './pipeline/verify.js';
-export type { WorkerLike } from './pipeline/workers.js';
+export type { VerifyOptions, VerifyReport } from './pipeline/verify.js';
+export type { WorkerLike } from './pipeline/worker-like.js';
+export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
+export type { InputArray, ModelInputs } from './running/inputs.js';
+export type { Runtime } from './running/runtime.js';
+export type { SavedTensorsOptions } from './tensors.js';
 
 /**
  * The formats that can be read, with what their files can become and the options that decide about it.
@@ -150,7 +169,8 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
 }
 
 /**
- * Reads one tensor of a model file into a new array.
+ * Reads one tensor of a model file into a new array. Floats, and blocks of ggml, can go to the calls of `scalepoint` as they are.
+ * @example const q = sp.quantize(await readTensor('model.safetensors', 'fc1.weight'));
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
@@ -182,6 +202,64 @@ export async function readQuantized(
 ): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readCodes(opened, name));
+}
+
+// --------------------------------------------------------------------------------------------------------- tensors of arrays
+
+function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, names);
+  checkWorkOptions(options as WorkOptions);
+}
+
+/** Loads the core for a call. */
+async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
+  // Here and not at the top, so that looking into a file loads no wasm.
+  const { loadCore } = await import('./core/load.js');
+  const core = await loadCore(options);
+  try {
+    return await use(core);
+  } finally {
+    core.dispose();
+  }
+}
+
+/**
+ * The bytes of a safetensors file with quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other
+ * programs open it; what the codes mean is in its metadata.
+ * @example const bytes = await saveTensors({ embeddings: q }); await writeFile('q.safetensors', bytes);
+ * @throws TypeError or RangeError naming the tensor, or if two parts have one name; ScalepointError `WASM_LOAD`, `CSP`, `OUT_OF_MEMORY`
+ */
+export async function saveTensors(
+  tensors: Readonly<Record<string, QuantizedTensor>>,
+  options: SavedTensorsOptions = {},
+): Promise<Uint8Array<ArrayBuffer>> {
+  if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
+    throw typeError('tensors', `expected an object of quantized tensors by name, got ${show(tensors)}`);
+  }
+  checkTensorOptions(options, ['core']);
+  const { writeTensors } = await import('./tensors.js');
+  return withCore(options, (core) => writeTensors(core, tensors));
+}
+
+/**
+ * The quantized tensors that `saveTensors` wrote, as they were.
+ * @example const { embeddings } = await loadTensors('q.safetensors');
+ * @throws ScalepointError `BAD_FILE` if the file is damaged or not of `saveTensors`; what `inspectModel` throws; `WASM_LOAD`, `CSP`,
+ *   `OUT_OF_MEMORY`
+ */
+export async function loadTensors(
+  file: ModelInput,
+  options: SavedTensorsOptions & OpenOptions = {},
+): Promise<Record<string, QuantizedTensor>> {
+  checkTensorOptions(options, ['core', 'signal']);
+  return withModel(file, options, async (opened) => {
+    const { meaningsOf, readTensors } = await import('./tensors.js');
+    const meanings = meaningsOf(opened);
+    return withCore(options, (core) => readTensors(core, opened, meanings));
+  });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -287,7 +365,7 @@ export interface QuantizeModelResult {
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 4 KiB for each tensor; and the result unless
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 2 KiB for each tensor; and the result unless
  * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
@@ -332,18 +410,71 @@ export async function writeSidecar(path: string | URL, text: string, overwrite =
 
 // --------------------------------------------------------------------------------------------------------------------- compare
 
+/** Options of `compareModels`. */
+export interface CompareModelsOptions extends WorkOptions {
+  /**
+   * ONNX: also runs both models on the same inputs, with onnxruntime-web, and compares their outputs.
+   * @defaultValue false
+   */
+  readonly run?: boolean | RunOptions;
+}
+
+/** The result of `compareModels`; with `run`, also what the models compute. */
+export type CompareModelsReport = CompareReport & Partial<RunReport>;
+
+const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'runtime'];
+
+function checkRunOptions(run: unknown): void {
+  if (run === undefined || typeof run === 'boolean') return;
+  if (typeof run !== 'object' || run === null) throw typeError('run', `expected true or an object, got ${show(run)}`);
+  for (const name of Object.keys(run)) {
+    if (!runNames.includes(name)) throw typeError(`run.${name}`, `unknown option; there are ${runNames.join(', ')}`);
+  }
+  const { seed, dimensions, layers } = run as RunOptions;
+  if (seed !== undefined && !Number.isSafeInteger(seed)) {
+    throw rangeError('run.seed', `expected a whole number, got ${show(seed)}`);
+  }
+  if (layers !== undefined && typeof layers !== 'boolean') {
+    throw typeError('run.layers', `expected true or false, got ${show(layers)}`);
+  }
+  for (const [name, size] of Object.entries(dimensions ?? {})) {
+    if (Number.isSafeInteger(size) && size >= 0) continue;
+    throw rangeError(`run.dimensions.${name}`, `expected a whole number of at least 0, got ${show(size)}`);
+  }
+}
+
 /**
  * Holds the tensors of one model against those of another, by name: what their bytes stand for, codes with scales and blocks included.
+ * With `run`, ONNX models are run as well: on random inputs or given ones, to compare their outputs, and with `layers` what comes out of
+ * each node. That takes the package onnxruntime-web, 1.22 or newer.
  * @example const { tensors } = await compareModels('model.safetensors', 'model.int8.safetensors');
- * @throws what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` never: such tensors are listed as not compared
+ * @example const { outputs } = await compareModels('model.onnx', 'model_q4.onnx', { run: true });
+ * @throws what `inspectModel` throws; ScalepointError `RUNTIME` if a model cannot be run; `UNSUPPORTED_DTYPE` never: such tensors are
+ *   listed as not compared
  */
-export async function compareModels(a: ModelInput, b: ModelInput, options: WorkOptions = {}): Promise<CompareReport> {
-  checkOptions(options);
+export async function compareModels(
+  a: ModelInput,
+  b: ModelInput,
+  options: CompareModelsOptions = {},
+): Promise<CompareModelsReport> {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, [...workNames, 'run']);
+  checkRunOptions(options.run);
+  checkWorkOptions(options);
+  const { run = false, signal } = options;
+  signal?.throwIfAborted();
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
-      withModel(b, own, (second) =>
-        compareOpen(first, second, own, (elements, files) => startRunner(elements, { sources: files, sinks: [] }, own)),
-      ),
+      withModel(b, own, async (second) => {
+        const report = await compareOpen(first, second, own, (elements, files) =>
+          startRunner(elements, { sources: files, sinks: [] }, own),
+        );
+        if (run === false) return report;
+        const { compareRuns } = await import('./running/compare.js');
+        return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, signal)) };
+      }),
     ),
   );
 }

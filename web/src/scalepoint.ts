@@ -26,6 +26,8 @@ import type {
   BlockTensor,
   CodeArray,
   CodebookTensor,
+  CodesOf,
+  DType,
   LinearQuantizedTensor,
   QuantizedTensor,
 } from './arrays/tensor.js';
@@ -66,10 +68,14 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
    * after an error means nothing.
    */
-  quantize(
+  quantize<const D extends DType = 'int8'>(
     x: FloatInput,
-    options?: QuantizeOptions & { out?: QuantizeOutput<CodeArray> },
-  ): LinearQuantizedTensor<CodeArray>;
+    options?: QuantizeOptions & { dtype?: D; out?: undefined },
+  ): LinearQuantizedTensor<CodesOf<D>>;
+  quantize<Data extends CodeArray | WasmArray>(
+    x: FloatInput,
+    options: QuantizeOptions & { out: QuantizeOutput<Data> },
+  ): LinearQuantizedTensor<Data>;
   quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor;
   quantize(x: FloatInput, options: QuantizeOptions = {}): LinearQuantizedTensor {
     return quantizeLinear(this.#core, x, options);
@@ -148,7 +154,7 @@ export class Scalepoint {
   /**
    * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit. After the ranges
    * were found, the data are read once for all variants.
-   * @example sp.sweep(weights, [2, 3, 4].map((bits) => ({ dtype: `int${bits}`, range: 'mse' })));
+   * @example sp.sweep(weights, [{ dtype: 'int2' }, { dtype: 'int4' }, { dtype: 'int4', range: 'mse' }]);
    * @throws as `quantize`
    */
   sweep(x: FloatInput, variants: readonly SweepVariant[], options: SweepOptions = {}): ErrorMeasures[] {
@@ -248,7 +254,8 @@ export class Scalepoint {
   /**
    * A linear layer, y = x W^T + bias, on quantized weights of shape [outputs, inputs]: codes of up to 8 bits with one scale, one an
    * output or one a group of inputs, symmetric or not; or ggml's blocks of Q8_0 or Q4_0. The weights are packed once into wasm
-   * memory, where each takes a byte, or half of one if it has up to 4 bits.
+   * memory, where each takes a byte, or half of one if it has up to 4 bits. Any other quantized tensor (codebooks, other blocks, other
+   * granularities, 16 bits) is restored: its layer computes with the floats that the codes stand for, in four bytes each.
    * @example const layer = sp.linear(q, { activations: 'int8' }); const y = layer.forward(x); layer.dispose();
    * @throws TypeError or RangeError naming the option, or `q.data` if a code is outside of its dtype or the scale of a block is not finite;
    * ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
@@ -267,11 +274,12 @@ export class Scalepoint {
   }
 
   /**
-   * An index for similarity search: a byte an element, and a scale a vector.
-   * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine' }); index.search(query, 10).indices;
+   * An index for similarity search: a byte an element, and a scale a vector. Codes of up to 8 bits, signed, symmetric and with one
+   * scale a vector, are taken as they are; other quantized tensors are restored first. The index grows with `add`.
+   * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine' }); index.search(query).indices;
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
-  index(vectors: VectorInput, options: IndexOptions = {}): VectorIndex {
+  index(vectors: VectorInput | QuantizedTensor, options: IndexOptions = {}): VectorIndex {
     return new VectorIndex(this.#core, vectors, options);
   }
 

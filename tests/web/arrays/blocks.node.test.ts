@@ -2,6 +2,7 @@ import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { blockSets, digest, digests, nextFloat, sample } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
+import { needNative } from '../support/native.js';
 import {
   bfloat16Value,
   cores,
@@ -12,6 +13,8 @@ import {
   float16Value,
   Random,
 } from '../support/support.js';
+
+needNative();
 
 const types = blockTypes.filter((type) => blockTypeInfo(type).elements === 32);
 const perSet = 600;

@@ -2,7 +2,10 @@ import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { type BlockSet, blockSets, nextFloat } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
+import { needNative } from '../support/native.js';
 import { describeBuilds, difference, expectCode, expectSame, Random } from '../support/support.js';
+
+needNative();
 
 const elements = 256;
 const types = blockTypes.filter((type) => blockTypeInfo(type).elements === elements);

@@ -1,22 +1,31 @@
-// ggml's own quantizers, from the shared library in @node-llama-cpp/linux-x64 (Node only).
-import { createRequire } from 'node:module';
-import { dirname, join } from 'node:path';
-import koffi from 'koffi';
+// ggml's own quantizers, from llama.cpp's shared libraries (Node only).
+import { join } from 'node:path';
 import { type BlockType, blockTypeInfo } from 'scalepoint';
+import { native, once } from './native.js';
 
-const entry = createRequire(import.meta.url).resolve('@node-llama-cpp/linux-x64');
-const ggml = koffi.load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
+const ggml = once(() => native().koffi.load(join(native().folder, 'libggml-base.so')));
 
-const quantizeChunk = ggml.func(
-  'size_t ggml_quantize_chunk(int type, void *from, void *to, int64_t start, int64_t rows, int64_t row, void *importance)',
-) as (type: number, from: Float32Array, to: Uint8Array, start: number, rows: number, row: number, _: null) => number;
+const quantizeChunk = once(
+  () =>
+    ggml().func(
+      'size_t ggml_quantize_chunk(int type, void *from, void *to, int64_t start, int64_t rows, int64_t row, void *importance)',
+    ) as (
+      type: number,
+      from: Float32Array,
+      to: Uint8Array,
+      start: number,
+      rows: number,
+      row: number,
+      _: null,
+    ) => number,
+);
 
 /** Quantizes with ggml, without an importance matrix. */
 export function ggmlQuantize(type: BlockType, x: Float32Array): Uint8Array<ArrayBuffer> {
   const { id, elements, bytes } = blockTypeInfo(type);
   if (x.length % elements !== 0) throw new RangeError(`x: ${x.length} elements are no whole number of blocks`);
   const blocks = new Uint8Array((x.length / elements) * bytes);
-  const written = quantizeChunk(id, x, blocks, 0, x.length / elements, elements, null);
+  const written = quantizeChunk()(id, x, blocks, 0, x.length / elements, elements, null);
   if (written !== blocks.length) throw new Error(`ggml wrote ${written} bytes, not ${blocks.length}`);
   return blocks;
 }
@@ -31,7 +40,7 @@ export function ggmlDequantize(type: BlockType, blocks: Uint8Array): Float32Arra
   if (dequantize === undefined) {
     // The names are in lower case, except for the K.
     const name = `dequantize_row_${type.toLowerCase().replace(/k$/, 'K')}`;
-    dequantize = ggml.func(`void ${name}(void *blocks, void *x, int64_t n)`);
+    dequantize = ggml().func(`void ${name}(void *blocks, void *x, int64_t n)`) as typeof dequantize & object;
     dequantizers.set(type, dequantize);
   }
   const x = new Float32Array((blocks.length / bytes) * elements);

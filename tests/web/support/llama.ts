@@ -1,50 +1,54 @@
-// llama.cpp's own llama_model_quantize and ggml's table of types, from the shared libraries in @node-llama-cpp/linux-x64 (Node only).
+// llama.cpp's own llama_model_quantize and ggml's table of types, from its shared libraries (Node only).
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
-import koffi from 'koffi';
-
-const entry = createRequire(import.meta.url).resolve('@node-llama-cpp/linux-x64');
-const folder = join(dirname(entry), '..', 'bins', 'linux-x64');
-const ggml = koffi.load(join(folder, 'libggml-base.so'));
-const llama = koffi.load(join(folder, 'libllama.v0.5.0.so'));
-
-const Override = koffi.struct({ pattern: 'const char *', type: 'int' });
-const Parameters = koffi.struct({
-  nthread: 'int32',
-  ftype: 'int',
-  output_tensor_type: 'int',
-  token_embedding_type: 'int',
-  allow_requantize: 'bool',
-  quantize_output_tensor: 'bool',
-  only_copy: 'bool',
-  pure: 'bool',
-  keep_split: 'bool',
-  dry_run: 'bool',
-  imatrix: 'void *',
-  kv_overrides: 'void *',
-  tt_overrides: koffi.pointer(Override),
-  prune_layers: 'void *',
-  max_buffer_size: 'size_t',
-});
-const defaults = llama.func('llama_model_quantize_default_params', Parameters, []) as () => Record<string, unknown>;
-const quantize = llama.func('llama_model_quantize', 'uint32', ['str', 'str', koffi.pointer(Parameters)]) as (
-  input: string,
-  output: string,
-  parameters: Record<string, unknown>,
-) => number;
+import { join } from 'node:path';
+import { native, once } from './native.js';
 
 let log = '';
-const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
-const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']);
-setLog(
-  koffi.register((level: number, text: string) => {
-    // Level 4 is an error, and level 5 continues the message before it.
-    if (level >= 4) log += text;
-  }, Log),
-  null,
-);
+
+const library = once(() => {
+  const { koffi, folder } = native();
+  const ggml = koffi.load(join(folder, 'libggml-base.so'));
+  const llama = koffi.load(join(folder, 'libllama.v0.5.0.so'));
+  const Override = koffi.struct({ pattern: 'const char *', type: 'int' });
+  const Parameters = koffi.struct({
+    nthread: 'int32',
+    ftype: 'int',
+    output_tensor_type: 'int',
+    token_embedding_type: 'int',
+    allow_requantize: 'bool',
+    quantize_output_tensor: 'bool',
+    only_copy: 'bool',
+    pure: 'bool',
+    keep_split: 'bool',
+    dry_run: 'bool',
+    imatrix: 'void *',
+    kv_overrides: 'void *',
+    tt_overrides: koffi.pointer(Override),
+    prune_layers: 'void *',
+    max_buffer_size: 'size_t',
+  });
+  const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
+  const setLog = llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void;
+  setLog(
+    koffi.register((level: number, text: string) => {
+      // Level 4 is an error, and level 5 continues the message before it.
+      if (level >= 4) log += text;
+    }, Log),
+    null,
+  );
+  return {
+    defaults: llama.func('llama_model_quantize_default_params', Parameters, []) as () => Record<string, unknown>,
+    quantize: llama.func('llama_model_quantize', 'uint32', ['str', 'str', koffi.pointer(Parameters)]) as (
+      input: string,
+      output: string,
+      parameters: Record<string, unknown>,
+    ) => number,
+    typeName: ggml.func('ggml_type_name', 'str', ['int']) as (type: number) => string | null,
+    blockSize: ggml.func('ggml_blck_size', 'int64', ['int']) as (type: number) => number | bigint,
+    typeSize: ggml.func('ggml_type_size', 'size_t', ['int']) as (type: number) => number | bigint,
+  };
+});
 
 /** The file types with their numbers (llama_ftype in llama.h). */
 export const fileTypes: Readonly<Record<string, number>> = {
@@ -81,6 +85,7 @@ export function llamaQuantize(
   fileType: number,
   { pure = false, requantize = false, overrides = [] }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
+  const { defaults, quantize } = library();
   const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
   try {
     const [input, output] = [join(work, 'in.gguf'), join(work, 'out.gguf')];
@@ -104,12 +109,9 @@ export function llamaQuantize(
   }
 }
 
-const typeName = ggml.func('ggml_type_name', 'str', ['int']) as (type: number) => string | null;
-const blockSize = ggml.func('ggml_blck_size', 'int64', ['int']) as (type: number) => number | bigint;
-const typeSize = ggml.func('ggml_type_size', 'size_t', ['int']) as (type: number) => number | bigint;
-
 /** ggml's types with the numbers 0 to 42 (GGML_TYPE_COUNT - 1). Removed types have 0 elements. */
 export function ggmlTypes(): { id: number; name: string; elements: number; bytes: number }[] {
+  const { typeName, blockSize, typeSize } = library();
   return Array.from({ length: 43 }, (_, id) => ({
     id,
     name: typeName(id) ?? '',

@@ -17,7 +17,7 @@ import {
   type Source,
   sourceOf,
 } from './source.js';
-import type { BlockTensor } from './tensor.js';
+import { type BlockTensor, plain } from './tensor.js';
 
 /** Options of `quantizeBlocks`. */
 export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
@@ -36,7 +36,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   checkKeys(options, keys);
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
-  const shape = checkShape(options.shape, source.length);
+  const shape = checkShape(options.shape ?? source.shape, source.length);
   const { out } = options;
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');
@@ -49,7 +49,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     if (status !== Status.ok) fail(source, core, status, info, from, count, start);
     blocks.put(at, (count / elements) * bytes, tile);
   });
-  return { kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray };
+  return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
 }
 
 /** What a status means to the caller. x: count floats, which begin with element start of the source. */
@@ -131,15 +131,12 @@ export class GivenBlocks implements GivenTensor {
     });
   }
 
-  asWeights(): Weights {
+  asWeights(): Weights | undefined {
     const core = this.#core;
     const { elements, bytes, id, name } = this.#info;
     const [outputs, inputs] = checkMatrix(this.shape, `${this.#what}.shape`);
     const bits = layerBits.get(name);
-    if (bits === undefined) {
-      const types = [...layerBits.keys()].join(' and ');
-      throw rangeError(`${this.#what}.type`, `layers take blocks of ${types}, got ${name}`);
-    }
+    if (bits === undefined) return undefined;
     const rowBytes = (inputs / elements) * bytes;
     return {
       outputs,

@@ -17,8 +17,22 @@ export interface GivenTensor {
   addErrors(x: Source, sums: number): void;
   /** The codes packed densely. Kinds without it have no code for each element. */
   pack?(): Uint8Array<ArrayBuffer>;
-  /** The tensor as the weights of a layer. Kinds without it have no layers. @throws RangeError if this tensor does not fit one */
-  asWeights?(): Weights;
+  /**
+   * The tensor as the weights of a layer that computes on its codes. Undefined or missing if no kernel does.
+   * @throws RangeError if it is no matrix
+   */
+  asWeights?(): Weights | undefined;
+  /** The tensor as vectors of int8 codes with one scale each, without a zero point. Undefined or missing if it is something else. */
+  asVectors?(): CodedVectors | undefined;
+}
+
+/** Vectors of int8 codes with a scale each. */
+export interface CodedVectors {
+  readonly count: number;
+  readonly dimension: number;
+  /** The codes of some vectors from `row` on, in wasm memory: there already, or copied to `own`. */
+  codes(row: number, rows: number, own: number): number;
+  scale(row: number): number;
 }
 
 /** A matrix for a layer. It knows how to fill the layer's memory, some rows at a time. */

@@ -1,12 +1,13 @@
 // The kinds of quantized tensors. To add one, write its file and add it to the table here.
 import { checkKeys } from '../core/check.js';
 import { typeError } from '../core/errors.js';
-import { type Core, forEachTile } from '../core/memory.js';
+import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
 import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { GivenBlocks } from './blocks.js';
 import { GivenCodebook, type PackedCodebookTensor, unpackCodebook } from './codebook.js';
-import type { GivenTensor } from './kind.js';
+import type { CodedVectors, GivenTensor, Weights } from './kind.js';
+import { checkMatrix } from './layout.js';
 import { GivenLinear, type PackedTensor, unpackLinear } from './linear.js';
 import { checkApart, Sink } from './sink.js';
 import type { BlockTensor, CodeArray, CodebookTensor, LinearQuantizedTensor, QuantizedTensor } from './tensor.js';
@@ -66,6 +67,7 @@ function given<Method extends keyof GivenTensor>(
   return new kind.Given(core, q as QuantizedTensor, 'q') as GivenTensor & Required<Pick<GivenTensor, Method>>;
 }
 
+const anyKind = "'linear', 'codebook' or 'blocks'";
 const dequantizeKeys = new Set(['out']);
 
 /** See Scalepoint.dequantize. */
@@ -76,7 +78,7 @@ export function dequantize(
 ): Float32Array | WasmArray {
   checkKeys(options, dequantizeKeys);
   const { out } = options;
-  const tensor = given(core, q, 'restore', "'linear', 'codebook' or 'blocks'");
+  const tensor = given(core, q, 'restore', anyKind);
   const x = new Sink(core, 'float32', tensor.length, out, 'out');
   checkApart(q.data, out, 'out');
   const tile = core.scratch.x;
@@ -91,7 +93,7 @@ export function dequantize(
 
 /** See Scalepoint.pack. */
 export function pack(core: Core, q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
-  return given(core, q, 'pack', "'linear'").pack();
+  return given(core, q, 'pack', "'linear' or 'codebook'").pack();
 }
 
 /** See Scalepoint.unpack. */
@@ -100,7 +102,37 @@ export function unpack(core: Core, bytes: Uint8Array, q: PackedTensor | PackedCo
   return kind?.unpack === undefined ? unpackLinear(core, bytes, q as PackedTensor) : kind.unpack(core, bytes, q);
 }
 
-/** The argument q of a layer. */
-export function layerTensor(core: Core, q: QuantizedTensor): Required<Pick<GivenTensor, 'asWeights'>> {
-  return given(core, q, 'asWeights', "'linear' or 'blocks'");
+/** The restored floats of a tensor as the weights of a layer. */
+function restoredWeights(core: Core, tensor: GivenTensor): Weights {
+  const [outputs, inputs] = checkMatrix(tensor.shape, 'q.shape');
+  return {
+    outputs,
+    inputs,
+    groupSize: inputs,
+    bits: 32,
+    zeroPoints: false,
+    zeroPoint: 0,
+    ownBytes: (rows) => rows * inputs * 4,
+    fill: (layer, row, rows, own) => {
+      const [start, count] = [row * inputs, rows * inputs];
+      tensor.restore((restore) => {
+        // Steps at multiples of stepSize begin with whole blocks of every type, as rows do.
+        for (let at = 0; at < count; at += stepSize) restore(start + at, Math.min(stepSize, count - at), own + at * 4);
+      });
+      checkStatus(core.module.setLayerFloats(layer, row, own, count));
+    },
+  };
+}
+
+/** The argument q of a layer, as weights: codes, where a kernel computes on them, or else floats. */
+export function weightsOf(core: Core, q: QuantizedTensor): Weights {
+  const tensor = given(core, q, 'restore', anyKind);
+  return tensor.asWeights?.() ?? restoredWeights(core, tensor);
+}
+
+/** The argument `vectors` of an index, if it has codes that can be taken as they are. */
+export function codedVectors(core: Core, q: QuantizedTensor): CodedVectors | undefined {
+  const tensor = givenTensor(core, q, 'vectors') as GivenTensor;
+  checkMatrix(tensor.shape, 'vectors.shape');
+  return tensor.asVectors?.();
 }

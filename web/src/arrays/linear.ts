@@ -5,7 +5,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
-import type { GivenTensor, Restore, Weights } from './kind.js';
+import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { withParameters } from './parameters.js';
@@ -118,12 +118,29 @@ export class GivenLinear implements GivenTensor {
     );
   }
 
-  asWeights(): Weights {
+  asVectors(): CodedVectors | undefined {
+    const [count, dimension] = checkMatrix(this.shape, `${this.#what}.shape`);
+    const { bits, signed } = this.#info;
+    if (bits > 8 || !signed || this.#groupSize(dimension) !== dimension) return undefined;
+    if (this.#zeroPoint.some((zero) => zero !== 0)) return undefined;
+    return {
+      count,
+      dimension,
+      codes: (row, rows, own) => {
+        const codes = addressOf(this.#core, this.#codes, row * dimension, rows * dimension, 1, own);
+        this.#checkCodes(codes, row * dimension, rows * dimension);
+        return codes;
+      },
+      scale: (row) => this.#scale[this.#scale.length === 1 ? 0 : row] as number,
+    };
+  }
+
+  asWeights(): Weights | undefined {
     const core = this.#core;
     const [outputs, inputs] = checkMatrix(this.shape, `${this.#what}.shape`);
-    const { bits, name } = this.#info;
-    if (bits > 8) throw rangeError(`${this.#what}.dtype`, `expected a type of at most 8 bits, got ${name}`);
+    const { bits } = this.#info;
     const groupSize = this.#groupSize(inputs);
+    if (bits > 8 || groupSize === undefined) return undefined;
     const groups = Math.ceil(inputs / groupSize);
     const [first = 0] = this.#zeroPoint;
     const common = this.#zeroPoint.every((zero) => zero === first);
@@ -176,16 +193,13 @@ export class GivenLinear implements GivenTensor {
     }
   }
 
-  /** Columns of a matrix that share a scale. */
-  #groupSize(inputs: number): number {
+  /** Columns of a matrix that share a scale, if every row has scales of its own, or all share one. */
+  #groupSize(inputs: number): number | undefined {
     const granularity = this.#granularity;
     if (granularity.kind === 'per-tensor') return inputs;
     if (granularity.kind === 'per-channel' && granularity.axis === 0) return inputs;
     if (granularity.kind === 'per-group' && granularity.axis === 1) return Math.min(granularity.groupSize, inputs);
-    throw rangeError(
-      `${this.#what}.granularity`,
-      `a layer takes one scale, one an output (per-channel along axis 0), or one a group of inputs (per-group along axis 1); got ${granularity.kind} along axis ${granularity.axis}`,
-    );
+    return undefined;
   }
 }
 

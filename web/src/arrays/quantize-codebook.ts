@@ -16,7 +16,7 @@ import {
   withResident,
   withWhole,
 } from './source.js';
-import type { CodebookTensor } from './tensor.js';
+import { type CodebookTensor, plain } from './tensor.js';
 
 /** Where the values of the codes come from. */
 export type CodebookSource =
@@ -117,7 +117,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
   const source = sourceOf(core, x, options.from, 'x');
   const n = source.length;
-  const shape = checkShape(options.shape, n);
+  const shape = checkShape(options.shape ?? source.shape, n);
   const blocks = Math.ceil(n / blockSize);
   const { out } = options;
   const codes = new Sink(core, 'uint8', n, out, 'out');
@@ -136,14 +136,14 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
     absmax.copy(0, blocks, at.absmax);
     return core.module.HEAPF32.slice(at.codebook / 4, at.codebook / 4 + values) as Float32Array<ArrayBuffer>;
   });
-  return {
+  return plain({
     kind: 'codebook',
     codebook: learned,
     blockSize,
     absmax: absmax.result as Float32Array,
     data: codes.result as Uint8Array | WasmArray,
     shape,
-  };
+  });
 }
 
 /** What is done with a piece of x: count floats at an address, which begin with element start. */

@@ -12,7 +12,7 @@ import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters, withParameters } from './parameters.js';
 import { checkApart, Sink } from './sink.js';
 import { type FloatInput, type Source, sourceOf, withResident, withWhole } from './source.js';
-import type { CodeArray, LinearQuantizedTensor } from './tensor.js';
+import { type CodeArray, type LinearQuantizedTensor, plain } from './tensor.js';
 
 /** Where the results go. */
 interface Sinks {
@@ -43,7 +43,7 @@ function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unk
 export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor {
   checkKeys(options, quantizeKeys);
   const source = sourceOf(core, x, options.from, 'x');
-  const job = jobOf(options, source.length);
+  const job = jobOf(options, source.length, source.shape);
   const { info, layout } = job;
   const { out } = options;
   const places = placesOf(out);
@@ -67,7 +67,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   if (errors !== undefined) quantizeMeasured(core, source, job, sinks, errors);
   else if (runs !== undefined && runs.run <= tileSize) quantizeRuns(core, source, job.spec, runs, sinks);
   else quantizeInPasses(core, source, job, sinks, undefined);
-  return {
+  return plain({
     kind: 'linear',
     dtype: info.name,
     shape: job.shape,
@@ -75,7 +75,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
     data: codes.result as CodeArray | WasmArray,
     scale: scale.result as Float32Array,
     zeroPoint: zeroPoint.result as Int32Array,
-  };
+  });
 }
 
 /** One pass over tiles of whole runs. Range, parameters and codes of a run are made while it is in the cache. */

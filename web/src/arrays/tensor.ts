@@ -41,6 +41,15 @@ export type Granularity =
 /** Where codes live in memory, one code an element: one byte up to 8 bits, two for 16 bits. */
 export type CodeArray = Int8Array | Uint8Array | Int16Array | Uint16Array;
 
+/** The array of the codes of a dtype. */
+export type CodesOf<D extends DType> = D extends 'int16'
+  ? Int16Array
+  : D extends 'uint16'
+    ? Uint16Array
+    : D extends `u${string}`
+      ? Uint8Array
+      : Int8Array;
+
 /** What a dtype means in numbers. */
 export interface DTypeInfo {
   readonly name: DType;
@@ -84,6 +93,18 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
   const info = infos.get(dtype);
   if (info === undefined) throw rangeError('dtype', `expected one of ${names.join(', ')}, got ${show(dtype)}`);
   return info;
+}
+
+/**
+ * A fresh tensor. JSON would write its arrays as objects with a key for each element, so that JSON.stringify refuses it. The function that
+ * does so is not enumerable: structuredClone and postMessage leave it behind.
+ */
+export function plain<T extends QuantizedTensor>(tensor: T): T {
+  return Object.defineProperty(tensor, 'toJSON', {
+    value: () => {
+      throw new TypeError('JSON has no typed arrays: saveTensors of scalepoint/model gives bytes to be stored or sent');
+    },
+  });
 }
 
 /** Integers with the scale and zero point that give them meaning. Plain data, unless its data is a WasmArray. */

@@ -27,11 +27,11 @@ export const sumCount = ErrorSums.bytes / 8;
 /** The index of each sum. */
 const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
-/** Adds the sums of further pairs. */
-export function addSums(sums: Float64Array, more: Float64Array): void {
-  for (const [i, value] of more.entries()) {
-    const sum = sums[i] as number;
-    sums[i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
+/** Adds the sums of further pairs. `at` and `from` say where sums begin in arrays of many. */
+export function addSums(sums: Float64Array, more: Float64Array, at = 0, from = 0): void {
+  for (let i = 0; i < sumCount; i++) {
+    const [sum, value] = [sums[at + i] as number, more[from + i] as number];
+    sums[at + i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
   }
 }
 

@@ -64,7 +64,7 @@ export interface NodeModules {
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,
-      options: { readonly execArgv: string[] },
+      options: { readonly execArgv: string[]; readonly resourceLimits: { readonly maxYoungGenerationSizeMb: number } },
     ) => {
       postMessage(message: unknown, transfer: ArrayBuffer[]): void;
       terminate(): unknown;
@@ -75,6 +75,7 @@ export interface NodeModules {
     } | null;
   };
   'node:path': { dirname(path: string): string; join(...parts: string[]): string; resolve(...parts: string[]): string };
+  'node:zlib': { gunzipSync(packed: Uint8Array): Uint8Array };
   'node:url': { fileURLToPath(url: URL): string };
 }
 

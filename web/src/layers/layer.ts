@@ -1,7 +1,7 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Linear layers on quantized weights.
 import type { Weights } from '../arrays/kind.js';
-import { layerTensor } from '../arrays/kinds.js';
+import { weightsOf } from '../arrays/kinds.js';
 import { checkApart, Sink } from '../arrays/sink.js';
 import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import type { QuantizedTensor } from '../arrays/tensor.js';
@@ -19,7 +19,7 @@ export interface LinearOptions {
   bias?: FloatInput;
   /**
    * What the layer computes with. 'float32': x as it is (W8A32, W4A32). 'int8': each row of x is quantized on the fly (W8A8, W4A8),
-   * which is faster and costs the error of that rounding.
+   * which is faster and costs the error of that rounding; for codes that layers compute on only (see `linear`).
    * @defaultValue 'float32'
    */
   activations?: 'float32' | 'int8';
@@ -177,9 +177,16 @@ function layerOf(core: Core, weights: Weights, bias: FloatInput | undefined, act
 
 /** See Scalepoint.linear. */
 export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOptions): Layer {
-  const tensor = layerTensor(core, q);
+  const weights = weightsOf(core, q);
   checkKeys(options, linearKeys);
-  return layerOf(core, tensor.asWeights(), options.bias, () => activationsOf(options));
+  return layerOf(core, weights, options.bias, () => {
+    const activations = activationsOf(options);
+    if (weights.bits === 32 && activations !== ActivationType.float32) {
+      const text = "no kernel multiplies these codes with int8: leave it out, or say 'float32'";
+      throw rangeError('activations', text);
+    }
+    return activations;
+  });
 }
 
 /** See Scalepoint.matmulFloat. */

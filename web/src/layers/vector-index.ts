@@ -1,13 +1,15 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // Similarity search: vectors in int8, and the dot products of layers with them.
 import { specOfDType } from '../arrays/job.js';
+import type { CodedVectors } from '../arrays/kind.js';
+import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
 import { perTensor } from '../arrays/layout.js';
-import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
-import { dtypeInfo } from '../arrays/tensor.js';
+import { addressOf, type FloatInput, type HalfFormat, isStored, type Source, sourceOf } from '../arrays/source.js';
+import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
-import { rangeError, ScalepointError } from '../core/errors.js';
-import { type Core, checkStatus } from '../core/memory.js';
+import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { type Core, checkStatus, tileSize } from '../core/memory.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
 import { LayerMemory } from './layer-memory.js';
@@ -15,7 +17,7 @@ import { isList, squares, type VectorInput, vectorsOf } from './vectors.js';
 
 /** Options of `index`. */
 export interface IndexOptions {
-  /** [count, dimension], for vectors in one array. A list of vectors needs none. */
+  /** [count, dimension], for vectors in one array. A list of vectors needs none, nor does a quantized tensor. */
   shape?: readonly number[];
   /** @defaultValue 'int8' */
   dtype?: 'int8';
@@ -26,6 +28,12 @@ export interface IndexOptions {
    * @defaultValue 'int8'
    */
   activations?: 'int8' | 'float32';
+  /** The vectors are a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+}
+
+/** Options of `VectorIndex.add`. */
+export interface AddOptions {
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
 }
@@ -45,6 +53,7 @@ export interface RecallOptions {
 }
 
 const indexKeys = new Set(['shape', 'dtype', 'metric', 'activations', 'from']);
+const addKeys = new Set(['from']);
 const recallKeys = new Set(['k', 'from']);
 /** Scores that are made at a time: half a mebibyte of doubles. */
 const scoresAtOnce = 1 << 16;
@@ -60,77 +69,204 @@ function reciprocal(length: number): number {
   return length === 0 ? 0 : 1 / length;
 }
 
+/** Vectors to be taken up: floats, or codes with scales. */
+type Given = { readonly count: number; readonly dimension: number } & (
+  | { readonly source: Source }
+  | { readonly coded: CodedVectors }
+);
+
+/** Some of the vectors of an index, in a layer with room for more. */
+class Segment {
+  readonly memory: LayerMemory;
+  /** For each vector what a dot product with its codes is multiplied by: its scale, or the reciprocal of their length. */
+  readonly factors: Float64Array;
+  readonly scales: Float32Array;
+  /** Vectors in it. */
+  count = 0;
+
+  constructor(core: Core, capacity: number, dimension: number, activations: ActivationType) {
+    const form = {
+      outputs: capacity,
+      inputs: dimension,
+      groupSize: dimension,
+      bits: 8,
+      zeroPoints: false,
+      activations,
+    };
+    this.memory = new LayerMemory(core, form);
+    this.factors = new Float64Array(capacity);
+    this.scales = new Float32Array(capacity);
+  }
+
+  get room(): number {
+    return this.factors.length - this.count;
+  }
+}
+
 /**
  * Vectors as int8 codes in wasm memory, a scale each, to be searched. Scores are exact over the codes: integer dot products, times
  * the scales or over the codes' lengths, in double. Made by `sp.index`.
  */
 export class VectorIndex {
-  /** Number of vectors. */
-  readonly count: number;
   /** Length of a vector. */
   readonly dimension: number;
+  /** What a score is. */
   readonly metric: 'dot' | 'cosine';
-  /** Bytes that the index takes in wasm memory. */
-  readonly bytes: number;
   readonly #core: Core;
-  readonly #memory: LayerMemory;
   readonly #int8: boolean;
-  /** For each vector what a dot product with its codes is multiplied by: its scale, or the reciprocal of their length. */
-  readonly #factors: Float64Array;
+  #segments: Segment[] = [];
+  #alive = true;
 
   /** @internal */
-  constructor(core: Core, vectors: VectorInput, options: IndexOptions) {
+  constructor(core: Core, vectors: VectorInput | QuantizedTensor, options: IndexOptions) {
     checkKeys(options, indexKeys);
     choice(options, 'dtype', ['int8']);
     this.metric = choice(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
     this.#int8 = choice(options, 'activations', ['int8', 'float32']) === 0;
-    const { source, count, dimension } = vectorsOf(core, vectors, options.shape, options.from, 'vectors');
-    this.count = count;
-    this.dimension = dimension;
     this.#core = core;
-    this.#factors = new Float64Array(count);
-    const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
-    const form = { outputs: count, inputs: dimension, groupSize: dimension, bits: 8, zeroPoints: false, activations };
-    this.#memory = new LayerMemory(core, form);
-    this.bytes = this.#memory.bytes;
-    try {
-      this.#fill(source);
-    } catch (error) {
-      this.#memory.dispose();
-      throw error;
-    }
+    const given = givenVectors(core, vectors, options.shape, options.from);
+    this.dimension = given.dimension;
+    this.#take(given, given.count);
   }
 
-  #fill(source: Source): void {
+  /** Number of vectors. */
+  get count(): number {
+    return this.#segments.reduce((sum, { count }) => sum + count, 0);
+  }
+
+  /** Bytes that the index takes in wasm memory. */
+  get bytes(): number {
+    return this.#segments.reduce((sum, { memory }) => sum + memory.bytes, 0);
+  }
+
+  /**
+   * Adds vectors, which get the indices from `count` on: floats in one array or one by one, or a quantized tensor. After an error the
+   * index is as before. Memory grows by half at least, so that vectors may come one at a time.
+   * @example index.add(moreVectors);
+   * @throws as `sp.index`
+   */
+  add(vectors: VectorInput | QuantizedTensor, options: AddOptions = {}): void {
+    this.#checkAlive();
+    checkKeys(options, addKeys);
+    const { dimension } = this;
+    const shape = isQuantized(vectors) || isList(vectors) ? undefined : shapeOf(vectors, dimension);
+    const given = givenVectors(this.#core, vectors, shape, options.from);
+    // To read the argument may have run code of the caller's.
+    this.#checkAlive();
+    if (given.dimension !== dimension) {
+      throw rangeError('vectors', `expected vectors of ${dimension} elements, got ${given.dimension}`);
+    }
+    this.#take(given, Math.max(given.count, Math.ceil(this.count / 2)));
+  }
+
+  /**
+   * The codes and scales of all vectors, to be stored: `saveTensors` takes them, and `sp.index` makes the same index of them.
+   * @example const bytes = await saveTensors({ index: index.tensor() });
+   * @throws ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
+   */
+  tensor(): LinearQuantizedTensor<Int8Array<ArrayBuffer>> {
+    this.#checkAlive();
+    const core = this.#core;
+    const { count, dimension } = this;
+    const data = new Int8Array(count * dimension);
+    const scale = new Float32Array(count);
+    let start = 0;
+    for (const { memory, scales, count: rows } of this.#segments) {
+      scale.set(scales.subarray(0, rows), start);
+      const step = Math.max(1, Math.floor(tileSize / dimension));
+      core.withMemory(Math.min(step, rows) * dimension, (own) => {
+        for (let row = 0; row < rows; row += step) {
+          const n = Math.min(step, rows - row) * dimension;
+          checkStatus(core.module.getLayerCodes(memory.layer, row, own, n));
+          data.set(core.module.HEAP8.subarray(own, own + n), (start + row) * dimension);
+        }
+      });
+      start += rows;
+    }
+    const granularity = { kind: 'per-channel', axis: 0 } as const;
+    const zeroPoint = new Int32Array(count);
+    return plain({ kind: 'linear', dtype: 'int8', shape: [count, dimension], granularity, data, scale, zeroPoint });
+  }
+
+  /** Takes up vectors: into the room that is left, then into a segment for at least `capacity` vectors. */
+  #take(given: Given, capacity: number): void {
+    const last = this.#segments.at(-1);
+    const fit = Math.min(given.count, last?.room ?? 0);
+    const added: [Segment, from: number, count: number][] = [];
+    if (last !== undefined && fit > 0) added.push([last, 0, fit]);
+    let fresh: Segment | undefined;
+    try {
+      if (fit < given.count) {
+        const activations = this.#int8 ? ActivationType.int8Symmetric : ActivationType.float32;
+        fresh = new Segment(this.#core, Math.max(given.count - fit, capacity), given.dimension, activations);
+        added.push([fresh, fit, given.count - fit]);
+      }
+      for (const [segment, from, count] of added) this.#fill(segment, given, from, count);
+    } catch (error) {
+      fresh?.memory.dispose();
+      throw error;
+    }
+    for (const [segment, , count] of added) segment.count += count;
+    if (fresh !== undefined) this.#segments.push(fresh);
+  }
+
+  /** Fills the room of a segment with some of the vectors. */
+  #fill(segment: Segment, given: Given, first: number, count: number): void {
     const core = this.#core;
     const { module } = core;
     const { dimension } = this;
+    const step = Math.min(count, Math.max(1, Math.floor(tileSize / dimension)));
     // The floats, the record, for every row a scale and a zero point, then the codes.
-    this.#memory.forRows(
-      (rows) => rows * (dimension * 5 + 8) + LinearJob.bytes + 24,
-      (row, rows, own) => {
+    core.withMemory(step * (dimension * 5 + 8) + LinearJob.bytes + 24, (own) => {
+      const job = align(own + step * dimension * 4);
+      const scale = job + LinearJob.bytes;
+      const zeroPoint = scale + step * 4;
+      const room = zeroPoint + step * 4;
+      for (let row = 0; row < count; row += step) {
+        const rows = Math.min(step, count - row);
         const n = rows * dimension;
-        const job = align(own + n * 4);
-        const scale = job + LinearJob.bytes;
-        const zeroPoint = scale + rows * 4;
-        const codes = zeroPoint + rows * 4;
-        const from = addressOf(core, source, row * dimension, n, 4, own);
-        const status = core.withRecord(QuantizationSpec, int8, (spec) =>
-          module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, codes),
-        );
-        if (status === Status.nonFinite) {
-          const index = row * dimension + module.firstNonFinite(from, n);
-          const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
-          throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
+        const codes = this.#codesOf(given, first + row, rows, { own, scale, zeroPoint, room });
+        const at = segment.count + row;
+        for (let i = 0; i < rows; i++) {
+          segment.scales[at + i] = module.HEAPF32[scale / 4 + i] as number;
+          segment.factors[at + i] = this.#factor(scale + i * 4, codes + i * dimension);
         }
-        checkStatus(status);
-        for (let i = 0; i < rows; i++) this.#factors[row + i] = this.#factor(scale + i * 4, codes + i * dimension);
         // The layer gives the dot products of codes. Scales are in the factors.
         module.HEAPF32.fill(1, scale / 4, scale / 4 + rows);
+        module.HEAP32.fill(0, zeroPoint / 4, zeroPoint / 4 + rows);
         LinearJob.write(module, job, { layout: perTensor, spec: int8, scale, zeroPoint, parameters: rows });
-        checkStatus(module.setLayerCodes(this.#memory.layer, row, codes, n, job));
-      },
+        checkStatus(module.setLayerCodes(segment.memory.layer, at, codes, n, job));
+      }
+    });
+  }
+
+  /** Leaves the scales of some vectors, and returns where their codes are. */
+  #codesOf(
+    given: Given,
+    row: number,
+    rows: number,
+    { own, scale, zeroPoint, room }: Readonly<Record<'own' | 'scale' | 'zeroPoint' | 'room', number>>,
+  ): number {
+    const core = this.#core;
+    const { module } = core;
+    const { dimension } = this;
+    if ('coded' in given) {
+      const codes = given.coded.codes(row, rows, room);
+      for (let i = 0; i < rows; i++) module.HEAPF32[scale / 4 + i] = given.coded.scale(row + i);
+      return codes;
+    }
+    const n = rows * dimension;
+    const from = addressOf(core, given.source, row * dimension, n, 4, own);
+    const status = core.withRecord(QuantizationSpec, int8, (spec) =>
+      module._quantizeRuns(spec, from, n, dimension, dimension, scale, zeroPoint, room),
     );
+    if (status === Status.nonFinite) {
+      const index = row * dimension + module.firstNonFinite(from, n);
+      const where = `element ${index % dimension} of vector ${Math.floor(index / dimension)}`;
+      throw new ScalepointError('NON_FINITE', `vectors: ${where} is not finite`);
+    }
+    checkStatus(status);
+    return room;
   }
 
   /** What a dot product with some codes is multiplied by. */
@@ -140,37 +276,33 @@ export class VectorIndex {
     return reciprocal(Math.sqrt(squares(HEAP8, codes, this.dimension)));
   }
 
+  #checkAlive(): void {
+    if (!this.#alive || this.#core.disposed) throw disposedError('the index');
+  }
+
   /**
    * The k vectors that are most similar to a query, or all if there are fewer.
-   * @example const { indices, scores } = index.search(query, 10);
+   * @param k how many @defaultValue 10
+   * @example const { indices, scores } = index.search(query);
    * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
-  search(query: FloatInput, k: number): SearchResult {
-    this.#memory.checkAlive('the index');
+  search(query: FloatInput, k = 10): SearchResult {
+    this.#checkAlive();
     const core = this.#core;
     const { count, dimension } = this;
     const best = new Best(Math.min(checkWhole(k, 'k', 1), count));
     const source = sourceOf(core, query, undefined, 'query');
     // To read the arguments may have run code of the caller's.
-    this.#memory.checkAlive('the index');
+    this.#checkAlive();
     if (source.length !== dimension) {
       throw rangeError('query', `expected ${dimension} elements, got ${source.length}`);
     }
-    const { layer } = this.#memory;
-    const work = core.module.layerWorkspaceBytes(layer, 1);
-    const step = Math.min(count, scoresAtOnce);
     let queryFactor = 1;
-    core.withMemory(work + step * 8 + dimension * 5 + 32, (at) => {
-      const scores = at + work;
-      const own = scores + step * 8;
-      const from = addressOf(core, source, 0, dimension, 4, own);
-      queryFactor = this.#queryFactor(from, own + dimension * 4);
-      for (let row = 0; row < count; row += step) {
-        const n = Math.min(step, count - row);
-        checkStatus(core.module.layerScores(layer, from, row, scores, n, at, work));
-        this.#offer(best, core.module.HEAPF64.subarray(scores / 8, scores / 8 + n), row);
-      }
-    });
+    let first = 0;
+    for (const segment of this.#segments) {
+      queryFactor = this.#searchSegment(segment, first, source, best);
+      first += segment.count;
+    }
     const found = best.sorted();
     return {
       indices: Uint32Array.from(found, ({ index }) => index),
@@ -178,17 +310,26 @@ export class VectorIndex {
     };
   }
 
-  /** Offers the scores of the vectors from `row` on, which are sums times factors. */
-  #offer(best: Best, sums: Float64Array, row: number): void {
-    const factors = this.#factors;
-    let { threshold } = best;
-    for (let i = 0; i < sums.length; i++) {
-      const score = (sums[i] as number) * (factors[row + i] as number);
-      if (score > threshold || threshold === -Infinity) {
-        best.offer(score, row + i);
-        ({ threshold } = best);
+  /** Offers the scores of a segment, whose vectors have the indices from `first` on. Returns the factor of the query. */
+  #searchSegment({ memory, factors, count }: Segment, first: number, query: Source, best: Best): number {
+    const core = this.#core;
+    const { dimension } = this;
+    const { layer } = memory;
+    const work = core.module.layerWorkspaceBytes(layer, 1);
+    const step = Math.min(count, scoresAtOnce);
+    return core.withMemory(work + step * 8 + dimension * 5 + 32, (at) => {
+      const scores = at + work;
+      const own = scores + step * 8;
+      const from = addressOf(core, query, 0, dimension, 4, own);
+      const queryFactor = this.#queryFactor(from, own + dimension * 4);
+      for (let row = 0; row < count; row += step) {
+        const n = Math.min(step, count - row);
+        checkStatus(core.module.layerScores(layer, from, row, scores, n, at, work));
+        const sums = core.module.HEAPF64.subarray(scores / 8, scores / 8 + n);
+        offerScores(best, sums, factors.subarray(row, row + n), first + row);
       }
-    }
+      return queryFactor;
+    });
   }
 
   /** What all scores of a query are multiplied by: its scale, or the reciprocal of its length. `room`: memory for its codes. */
@@ -217,20 +358,19 @@ export class VectorIndex {
    * @throws as `search`, and where the vectors are not as many or as long as those of the index
    */
   recall(vectors: VectorInput, queries: VectorInput, options: RecallOptions = {}): number {
-    this.#memory.checkAlive('the index');
+    this.#checkAlive();
     checkKeys(options, recallKeys);
     const core = this.#core;
     const { count, dimension } = this;
     const k = Math.min(checkWhole(options.k ?? 10, 'k', 1), count);
-    const shapeOf = (input: VectorInput) =>
-      isList(input) ? undefined : [Math.floor(input.length / dimension), dimension];
-    const asked = vectorsOf(core, queries, shapeOf(queries), undefined, 'queries');
+    const shapeFor = (input: VectorInput) => (isList(input) ? undefined : shapeOf(input, dimension));
+    const asked = vectorsOf(core, queries, shapeFor(queries), undefined, 'queries');
     if (asked.dimension !== dimension) {
       throw rangeError('queries', `expected vectors of ${dimension} elements, got ${asked.dimension}`);
     }
     const list = copiesOf(core, asked);
     const found = list.map((query) => new Set(this.search(query, k).indices));
-    const given = vectorsOf(core, vectors, shapeOf(vectors), options.from, 'vectors');
+    const given = vectorsOf(core, vectors, shapeFor(vectors), options.from, 'vectors');
     if (given.count !== count || given.dimension !== dimension) {
       const got = `${given.count} of ${given.dimension}`;
       throw rangeError('vectors', `expected ${count} of ${dimension} elements as in the index, got ${got}`);
@@ -244,10 +384,44 @@ export class VectorIndex {
 
   /** Gives the memory back. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
   dispose(): void {
-    this.#memory.dispose();
+    for (const { memory } of this.#segments) memory.dispose();
+    this.#alive = false;
   }
 
   [Symbol.dispose](): void {
     this.dispose();
   }
+}
+
+/** The shape of vectors in one array, whose length may be wrong; undefined if they have one of their own. */
+function shapeOf(vectors: FloatInput, dimension: number): readonly number[] | undefined {
+  return isStored(vectors) ? undefined : [Math.floor(vectors.length / dimension), dimension];
+}
+
+/** Offers the scores of the vectors from index `first` on, which are sums times factors. */
+function offerScores(best: Best, sums: Float64Array, factors: Float64Array, first: number): void {
+  let { threshold } = best;
+  for (let i = 0; i < sums.length; i++) {
+    const score = (sums[i] as number) * (factors[i] as number);
+    if (score > threshold || threshold === -Infinity) {
+      best.offer(score, first + i);
+      ({ threshold } = best);
+    }
+  }
+}
+
+/** Vectors as the caller gives them. Codes without vectors of their own form are restored. */
+function givenVectors(
+  core: Core,
+  vectors: VectorInput | QuantizedTensor,
+  shape: readonly number[] | undefined,
+  from: HalfFormat | undefined,
+): Given {
+  if (!isQuantized(vectors)) return vectorsOf(core, vectors, shape, from, 'vectors');
+  if (shape !== undefined) throw typeError('shape', 'a quantized tensor has its own');
+  if (from !== undefined) throw typeError('from', 'a quantized tensor is not of 16-bit floats');
+  const coded = codedVectors(core, vectors);
+  if (coded !== undefined) return { count: coded.count, dimension: coded.dimension, coded };
+  const floats = dequantize(core, vectors, {}) as Float32Array;
+  return vectorsOf(core, floats, vectors.shape, undefined, 'vectors');
 }

@@ -3,12 +3,15 @@
  * result by themselves if they can, read straight into wasm memory and write from there. For the others this thread reads and writes.
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
-import { nodeModule } from '../core/node.js';
+import { sumCount } from '../core/measure.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { readerOf } from './inputs.js';
-import { type Batch, type BatchResult, inputsOf, TaskError } from './tasks.js';
+import { type PackedBatch, packBatch } from './messages.js';
+import { ownWorker } from './own-worker.js';
+import { type Batch, type BatchResult, inputsOf, problemIn, TaskError } from './tasks.js';
+import type { WorkerLike } from './worker-like.js';
 
 /** What a worker is sent: first how to start, then batches. */
 export type WorkerRequest =
@@ -25,7 +28,7 @@ export type WorkerRequest =
       readonly kind: 'batch';
       readonly id: number;
       /** `writes` is there if the worker is to write the output. */
-      readonly batch: Batch;
+      readonly batch: PackedBatch;
       /** The inputs from files that the worker did not open, one after the other. */
       readonly given: Uint8Array<ArrayBuffer>;
       /** Memory for an output that is sent back. */
@@ -62,6 +65,8 @@ export interface SystemError {
 export interface TileRunner {
   /** How many batches to start before waiting for the first one. */
   readonly concurrency: number;
+  /** What to know about how it runs. */
+  readonly note?: string;
   /** @throws TaskError */
   run(batch: Batch): Promise<BatchResult>;
   /** Takes back the output of a batch that is no longer needed, to use its memory again. */
@@ -70,36 +75,28 @@ export interface TileRunner {
   dispose(reason?: unknown): void;
 }
 
-/** A worker of the browser: what is used of it. */
-export interface WorkerLike {
-  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
-  terminate(): unknown;
-  addEventListener?(type: string, listener: (event: Event) => void): void;
-}
-
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
 }
 
-/** How long a worker may take to load its code and the core. */
-const startMilliseconds = 30_000;
+/** How long a worker may be silent before it has loaded its code and the core: something else was started, or nothing. */
+const startMilliseconds = 5_000;
 
-/** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
-function startWorker(): WorkerLike {
-  try {
-    if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-    const threads = nodeModule('node:worker_threads');
-    // Not a literal URL: bundlers would emit a second file for it.
-    if (threads !== undefined) {
-      const url = new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'));
-      // Arguments of this process such as --input-type would keep the file from running.
-      return new threads.Worker(url, { execArgv: [] });
+/** How many steps that time has. While this thread is busy no message arrives, and only one step passes. */
+const startSteps = 20;
+
+/** What starts the worker of this package. @throws ScalepointError `WORKER` if this engine has none */
+async function workerOfPackage(): Promise<() => WorkerLike> {
+  const start = await ownWorker();
+  if (start === undefined) throw new ScalepointError('WORKER', 'this engine has no workers');
+  return () => {
+    try {
+      return start();
+    } catch (cause) {
+      throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
     }
-  } catch (cause) {
-    throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
-  }
-  throw new ScalepointError('WORKER', 'this engine has no workers');
+  };
 }
 
 function messageOf(cause: unknown): string {
@@ -114,19 +111,28 @@ function checkWorker(worker: unknown): WorkerLike {
   throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
 }
 
+function isResult(result: Partial<BatchResult> | undefined): boolean {
+  const { output, done, measured, sums, answers } = result ?? {};
+  const arrays = output instanceof ArrayBuffer && measured instanceof Uint8Array && sums instanceof Float64Array;
+  return arrays && Number.isInteger(done) && Array.isArray(answers);
+}
+
 /** Whether a worker that the caller made answers as the file `scalepoint/worker` does. */
 function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
-  if (kind === 'result') return result?.output instanceof ArrayBuffer && Array.isArray(result.tiles);
+  if (kind === 'result') return isResult(result);
   return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }
 
-/** Whether a result is one of a batch: with all of its bytes unless they were to be written, and one part for each task up to a problem. */
-function isResultOf({ tasks, outputBytes, writes }: Batch, { output, written = false, tiles }: BatchResult): boolean {
-  const complete = tiles.length === tasks.length || tiles.at(-1)?.problem !== undefined;
-  const [bytes, writing] = writes === undefined ? [outputBytes, false] : [0, true];
-  return output.byteLength === bytes && written === writing && tiles.length <= tasks.length && complete;
+/** Whether a result is one of a batch: with all of its bytes unless they were to be written, and all tasks up to a problem. */
+function isResultOf(expected: Expected, result: BatchResult): boolean {
+  const { tasks, outputBytes } = expected;
+  const { output, written = false, done, measured, sums } = result;
+  const complete = done === tasks || (done < tasks && problemIn(result) !== undefined);
+  const measures = measured.length === tasks && [0, tasks * sumCount].includes(sums.length);
+  const bytes = expected.written ? 0 : outputBytes;
+  return output.byteLength === bytes && written === expected.written && measures && complete;
 }
 
 /** The error that a worker told of. */
@@ -156,15 +162,26 @@ function listen(
     event.preventDefault();
     const { message } = event as ErrorEvent;
     // An error without a message means that the file could not be loaded.
-    const missing = 'could not be loaded: serve worker.js beside the bundle, or give the worker option';
+    const missing = 'could not be loaded: serve scalepoint-worker.js beside the bundle, or give the worker option';
     stopped(message ? `failed: ${message}` : missing, event);
   });
+}
+
+/** What the result of a batch has to be like. */
+interface Expected {
+  readonly tasks: number;
+  readonly outputBytes: number;
+  /** Whether the worker writes the output. */
+  readonly written: boolean;
 }
 
 /** A batch and its promise. */
 interface Job {
   readonly id: number;
-  batch: Batch;
+  /** Undefined once it is sent: the tasks of many small tensors take much memory. */
+  batch: Batch | undefined;
+  /** What is expected of the result. */
+  expected: Expected;
   resolve(result: BatchResult): void;
   reject(reason: unknown): void;
 }
@@ -219,11 +236,13 @@ export class WorkerPool implements TileRunner {
     signal: AbortSignal | undefined,
   ): Promise<WorkerPool> {
     signal?.throwIfAborted();
+    const make = create ?? (await workerOfPackage());
+    signal?.throwIfAborted();
     const pool = new WorkerPool(count, files);
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      await Promise.all(Array.from({ length: count }, () => pool.#add(module, create ?? startWorker)));
+      await Promise.all(Array.from({ length: count }, () => pool.#add(module, make)));
     } catch (error) {
       pool.dispose(error);
       throw error;
@@ -238,8 +257,11 @@ export class WorkerPool implements TileRunner {
       const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
         this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
-      const late = () => stopped(`did not start within ${startMilliseconds / 1000} s`);
-      const timer = setTimeout(late, startMilliseconds);
+      let steps = 0;
+      const timer = setInterval(() => {
+        if (++steps < startSteps) return;
+        stopped(`said nothing for ${startMilliseconds / 1000} s: its file is not scalepoint-worker.js of this version`);
+      }, startMilliseconds / startSteps);
       const watch = new AbortController();
       const seat: Seat = {
         worker,
@@ -247,7 +269,7 @@ export class WorkerPool implements TileRunner {
         reads: [],
         writes: false,
         leave(reason) {
-          clearTimeout(timer);
+          clearInterval(timer);
           watch.abort();
           reject(reason);
         },
@@ -257,7 +279,7 @@ export class WorkerPool implements TileRunner {
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
       const started = ({ locked, reads, writes }: Extract<WorkerReply, { kind: 'ready' }>) => {
-        clearTimeout(timer);
+        clearInterval(timer);
         Object.assign(seat, { reads, writes });
         resolve();
         if (locks === undefined || lock === undefined || !locked) return;
@@ -282,8 +304,8 @@ export class WorkerPool implements TileRunner {
     if (reply.kind === 'failure') {
       const { code, message, task, writing } = reply;
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
-      job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), errorOf(reply), writing));
-    } else if (job !== undefined && isResultOf(job.batch, reply.result)) {
+      job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
+    } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
       if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
       job.resolve(reply.result);
     } else {
@@ -300,7 +322,8 @@ export class WorkerPool implements TileRunner {
         reject(new TaskError(0, this.#ended.reason));
         return;
       }
-      this.#queue.push({ id: this.#nextId++, batch, resolve, reject });
+      const expected = { tasks: batch.tasks.length, outputBytes: batch.outputBytes, written: false };
+      this.#queue.push({ id: this.#nextId++, batch, expected, resolve, reject });
       this.#dispatch();
     });
   }
@@ -312,19 +335,20 @@ export class WorkerPool implements TileRunner {
       if (seat.jobs.size >= jobsPerWorker) return;
       const job = this.#queue.shift() as Job;
       seat.jobs.set(job.id, job);
-      void this.#send(seat, job);
+      void this.#send(seat, job, job.batch as Batch);
     }
   }
 
-  async #send(seat: Seat, job: Job): Promise<void> {
+  async #send(seat: Seat, job: Job, { tasks, outputBytes, writes }: Batch): Promise<void> {
     const { id, reject } = job;
+    const batch = { tasks, outputBytes, writes: seat.writes ? writes : undefined };
+    job.batch = undefined;
+    job.expected = { tasks: tasks.length, outputBytes, written: batch.writes !== undefined };
     try {
-      if (!seat.writes) job.batch = { ...job.batch, writes: undefined };
-      const { batch } = job;
       const given = await this.#readFor(batch, seat);
       if (this.#ended !== undefined) return;
       const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
-      const request = { kind: 'batch', id, batch, given, spare } satisfies WorkerRequest;
+      const request = { kind: 'batch', id, batch: packBatch(batch), given, spare } satisfies WorkerRequest;
       seat.worker.postMessage(request, spare === undefined ? [given.buffer] : [given.buffer, spare]);
     } catch (error) {
       seat.jobs.delete(id);

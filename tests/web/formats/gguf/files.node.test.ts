@@ -3,7 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import { type GgufTarget, ggufTargets, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
+import { needNative } from '../../support/native.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
+
+needNative();
 
 /** What llama-quantize makes of a file; fails if it refuses. */
 function native(file: Uint8Array, to: GgufTarget, options?: NativeOptions): Uint8Array<ArrayBuffer> {

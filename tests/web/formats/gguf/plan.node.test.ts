@@ -11,8 +11,11 @@ import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/options.js';
 import { ggmlType, ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import { fileTypes, llamaQuantize, type NativeOptions, ggmlTypes as nativeTypes } from '../../support/llama.js';
+import { needNative } from '../../support/native.js';
 import { type FlatPlan, type GgufOptions, planGguf } from '../../support/plans.js';
 import { everyPair, ggufFile, type Pair, type Stored, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
+
+needNative();
 
 const quantized = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
 

@@ -1,0 +1,49 @@
+// llama.cpp's shared libraries, from the packages in tests/llama (Node only). They are there for Linux on x64 alone.
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import { beforeEach } from 'vitest';
+
+/** What the tests need of koffi. */
+export interface Koffi {
+  load(path: string): { func(name: string, result?: unknown, parameters?: readonly unknown[]): unknown };
+  struct(fields: Record<string, unknown>): unknown;
+  pointer(type: unknown): unknown;
+  proto(signature: string): unknown;
+  register(call: (...values: never[]) => void, type: unknown): unknown;
+}
+
+function findNative() {
+  const { resolve } = createRequire(new URL('../../llama/package.json', import.meta.url));
+  try {
+    const entry = resolve('@node-llama-cpp/linux-x64');
+    const koffi = createRequire(entry)(resolve('koffi')) as Koffi;
+    return { koffi, folder: join(dirname(entry), '../bins/linux-x64') };
+  } catch {
+    return undefined;
+  }
+}
+
+const found = findNative();
+
+/** koffi and the folder of the libraries; only tests that `needNative` may ask. */
+export function native(): NonNullable<typeof found> {
+  if (found === undefined) throw new Error('llama.cpp is not installed');
+  return found;
+}
+
+/** Skips the tests of a file where llama.cpp's libraries are not installed. */
+export function needNative(): void {
+  beforeEach(({ skip }) => {
+    if (found === undefined)
+      skip('llama.cpp is not installed: npm ci --prefix tests/llama, which works on Linux on x64 alone');
+  });
+}
+
+/** Calls `make` once, at the first need. */
+export function once<T>(make: () => T): () => T {
+  let made: { value: T } | undefined;
+  return () => {
+    made ??= { value: make() };
+    return made.value;
+  };
+}
