@@ -136,6 +136,7 @@ class ScaleSearch {
   }
 
   void search_grid(float first, float end) {
+    if (!(first < end)) return;
     const float density = kGridDensity * std::sqrt(static_cast<float>(span_.run.n));
     const auto size = static_cast<size_t>(std::clamp((end - first) * density, 8.0f, static_cast<float>(kGridSize)));
     const float step = (end - first) / static_cast<float>(size);

@@ -2,7 +2,8 @@
 //
 //   node scripts/check_size.mjs [folder]      the folder is dist unless given
 //
-// The budget is for what a page loads before it can quantize: one core-*.wasm file, index.js and all static imports of index.js.
+// The budget is for what a page loads before it can quantize: one core-*.wasm file, index.js and all static imports of index.js,
+// bundled and minified as apps do it. The package itself is for people to read.
 
 import { createHash } from 'node:crypto';
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -67,26 +68,34 @@ function sizes(bytes) {
 }
 
 /**
- * The paths of a module and of all of its static imports, direct and indirect.
- * @param {string} path
- * @param {Set<string>} [found]
+ * What a bundler makes of index.js for a page that quantizes: all of it that loads at once, minified.
+ * @param {string} folder
+ * @param {(bytes: Uint8Array<ArrayBuffer>) => Sizes} sizesOf
  */
-function withImports(path, found = new Set()) {
-  if (found.has(path)) return found;
-  found.add(path);
-  for (const [, specifier] of readFileSync(path, 'utf8').matchAll(/(?:\bfrom|\bimport)\s*["'](\.[^"']+)["']/g)) {
-    withImports(join(dirname(path), /** @type {string} */ (specifier)), found);
-  }
-  return found;
+async function bundled(folder, sizesOf) {
+  const { rolldown } = await import('rolldown');
+  const bundle = await rolldown({ input: join(folder, 'index.js'), external: [/^node:/] });
+  const { output } = await bundle.generate({ format: 'esm', minify: true });
+  await bundle.close();
+  const chunks = new Map(output.flatMap((file) => (file.type === 'chunk' ? [[file.fileName, file]] : [])));
+  /** @type {Set<string>} */
+  const found = new Set();
+  const visit = (/** @type {string} */ name) => {
+    if (found.has(name)) return;
+    found.add(name);
+    for (const other of chunks.get(name)?.imports ?? []) visit(other);
+  };
+  for (const { fileName, isEntry } of chunks.values()) if (isEntry) visit(fileName);
+  return [...found].map((name) => sizesOf(Buffer.from(chunks.get(name)?.code ?? '')));
 }
 
 /**
  * Measures the package in a folder and lists what is wrong with it.
  * @param {string} folder
  * @param {(bytes: Uint8Array<ArrayBuffer>) => Sizes} [sizesOf]
- * @returns {{ problems: string[], table: string, summary: string }}
+ * @returns {Promise<{ problems: string[], table: string, summary: string }>}
  */
-export function checkSize(folder, sizesOf = sizes) {
+export async function checkSize(folder, sizesOf = sizes) {
   /** @type {string[]} */
   const problems = [];
   const files = readdirSync(folder, { recursive: true, withFileTypes: true })
@@ -100,11 +109,11 @@ export function checkSize(folder, sizesOf = sizes) {
   for (const [path, { raw, gzip, brotli }] of measured) lines.push(row(relative(folder, path), [raw, gzip, brotli]));
 
   lines.push('');
-  const javascript = files.includes(join(folder, 'index.js')) ? [...withImports(join(folder, 'index.js'))] : [];
+  const javascript = files.includes(join(folder, 'index.js')) ? await bundled(folder, sizesOf) : [];
   /** @type {string[]} */
   const totals = [];
   for (const tier of ['simd', 'scalar']) {
-    const parts = [...javascript, join(folder, `core-${tier}.wasm`)].map((path) => measured.get(path));
+    const parts = [...javascript, measured.get(join(folder, `core-${tier}.wasm`))];
     const sum = (/** @type {'raw' | 'gzip' | 'brotli'} */ kind) =>
       parts.reduce((total, part) => total + (part?.[kind] ?? 0), 0);
     const brotli = sum('brotli');
@@ -125,7 +134,7 @@ export function checkSize(folder, sizesOf = sizes) {
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
   const remembered = rememberedSizes(path('build/stamps/sizes.json'));
-  const { problems, table, summary } = checkSize(process.argv[2] ?? path('dist'), remembered.of);
+  const { problems, table, summary } = await checkSize(process.argv[2] ?? path('dist'), remembered.of);
   remembered.save();
   console.log(`${table}\n\n${summary}`);
   for (const problem of problems) console.error(problem);

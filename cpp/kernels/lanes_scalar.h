@@ -161,17 +161,7 @@ inline int32_t truncate(double x) { return x != x ? 0 : static_cast<int32_t>(cla
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {{truncate(low.v[0]), truncate(low.v[1]), truncate(high.v[0]), truncate(high.v[1])}};
 }
-inline I32x4 truncate(F32x4 a) {
-  return each<I32x4>([&](int i) { return truncate(static_cast<double>(a.v[i])); });
-}
 inline F64x2 pair(double a, double b) { return {{a, b}}; }
-inline void store_pairs(double* p, F64x2 a, F64x2 b) {
-  p[0] = a.v[0];
-  p[1] = b.v[0];
-  p[2] = a.v[1];
-  p[3] = b.v[1];
-}
-
 inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
   const F32x4 rows[4] = {a, b, c, d};
   F32x4* columns[4] = {&a, &b, &c, &d};

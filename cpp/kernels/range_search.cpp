@@ -86,74 +86,54 @@ template <class T>
 struct OneSums {
   T error = 0, slope = 0, up = 0, down = 0;
 
-  template <bool kWeighted, Sums kSums>
-  void add(const float* p, T t, T low, T high) {
-    const T v = *p * t, near = round_half_even(v), r = v - (kSums == Sums::kError ? near : clamp(near, low, high));
-    const T weight = kWeighted ? p[1] : 1, weighted = kWeighted ? r * weight : r;
+  void add(const float* p, T weight, T t, T low, T high, bool with_windows) {
+    const T v = *p * t, r = v - clamp(round_half_even(v), low, high), weighted = r * weight;
     error += weighted * r;
-    if constexpr (kSums != Sums::kError) slope += weighted * v;
-    if constexpr (kSums == Sums::kWindows) {
-      const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
-      const T raised = (below > 0 ? below : 0) - (above > 0 ? above : 0);
-      const T lowered = (above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0);
-      up += kWeighted ? raised * weight : raised;
-      down += kWeighted ? lowered * weight : lowered;
-    }
+    slope += weighted * v;
+    if (!with_windows) return;
+    const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
+    up += ((below > 0 ? below : 0) - (above > 0 ? above : 0)) * weight;
+    down += ((above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0)) * weight;
   }
 };
 
 /// The sums of one candidate: with T = float those that add_value makes in a lane.
-template <class T, bool kWeighted, Sums kSums>
-void try_one(const Run& run, T t, T low, T high, float* out) {
-  constexpr size_t kStep = kWeighted ? 2 : 1;
-  struct {
-    double error = 0, slope = 0, up = 0, down = 0;
-  } sums;
+template <class T>
+void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) {
+  const size_t step = run.weighted ? 2 : 1;
+  double sums[4] = {};
   for (size_t at = 0; at < run.n; at += kBlock) {
     const size_t size = run.n - at < kBlock ? run.n - at : kBlock;
-    const float* p = run.x + kStep * at;
+    const float* p = run.x + step * at;
     OneSums<T> even, odd;
     SCALEPOINT_NO_UNROLL
-    for (const float* const end = p + kStep * (size - size % 2); p != end; p += 2 * kStep) {
-      even.template add<kWeighted, kSums>(p, t, low, high);
-      odd.template add<kWeighted, kSums>(p + kStep, t, low, high);
+    for (const float* const end = p + step * size; p < end; p += 2 * step) {
+      even.add(p, run.weighted ? p[1] : 1, t, low, high, with_windows);
+      if (p + step != end) odd.add(p + step, run.weighted ? p[3] : 1, t, low, high, with_windows);
     }
-    if (size % 2 != 0) even.template add<kWeighted, kSums>(p, t, low, high);
-    sums.error += even.error + odd.error;
-    sums.slope += even.slope + odd.slope;
-    sums.up += even.up + odd.up;
-    sums.down += even.down + odd.down;
+    sums[0] += even.error + odd.error;
+    sums[1] += even.slope + odd.slope;
+    sums[2] += even.up + odd.up;
+    sums[3] += even.down + odd.down;
   }
-  out[0] = static_cast<float>(sums.error);
-  out[4] = static_cast<float>(sums.slope);
-  out[8] = static_cast<float>(sums.up);
-  out[12] = static_cast<float>(sums.down);
+  for (int i = 0; i < 4; i++) out[4 * i] = static_cast<float>(sums[i]);
 }
 
 /// One candidate after the other.
-template <class T, bool kWeighted, Sums kSums>
-void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, TrialSums& out) {
+void try_one_by_one(const Run& run, double t_per_u, const Trials& trials, bool with_windows, TrialSums& out) {
   float u[4], low[4], high[4], sums[16];
   store(u, trials.u);
   store(low, trials.low);
   store(high, trials.high);
   SCALEPOINT_NO_UNROLL
   for (int lane = 0; lane < 4; lane++) {
-    try_one<T, kWeighted, kSums>(run, u[lane] * static_cast<T>(t_per_u), low[lane], high[lane], sums + lane);
+    if (run.n <= kFewValues && !run.weighted) {
+      try_one<double>(run, u[lane] * t_per_u, low[lane], high[lane], with_windows, sums + lane);
+    } else {
+      try_one<float>(run, u[lane] * static_cast<float>(t_per_u), low[lane], high[lane], with_windows, sums + lane);
+    }
   }
   out = {load(sums), load(sums + 4), load(sums + 8), load(sums + 12)};
-}
-
-template <bool kWeighted, Sums kSums>
-void try_all(const Run& run, double t_per_u, const Trials& trials, TrialSums& sums) {
-  if constexpr (!kWeighted) {
-    if (run.n <= kFewValues) return try_one_by_one<double, false, kSums>(run, t_per_u, trials, sums);
-  }
-  if constexpr (kSimd) {
-    try_each<kWeighted, kSums>(run, mul(trials.u, splat(static_cast<float>(t_per_u))), trials, sums);
-  } else {
-    try_one_by_one<float, kWeighted, kSums>(run, t_per_u, trials, sums);
-  }
 }
 
 double total(F32x4 a) {
@@ -190,57 +170,76 @@ constexpr size_t kChunk = 64;
 /// Places on a grid have so many bits behind the point. A grid has less than 2^9 steps, so that sums of two fit into 31 bits.
 constexpr int kPlaceBits = 21;
 
-struct StepSums {
-  F64x2 energy = splat(0.0), products = energy, squares = energy;
-};
+/// min(max(a, 0), most), where most is above 0. Of integers: of floats the engine would make branches.
+float within(float a, float most) {
+  const auto bits = bit_cast<int32_t>(a), top = bit_cast<int32_t>(most), positive = bits < 0 ? 0 : bits;
+  return bit_cast<float>(positive < top ? positive : top);
+}
 
-/// What the changes of the levels of some values need. Its own pass, as nothing in it depends on how many changes there are.
+/// Where the levels of some values change. Its own pass, as nothing in it depends on how often they do.
 struct Chunk {
-  float x[kChunk], weight[kChunk];
-  double change[2 * kChunk];  ///< of both sums at the first place
-  int32_t at[kChunk];         ///< the place where the level changes first
-  int32_t apart[kChunk];      ///< from there to the next
-  int32_t stop[kChunk];       ///< behind the last
+  float x[kChunk], weight[kChunk], level[kChunk];  ///< levels at the start of the grid
+  int32_t at[kChunk];                              ///< the first place
+  int32_t apart[kChunk];                           ///< from there to the next
+  int32_t stop[kChunk];                            ///< behind the last
 
   void take(const Run& run, size_t from, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-      x[i] = run.weighted ? run.x[2 * (from + i)] : run.x[from + i];
-      weight[i] = run.weighted ? run.x[2 * (from + i) + 1] : 1;
+    const float* p = run.x + (run.weighted ? 2 : 1) * from;
+    for (size_t i = 0; i < n; i++, p += run.weighted ? 2 : 1) {
+      x[i] = *p;
+      weight[i] = run.weighted ? p[1] : 1;
     }
-    for (size_t i = n; i % 4 != 0; i++) x[i] = weight[i] = 0;
+    for (size_t i = n; i % 4 != 0; i++) x[i] = 0;
   }
 
-  void place(size_t n, const Grid& grid, float low, float high, StepSums& totals) {
-    const F32x4 first = splat(static_cast<float>(grid.first)), half = splat(0.5f), zero = splat(0.0f), one = splat(1.0f);
-    const F32x4 per_step = splat(static_cast<float>(1 / grid.step)), start = splat(static_cast<float>(grid.first / grid.step));
-    const F32x4 size = splat(static_cast<float>(grid.size)), unit = splat(static_cast<float>(1 << kPlaceBits));
-    const F32x4 highest = splat(high), lowest = splat(-low);
-    SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < n; i += 4) {
-      const F32x4 v = load(x + i), w = load(weight + i), magnitude = abs(v), most = select(greater(zero, v), lowest, highest);
-      const F32x4 level = pmin(floor(add(mul(magnitude, first), half)), most);
-      const F32x4 steps = div(per_step, magnitude), away = pmax(zero, sub(mul(add(level, half), steps), start));
-      const F32x4 last = add(away, mul(sub(sub(most, level), half), steps));
-      store(at + i, truncate(mul(pmin(size, away), unit)));
-      store(apart + i, truncate(mul(pmin(size, steps), unit)));
-      store(stop + i, truncate(mul(pmin(size, last), unit)));
-      const F64x2 w0 = widen_low(w), w1 = widen_high(w), m0 = widen_low(magnitude), m1 = widen_high(magnitude);
-      const F64x2 k0 = widen_low(level), k1 = widen_high(level), p0 = mul(w0, m0), p1 = mul(w1, m1);
-      totals.energy = add(totals.energy, add(mul(p0, m0), mul(p1, m1)));
-      totals.products = add(totals.products, add(mul(p0, k0), mul(p1, k1)));
-      totals.squares = add(totals.squares, add(mul(mul(w0, k0), k0), mul(mul(w1, k1), k1)));
-      const F32x4 odd = add(add(level, level), one);
-      store_pairs(change + 2 * i, p0, mul(w0, widen_low(odd)));
-      store_pairs(change + 2 * i + 4, p1, mul(w1, widen_high(odd)));
+  /// farthest: the magnitudes of the last levels of positive and negative values.
+  void place(size_t n, const Grid& grid, const float* farthest) {
+    const auto first = static_cast<float>(grid.first), per_step = static_cast<float>(1 / grid.step);
+    const auto start = static_cast<float>(grid.first / grid.step), size = static_cast<float>(grid.size);
+    constexpr float kUnit = 1 << kPlaceBits;
+    if constexpr (kSimd) {
+      const F32x4 half = splat(0.5f), zero = splat(0.0f), end = splat(size), positive = splat(farthest[0]);
+      const auto place_of = [end](F32x4 steps) {
+        const F32x4 place = mul(pmin(end, steps), splat(kUnit));
+        return narrow_to_int(widen_low(place), widen_high(place));
+      };
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 0; i < n; i += 4) {
+        const F32x4 v = load(x + i), magnitude = abs(v), most = select(greater(zero, v), splat(farthest[1]), positive);
+        const F32x4 k = pmin(floor(add(mul(magnitude, splat(first)), half)), most);
+        const F32x4 steps = div(splat(per_step), magnitude);
+        const F32x4 away = pmin(end, pmax(zero, sub(mul(add(k, half), steps), splat(start))));
+        store(level + i, k);
+        store(at + i, place_of(away));
+        store(apart + i, place_of(steps));
+        store(stop + i, place_of(pmax(zero, add(away, mul(sub(sub(most, k), half), steps)))));
+      }
+    } else {
+      const auto place_of = [size](float steps) { return static_cast<int32_t>(within(steps, size) * kUnit); };
+      for (size_t i = 0; i < n; i++) {
+        const float magnitude = __builtin_fabsf(x[i]), most = farthest[bit_cast<uint32_t>(x[i]) >> 31];
+        const float k = within(__builtin_floorf(magnitude * first + 0.5f), most);
+        const float steps = per_step / magnitude, away = within((k + 0.5f) * steps - start, size);
+        level[i] = k;
+        at[i] = place_of(away);
+        apart[i] = place_of(steps);
+        stop[i] = place_of(away + (most - k - 0.5f) * steps);
+      }
     }
   }
 
-  void count(size_t n, LevelSums* sums) const {
+  /// Adds the levels at the start to `first`, and the changes to `sums`. Returns the sum of squares.
+  double count(size_t n, LevelSums& first, LevelSums* sums) const {
+    double energy = 0;
     SCALEPOINT_NO_UNROLL
     for (size_t i = 0; i < n; i++) {
+      const double value = __builtin_fabsf(x[i]), w = weight[i], weighted = w * value, k = level[i];
+      energy += weighted * value;
+      first.products += weighted * k;
+      first.squares += w * k * k;
       const int32_t end = stop[i], on = apart[i];
-      F64x2 adds = load(change + 2 * i);
-      const F64x2 more = pair(0, 2.0 * weight[i]);
+      F64x2 adds = pair(weighted, w * (k + k + 1));
+      const F64x2 more = pair(0, w + w);
       SCALEPOINT_NO_UNROLL
       for (int32_t place = at[i]; place < end; place += on) {
         double* const to = &sums[(place >> kPlaceBits) + 1].products;
@@ -248,41 +247,43 @@ struct Chunk {
         adds = add(adds, more);
       }
     }
+    return energy;
   }
 };
 
 }  // namespace
 
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums) {
+  if (!kSimd || (run.n <= kFewValues && !run.weighted)) {
+    return try_one_by_one(run, t_per_u, trials, which == Sums::kWindows, sums);
+  }
+  const F32x4 t = mul(trials.u, splat(static_cast<float>(t_per_u)));
   switch (which) {
     case Sums::kError:
-      return run.weighted ? try_all<true, Sums::kError>(run, t_per_u, trials, sums)
-                          : try_all<false, Sums::kError>(run, t_per_u, trials, sums);
+      return run.weighted ? try_each<true, Sums::kError>(run, t, trials, sums)
+                          : try_each<false, Sums::kError>(run, t, trials, sums);
     case Sums::kFit:
-      return run.weighted ? try_all<true, Sums::kFit>(run, t_per_u, trials, sums)
-                          : try_all<false, Sums::kFit>(run, t_per_u, trials, sums);
+      return run.weighted ? try_each<true, Sums::kFit>(run, t, trials, sums) : try_each<false, Sums::kFit>(run, t, trials, sums);
     case Sums::kWindows:
-      return run.weighted ? try_all<true, Sums::kWindows>(run, t_per_u, trials, sums)
-                          : try_all<false, Sums::kWindows>(run, t_per_u, trials, sums);
+      return run.weighted ? try_each<true, Sums::kWindows>(run, t, trials, sums)
+                          : try_each<false, Sums::kWindows>(run, t, trials, sums);
   }
 }
 
 double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums) {
   for (size_t i = 0; i <= grid.size; i++) sums[i] = {0, 0};
-  StepSums totals;
+  const float farthest[2] = {static_cast<float>(high), static_cast<float>(-low)};
+  LevelSums first = {0, 0};
+  double energy = 0;
+  Chunk chunk;
   for (size_t i = 0; i < run.n; i += kChunk) {
-    Chunk chunk;
     const size_t n = run.n - i < kChunk ? run.n - i : kChunk;
     chunk.take(run, i, n);
-    chunk.place(n, grid, static_cast<float>(low), static_cast<float>(high), totals);
-    chunk.count(n, sums);
+    chunk.place(n, grid, farthest);
+    energy += chunk.count(n, first, sums);
   }
-  double lanes[6];
-  store(lanes, totals.energy);
-  store(lanes + 2, totals.products);
-  store(lanes + 4, totals.squares);
-  sums[0] = {lanes[2] + lanes[3], lanes[4] + lanes[5]};
-  return lanes[0] + lanes[1];
+  sums[0] = first;
+  return energy;
 }
 
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {

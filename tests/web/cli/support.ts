@@ -105,7 +105,7 @@ export function program(): Promise<string> {
     for (const tier of ['simd', 'scalar']) {
       await copyFile(join(source, `core/core-${tier}.wasm`), join(place, `core-${tier}.wasm`));
     }
-    await copyFile(join(source, 'pipeline/worker.js'), join(place, 'worker.js'));
+    await copyFile(join(source, 'pipeline/scalepoint-worker.js'), join(place, 'scalepoint-worker.js'));
     return place;
   })();
   return built;

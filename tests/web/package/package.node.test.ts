@@ -1,6 +1,6 @@
 // The package as a user gets it. It is packed, installed into an empty folder, and used there in every supported way.
 import { execFile } from 'node:child_process';
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -91,13 +91,34 @@ describe('the packed package', () => {
 
   it('has no dependencies and no install scripts', () => {
     const manifest = manifestOf(installed) as object as Record<string, Record<string, string> | undefined>;
-    for (const field of ['dependencies', 'optionalDependencies', 'peerDependencies', 'bundleDependencies']) {
+    for (const field of ['dependencies', 'optionalDependencies', 'bundleDependencies']) {
       expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
     }
+    // It runs models if it is there. npm installs no optional peer by itself.
+    expect(Object.keys(manifest.peerDependencies ?? {})).toEqual(['onnxruntime-web']);
+    expect(manifest.peerDependenciesMeta).toEqual({ 'onnxruntime-web': { optional: true } });
     const scripts = Object.keys(manifest.scripts ?? {});
     expect(scripts.filter((name) => /^(pre|post)?install$|^(pre|post)?prepare$/.test(name))).toEqual([]);
     const lock = JSON.parse(readFileSync(join(consumer, 'package-lock.json'), 'utf8')) as { packages: object };
     expect(Object.keys(lock.packages)).toEqual(['', 'node_modules/scalepoint']);
+  });
+
+  it('can be read and debugged: lines, names, and maps with their sources', () => {
+    const dist = join(installed, 'dist');
+    for (const name of readdirSync(dist).filter((file) => file.endsWith('.js'))) {
+      const text = readFileSync(join(dist, name), 'utf8');
+      // The tables of the benchmark and the glue of the core have long lines, but not whole files.
+      expect(text.length / text.split('\n').length, name).toBeLessThan(500);
+      if (!existsSync(join(dist, `${name}.map`))) continue;
+      expect(text).toMatch(/\n\/\/# sourceMappingURL=[\w.-]+\.map\n?$/);
+      const { sources, sourcesContent } = JSON.parse(readFileSync(join(dist, `${name}.map`), 'utf8'));
+      expect(sourcesContent, name).toHaveLength(sources.length);
+      for (const content of sourcesContent) expect(typeof content).toBe('string');
+    }
+    const all = readdirSync(dist).filter((file) => file.endsWith('.js'));
+    const code = all.map((name) => readFileSync(join(dist, name), 'utf8')).join('\n');
+    for (const name of ['Scalepoint', 'VectorIndex', 'Layer', 'WorkerPool'])
+      expect(code).toMatch(new RegExp(`class ${name}\\b|\\b${name} = class\\b`));
   });
 
   it('satisfies publint', async () => {
@@ -148,6 +169,21 @@ describe('in Node, the installed package', () => {
       if (state() !== before) throw new Error(state() + ' after ' + before);`,
     );
     expect(await run('node', ['c.mjs'])).toBe('');
+  });
+
+  it('does the work in the calling thread where the worker is missing, and notes it', async () => {
+    cpSync(join(installed, 'dist'), join(consumer, 'alone'), { recursive: true });
+    rmSync(join(consumer, 'alone/scalepoint-worker.js'));
+    write(
+      'alone.mjs',
+      `import { quantizeModel } from './alone/model.js';
+      const options = { to: 'int8', workers: 2 };
+      const { report, bytes } = await quantizeModel(${JSON.stringify(samplePath)}, options);
+      console.log(JSON.stringify([report.notes, (await bytes()).length]));`,
+    );
+    const [notes, length] = JSON.parse(await run('node', ['alone.mjs']));
+    expect(notes.join()).toMatch(/without workers, which is slower: a worker failed: .*scalepoint-worker\.js/);
+    expect(length).toBe((await (await quantizeModel(samplePath, { to: 'int8' })).bytes()).length);
   });
 
   it('has a command line', { timeout: 60_000 }, async () => {

@@ -1,5 +1,5 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
 import { formatDecibels } from '../shared/format.js';
 import { bell } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
@@ -79,7 +79,7 @@ export function startCodes(set: (change: Partial<State>) => void, current: () =>
     handle.place(from + (to - from) * bend, 34, bend, words);
     setText(byId('fig-codes-words', HTMLElement), words);
   };
-  new ResizeObserver(() => draw(current())).observe(figure);
+  onResize(figure, () => draw(current()));
   return (state: State, before: State | undefined) => {
     if (state.bend !== before?.bend || state.core !== before.core) draw(state);
   };

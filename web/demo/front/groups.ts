@@ -1,5 +1,5 @@
 import type { QuantizeOptions } from 'scalepoint';
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, onResize, onTheme, setText, svg } from '../shared/dom.js';
 import { formatDecibels, formatReal } from '../shared/format.js';
 import { generate } from '../shared/generate.js';
 import { figureIn, makeHandle, sizeOf } from './figure.js';
@@ -101,10 +101,8 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
     handle.place(x, height / 2, group, words || 'One scale for everything');
     setText(byId('fig-groups-words', HTMLElement), words);
   };
-  new ResizeObserver(() => draw(current())).observe(figure);
-  const redraw = () => draw(current());
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ['data-theme'] });
+  onResize(figure, () => draw(current()));
+  onTheme(figure, () => draw(current()));
   return (state: State, before: State | undefined) => {
     if (state.group !== before?.group || state.core !== before.core) draw(state);
   };

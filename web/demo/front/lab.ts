@@ -1,4 +1,4 @@
-import { byId, html, setText, svg } from '../shared/dom.js';
+import { byId, html, onResize, setText, svg } from '../shared/dom.js';
 import { formatBytes, formatShare } from '../shared/format.js';
 import { sizeOf } from './figure.js';
 import { plainStorage, type Storage, widths } from './network.js';
@@ -85,7 +85,7 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
     );
   };
 
-  new ResizeObserver(() => draw(current())).observe(figure);
+  onResize(figure, () => draw(current()));
   return (state: State, before: State | undefined) => {
     if (state.lab === before?.lab && state.readings === before.readings) return;
     draw(state);

@@ -1,4 +1,4 @@
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
 import { formatDecibels, formatLabel, formatMany } from '../shared/format.js';
 import { bell, reach } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
@@ -51,7 +51,9 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
       const used = new Set(restored).size;
       words = `The other numbers share ${formatMany(used, 'level')}: ${formatDecibels(core.compare(bell, restored).sqnrDb)}.`;
     }
-    const d = Array.from({ length: 16 }, (_, i) => `M${at((i - 8) * scale).toFixed(1)} 40V${ground}`);
+    // Levels that nothing is near are out of the picture.
+    const levels = Array.from({ length: 16 }, (_, i) => at((i - 8) * scale)).filter((x) => x >= 0 && x <= size.width);
+    const d = levels.map((x) => `M${x.toFixed(1)} 40V${ground}`);
     moving.replaceChildren(
       svg('path', { class: 'level', d: d.join('') }),
       svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
@@ -61,7 +63,7 @@ export function startOutlier(set: (change: Partial<State>) => void, current: () 
     handle.place(at(outlier), 34, outlier, `${formatLabel(outlier, 3)}. ${words}`);
     setText(byId('fig-outlier-words', HTMLElement), words);
   };
-  new ResizeObserver(() => draw(current())).observe(figure);
+  onResize(figure, () => draw(current()));
   return (state: State, before: State | undefined) => {
     const { outlier, core, clips } = state;
     if (outlier !== before?.outlier || core !== before.core || clips !== before.clips) draw(state);

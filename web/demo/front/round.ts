@@ -1,4 +1,4 @@
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
 import { formatLabel } from '../shared/format.js';
 import { figureIn, makeHandle, sizeOf } from './figure.js';
 import type { State } from './state.js';
@@ -54,10 +54,10 @@ export function startRound(set: (change: Partial<State>) => void, current: () =>
     const code = Math.max(-4, Math.min(3, Math.round(x / scale)));
     return { code, value: code * scale };
   };
-  new ResizeObserver(() => {
+  onResize(figure, () => {
     drawStill();
     draw(current());
-  }).observe(figure);
+  });
 
   const draw = ({ number }: State) => {
     const { code, value } = restored(number);

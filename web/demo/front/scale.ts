@@ -1,5 +1,5 @@
 import type { Scalepoint } from 'scalepoint';
-import { byId, setText, svg } from '../shared/dom.js';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
 import { formatDecibels, formatLabel, formatShare } from '../shared/format.js';
 import { bell, reach } from './bell.js';
 import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
@@ -48,7 +48,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
     const levels = [];
     for (let code = -8; code <= qmax; code++) {
       const x = at(code * scale);
-      levels.push(`M${x.toFixed(1)} 34V${ground}`);
+      if (x >= 0 && x <= size.width) levels.push(`M${x.toFixed(1)} 34V${ground}`);
     }
     const [left, right] = [at(-8.5 * scale), at(7.5 * scale)];
     const clipped = [
@@ -85,7 +85,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
     handle.place(at(scale * qmax), 34, scale, words);
     setText(byId('fig-scale-words', HTMLElement), `${words}.`);
   };
-  new ResizeObserver(() => draw(current())).observe(figure);
+  onResize(figure, () => draw(current()));
   return (state: State, before: State | undefined) => {
     if (state.scale !== before?.scale || state.core !== before.core) draw(state);
   };

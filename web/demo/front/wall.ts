@@ -1,5 +1,5 @@
 import { side } from '../shared/digits.mjs';
-import { byId, setText } from '../shared/dom.js';
+import { byId, onResize, onTheme, setText } from '../shared/dom.js';
 import { imageOf, labels } from './digits.js';
 import { plainStorage } from './network.js';
 import { keyOf, type State } from './state.js';
@@ -121,9 +121,8 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
     layOut();
     if (last !== undefined) draw(last);
   };
-  new ResizeObserver(redraw).observe(canvas.parentElement as Element);
-  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ['data-theme'] });
+  onResize(canvas.parentElement as Element, redraw);
+  onTheme(canvas, redraw);
 
   return (state: State, before: State | undefined) => {
     last = state;

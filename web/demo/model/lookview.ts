@@ -1,7 +1,7 @@
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import { drawAxis, type Frame, place } from '../shared/axis.js';
 import { redraw } from '../shared/charts.js';
-import { byId, html, setText, svg } from '../shared/dom.js';
+import { byId, html, onResize, setText, svg } from '../shared/dom.js';
 import { formatCount, formatDecibels, formatLabel, formatReal, formatShape, formatShare } from '../shared/format.js';
 import { kindOf, kindsFor } from './kinds.js';
 import type { Look, LookAnswer, Side } from './look.js';
@@ -147,7 +147,7 @@ export function startLookView(
     const { look } = current();
     if (look?.answer !== undefined) drawAnswer(look.answer, look);
   };
-  new ResizeObserver(drawPictures).observe(panel);
+  onResize(panel, drawPictures);
 
   return (state: State, before: State | undefined) => {
     const { look } = state;

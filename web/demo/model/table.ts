@@ -1,5 +1,5 @@
 import type { PlannedTensorInfo } from 'scalepoint/model';
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, html, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
 import { type Measured, markedTensors, type SortKey, type State, shownTensors } from './state.js';
@@ -151,7 +151,7 @@ export function startTable(
     cancelAnimationFrame(frame);
     frame = requestAnimationFrame(drawRows);
   });
-  new ResizeObserver(drawRows).observe(box);
+  onResize(box, drawRows);
 
   return (state: State, before: State | undefined) => {
     const { plan, model, errors, sort, filter: wanted, look, choice, run } = state;

@@ -16,8 +16,11 @@ export function createStore<State extends object>(
   let state = initial;
   let drawn: State | undefined;
   let frame = 0;
+  // Another page may take the place of this one in the document.
+  const main = document.querySelector('main');
   const redraw = () => {
     frame = 0;
+    if (main?.isConnected === false) return;
     const before = drawn;
     drawn = state;
     draw(state, before);

@@ -15,7 +15,9 @@ export async function visit(path: string, files: readonly File[]): Promise<void>
   const scripts = [...page.querySelectorAll('script[type="module"][src]')].map((script) => absolute(script, 'src'));
   await Promise.all(sheets.map(addSheet));
   // Relative links mean something else from now on.
-  for (const link of document.querySelectorAll<HTMLAnchorElement>('a[href]')) link.href = String(link.href);
+  for (const link of document.querySelectorAll<HTMLAnchorElement | HTMLLinkElement>('a[href], link[href]')) {
+    link.href = String(link.href);
+  }
   history.pushState(null, '', address);
   addEventListener('popstate', () => {
     if (!location.href.startsWith(address.href)) location.reload();

@@ -45,6 +45,7 @@ interface Stretch {
   readonly into: Uint8Array<ArrayBuffer> | undefined;
   /** The number of the tile that makes it, or the bytes if they are known. */
   readonly from: number | Uint8Array<ArrayBuffer>;
+  readonly zeros: boolean;
 }
 
 function stretchesOf(steps: readonly Step[]): Stretch[] {
@@ -52,7 +53,7 @@ function stretchesOf(steps: readonly Step[]): Stretch[] {
   let tiles = 0;
   for (const step of steps) {
     if (step.kind === 'bytes') {
-      const { file, position, bytes } = step;
+      const { file, position, bytes, zeros = false } = step;
       const { length } = bytes;
       stretches.push({
         file,
@@ -63,12 +64,13 @@ function stretchesOf(steps: readonly Step[]): Stretch[] {
         role: '',
         into: undefined,
         from: bytes,
+        zeros,
       });
       continue;
     }
     const from = tiles++;
     for (const { file, position, bytes, count, stride, role, into } of step.destinations) {
-      stretches.push({ file, position, bytes, count, stride, role, into, from });
+      stretches.push({ file, position, bytes, count, stride, role, into, from, zeros: false });
     }
   }
   return stretches.sort(byPosition);
@@ -129,15 +131,15 @@ function layOut(steps: readonly Step[]): BatchStep {
   let onlyTasks = true;
   const writes: Write[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
-  for (const { from, role, file, position, bytes, count, stride, into } of stretchesOf(steps)) {
+  for (const { from, role, file, position, bytes, count, stride, into, zeros } of stretchesOf(steps)) {
     const tile = typeof from === 'number' ? tiles[from] : undefined;
     for (let i = 0; i < count; i++) {
       add(writes, { file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
     }
     if (typeof from === 'number') tasks[from]?.outputs.push({ role, offset: size, bytes: bytes * count });
     else known.push({ offset: size, bytes: from });
-    // Known bytes, and what waits in memory, are here and not where the tasks are carried out.
-    onlyTasks &&= tile !== undefined && into === undefined;
+    // Known bytes, and what waits in memory, are here and not where the tasks are carried out. Zeros are everywhere.
+    onlyTasks &&= (tile !== undefined || zeros) && into === undefined;
     size += bytes * count;
   }
   const all = inOrder(writes);
@@ -205,13 +207,14 @@ export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask
       yield alone(step);
     } else {
       const large = step.kind === 'tile' && step.task.rows * step.task.columns >= largeTile;
-      if (large ? knows : isLarge && step.kind === 'bytes') yield flush();
+      const isKnown = step.kind === 'bytes' && !step.zeros;
+      if (large ? knows : isLarge && isKnown) yield flush();
       if (step.kind === 'tile' && !limit.admits(step.task)) {
         yield flush();
         limit.admits(step.task);
       }
       waiting.push(step);
-      knows ||= step.kind === 'bytes';
+      knows ||= isKnown;
       isLarge ||= large;
     }
     next = steps.next(undefined);

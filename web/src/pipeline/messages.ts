@@ -2,7 +2,7 @@
  * Batches as they are sent to workers. Small tensors come in long rows of equals, whose tasks differ only in where their bytes are: one of
  * them is sent as an example, and the others as numbers. As objects, their messages would take longer than the work.
  */
-import type { Batch, Input, Output, TileTask } from './tasks.js';
+import { type Batch, type Input, isSameForm, type Output, type TileTask } from './tasks.js';
 
 /** A batch in few objects. */
 export interface PackedBatch extends Omit<Batch, 'tasks'> {
@@ -33,8 +33,8 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
   if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
   const [[x], [y]] = [a.pieces, b.pieces];
   return (
-    a.to === b.to &&
-    x.form === y.form &&
+    isSameForm(a.to, b.to) &&
+    isSameForm(x.form, y.form) &&
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&

@@ -113,7 +113,8 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
       (late) => late.dispose(),
     );
     const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
-    const report = reportOf(model, plan, measures);
+    const made = reportOf(model, plan, measures);
+    const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
     // The first file is the main one. It appears when all others are there.
     for (const sink of sinks.toReversed()) await sink.finish();

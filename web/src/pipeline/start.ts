@@ -1,15 +1,18 @@
 /** Starts what carries out the work: workers, or this thread. */
 
+import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import type { Progress } from './engine.js';
 import { inlineRunner } from './inline.js';
-import { type TileRunner, type WorkerLike, WorkerPool, type WorkFiles } from './workers.js';
+import type { WorkerLike } from './worker-like.js';
+import { type TileRunner, WorkerPool, type WorkFiles } from './workers.js';
 
 /** How the work is done. */
 export interface WorkOptions {
   /**
    * Workers to share the work; 0 for none. Every number gives the same bytes.
+   * Where workers cannot start, the calling thread does the work, and the report has a note.
    * @defaultValue one less than there are processors, at most 8; none for small models
    */
   readonly workers?: number;
@@ -46,5 +49,15 @@ export async function startRunner(
 ): Promise<TileRunner> {
   const { compileCore } = await import('../core/load.js');
   const module = await compileCore(core);
-  return workers === 0 ? inlineRunner(module, files.sources) : WorkerPool.start(workers, module, files, worker, signal);
+  if (workers === 0) return inlineRunner(module, files.sources);
+  try {
+    return await WorkerPool.start(workers, module, files, worker, signal);
+  } catch (error) {
+    // Who gives a worker wants to know what is wrong with it.
+    if (worker !== undefined || signal?.aborted || !(error instanceof ScalepointError && error.code === 'WORKER')) {
+      throw error;
+    }
+    const runner = await inlineRunner(module, files.sources);
+    return Object.assign(runner, { note: `without workers, which is slower: ${error.message}` });
+  }
 }

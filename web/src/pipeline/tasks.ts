@@ -75,9 +75,18 @@ export interface Batch {
   readonly outputBytes: number;
   /**
    * Where all of the output goes, if that is into files: numbers by fours, which are the file, the position in it, and the offset and the
-   * length of bytes of the output. A runner may write them.
+   * length of bytes of the output. A runner may write them. What no task makes is 0.
    */
   readonly writes?: Float64Array<ArrayBuffer> | undefined;
+}
+
+/** Whether two forms say the same. Most are one object for all tensors. */
+export function isSameForm(a: Form, b: Form): boolean {
+  if (a === b) return true;
+  const [x, y] = [a, b] as unknown as [Record<string, unknown>, Record<string, unknown>];
+  for (const key in x) if (x[key] !== y[key]) return false;
+  for (const key in y) if (!(key in x)) return false;
+  return true;
 }
 
 /** What came of a task, beside its outputs and error sums. */

@@ -24,7 +24,15 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import type { Answer, EncodeTask, Output, Piece, RangeTask, SetsTask } from './tasks.js';
+import {
+  type Answer,
+  type EncodeTask,
+  isSameForm,
+  type Output,
+  type Piece,
+  type RangeTask,
+  type SetsTask,
+} from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -33,6 +41,8 @@ export interface BytesStep {
   readonly file: number;
   readonly position: number;
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Whether all of them are 0. */
+  readonly zeros?: boolean;
 }
 
 /** Where runs of a part go. */
@@ -119,7 +129,7 @@ type Places = readonly Place[];
 function* padding(file: number, from: number, to: number): Steps {
   for (let position = from; position < to; ) {
     const bytes = new Uint8Array(Math.min(to - position, tileElements));
-    yield { kind: 'bytes', file, position, bytes };
+    yield { kind: 'bytes', file, position, bytes, zeros: true };
     position += bytes.length;
   }
 }
@@ -224,8 +234,8 @@ class Cutter {
     if (this.#last === undefined) return undefined;
     const { source, form } = this.#last.tensor;
     const isLike =
-      tensor.form === form &&
-      tensor.source.form === source.form &&
+      isSameForm(tensor.form, form) &&
+      isSameForm(tensor.source.form, source.form) &&
       isSameList(tensor.source.shape, source.shape) &&
       isSameList(roles, this.#last.roles);
     return isLike ? stepOf(tensor, index, this.#last.tile, places) : undefined;

@@ -4,13 +4,14 @@
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
-import { nodeModule } from '../core/node.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { readerOf } from './inputs.js';
 import { type PackedBatch, packBatch } from './messages.js';
+import { ownWorker } from './own-worker.js';
 import { type Batch, type BatchResult, inputsOf, problemIn, TaskError } from './tasks.js';
+import type { WorkerLike } from './worker-like.js';
 
 /** What a worker is sent: first how to start, then batches. */
 export type WorkerRequest =
@@ -64,6 +65,8 @@ export interface SystemError {
 export interface TileRunner {
   /** How many batches to start before waiting for the first one. */
   readonly concurrency: number;
+  /** What to know about how it runs. */
+  readonly note?: string;
   /** @throws TaskError */
   run(batch: Batch): Promise<BatchResult>;
   /** Takes back the output of a batch that is no longer needed, to use its memory again. */
@@ -72,37 +75,28 @@ export interface TileRunner {
   dispose(reason?: unknown): void;
 }
 
-/** A worker of the browser: what is used of it. */
-export interface WorkerLike {
-  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
-  terminate(): unknown;
-  addEventListener?(type: string, listener: (event: Event) => void): void;
-}
-
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
 }
 
-/** How long a worker may take to load its code and the core. */
-const startMilliseconds = 30_000;
+/** How long a worker may be silent before it has loaded its code and the core: something else was started, or nothing. */
+const startMilliseconds = 5_000;
 
-/** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
-function startWorker(): WorkerLike {
-  try {
-    if (typeof Worker !== 'undefined') return new Worker(new URL('./worker.js', import.meta.url), { type: 'module' });
-    const threads = nodeModule('node:worker_threads');
-    // Not a literal URL: bundlers would emit a second file for it.
-    if (threads !== undefined) {
-      const url = new URL(import.meta.url.replace(/[^/]*$/, 'worker.js'));
-      // Arguments of this process such as --input-type would keep the file from running.
-      // They keep next to nothing, and would let garbage grow to tens of megabytes each.
-      return new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
+/** How many steps that time has. While this thread is busy no message arrives, and only one step passes. */
+const startSteps = 20;
+
+/** What starts the worker of this package. @throws ScalepointError `WORKER` if this engine has none */
+async function workerOfPackage(): Promise<() => WorkerLike> {
+  const start = await ownWorker();
+  if (start === undefined) throw new ScalepointError('WORKER', 'this engine has no workers');
+  return () => {
+    try {
+      return start();
+    } catch (cause) {
+      throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
     }
-  } catch (cause) {
-    throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
-  }
-  throw new ScalepointError('WORKER', 'this engine has no workers');
+  };
 }
 
 function messageOf(cause: unknown): string {
@@ -168,7 +162,7 @@ function listen(
     event.preventDefault();
     const { message } = event as ErrorEvent;
     // An error without a message means that the file could not be loaded.
-    const missing = 'could not be loaded: serve worker.js beside the bundle, or give the worker option';
+    const missing = 'could not be loaded: serve scalepoint-worker.js beside the bundle, or give the worker option';
     stopped(message ? `failed: ${message}` : missing, event);
   });
 }
@@ -242,11 +236,13 @@ export class WorkerPool implements TileRunner {
     signal: AbortSignal | undefined,
   ): Promise<WorkerPool> {
     signal?.throwIfAborted();
+    const make = create ?? (await workerOfPackage());
+    signal?.throwIfAborted();
     const pool = new WorkerPool(count, files);
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      await Promise.all(Array.from({ length: count }, () => pool.#add(module, create ?? startWorker)));
+      await Promise.all(Array.from({ length: count }, () => pool.#add(module, make)));
     } catch (error) {
       pool.dispose(error);
       throw error;
@@ -261,8 +257,11 @@ export class WorkerPool implements TileRunner {
       const worker = checkWorker(create());
       const stopped = (what: string, cause?: unknown) =>
         this.dispose(new ScalepointError('WORKER', `a worker ${what}`, { cause }));
-      const late = () => stopped(`did not start within ${startMilliseconds / 1000} s`);
-      const timer = setTimeout(late, startMilliseconds);
+      let steps = 0;
+      const timer = setInterval(() => {
+        if (++steps < startSteps) return;
+        stopped(`said nothing for ${startMilliseconds / 1000} s: its file is not scalepoint-worker.js of this version`);
+      }, startMilliseconds / startSteps);
       const watch = new AbortController();
       const seat: Seat = {
         worker,
@@ -270,7 +269,7 @@ export class WorkerPool implements TileRunner {
         reads: [],
         writes: false,
         leave(reason) {
-          clearTimeout(timer);
+          clearInterval(timer);
           watch.abort();
           reject(reason);
         },
@@ -280,7 +279,7 @@ export class WorkerPool implements TileRunner {
       const locks = 'on' in worker ? undefined : globalThis.navigator?.locks;
       const lock = locks && `scalepoint-${crypto.randomUUID()}`;
       const started = ({ locked, reads, writes }: Extract<WorkerReply, { kind: 'ready' }>) => {
-        clearTimeout(timer);
+        clearInterval(timer);
         Object.assign(seat, { reads, writes });
         resolve();
         if (locks === undefined || lock === undefined || !locked) return;
