@@ -102,6 +102,15 @@ describe('the code of the guide', () => {
     }
   });
 
+  it('has a row for every code of an error', () => {
+    const source = readFileSync(root('web/src/core/errors.ts'), 'utf8');
+    const codes = [...source.matchAll(/^ {2}\| '(\w+)'/gm)].map(([, code]) => code);
+    const errors = texts.find(({ name }) => name === 'errors')?.markdown ?? '';
+    const rows = [...errors.matchAll(/^\| `(\w+)` /gm)].map(([, code]) => code);
+    expect(codes.length).toBeGreaterThan(10);
+    expect(rows.sort()).toEqual(codes.sort());
+  });
+
   it('configures bundlers for the package', async () => {
     const [config, ...others] = blocks.filter(({ language }) => language === 'js config');
     expect(others).toEqual([]);
