@@ -1,3 +1,5 @@
+import { fileURLToPath } from 'node:url';
+
 // How the JavaScript of the package is bundled. Emscripten's glue is a chunk of its own, so that code that only reads headers does not load it.
 const output = {
   dir: 'dist',
@@ -23,3 +25,23 @@ export const worker = {
 export const packages = [
   { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', bench: 'web/src/bench.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
 ];
+
+/** What scalepoint/inline has in place of modules that find files beside them. */
+const embedded = {
+  name: 'embedded files',
+  resolveId: {
+    filter: { id: /\/own-(wasm|worker)\.js$/ },
+    handler(source, importer) {
+      const [name] = /own-\w+/.exec(source);
+      return this.resolve(fileURLToPath(new URL(`web/src/inline/${name}.ts`, import.meta.url)), importer, { skipSelf: true });
+    },
+  },
+};
+
+/** All of the package in one file. */
+export const inline = {
+  input: 'web/src/inline.ts',
+  external: [/^node:/],
+  plugins: [embedded],
+  output: { file: 'dist/inline.js', format: 'esm', sourcemap: true, codeSplitting: false },
+};

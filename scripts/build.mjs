@@ -15,11 +15,13 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { packages, worker } from '../rolldown.config.mjs';
+import { gzipSync } from 'node:zlib';
+import { inline, packages, worker } from '../rolldown.config.mjs';
 import { findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
 import { setup } from './setup.mjs';
 import { explain, StepError } from './steps.mjs';
+import { finishTypes } from './types.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
@@ -174,17 +176,41 @@ const workerFile = {
   make: () => bundle([worker]),
 };
 
+/** A file as embedded.mjs has it. @param {Uint8Array} bytes */
+const packed = (bytes) => gzipSync(bytes, { level: 9 }).toString('base64');
+
+/** @type {Step} */
+const embedded = {
+  name: 'embedded',
+  from: ['web/src', 'rolldown.config.mjs'],
+  to: ['web/src/inline/embedded.mjs'],
+  async make() {
+    const { rolldown } = await import('rolldown');
+    const bundled = await rolldown({ input: join(root, worker.output.file), external: [/^node:/] });
+    const { output } = await bundled.generate({ format: 'esm', minify: true });
+    await bundled.close();
+    const files = {
+      simd: readFileSync(join(root, 'web/src/core/core-simd.wasm')),
+      scalar: readFileSync(join(root, 'web/src/core/core-scalar.wasm')),
+      worker: Buffer.from(output[0].code),
+    };
+    const lines = Object.entries(files).map(([name, bytes]) => `export const ${name} = '${packed(bytes)}';\n`);
+    write(join(root, 'web/src/inline/embedded.mjs'), lines.join(''));
+  },
+};
+
 /** @type {Step} */
 const dist = {
   name: 'dist',
-  from: ['web/src', 'rolldown.config.mjs', 'tsconfig.json', 'tsconfig.build.json'],
+  from: ['web/src', 'rolldown.config.mjs', 'tsconfig.json', 'tsconfig.build.json', 'scripts/types.mjs'],
   to: ['dist'],
   async make() {
     rmSync(join(root, 'dist'), { recursive: true, force: true });
     mkdirSync(join(root, 'dist'));
-    await Promise.all([bundle(packages), run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json'])]);
-    for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts'])
+    await Promise.all([bundle([...packages, inline]), run('node_modules/.bin/tsc', ['-p', 'tsconfig.build.json'])]);
+    for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts', 'core/platform.d.ts'])
       copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
+    finishTypes(join(root, 'dist'));
     for (const tier of ['simd', 'scalar']) {
       copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
     }
@@ -208,6 +234,7 @@ const demo = {
 export async function buildWasm() {
   await build(wasm);
   await build(workerFile);
+  await build(embedded);
 }
 
 export const buildPackage = () => build(dist);

@@ -27,7 +27,7 @@ const debianPackages = [
 ];
 
 /** Folders with packages of their own, which are large or not there for every system. Tests that need them are skipped without them. */
-const foldersForTests = ['tests/llama', 'tests/transformers'];
+const foldersForTests = ['tests/llama', 'tests/transformers', 'tests/types'];
 
 /**
  * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the

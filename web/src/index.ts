@@ -14,12 +14,13 @@ export type {
   Range,
 } from './arrays/options.js';
 export type { CodebookOptions, CodebookSource } from './arrays/quantize-codebook.js';
-export type { FloatInput, HalfFormat } from './arrays/source.js';
+export type { Float16ArrayLike, FloatInput, HalfFormat, StoredFloats } from './arrays/source.js';
 export type { SweepOptions, SweepVariant } from './arrays/sweep.js';
 export {
   type BlockTensor,
   type CodeArray,
   type CodebookTensor,
+  type CodesOf,
   type DType,
   type DTypeInfo,
   dtypeInfo,
@@ -29,10 +30,11 @@ export {
   type QuantizedTensor,
 } from './arrays/tensor.js';
 export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
-export { type ErrorCode, ScalepointError } from './core/errors.js';
+export { type ErrorCode, type ErrorPlace, ScalepointError } from './core/errors.js';
 export type { LoadOptions, Tier, WasmSource } from './core/load.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
+export type { SearchedRange } from './core/range.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';

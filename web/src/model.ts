@@ -49,14 +49,24 @@ import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/ve
 import type { RunOptions, RunReport } from './running/compare.js';
 import type { SavedTensorsOptions } from './tensors.js';
 
-export type { ErrorCode } from './core/errors.js';
+export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { Finding, FormatInfo, MetadataValue, Reader, Target } from './formats/format.js';
-export { type GgufTarget, ggufTargets } from './formats/gguf/options.js';
+export type {
+  Finding,
+  FormatInfo,
+  MetadataArray,
+  MetadataScalar,
+  MetadataValue,
+  ModelContents,
+  Reader,
+  SourceTensor,
+  Target,
+} from './formats/format.js';
+export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
   type Flag,
@@ -64,11 +74,12 @@ export {
   type ModelGranularity,
   type OptionInfo,
   type OptionTable,
+  type PlanChoices,
   type Rule,
   type Sidecar,
   type Words,
 } from './formats/options.js';
-export type { ModelFormat, ModelTarget } from './formats/registry.js';
+export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
@@ -77,11 +88,12 @@ export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
-export type { FloatTensor, ModelInfo, ModelTensor, Tensor, TensorData } from './pipeline/read.js';
+export type { ResultOptions } from './pipeline/quantize.js';
+export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
 export type { WorkOptions } from './pipeline/start.js';
-export type { VerifyReport } from './pipeline/verify.js';
-export type { WorkerLike } from './pipeline/workers.js';
+export type { VerifyOptions, VerifyReport } from './pipeline/verify.js';
+export type { WorkerLike } from './pipeline/worker-like.js';
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
 export type { InputArray, ModelInputs } from './running/inputs.js';
 export type { Runtime } from './running/runtime.js';
@@ -157,7 +169,8 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
 }
 
 /**
- * Reads one tensor of a model file into a new array.
+ * Reads one tensor of a model file into a new array. Floats, and blocks of ggml, can go to the calls of `scalepoint` as they are.
+ * @example const q = sp.quantize(await readTensor('model.safetensors', 'fc1.weight'));
  * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
  */
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {

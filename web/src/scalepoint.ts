@@ -26,6 +26,8 @@ import type {
   BlockTensor,
   CodeArray,
   CodebookTensor,
+  CodesOf,
+  DType,
   LinearQuantizedTensor,
   QuantizedTensor,
 } from './arrays/tensor.js';
@@ -66,10 +68,14 @@ export class Scalepoint {
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
    * after an error means nothing.
    */
-  quantize(
+  quantize<const D extends DType = 'int8'>(
     x: FloatInput,
-    options?: QuantizeOptions & { out?: QuantizeOutput<CodeArray> },
-  ): LinearQuantizedTensor<CodeArray>;
+    options?: QuantizeOptions & { dtype?: D; out?: undefined },
+  ): LinearQuantizedTensor<CodesOf<D>>;
+  quantize<Data extends CodeArray | WasmArray>(
+    x: FloatInput,
+    options: QuantizeOptions & { out: QuantizeOutput<Data> },
+  ): LinearQuantizedTensor<Data>;
   quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor;
   quantize(x: FloatInput, options: QuantizeOptions = {}): LinearQuantizedTensor {
     return quantizeLinear(this.#core, x, options);
@@ -148,7 +154,7 @@ export class Scalepoint {
   /**
    * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit. After the ranges
    * were found, the data are read once for all variants.
-   * @example sp.sweep(weights, [2, 3, 4].map((bits) => ({ dtype: `int${bits}`, range: 'mse' })));
+   * @example sp.sweep(weights, [{ dtype: 'int2' }, { dtype: 'int4' }, { dtype: 'int4', range: 'mse' }]);
    * @throws as `quantize`
    */
   sweep(x: FloatInput, variants: readonly SweepVariant[], options: SweepOptions = {}): ErrorMeasures[] {

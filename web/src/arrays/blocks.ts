@@ -36,7 +36,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   checkKeys(options, keys);
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
-  const shape = checkShape(options.shape, source.length);
+  const shape = checkShape(options.shape ?? source.shape, source.length);
   const { out } = options;
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');

@@ -106,7 +106,7 @@ function compareEach(
     throw rangeError('per', `expected 'channel' or 'group', got ${show((options as { per: unknown }).per)}`);
   }
   const source = sourceOf(core, a, fromFor(a, from), 'a');
-  const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : undefined), source.length);
+  const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : source.shape), source.length);
   const granularity = resolveGranularity(
     options.per === 'channel'
       ? { kind: 'per-channel', axis }

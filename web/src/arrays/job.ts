@@ -160,10 +160,10 @@ function resolveRange(range: unknown, parameters: number): ResolvedRange {
 const mostParameters = 2 ** 28;
 
 /** @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY` if there are more scales than memory can hold */
-export function jobOf(options: QuantizeOptions, size: number): Job {
+export function jobOf(options: QuantizeOptions, size: number, ownShape?: readonly number[]): Job {
   const info = dtypeInfo(options.dtype === undefined ? 'int8' : options.dtype);
   const spec = specOf(options, info);
-  const shape = checkShape(options.shape, size);
+  const shape = checkShape(options.shape ?? ownShape, size);
   const granularity = resolveGranularity(options.granularity, shape);
   const layout = layoutOf(granularity, shape, size);
   if (layout.parameters > mostParameters) {

@@ -110,7 +110,7 @@ export function finiteRange(core: Core, source: Source): { readonly min: number;
 export function chooseParameters(core: Core, x: FloatInput, options: QuantizeOptions): QuantizationParameters {
   checkKeys(options, quantizeKeys);
   const source = sourceOf(core, x, options.from, 'x');
-  const job = jobOf(options, source.length);
+  const job = jobOf(options, source.length, source.shape);
   const { layout, spec } = job;
   const scale = new Sink(core, 'float32', layout.parameters, undefined, 'scale');
   const zeroPoint = new Sink(core, 'int32', layout.parameters, undefined, 'zeroPoint');

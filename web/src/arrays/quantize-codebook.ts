@@ -117,7 +117,7 @@ export function quantizeCodebook(core: Core, x: FloatInput, options: CodebookOpt
   const blockSize = options.blockSize === undefined ? defaultBlockSize : checkWhole(options.blockSize, 'blockSize', 1);
   const source = sourceOf(core, x, options.from, 'x');
   const n = source.length;
-  const shape = checkShape(options.shape, n);
+  const shape = checkShape(options.shape ?? source.shape, n);
   const blocks = Math.ceil(n / blockSize);
   const { out } = options;
   const codes = new Sink(core, 'uint8', n, out, 'out');

@@ -43,7 +43,7 @@ function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unk
 export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor {
   checkKeys(options, quantizeKeys);
   const source = sourceOf(core, x, options.from, 'x');
-  const job = jobOf(options, source.length);
+  const job = jobOf(options, source.length, source.shape);
   const { info, layout } = job;
   const { out } = options;
   const places = placesOf(out);

@@ -3,7 +3,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
-import { addressOfView, checkAttached, checkUnchanged, typedArrayName } from './source.js';
+import { addressOfView, checkAttached, checkUnchanged, isStored, typedArrayName } from './source.js';
 
 /** Values up to this number are copied one by one, which is faster than to make a view of them. */
 const handful = 16;
@@ -92,7 +92,8 @@ export class Sink {
 /** @throws RangeError if `out`, an array that the caller gave, shares memory with x, which is the input unless it has another name. */
 export function checkApart(x: unknown, out: unknown, what: string, name = 'the input'): void {
   if (x === undefined || out === undefined) return;
-  const a = x instanceof OwnedWasmArray ? x.view : x;
+  const given = isStored(x) ? x.data : x;
+  const a = given instanceof OwnedWasmArray ? given.view : given;
   const b = out instanceof OwnedWasmArray ? out.view : out;
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
   if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {

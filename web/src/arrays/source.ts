@@ -19,7 +19,14 @@ export interface Float16ArrayLike extends ArrayBufferView {
 }
 
 /** Anything that can be quantized. Values that float32 does not hold are rounded to it first. */
-export type FloatInput = Float32Array | Float64Array | Float16ArrayLike | Uint16Array | readonly number[] | WasmArray;
+export type FloatInput =
+  | Float32Array
+  | Float64Array
+  | Float16ArrayLike
+  | Uint16Array
+  | readonly number[]
+  | WasmArray
+  | StoredFloats;
 
 /** The 16-bit float formats whose bits a Uint16Array can hold. */
 export type HalfFormat = 'float16' | 'bfloat16';
@@ -67,6 +74,9 @@ export function addressOfView(core: Core, array: AnyTypedArray): number | undefi
 export abstract class Source {
   /** Whether all elements lie in wasm memory as float32, so that any number of them can be read at once. */
   abstract readonly inPlace: boolean;
+
+  /** The shape that the input itself has; undefined for arrays. */
+  shape?: readonly number[];
 
   constructor(
     protected readonly core: Core,
@@ -241,6 +251,30 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
   return exact ?? floats;
 }
 
+/** Floats as `readTensor` of `scalepoint/model` gives them: an array, and what is in it. */
+export interface StoredFloats {
+  /** F16 and BF16: the array holds their bits. */
+  readonly dtype: 'F32' | 'F64' | 'F16' | 'BF16';
+  readonly shape: readonly number[];
+  readonly data: Float32Array | Float64Array | Uint16Array;
+}
+
+const storedFormats: Readonly<Record<StoredFloats['dtype'], HalfFormat | undefined>> = {
+  F32: undefined,
+  F64: undefined,
+  F16: 'float16',
+  BF16: 'bfloat16',
+};
+
+/** Whether it is a tensor of floats as `readTensor` gives it. */
+export function isStored(x: unknown): x is StoredFloats {
+  if (typeof x !== 'object' || x === null || ArrayBuffer.isView(x)) return false;
+  const { dtype, data, shape } = x as Partial<Record<keyof StoredFloats, unknown>>;
+  return (
+    typeof dtype === 'string' && Object.hasOwn(storedFormats, dtype) && ArrayBuffer.isView(data) && Array.isArray(shape)
+  );
+}
+
 /** The kinds of input that error messages list. */
 const inputs = 'a Float32Array, Float64Array, Float16Array, number[] or WasmArray';
 
@@ -268,6 +302,12 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     throw rangeError('from', `expected 'float16' or 'bfloat16', got ${show(from)}`);
   }
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
+  if (isStored(x)) {
+    if (from !== undefined) throw typeError('from', `${what} says itself that it is ${x.dtype}`);
+    const source = sourceOf(core, x.data, storedFormats[x.dtype], `${what}.data`, to);
+    source.shape = x.shape;
+    return source;
+  }
   if (Array.isArray(x)) {
     if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got an array`);
     return new CopiedSource(core, numbersOf(x, what), what, to);

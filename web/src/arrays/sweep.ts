@@ -37,7 +37,7 @@ export function sweep(
   const { shape } = options;
   const jobs = (variants as readonly SweepVariant[]).map((variant) => {
     checkKeys(variant, variantKeys);
-    return jobOf({ ...variant, ...(shape === undefined ? {} : { shape }) }, source.length);
+    return jobOf({ ...variant, ...(shape === undefined ? {} : { shape }) }, source.length, source.shape);
   });
   return withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
 }

@@ -41,6 +41,15 @@ export type Granularity =
 /** Where codes live in memory, one code an element: one byte up to 8 bits, two for 16 bits. */
 export type CodeArray = Int8Array | Uint8Array | Int16Array | Uint16Array;
 
+/** The array of the codes of a dtype. */
+export type CodesOf<D extends DType> = D extends 'int16'
+  ? Int16Array
+  : D extends 'uint16'
+    ? Uint16Array
+    : D extends `u${string}`
+      ? Uint8Array
+      : Int8Array;
+
 /** What a dtype means in numbers. */
 export interface DTypeInfo {
   readonly name: DType;

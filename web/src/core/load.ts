@@ -5,12 +5,12 @@ import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
 import { rangeError, ScalepointError, typeError } from './errors.js';
 import { Core } from './memory.js';
+import { ownWasm } from './own-wasm.js';
 import { show } from './show.js';
+import type { Tier, WasmSource } from './tier.js';
+import { waitingFor } from './waiting.js';
 
-/** The two builds of the core. */
-export type Tier = 'simd' | 'scalar';
-/** Where a wasm file comes from. Strings and relative URLs are resolved against the page. */
-export type WasmSource = URL | string | Response | BufferSource | WebAssembly.Module;
+export type { Tier, WasmSource };
 
 /** Options of `load`. */
 export interface LoadOptions {
@@ -24,16 +24,11 @@ export interface LoadOptions {
    * @defaultValue the file beside this module
    */
   wasm?: WasmSource | ((tier: Tier) => WasmSource | Promise<WasmSource>);
+  /** Stops waiting for the core; the promise is rejected with the signal's reason. */
+  signal?: AbortSignal;
 }
 
-const loadKeys = new Set(['simd', 'wasm']);
-
-// Literal URLs, one a file: bundlers find and copy the files through them.
-function fileOf(tier: Tier): URL {
-  return tier === 'simd'
-    ? new URL('./core-simd.wasm', import.meta.url)
-    : new URL('./core-scalar.wasm', import.meta.url);
-}
+const loadKeys = new Set(['simd', 'wasm', 'signal']);
 
 interface NodeProcess {
   getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
@@ -86,19 +81,33 @@ function isBuffer(value: unknown): value is ArrayBuffer {
   return Object.prototype.toString.call(value) === '[object ArrayBuffer]';
 }
 
-async function compile(source: WasmSource | undefined, tier: Tier): Promise<WebAssembly.Module> {
+async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
   if (typeof Response !== 'undefined' && source instanceof Response)
     return compileResponse(source, source.url || 'wasm');
-  if (source !== undefined && !(source instanceof URL) && typeof source !== 'string') {
+  if (!(source instanceof URL) && typeof source !== 'string') {
     const expected = 'a URL, a Response, bytes, a WebAssembly.Module or a function';
     throw typeError('wasm', `expected ${expected}, got ${show(source)}`);
   }
-  const url = source === undefined ? fileOf(tier) : new URL(source, globalThis.location?.href);
+  const url = new URL(source, globalThis.location?.href);
   const bytes = await readLocalFile(url);
   if (bytes !== undefined) return compileBytes(bytes, url.href);
   return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
+}
+
+/** The compiled files of this package: all instances share them. */
+const compiled = new Map<Tier, Promise<WebAssembly.Module>>();
+
+function compileOwn(tier: Tier): Promise<WebAssembly.Module> {
+  let module = compiled.get(tier);
+  if (module === undefined) {
+    module = ownWasm(tier).then(compile);
+    compiled.set(tier, module);
+    // The next call may find the file.
+    module.catch(() => compiled.delete(tier));
+  }
+  return module;
 }
 
 /** What a failure while loading is to the caller. Errors of ours stay as they are. */
@@ -146,7 +155,7 @@ export async function compileCore(options: LoadOptions = {}): Promise<WebAssembl
   try {
     const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
     if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', 'the function gave undefined');
-    return await compile(source, tier);
+    return await (source === undefined ? compileOwn(tier) : compile(source));
   } catch (error) {
     throw loadError(error);
   }
@@ -173,6 +182,26 @@ export async function instantiateCore(module: WebAssembly.Module): Promise<Core>
 
 /** Loads the core and makes an instance of it. */
 export async function loadCore(options: LoadOptions = {}): Promise<Core> {
+  checkKeys(options, loadKeys);
+  const { signal } = options;
+  if (signal === undefined) return makeCore(options);
+  checkSignal(signal);
+  const waiting = waitingFor(signal);
+  try {
+    return await waiting.soon(makeCore(options), (late) => late.dispose());
+  } finally {
+    waiting.end();
+  }
+}
+
+/** @throws TypeError unless it is an AbortSignal, of any window; its reason if it has aborted */
+function checkSignal(signal: AbortSignal): void {
+  if (typeof signal?.throwIfAborted !== 'function')
+    throw typeError('signal', `expected an AbortSignal, got ${show(signal)}`);
+  signal.throwIfAborted();
+}
+
+async function makeCore(options: LoadOptions): Promise<Core> {
   const core = await instantiateCore(await compileCore(options));
   const { simd = 'auto' } = options;
   if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {

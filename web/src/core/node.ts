@@ -75,6 +75,7 @@ export interface NodeModules {
     } | null;
   };
   'node:path': { dirname(path: string): string; join(...parts: string[]): string; resolve(...parts: string[]): string };
+  'node:zlib': { gunzipSync(packed: Uint8Array): Uint8Array };
   'node:url': { fileURLToPath(url: URL): string };
 }
 

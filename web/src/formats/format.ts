@@ -48,16 +48,20 @@ export interface OpenFile {
 /** Opens one more file of a model, in the way in which the given ones were opened. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
 
-/** An open model. Formats add what they need for a plan. */
-export interface OpenModel {
-  /** Size of its files in bytes. */
-  readonly bytes: number;
-  /** What the tensors' `file` counts. */
-  readonly files: readonly ByteSource[];
+/** What a header says of a model. */
+export interface ModelContents {
   /** In the order of their bytes. */
   readonly tensors: readonly SourceTensor[];
   /** Without a prototype, as `__proto__` may be a key. */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
+}
+
+/** An open model. Formats add what they need for a plan. */
+export interface OpenModel extends ModelContents {
+  /** Size of its files in bytes. */
+  readonly bytes: number;
+  /** What the tensors' `file` counts. */
+  readonly files: readonly ByteSource[];
   /** Closes files that were opened in addition to the given ones. */
   close?(): Promise<void>;
 }
@@ -204,7 +208,7 @@ export interface FormatInfo<
   /** How the name of a result ends, in place of the extension of the input, where others expect that. */
   resultEnd?(to: string): string;
   /** What a summary says of a model in addition to what it says of all of them. */
-  facts?(model: Pick<OpenModel, 'tensors' | 'metadata'>): readonly string[];
+  facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */
   readers?(to: string, file: string): readonly Reader[];
 }

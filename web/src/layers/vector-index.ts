@@ -4,7 +4,7 @@ import { specOfDType } from '../arrays/job.js';
 import type { CodedVectors } from '../arrays/kind.js';
 import { codedVectors, dequantize, isQuantized } from '../arrays/kinds.js';
 import { perTensor } from '../arrays/layout.js';
-import { addressOf, type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
+import { addressOf, type FloatInput, type HalfFormat, isStored, type Source, sourceOf } from '../arrays/source.js';
 import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } from '../arrays/tensor.js';
 import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
@@ -393,9 +393,9 @@ export class VectorIndex {
   }
 }
 
-/** The shape of vectors in one array, whose length may be wrong. */
-function shapeOf(vectors: FloatInput, dimension: number): readonly number[] {
-  return [Math.floor(vectors.length / dimension), dimension];
+/** The shape of vectors in one array, whose length may be wrong; undefined if they have one of their own. */
+function shapeOf(vectors: FloatInput, dimension: number): readonly number[] | undefined {
+  return isStored(vectors) ? undefined : [Math.floor(vectors.length / dimension), dimension];
 }
 
 /** Offers the scores of the vectors from index `first` on, which are sums times factors. */

@@ -48,6 +48,7 @@ export function vectorsOf(
     dimensions = shape ?? [vectors.length, length];
   }
   const source = sourceOf(core, flat, from, what);
+  dimensions ??= source.shape;
   if (dimensions === undefined) throw typeError('shape', 'expected [count, dimension] for vectors in one array');
   const [count = 0, dimension = 0] = checkShape(dimensions, source.length);
   if (dimensions.length !== 2 || count === 0 || dimension === 0) {

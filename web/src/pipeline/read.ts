@@ -1,10 +1,11 @@
 /** Looks into models: what is in them, and single tensors. */
 import type { Codes, Part } from '../codecs/codec.js';
 import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
+import { type BlockType, blockTypes } from '../core/blocks.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
-import type { FilePlan, OpenModel, SourceTensor } from '../formats/format.js';
+import type { FilePlan, ModelContents, OpenModel, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
 import { carryOut, convertedElements } from './engine.js';
 import type { Opened } from './open.js';
@@ -38,7 +39,7 @@ export interface ModelInfo {
    * The strings of safetensors' `__metadata__`, or the key-value pairs of a GGUF file, whose long arrays are shown by their length and
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
-  readonly metadata: OpenModel['metadata'];
+  readonly metadata: ModelContents['metadata'];
 }
 
 export function describe({ format, model }: Opened): ModelInfo {
@@ -67,17 +68,58 @@ export type TensorData =
   | BigInt64Array
   | BigUint64Array;
 
-/** A tensor with its elements. */
-export interface Tensor {
-  readonly name: string;
-  readonly dtype: string;
-  readonly shape: readonly number[];
-  /**
-   * F32 and F64 as themselves, integers as themselves, F16 and BF16 as the Uint16Array of their bits, C64 as pairs in a Float32Array,
-   * everything else as bytes: blocks as `dequantize` takes them.
-   */
-  readonly data: TensorData;
+/** Element types whose arrays are not bytes. */
+interface ElementArrays {
+  F32: Float32Array<ArrayBuffer>;
+  F64: Float64Array<ArrayBuffer>;
+  /** The bits. */
+  F16: Uint16Array<ArrayBuffer>;
+  /** The bits. */
+  BF16: Uint16Array<ArrayBuffer>;
+  /** Pairs: real and imaginary part. */
+  C64: Float32Array<ArrayBuffer>;
+  I8: Int8Array<ArrayBuffer>;
+  U8: Uint8Array<ArrayBuffer>;
+  I16: Int16Array<ArrayBuffer>;
+  U16: Uint16Array<ArrayBuffer>;
+  I32: Int32Array<ArrayBuffer>;
+  U32: Uint32Array<ArrayBuffer>;
+  I64: BigInt64Array<ArrayBuffer>;
+  U64: BigUint64Array<ArrayBuffer>;
 }
+
+/** Element types that are given as bytes: of safetensors and ONNX, and the blocks of ggml that nothing here restores. */
+export type OtherDType =
+  | 'BOOL'
+  | 'F4'
+  | `F6_${string}`
+  | `F8_${string}`
+  | 'C128'
+  | 'STRING'
+  | 'I2'
+  | 'U2'
+  | 'I4'
+  | 'U4'
+  | `IQ${string}`
+  | `TQ${string}`
+  | `Q8_${string}`
+  | 'NVFP4';
+
+/**
+ * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
+ * and blocks as they are.
+ */
+export type Tensor = { readonly name: string; readonly shape: readonly number[] } & (
+  | { [T in keyof ElementArrays]: { readonly dtype: T; readonly data: ElementArrays[T] } }[keyof ElementArrays]
+  | {
+      /** A quantized tensor of `scalepoint`, for `dequantize`. */
+      readonly kind: 'blocks';
+      readonly type: BlockType;
+      readonly dtype: BlockType;
+      readonly data: Uint8Array<ArrayBuffer>;
+    }
+  | { readonly dtype: OtherDType; readonly data: Uint8Array<ArrayBuffer> }
+);
 
 /** The arrays of types; all others are bytes. */
 const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> = {
@@ -115,7 +157,9 @@ export async function read({ model }: Opened, name: string): Promise<Tensor> {
   const { dtype, shape } = tensor;
   const own = await bytesOf(model, tensor);
   const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
-  return { name, dtype, shape, data: new array(own.buffer) };
+  const data = new array(own.buffer);
+  const block = blockTypes.find((type) => type === dtype);
+  return { name, shape, dtype, data, ...(block && { kind: 'blocks', type: block }) } as Tensor;
 }
 
 /** A tensor as floats. */

@@ -5,7 +5,8 @@ import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import type { Progress } from './engine.js';
 import { inlineRunner } from './inline.js';
-import { type TileRunner, type WorkerLike, WorkerPool, type WorkFiles } from './workers.js';
+import type { WorkerLike } from './worker-like.js';
+import { type TileRunner, WorkerPool, type WorkFiles } from './workers.js';
 
 /** How the work is done. */
 export interface WorkOptions {

@@ -4,13 +4,14 @@
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
-import { nodeModule } from '../core/node.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { readerOf } from './inputs.js';
 import { type PackedBatch, packBatch } from './messages.js';
+import { ownWorker } from './own-worker.js';
 import { type Batch, type BatchResult, inputsOf, problemIn, TaskError } from './tasks.js';
+import type { WorkerLike } from './worker-like.js';
 
 /** What a worker is sent: first how to start, then batches. */
 export type WorkerRequest =
@@ -74,13 +75,6 @@ export interface TileRunner {
   dispose(reason?: unknown): void;
 }
 
-/** A worker of the browser: what is used of it. */
-export interface WorkerLike {
-  postMessage(message: unknown, transfer: ArrayBuffer[]): void;
-  terminate(): unknown;
-  addEventListener?(type: string, listener: (event: Event) => void): void;
-}
-
 /** A worker of Node, which has another kind of events. */
 interface NodeWorker extends WorkerLike {
   on(type: string, listener: (value: never) => void): void;
@@ -92,23 +86,17 @@ const startMilliseconds = 5_000;
 /** How many steps that time has. While this thread is busy no message arrives, and only one step passes. */
 const startSteps = 20;
 
-/** Starts the worker file beside this module. @throws ScalepointError `WORKER` */
-function startWorker(): WorkerLike {
-  try {
-    if (typeof Worker !== 'undefined')
-      return new Worker(new URL('./scalepoint-worker.js', import.meta.url), { type: 'module' });
-    const threads = nodeModule('node:worker_threads');
-    // Not a literal URL: bundlers would emit a second file for it.
-    if (threads !== undefined) {
-      const url = new URL(import.meta.url.replace(/[^/]*$/, 'scalepoint-worker.js'));
-      // Arguments of this process such as --input-type would keep the file from running.
-      // They keep next to nothing, and would let garbage grow to tens of megabytes each.
-      return new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
+/** What starts the worker of this package. @throws ScalepointError `WORKER` if this engine has none */
+async function workerOfPackage(): Promise<() => WorkerLike> {
+  const start = await ownWorker();
+  if (start === undefined) throw new ScalepointError('WORKER', 'this engine has no workers');
+  return () => {
+    try {
+      return start();
+    } catch (cause) {
+      throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
     }
-  } catch (cause) {
-    throw new ScalepointError('WORKER', `a worker could not be started: ${messageOf(cause)}`, { cause });
-  }
-  throw new ScalepointError('WORKER', 'this engine has no workers');
+  };
 }
 
 function messageOf(cause: unknown): string {
@@ -248,11 +236,13 @@ export class WorkerPool implements TileRunner {
     signal: AbortSignal | undefined,
   ): Promise<WorkerPool> {
     signal?.throwIfAborted();
+    const make = create ?? (await workerOfPackage());
+    signal?.throwIfAborted();
     const pool = new WorkerPool(count, files);
     const abort = () => pool.dispose(signal?.reason);
     signal?.addEventListener('abort', abort, { once: true });
     try {
-      await Promise.all(Array.from({ length: count }, () => pool.#add(module, create ?? startWorker)));
+      await Promise.all(Array.from({ length: count }, () => pool.#add(module, make)));
     } catch (error) {
       pool.dispose(error);
       throw error;

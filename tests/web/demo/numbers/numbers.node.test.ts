@@ -854,9 +854,12 @@ describe('the demo page', { timeout: 60_000 }, () => {
     }
   });
 
-  it('explains why entropy fails on small groups', async () => {
+  it('explains why entropy gains nothing on small groups', async () => {
     await open('granularity=per-group&groupSize=128&range=entropy');
-    expect(await page.textContent('#clipping-caption')).toContain('With 128 numbers most bins are empty');
+    expect(await page.$$eval('#methods tr', (rows) => rows.map((row) => row.children[1]?.textContent).at(-1))).toBe(
+      '100\u00a0%',
+    );
+    expect(await page.textContent('#clipping-caption')).toContain('with 128 numbers most bins are empty');
     await page.check('input[name="granularity"][value="per-tensor"]');
     await rested();
     expect(await page.textContent('#clipping-caption')).not.toContain('bins are empty');

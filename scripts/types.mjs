@@ -1,0 +1,33 @@
+// Makes the declarations that tsc wrote fit every supported version of TypeScript, and projects without the DOM library:
+//   Uint8Array<ArrayBuffer>   becomes what `slice` returns: just that from TypeScript 5.7 on, and Uint8Array before it;
+//   AbortSignal, Blob, ...    are imported from core/platform.d.ts, which takes them from the project if it has them.
+
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join, relative, sep } from 'node:path';
+
+const platform = 'core/platform.d.ts';
+
+/** @param {string} folder where the declarations are */
+export function finishTypes(folder) {
+  const names = [...readFileSync(join(folder, platform), 'utf8').matchAll(/^export type (\w+)/gm)].map(
+    ([, name]) => name,
+  );
+  const paths = readdirSync(folder, { recursive: true, encoding: 'utf8' });
+  for (const path of paths.filter((name) => /\.d\.m?ts$/.test(name) && name.split(sep).join('/') !== platform)) {
+    const text = readFileSync(join(folder, path), 'utf8')
+      .replace(/\b(\w+Array)<ArrayBufferLike>/g, '$1')
+      .replace(/\b((?:Big)?(?:Int|Uint|Float)\w*Array)<ArrayBuffer>/g, "ReturnType<$1['slice']>")
+      .replace(/\bWebAssembly\.(Module|Instance|Imports)\b/g, 'WebAssembly$1');
+    // Comments speak of these names, too.
+    const code = text.replace(/\/\*[\s\S]*?\*\/|\/\/.*$/gm, '').replace(/'[^'\n]*'/g, "''");
+    const used = names.filter((name) => new RegExp(`(?<![\\w.'])${name}\\b(?!\\s*[?:(])`).test(code));
+    const from = relative(dirname(path), platform)
+      .split(sep)
+      .join('/')
+      .replace(/\.d\.ts$/, '.js');
+    const line = `import type { ${used.join(', ')} } from '${from.startsWith('.') ? from : `./${from}`}';\n`;
+    // References come before all imports.
+    const [head = ''] = /^(?:\/\/\/.*\n)*/.exec(text) ?? [];
+    writeFileSync(join(folder, path), used.length === 0 ? text : head + line + text.slice(head.length));
+  }
+}

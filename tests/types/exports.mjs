@@ -1,0 +1,48 @@
+// Prints the types in signatures of a package's entry points that no entry point exports. Takes the files of declarations.
+import ts from 'typescript-5.9';
+
+const files = process.argv.slice(2);
+const options = {
+  strict: true,
+  target: ts.ScriptTarget.ES2022,
+  module: ts.ModuleKind.NodeNext,
+  moduleResolution: ts.ModuleResolutionKind.NodeNext,
+  types: [],
+};
+const program = ts.createProgram(files, options);
+const checker = program.getTypeChecker();
+const resolve = (symbol) => (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol);
+const exported = new Set();
+for (const file of files) {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(file));
+  for (const symbol of checker.getExportsOfModule(module)) exported.add(resolve(symbol));
+}
+const missing = new Set();
+const isPrivate = (node) =>
+  ts.canHaveModifiers(node) && ts.getModifiers(node)?.some(({ kind }) => kind === ts.SyntaxKind.PrivateKeyword);
+/** Whether a module of the package exports it, other than that of the platform. What no module exports is spelled out where it is used. */
+const isOurs = (declaration) =>
+  ts.isSourceFile(declaration.parent) &&
+  ts.getModifiers(declaration)?.some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword) &&
+  /[\\/]dist[\\/]/.test(declaration.getSourceFile().fileName) &&
+  !/platform\.d\.ts$/.test(declaration.getSourceFile().fileName);
+for (const symbol of exported) {
+  for (const declaration of symbol.declarations ?? []) {
+    const visit = (node) => {
+      if (isPrivate(node)) return;
+      const name = ts.isTypeReferenceNode(node)
+        ? node.typeName
+        : ts.isExpressionWithTypeArguments(node)
+          ? node.expression
+          : undefined;
+      const found = name && checker.getSymbolAtLocation(name);
+      if (found) {
+        const target = resolve(found);
+        if (!exported.has(target) && target.declarations?.some(isOurs)) missing.add(`${target.name} in ${symbol.name}`);
+      }
+      ts.forEachChild(node, visit);
+    };
+    visit(declaration);
+  }
+}
+for (const line of [...missing].sort()) console.log(line);

@@ -1,0 +1,78 @@
+// The declarations of the package, in every supported version of TypeScript.
+import { execFile } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+
+const root = fileURLToPath(new URL('../../..', import.meta.url));
+const packages = join(root, 'tests/types/node_modules');
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-types-'));
+const howToInstall = 'TypeScript 5 is not installed: npm ci --prefix tests/types';
+
+beforeAll(() => {
+  if (!existsSync(join(root, 'dist/index.d.ts'))) throw new Error('there is no dist/: build first, with npm run build');
+  // A package has no more than this of the project.
+  const installed = join(folder, 'node_modules/scalepoint');
+  mkdirSync(installed, { recursive: true });
+  cpSync(join(root, 'package.json'), join(installed, 'package.json'));
+  symlinkSync(join(root, 'dist'), join(installed, 'dist'), 'junction');
+  cpSync(join(root, 'tests/types/use.mts'), join(folder, 'use.mts'));
+  writeFileSync(join(folder, 'package.json'), '{ "type": "module" }');
+});
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const compilers: Readonly<Record<string, string>> = {
+  '5.4': join(packages, 'typescript-5.4/bin/tsc'),
+  '5.7': join(packages, 'typescript-5.7/bin/tsc'),
+  '5.9': join(packages, 'typescript-5.9/bin/tsc'),
+  '7.0': join(root, 'node_modules/typescript/bin/tsc'),
+};
+
+/** What a compiler says of the program; '' if nothing. */
+async function check(version: string, name: string, options: object, files = ['use.mts']): Promise<string> {
+  const compilerOptions = { noEmit: true, strict: true, target: 'es2022', types: [], skipLibCheck: false, ...options };
+  const config = join(folder, `${name}.json`);
+  writeFileSync(config, JSON.stringify({ compilerOptions, files }));
+  try {
+    await promisify(execFile)(process.execPath, [compilers[version] as string, '-p', config], { cwd: folder });
+    return '';
+  } catch (error) {
+    return (error as { stdout: string }).stdout;
+  }
+}
+
+const nodenext = { module: 'nodenext', moduleResolution: 'nodenext' };
+
+// The versions in between are checked by `npm run test:consumers`.
+const versions = process.env.SCALEPOINT_CONSUMERS ? Object.keys(compilers) : ['5.4', '7.0'];
+
+describe.each(versions)('in TypeScript %s', (version) => {
+  beforeEach(({ skip }) => {
+    if (!existsSync(compilers[version] as string)) skip(howToInstall);
+  });
+
+  it.each([
+    ['without the DOM library', { ...nodenext, lib: ['es2022'] }],
+    ['with it', { ...nodenext, lib: ['es2022', 'dom'], exactOptionalPropertyTypes: true }],
+  ])('the types are right %s', async (what, options) => {
+    expect(await check(version, `${version} ${what}`, options)).toBe('');
+  });
+});
+
+it('finds the types of all entry points by the old rules', async ({ skip }) => {
+  if (!existsSync(compilers['5.4'] as string)) skip(howToInstall);
+  const options = { module: 'esnext', moduleResolution: 'node10', lib: ['es2022'] };
+  expect(await check('5.4', 'old', options)).toBe('');
+});
+
+it('exports every type in the signatures of its entry points', async ({ skip }) => {
+  if (!existsSync(compilers['5.9'] as string)) skip(howToInstall);
+  const { typesVersions } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+  const entries = ['index', ...Object.keys(typesVersions['*']).filter((name) => name !== 'worker')];
+  const files = entries.map((name) => join(root, `dist/${name}.d.ts`));
+  const { stdout } = await promisify(execFile)(process.execPath, [join(root, 'tests/types/exports.mjs'), ...files]);
+  expect(stdout).toBe('');
+});

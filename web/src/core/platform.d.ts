@@ -1,0 +1,61 @@
+// Types of browsers and Node in public signatures. A project may have them from the DOM library, from @types/node, or not at all: then
+// the types here take their place. The build imports them into each file of declarations that uses such a name.
+
+/** A class of the platform: what the project knows of it, or else the fallback. */
+type Known<Name extends string, Fallback> =
+  typeof globalThis extends Record<Name, { prototype: infer T }> ? T : Fallback;
+
+export type AbortSignal = Known<
+  'AbortSignal',
+  {
+    readonly aborted: boolean;
+    readonly reason: unknown;
+    throwIfAborted(): void;
+    addEventListener(type: 'abort', listener: () => void): void;
+    removeEventListener(type: 'abort', listener: () => void): void;
+  }
+>;
+
+export type Blob = Known<
+  'Blob',
+  {
+    readonly size: number;
+    readonly type: string;
+    slice(start?: number, end?: number): Blob;
+    arrayBuffer(): Promise<ArrayBuffer>;
+  }
+>;
+
+export type Event = Known<'Event', { readonly type: string }>;
+
+export type FileSystemFileHandle = Known<
+  'FileSystemFileHandle',
+  { readonly kind: 'file'; readonly name: string; createWritable(): Promise<object> }
+>;
+
+export type Response = Known<
+  'Response',
+  { readonly ok: boolean; readonly url: string; arrayBuffer(): Promise<ArrayBuffer> }
+>;
+
+export type Transferable = ArrayBuffer | object;
+
+export type URL = Known<'URL', { readonly href: string; readonly protocol: string; readonly pathname: string }>;
+
+export type WritableStream<W = unknown> = typeof globalThis extends { WritableStream: { new (): infer T } }
+  ? T
+  : {
+      readonly locked: boolean;
+      abort(reason?: unknown): Promise<void>;
+      getWriter(): { write(chunk: W): Promise<void>; close(): Promise<void> };
+    };
+
+export type BufferSource = ArrayBufferView | ArrayBuffer;
+
+type Wasm<Name extends string> = typeof globalThis extends { WebAssembly: Record<Name, { prototype: infer T }> }
+  ? T
+  : object;
+
+export type WebAssemblyModule = Wasm<'Module'>;
+export type WebAssemblyInstance = Wasm<'Instance'>;
+export type WebAssemblyImports = Record<string, Record<string, unknown>>;

@@ -1,0 +1,26 @@
+// In place of own-worker.ts of web/src/pipeline: the worker is part of the code.
+import { nodeModule } from '../core/node.js';
+import type { WorkerLike } from '../pipeline/worker-like.js';
+import { worker } from './embedded.mjs';
+import { unpack } from './unpack.js';
+
+/** The code of the worker, unpacked once. */
+let code: Promise<string> | undefined;
+/** Its address in a browser. */
+let address: string | undefined;
+
+/** What starts the worker from its code; undefined if this engine has no workers. */
+export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
+  const threads = typeof Worker === 'undefined' ? nodeModule('node:worker_threads') : undefined;
+  if (typeof Worker === 'undefined' && threads === undefined) return undefined;
+  code ??= unpack(worker).then((bytes) => new TextDecoder().decode(bytes));
+  const text = await code;
+  if (threads !== undefined) {
+    const url = new URL(`data:text/javascript,${encodeURIComponent(text)}`);
+    return () => new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
+  }
+  // Not revoked, as some engines fetch it late. There is one for all workers.
+  address ??= URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
+  const url = address;
+  return () => new Worker(url, { type: 'module' });
+}
