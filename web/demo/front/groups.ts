@@ -25,6 +25,25 @@ const magnitudes = Array.from({ length: rows }, (_, row) => {
   return Math.sqrt(own.reduce((sum, x) => sum + x * x, 0) / columns);
 });
 
+/** The matrix in a picture: its numbers, and over them their errors beside the magnitude of the row. */
+function paint(canvas: HTMLCanvasElement, restored: Float32Array | undefined): void {
+  canvas.width = columns;
+  canvas.height = rows;
+  const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+  const { color, borderColor } = getComputedStyle(canvas);
+  for (let i = 0; i < weights.length; i++) {
+    const [row, column] = [Math.floor(i / columns), i % columns];
+    context.globalAlpha = Math.min(1, 0.1 + Math.abs(weights[i]!) / 9);
+    context.fillStyle = borderColor;
+    context.fillRect(column, row, 1, 1);
+    if (restored === undefined) continue;
+    const error = Math.abs(restored[i]! - weights[i]!) / (magnitudes[row] ?? 1);
+    context.globalAlpha = Math.min(1, error * 1.1);
+    context.fillStyle = color;
+    context.fillRect(column, row, 1, 1);
+  }
+}
+
 /** A matrix, lit where its numbers are lost. The edge of a group is dragged. */
 export function startGroups(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-groups');
@@ -52,24 +71,6 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
   const edge = svg('line', { class: 'edge' });
   figure.append(lines, edge, handle.node);
 
-  const paint = (restored: Float32Array | undefined) => {
-    canvas.width = columns;
-    canvas.height = rows;
-    const context = canvas.getContext('2d') as CanvasRenderingContext2D;
-    const { color, borderColor } = getComputedStyle(canvas);
-    for (let i = 0; i < weights.length; i++) {
-      const [row, column] = [Math.floor(i / columns), i % columns];
-      context.globalAlpha = Math.min(1, 0.1 + Math.abs(weights[i]!) / 9);
-      context.fillStyle = borderColor;
-      context.fillRect(column, row, 1, 1);
-      if (restored === undefined) continue;
-      const error = Math.abs(restored[i]! - weights[i]!) / (magnitudes[row] ?? 1);
-      context.globalAlpha = Math.min(1, error * 1.1);
-      context.fillStyle = color;
-      context.fillRect(column, row, 1, 1);
-    }
-  };
-
   const draw = ({ core, group }: State) => {
     size = sizeOf(figure);
     canvas.style.width = `${room()}px`;
@@ -77,7 +78,7 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
     let words = '';
     if (core !== undefined) {
       const q = core.quantize(weights, { dtype: 'int4', shape: [rows, columns], granularity: granularityOf(one) });
-      paint(core.dequantize(q));
+      paint(canvas, core.dequantize(q));
       const bits = (4 * weights.length + 32 * q.scale.length) / weights.length;
       const what =
         one === 'tensor'
@@ -86,7 +87,7 @@ export function startGroups(set: (change: Partial<State>) => void, current: () =
             ? 'A scale for each row'
             : `A scale for each ${one} neighbors`;
       words = `${what}: ${formatDecibels(core.compare(weights, q).sqnrDb)}, ${formatReal(bits, 3)} bits a number.`;
-    } else paint(undefined);
+    } else paint(canvas, undefined);
     const height = size.height;
     const d = [];
     if (one !== 'tensor') {

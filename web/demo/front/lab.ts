@@ -9,6 +9,38 @@ const charted = widths.filter((bits) => bits <= 8);
 /** The lowest accuracy of the chart: guessing. */
 const floor = 0.1;
 
+/** Draws the accuracy at every width, as chosen and with plain scales. */
+function draw(figure: SVGSVGElement, { lab, readings }: State): void {
+  const { width, height } = sizeOf(figure);
+  const x = (i: number) => 46 + (i / (charted.length - 1)) * (width - 46 - 20);
+  const y = (share: number) => 16 + (1 - (share - floor) / (1 - floor)) * (height - 16 - 34);
+  const line = (of: (bits: number) => Storage) => {
+    const points = charted.flatMap((one, i) => {
+      const reading = readings.get(keyOf(of(one)));
+      return reading === undefined ? [] : [{ x: x(i), y: y(reading.right / reading.read.length), bits: one }];
+    });
+    return {
+      points,
+      d: points.map((point, i) => `${i === 0 ? 'M' : 'L'}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join(''),
+    };
+  };
+  const plain = line(plainStorage);
+  const chosen = line((one) => ({ ...lab, bits: one, codes: one === 4 ? lab.codes : 'even' }));
+  const spot = chosen.points.find((point) => point.bits === lab.bits);
+  figure.replaceChildren(
+    svg('title', {}, 'Digits read right, by bits'),
+    ...[0.1, 0.25, 0.5, 0.75, 1].flatMap((share) => [
+      svg('line', { class: 'rule', x1: 40, x2: width - 8, y1: y(share), y2: y(share) }),
+      svg('text', { x: 34, y: y(share) + 4, 'text-anchor': 'end' }, `${share * 100}`),
+    ]),
+    ...charted.map((one, i) => svg('text', { x: x(i), y: height - 10, 'text-anchor': 'middle' }, `${one}`)),
+    svg('path', { class: 'plain', d: plain.d }),
+    svg('path', { class: 'curve', d: chosen.d }),
+    ...chosen.points.map((point) => svg('circle', { class: 'dot', cx: point.x, cy: point.y, r: 4 })),
+    ...(spot === undefined ? [] : [svg('circle', { class: 'spot', cx: spot.x, cy: spot.y, r: 8 })]),
+  );
+}
+
 /** Sets up the second look at the network: all controls, and a chart of what saves it. */
 export function startLab(set: (change: Partial<State>) => void, current: () => State) {
   const form = byId('lab', HTMLFormElement);
@@ -28,37 +60,6 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
       },
     });
   });
-
-  const draw = ({ lab, readings }: State) => {
-    const { width, height } = sizeOf(figure);
-    const x = (i: number) => 46 + (i / (charted.length - 1)) * (width - 46 - 20);
-    const y = (share: number) => 16 + (1 - (share - floor) / (1 - floor)) * (height - 16 - 34);
-    const line = (of: (bits: number) => Storage) => {
-      const points = charted.flatMap((one, i) => {
-        const reading = readings.get(keyOf(of(one)));
-        return reading === undefined ? [] : [{ x: x(i), y: y(reading.right / reading.read.length), bits: one }];
-      });
-      return {
-        points,
-        d: points.map((point, i) => `${i === 0 ? 'M' : 'L'}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join(''),
-      };
-    };
-    const plain = line(plainStorage);
-    const chosen = line((one) => ({ ...lab, bits: one, codes: one === 4 ? lab.codes : 'even' }));
-    const spot = chosen.points.find((point) => point.bits === lab.bits);
-    figure.replaceChildren(
-      svg('title', {}, 'Digits read right, by bits'),
-      ...[0.1, 0.25, 0.5, 0.75, 1].flatMap((share) => [
-        svg('line', { class: 'rule', x1: 40, x2: width - 8, y1: y(share), y2: y(share) }),
-        svg('text', { x: 34, y: y(share) + 4, 'text-anchor': 'end' }, `${share * 100}`),
-      ]),
-      ...charted.map((one, i) => svg('text', { x: x(i), y: height - 10, 'text-anchor': 'middle' }, `${one}`)),
-      svg('path', { class: 'plain', d: plain.d }),
-      svg('path', { class: 'curve', d: chosen.d }),
-      ...chosen.points.map((point) => svg('circle', { class: 'dot', cx: point.x, cy: point.y, r: 4 })),
-      ...(spot === undefined ? [] : [svg('circle', { class: 'spot', cx: spot.x, cy: spot.y, r: 8 })]),
-    );
-  };
 
   const show = (state: State) => {
     const { lab, readings } = state;
@@ -85,10 +86,10 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
     );
   };
 
-  onResize(figure, () => draw(current()));
+  onResize(figure, () => draw(figure, current()));
   return (state: State, before: State | undefined) => {
     if (state.lab === before?.lab && state.readings === before.readings) return;
-    draw(state);
+    draw(figure, state);
     show(state);
   };
 }

@@ -26,13 +26,16 @@ const wallDigits = 240;
 /** Test digits that are read at once, so that the page stays quick. */
 const readAtOnce = 250;
 
+const pause = () => new Promise<void>((done) => setTimeout(done));
+
 /** Reads digits with networks that are stored in different ways. */
 class Reader {
   readonly #store: Store<State>;
   readonly #core: Scalepoint;
   readonly #tensors: Tensors;
-  readonly #networks = new Map<string, Network>();
+  readonly #networks = new Map<string, Promise<Network>>();
   readonly #wanted: Storage[] = [];
+  #image: Float32Array | undefined;
   #works = false;
 
   constructor(store: Store<State>, core: Scalepoint, tensors: Tensors) {
@@ -41,9 +44,9 @@ class Reader {
     this.#tensors = tensors;
   }
 
-  #networkFor(storage: Storage): Network {
+  #networkFor(storage: Storage): Promise<Network> {
     const key = keyOf(storage);
-    const network = this.#networks.get(key) ?? new Network(this.#core, this.#tensors, storage);
+    const network = this.#networks.get(key) ?? Network.create(this.#core, this.#tensors, storage, pause);
     this.#networks.set(key, network);
     return network;
   }
@@ -60,12 +63,12 @@ class Reader {
       const key = keyOf(storage);
       const { digits, readings } = this.#store.get();
       if ((readings.get(key)?.read.length ?? 0) >= digits) continue;
-      const network = this.#networkFor(storage);
+      const network = await this.#networkFor(storage);
       const read = new Uint8Array(digits);
       for (let from = 0; from < digits; from += readAtOnce) {
         const count = Math.min(readAtOnce, digits - from);
         read.set(network.read(images.subarray(from * 256, (from + count) * 256), count), from);
-        await new Promise((done) => setTimeout(done));
+        await pause();
       }
       const right = read.reduce((sum, digit, n) => sum + Number(digit === labels[n]), 0);
       const reading = { bytes: network.bytes, read, right };
@@ -74,10 +77,13 @@ class Reader {
     this.#works = false;
   }
 
-  /** What each width takes one image for. */
-  readOne(image: Float32Array): void {
+  /** What each width takes one image for. A newer image makes an earlier one obsolete. */
+  async readOne(image: Float32Array): Promise<void> {
+    this.#image = image;
+    const networks = await Promise.all(widths.map((bits) => this.#networkFor(plainStorage(bits))));
+    if (this.#image !== image) return;
     this.#store.set({
-      drawn: new Map(widths.map((bits) => [bits, this.#networkFor(plainStorage(bits)).read(image, 1)[0] ?? 0])),
+      drawn: new Map(networks.map((network, i) => [widths[i] ?? 32, network.read(image, 1)[0] ?? 0])),
     });
   }
 }
@@ -159,7 +165,7 @@ async function start(): Promise<void> {
     }
   });
   const [set, current] = [store.set, store.get];
-  const pad = startPad((image) => reader?.readOne(image));
+  const pad = startPad((image) => void reader?.readOne(image));
   parts.push(
     startWidth(store),
     startWall((pointed) => set({ pointed })),

@@ -59,13 +59,25 @@ export class Network {
   readonly #gain: Float32Array;
   readonly #shift: Float32Array;
 
-  constructor(core: Scalepoint, tensors: Tensors, storage: Storage) {
-    let bytes = 0;
-    this.#layers = ['fc1', 'fc2', 'fc3'].map((name) => {
-      const made = layerOf(core, tensorOf(tensors, `${name}.weight`), tensorOf(tensors, `${name}.bias`).data, storage);
-      bytes += made.bytes;
-      return made.layer;
-    });
+  /** Quantizes the layers one by one. `pause` comes before each, so that a page stays quick. */
+  static async create(
+    core: Scalepoint,
+    tensors: Tensors,
+    storage: Storage,
+    pause: () => Promise<unknown> = async () => {},
+  ): Promise<Network> {
+    const made = [];
+    for (const name of ['fc1', 'fc2', 'fc3']) {
+      await pause();
+      const [weight, bias] = [tensorOf(tensors, `${name}.weight`), tensorOf(tensors, `${name}.bias`)];
+      made.push(layerOf(core, weight, bias.data, storage));
+    }
+    return new Network(tensors, made);
+  }
+
+  private constructor(tensors: Tensors, made: readonly { layer: Layer; bytes: number }[]) {
+    this.#layers = made.map(({ layer }) => layer);
+    let bytes = made.reduce((sum, one) => sum + one.bytes, 0);
     this.#gain = tensorOf(tensors, 'norm.weight').data;
     this.#shift = tensorOf(tensors, 'norm.bias').data;
     for (const [name, { data }] of Object.entries(tensors)) if (!/^fc.\.weight$/.test(name)) bytes += data.byteLength;

@@ -8,6 +8,35 @@ const codes = [-4, -3, -2, -1, 0, 1, 2, 3];
 const scale = 0.25;
 const [low, high] = [-1.15, 0.95];
 
+function restored(x: number): { code: number; value: number } {
+  const code = Math.max(-4, Math.min(3, Math.round(x / scale)));
+  return { code, value: code * scale };
+}
+
+/** What does not depend on the number: levels, and the error of every number as a saw. */
+function stillNodes({ width, height }: { width: number; height: number }, at: (value: number) => number): Node[] {
+  const [line, ground] = [96, height - 26];
+  let saw = '';
+  for (let i = 0; i <= 400; i++) {
+    const x = low + ((high - low) * i) / 400;
+    const error = Math.abs(restored(x).value - x);
+    saw += `${i === 0 ? 'M' : 'L'}${at(x).toFixed(1)} ${(ground - (error / scale) * 60).toFixed(1)}`;
+  }
+  return [
+    svg('line', { class: 'base', x1: 8, x2: width - 8, y1: line, y2: line }),
+    ...codes.flatMap((code) => {
+      const x = at(code * scale);
+      return [
+        svg('line', { class: 'level', x1: x, x2: x, y1: line - 14, y2: line + 14 }),
+        svg('text', { class: 'code', x, y: line + 34, 'text-anchor': 'middle' }, formatLabel(code)),
+      ];
+    }),
+    svg('path', { class: 'curve', d: saw }),
+    svg('line', { class: 'base', x1: 8, x2: width - 8, y1: ground, y2: ground }),
+    svg('text', { x: 8, y: height - 8 }, 'error'),
+  ];
+}
+
 /** A number, its nearest level, and the error that depends on where it is. */
 export function startRound(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-round');
@@ -26,33 +55,9 @@ export function startRound(set: (change: Partial<State>) => void, current: () =>
   const moving = svg('g', {});
   figure.append(still, moving, handle.node);
 
-  /** What does not depend on the number: levels, and the error of every number as a saw. */
   const drawStill = () => {
     size = sizeOf(figure);
-    const [line, ground] = [96, size.height - 26];
-    let saw = '';
-    for (let i = 0; i <= 400; i++) {
-      const x = low + ((high - low) * i) / 400;
-      const error = Math.abs(restored(x).value - x);
-      saw += `${i === 0 ? 'M' : 'L'}${at(x).toFixed(1)} ${(ground - (error / scale) * 60).toFixed(1)}`;
-    }
-    still.replaceChildren(
-      svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: line, y2: line }),
-      ...codes.flatMap((code) => {
-        const x = at(code * scale);
-        return [
-          svg('line', { class: 'level', x1: x, x2: x, y1: line - 14, y2: line + 14 }),
-          svg('text', { class: 'code', x, y: line + 34, 'text-anchor': 'middle' }, formatLabel(code)),
-        ];
-      }),
-      svg('path', { class: 'curve', d: saw }),
-      svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
-      svg('text', { x: 8, y: size.height - 8 }, 'error'),
-    );
-  };
-  const restored = (x: number) => {
-    const code = Math.max(-4, Math.min(3, Math.round(x / scale)));
-    return { code, value: code * scale };
+    still.replaceChildren(...stillNodes(size, at));
   };
   onResize(figure, () => {
     drawStill();

@@ -17,6 +17,21 @@ function sqnrOf(core: Scalepoint, scale: number): number {
   return core.compare(bell, core.quantize(bell, { dtype: 'int4', range })).sqnrDb;
 }
 
+/** The SQNR of every scale. */
+function curveOf(core: Scalepoint): { scale: number; sqnr: number }[] {
+  return Array.from({ length: curveSteps }, (_, i) => {
+    const scale = ((i + 1) / curveSteps) * (span / qmax);
+    return { scale, sqnr: sqnrOf(core, scale) };
+  });
+}
+
+/** What lies more than half a step beyond the outermost levels. */
+function clippedNodes(scale: number, at: (value: number) => number, ground: number): Node[] {
+  const area = (from: number, to: number) =>
+    to <= from ? [] : [svg('rect', { class: 'clipped', x: from, y: 34, width: to - from, height: ground - 34 })];
+  return [...area(at(-reach), at(-8.5 * scale)), ...area(at(7.5 * scale), at(reach))];
+}
+
 /** Levels over a histogram. The outermost level is dragged, and with it the scale. */
 export function startScale(set: (change: Partial<State>) => void, current: () => State) {
   const figure = figureIn('fig-scale');
@@ -50,21 +65,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
       const x = at(code * scale);
       if (x >= 0 && x <= size.width) levels.push(`M${x.toFixed(1)} 34V${ground}`);
     }
-    const [left, right] = [at(-8.5 * scale), at(7.5 * scale)];
-    const clipped = [
-      left > at(-reach)
-        ? svg('rect', { class: 'clipped', x: at(-reach), y: 34, width: left - at(-reach), height: ground - 34 })
-        : '',
-      right < at(reach)
-        ? svg('rect', { class: 'clipped', x: right, y: 34, width: at(reach) - right, height: ground - 34 })
-        : '',
-    ].filter((node) => node !== '');
-    if (core !== undefined && curve.length === 0) {
-      curve = Array.from({ length: curveSteps }, (_, i) => {
-        const one = ((i + 1) / curveSteps) * (span / qmax);
-        return { scale: one, sqnr: sqnrOf(core, one) };
-      });
-    }
+    if (core !== undefined && curve.length === 0) curve = curveOf(core);
     const floor = size.height - 20;
     const yOf = (sqnr: number) => floor - (Math.max(0, sqnr) / 22) * 58;
     const line = curve.map(
@@ -72,7 +73,7 @@ export function startScale(set: (change: Partial<State>) => void, current: () =>
     );
     const sqnr = core === undefined ? undefined : sqnrOf(core, scale);
     moving.replaceChildren(
-      ...clipped,
+      ...clippedNodes(scale, at, ground),
       svg('path', { class: 'level', d: levels.join('') }),
       svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
       svg('path', { class: 'curve', d: line.join('') }),

@@ -52,6 +52,36 @@ class Atlas {
   }
 }
 
+/** Where a digit is on the wall. */
+interface Place {
+  readonly x: number;
+  readonly y: number;
+  readonly cell: number;
+}
+
+/** The share of a cell that stays free on each side. */
+const gap = 0.05;
+
+/** Draws one digit, lit if there is a color for it. */
+function drawDigit(context: CanvasRenderingContext2D, atlas: Atlas, n: number, place: Place, lit?: string): void {
+  const { cell } = place;
+  const [x, y, size] = [place.x + gap * cell, place.y + gap * cell, cell * (1 - 2 * gap)];
+  if (lit !== undefined) {
+    context.fillStyle = lit;
+    context.beginPath();
+    context.roundRect(x, y, size, size, cell * 0.12);
+    context.fill();
+  }
+  context.drawImage(atlas.canvas, 0, n * side, side, side, x, y, size, size);
+}
+
+/** Draws a frame around the digit that the pointer is on. */
+function frameDigit(context: CanvasRenderingContext2D, { x, y, cell }: Place, color: string): void {
+  context.strokeStyle = color;
+  context.lineWidth = 2;
+  context.strokeRect(x + gap * cell, y + gap * cell, cell * (1 - 2 * gap), cell * (1 - 2 * gap));
+}
+
 /** The wall of digits. Those that are read wrongly are lit. */
 export function startWall(onPoint: (digit: number | undefined) => void) {
   const canvas = byId('wall', HTMLCanvasElement);
@@ -97,22 +127,12 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
     context.clearRect(0, 0, canvas.width, canvas.height);
     context.imageSmoothingEnabled = true;
     const read = state.readings.get(keyOf(plainStorage(state.bits)))?.read;
-    const gap = cell * 0.05;
+    const { plain, wrong } = atlas;
     for (let n = 0; n < count; n++) {
-      const [x, y] = [(n % columns) * cell + gap, Math.floor(n / columns) * cell + gap];
-      const size = cell - 2 * gap;
-      const isWrong = read !== undefined && read[n] !== undefined && n < read.length && read[n] !== labels[n];
-      if (isWrong) {
-        context.fillStyle = tint;
-        context.beginPath();
-        context.roundRect(x, y, size, size, cell * 0.12);
-        context.fill();
-      }
-      context.drawImage((isWrong ? atlas.wrong : atlas.plain).canvas, 0, n * side, side, side, x, y, size, size);
-      if (n !== state.pointed) continue;
-      context.strokeStyle = accent;
-      context.lineWidth = 2;
-      context.strokeRect(x, y, size, size);
+      const isWrong = read !== undefined && n < read.length && read[n] !== labels[n];
+      const place = { x: (n % columns) * cell, y: Math.floor(n / columns) * cell, cell };
+      drawDigit(context, isWrong ? wrong : plain, n, place, isWrong ? tint : undefined);
+      if (n === state.pointed) frameDigit(context, place, accent);
     }
   };
 

@@ -55,16 +55,66 @@ const spareRows = 8;
 /** Reasons of the package, in the page's words. */
 const reasons: Readonly<Record<string, string>> = { rule: 'kept by you' };
 
+/** What a visitor does with the table. */
+interface TableEvents {
+  /** The visitor wants to see a tensor's numbers. */
+  look(name: string): void;
+  /** The visitor wants to keep a tensor, or no longer. */
+  keep(name: string): void;
+}
+
+/** The button that keeps a tensor, or the reason why it stays anyway. */
+function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: State, events: TableEvents): HTMLElement {
+  const mine = choice?.kept.has(name) ?? false;
+  // Others are kept for a reason that cannot be changed here.
+  if (plan === undefined || (kept !== undefined && !mine)) {
+    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reasons[kept ?? ''] ?? kept ?? ''));
+  }
+  const label = mine ? 'Convert' : 'Keep';
+  const disabled = run.kind === 'running' || run.kind === 'asking';
+  const button = html(
+    'button',
+    { type: 'button', class: 'small', 'aria-label': `${label} ${name}`, 'data-keep': name, disabled: disabled && '' },
+    label,
+  );
+  button.addEventListener('click', () => events.keep(name));
+  return html('td', { class: 'keep' }, button);
+}
+
+/** A row. `isLow` marks one of the largest errors. */
+function rowOf(tensor: PlannedTensorInfo, index: number, state: State, isLow: boolean, events: TableEvents) {
+  const { name, kept } = tensor;
+  const measured = kept === undefined ? state.errors.get(name) : undefined;
+  const look = html(
+    'button',
+    { type: 'button', class: 'link name', title: name, 'data-look': name },
+    html('bdi', {}, name),
+  );
+  look.addEventListener('click', () => events.look(name));
+  const cells = columns.slice(1).map((column) => {
+    const text = column.text(tensor, measured);
+    const isWorst = column.key === 'sqnr' && isLow;
+    const classes = [column.numeric && 'number', column.wide && 'wide-only', isWorst && 'low']
+      .filter(Boolean)
+      .join(' ');
+    const mark = isWorst ? [html('span', { class: 'low-mark' }, 'low ')] : [];
+    return html('td', { class: classes || false, 'data-column': column.label }, ...mark, text);
+  });
+  const selected = state.look?.name === name;
+  const attributes = { 'aria-rowindex': index + 2, class: selected && 'selected' };
+  return html('tr', attributes, html('th', { scope: 'row' }, look), ...cells, lastCell(tensor, state, events));
+}
+
+/** What stands for the rows out of view. */
+function space(height: number) {
+  const cell = html('td', { colspan: columns.length + 1 });
+  const row = html('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
+  cell.style.height = `${height}px`;
+  return row;
+}
+
 /** Sets up the table of tensors. Only the rows in view are in the document. */
-export function startTable(
-  store: Store<State>,
-  events: {
-    /** The visitor wants to see a tensor's numbers. */
-    look(name: string): void;
-    /** The visitor wants to keep a tensor, or no longer. */
-    keep(name: string): void;
-  },
-) {
+export function startTable(store: Store<State>, events: TableEvents) {
   const box = byId('model-table', HTMLElement);
   const body = byId('model-rows', HTMLElement);
   const filter = byId('model-filter', HTMLInputElement);
@@ -88,54 +138,6 @@ export function startTable(
   let shown: readonly PlannedTensorInfo[] = [];
   let worst: ReadonlySet<string> = new Set();
 
-  /** The button that keeps a tensor, or the reason why it stays anyway. */
-  const lastCell = ({ name, kept }: PlannedTensorInfo, { choice, plan, run }: State): HTMLElement => {
-    const mine = choice?.kept.has(name) ?? false;
-    // Others are kept for a reason that cannot be changed here.
-    if (plan === undefined || (kept !== undefined && !mine)) {
-      return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reasons[kept ?? ''] ?? kept ?? ''));
-    }
-    const label = mine ? 'Convert' : 'Keep';
-    const disabled = run.kind === 'running' || run.kind === 'asking';
-    const button = html(
-      'button',
-      { type: 'button', class: 'small', 'aria-label': `${label} ${name}`, 'data-keep': name, disabled: disabled && '' },
-      label,
-    );
-    button.addEventListener('click', () => events.keep(name));
-    return html('td', { class: 'keep' }, button);
-  };
-
-  const rowOf = (tensor: PlannedTensorInfo, index: number, state: State) => {
-    const { name, kept } = tensor;
-    const measured = kept === undefined ? state.errors.get(name) : undefined;
-    const look = html(
-      'button',
-      { type: 'button', class: 'link name', title: name, 'data-look': name },
-      html('bdi', {}, name),
-    );
-    look.addEventListener('click', () => events.look(name));
-    const cells = columns.slice(1).map((column) => {
-      const text = column.text(tensor, measured);
-      const isWorst = column.key === 'sqnr' && worst.has(name);
-      const classes = [column.numeric && 'number', column.wide && 'wide-only', isWorst && 'low']
-        .filter(Boolean)
-        .join(' ');
-      const mark = isWorst ? [html('span', { class: 'low-mark' }, 'low ')] : [];
-      return html('td', { class: classes || false, 'data-column': column.label }, ...mark, text);
-    });
-    const selected = state.look?.name === name;
-    const attributes = { 'aria-rowindex': index + 2, class: selected && 'selected' };
-    return html('tr', attributes, html('th', { scope: 'row' }, look), ...cells, lastCell(tensor, state));
-  };
-
-  const space = (height: number) => {
-    const cell = html('td', { colspan: columns.length + 1 });
-    const row = html('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
-    cell.style.height = `${height}px`;
-    return row;
-  };
-
   /** Draws the rows in view. The focus stays on the button that has it. */
   const drawRows = () => {
     const state = store.get();
@@ -144,7 +146,9 @@ export function startTable(
     const last = Math.min(shown.length, Math.ceil((box.scrollTop + box.clientHeight) / rowHeight) + spareRows);
     const { look, keep } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
     const hadFocus = body.contains(document.activeElement);
-    const rows = shown.slice(first, last).map((tensor, i) => rowOf(tensor, first + i, state));
+    const rows = shown
+      .slice(first, last)
+      .map((tensor, i) => rowOf(tensor, first + i, state, worst.has(tensor.name), events));
     body.replaceChildren(space(first * rowHeight), ...rows, space((shown.length - last) * rowHeight));
     if (!hadFocus) return;
     const wanted = look === undefined ? `[data-keep="${CSS.escape(keep ?? '')}"]` : `[data-look="${CSS.escape(look)}"]`;
