@@ -82,6 +82,20 @@ function frameDigit(context: CanvasRenderingContext2D, { x, y, cell }: Place, co
   context.strokeRect(x + gap * cell, y + gap * cell, cell * (1 - 2 * gap), cell * (1 - 2 * gap));
 }
 
+/** Gives the canvas the size that its width allows. */
+function sizeFor(canvas: HTMLCanvasElement): { columns: number; cell: number; shown: number } {
+  const { width } = canvas.getBoundingClientRect();
+  const columns = Math.max(8, Math.min(20, Math.floor(width / leastCell)));
+  const cell = width / columns;
+  const shown = Math.min(most, columns * 12);
+  const height = Math.ceil(shown / columns) * cell;
+  canvas.style.height = `${height}px`;
+  const ratio = devicePixelRatio || 1;
+  canvas.width = Math.round(width * ratio);
+  canvas.height = Math.round(height * ratio);
+  return { columns, cell, shown };
+}
+
 /** The wall of digits. Those that are read wrongly are lit. */
 export function startWall(onPoint: (digit: number | undefined) => void) {
   const canvas = byId('wall', HTMLCanvasElement);
@@ -91,22 +105,15 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
   let atlas: { key: string; plain: Atlas; wrong: Atlas } | undefined;
 
   const layOut = () => {
-    const { width } = canvas.getBoundingClientRect();
-    columns = Math.max(8, Math.min(20, Math.floor(width / leastCell)));
-    cell = width / columns;
-    shown = Math.min(most, columns * 12);
-    const height = Math.ceil(shown / columns) * cell;
-    canvas.style.height = `${height}px`;
-    const ratio = devicePixelRatio || 1;
-    canvas.width = Math.round(width * ratio);
-    canvas.height = Math.round(height * ratio);
+    ({ columns, cell, shown } = sizeFor(canvas));
   };
   const digitAt = ({ offsetX, offsetY }: PointerEvent) => {
     const n = Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell));
     return n >= 0 && n < shown ? n : undefined;
   };
-  canvas.addEventListener('pointermove', (event) => onPoint(digitAt(event)));
-  canvas.addEventListener('pointerdown', (event) => onPoint(digitAt(event)));
+  for (const type of ['pointermove', 'pointerdown'] as const) {
+    canvas.addEventListener(type, (event) => onPoint(digitAt(event)));
+  }
   canvas.addEventListener('pointerleave', () => onPoint(undefined));
 
   const draw = (state: State) => {
@@ -125,7 +132,6 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
     const ratio = canvas.width / (columns * cell);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, canvas.width, canvas.height);
-    context.imageSmoothingEnabled = true;
     const read = state.readings.get(keyOf(plainStorage(state.bits)))?.read;
     const { plain, wrong } = atlas;
     for (let n = 0; n < count; n++) {

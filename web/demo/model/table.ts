@@ -113,12 +113,9 @@ function space(height: number) {
   return row;
 }
 
-/** Sets up the table of tensors. Only the rows in view are in the document. */
-export function startTable(store: Store<State>, events: TableEvents) {
-  const box = byId('model-table', HTMLElement);
-  const body = byId('model-rows', HTMLElement);
-  const filter = byId('model-filter', HTMLInputElement);
-  const headers = columns.map(({ key, label, numeric, wide }) => {
+/** The heads of the columns. Their buttons sort: upward, downward, and as the file has it. */
+function headerCells(store: Store<State>): HTMLTableCellElement[] {
+  return columns.map(({ key, label, numeric, wide }) => {
     const button = html('button', { type: 'button', class: 'link' }, label);
     button.addEventListener('click', () => {
       const { sort } = store.get();
@@ -129,6 +126,14 @@ export function startTable(store: Store<State>, events: TableEvents) {
     const classes = [numeric && 'number', wide && 'wide-only'].filter(Boolean).join(' ');
     return html('th', { scope: 'col', class: classes || false }, button);
   });
+}
+
+/** Sets up the table of tensors. Only the rows in view are in the document. */
+export function startTable(store: Store<State>, events: TableEvents) {
+  const box = byId('model-table', HTMLElement);
+  const body = byId('model-rows', HTMLElement);
+  const filter = byId('model-filter', HTMLInputElement);
+  const headers = headerCells(store);
   byId('model-head', HTMLElement).append(
     ...headers,
     html('th', { scope: 'col' }, html('span', { class: 'hidden' }, 'Keep')),
