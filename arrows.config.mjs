@@ -9,6 +9,7 @@ const arrows = {
   arrays: ['core'],
   layers: ['arrays', 'core'],
   pipeline: ['formats', 'codecs', 'files', 'core'],
+  running: ['pipeline', 'formats', 'codecs', 'files', 'core'],
   bench: ['arrays', 'layers', 'core'],
   inline: ['pipeline', 'core'],
 };

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { relative, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
@@ -51,16 +51,13 @@ const pageFile = (name: string) => `${site}/guide/${name === '' ? '' : `${name}/
 const offline: Plugin = {
   name: 'offline',
   apply: 'build',
-  generateBundle(_, bundle) {
-    const contents = new Map<string, string | Uint8Array>();
-    for (const [name, output] of Object.entries(bundle)) {
-      contents.set(name, output.type === 'asset' ? output.source : output.code);
-    }
-    for (const entry of readdirSync(`${site}/public`, { recursive: true, withFileTypes: true })) {
+  writeBundle({ dir = '' }) {
+    const contents = new Map<string, Uint8Array>();
+    for (const entry of readdirSync(dir, { recursive: true, withFileTypes: true })) {
       const path = `${entry.parentPath}/${entry.name}`;
-      if (entry.isFile()) contents.set(relative(`${site}/public`, path).split(sep).join('/'), readFileSync(path));
+      if (entry.isFile()) contents.set(relative(dir, path).split(sep).join('/'), readFileSync(path));
     }
-    this.emitFile({ type: 'asset', fileName: 'offline.js', source: offlineWorker(contents) });
+    writeFileSync(`${dir}/offline.js`, offlineWorker(contents));
   },
 };
 

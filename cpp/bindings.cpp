@@ -294,7 +294,7 @@ Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::Compres
 /// Floats of codes.
 Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, std::byte* memory,
                                  size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
@@ -305,7 +305,7 @@ Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::Dequanti
 /// Floats of codes.
 Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, std::byte* memory,
                                 size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 /// What the codec has to know of elements that share a scale across tiles.
@@ -323,7 +323,7 @@ Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& 
 /// Floats of codes.
 Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
                            DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
@@ -334,7 +334,7 @@ Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& co
 /// Floats of codes.
 Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
                           DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codes, arena, result.x); });
+  return decode_tile(stored, codes, memory, bytes, result);
 }
 
 /// Floats of elements.

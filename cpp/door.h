@@ -112,6 +112,12 @@ Status in_arena(std::byte* memory, size_t bytes, uint64_t& taken, F f) {
   return status;
 }
 
+/// The floats of a stored tile of any codec.
+template <class C>
+Status decode_tile(const codecs::Stored& stored, const C& codec, std::byte* memory, size_t bytes, DecodedTile& result) {
+  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codec, arena, result.x); });
+}
+
 /// Encodes a tile with any codec.
 template <class C>
 Status encode_tile(const codecs::Tile& tile, const C& codec, std::byte* memory, size_t bytes, EncodedTile& result) {

@@ -42,6 +42,21 @@ constexpr float kRounding = 0x1p-19f;
 /// With 0.8 and 1, or 1.2 and 2 instead, the time changes by 8 % or less.
 constexpr double kShareOf12th = 0.9, kSmallStep = 1.5;
 
+/// With so many levels or fewer, trials take less time than a grid: with SIMD a tenth less for 6 bits, a third more for 8.
+constexpr double kFewLevels = 63;
+
+/// A grid has up to kGridSize steps, otherwise kGridDensity times the root of the number of values in a unit of u: about as long as
+/// its steps take what it leaves undecided takes, too. It begins at kGridStart of where all values fit in, if small values are put
+/// in front: below, these prove more in less time. With 0.7 and 2 times the density the time changes by 5 % or less.
+constexpr size_t kGridSize = 512;
+constexpr float kGridDensity = 1.4f, kGridStart = 0.8f;
+
+/// How far above `start` the end of a grid is looked for in a step at most.
+constexpr double kLargestStepUp = 0.17;
+
+/// By so much, as a share of the squares, sums in double may feign too low an error.
+constexpr double kRoundingOfGrid = 0x1p-46;
+
 /// Bounds of levels that hold nothing back.
 constexpr float kFarAway = HUGE_VALF;
 
@@ -85,13 +100,78 @@ class ScaleSearch {
 
   FoundScale search() {
     const auto start = static_cast<float>(span_.start * span_.root_mean);
+    const auto least = static_cast<float>(span_.first * span_.root_mean);
+    if (windows_.fixed() && windows_.levels > kFewLevels && windows_.levels < 256 && span_.run.n > kernels::kFewValues) {
+      const float end = find_end(start), first = span_.small.size > 0 ? std::max(least, kGridStart * start) : least;
+      search_grid(first, end);
+      walk(false, first, least);
+      drain();
+      return found_;
+    }
     walk(true, start, static_cast<float>(span_.last * span_.root_mean));
-    walk(false, start, static_cast<float>(span_.first * span_.root_mean));
+    walk(false, start, least);
     drain();
     return found_;
   }
 
  private:
+  /// A u from which on clipping alone errs more than the best.
+  float find_end(float start) {
+    const auto last = static_cast<float>(span_.last * span_.root_mean);
+    // Clipping one of the values alone by three steps leaves 0.3 of a level on average.
+    const double farthest = std::max(-windows_.lowest, windows_.lowest + windows_.levels);
+    float step = start * static_cast<float>(std::min(kLargestStepUp, std::sqrt(0.3 * span_.count) / (3 * farthest)));
+    for (float u = start; trials_left_ > 0; step *= 2) {
+      float us[4], errors[4];
+      const Nodes nodes = attempt(pmin(steps(u, step), splat(last)), splat(middle_));
+      store(us, nodes.u);
+      store(errors, nodes.error);
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 0; i < 4; i++) {
+        if (us[i] >= last || clips_too_much(us[i], errors[i])) return us[i];
+      }
+      u = us[3] + step;
+    }
+    return start;
+  }
+
+  void search_grid(float first, float end) {
+    if (!(first < end)) return;
+    const float density = kGridDensity * std::sqrt(static_cast<float>(span_.run.n));
+    const auto size = static_cast<size_t>(std::clamp((end - first) * density, 8.0f, static_cast<float>(kGridSize)));
+    const float step = (end - first) / static_cast<float>(size);
+    take_grid({first * t_per_u_, step * t_per_u_, size});
+    const F32x4 slack = splat(0.25f * step * step);
+    for (size_t i = 0; i < size; i += 4) {
+      const float at = first + static_cast<float>(i) * step;
+      const F32x4 from = steps(at, step), to = add(from, splat(step)), a = load(errors_ + i), b = load(errors_ + i + 1);
+      // A bound that is quicker: no chord lies lower than its lower end.
+      if (!any(greater(mul(splat(bound_), mul(to, to)), sub(pmin(a, b), slack)))) continue;
+      keep({from, to, a, b, splat(middle_)}, size - i < 4 ? (1u << (size - i)) - 1 : 15);
+      if (waiting_count_ >= kDrain) drain();
+    }
+  }
+
+  /// Fills in the errors of a grid, and takes the best fit to its levels.
+  void take_grid(const kernels::Grid& grid) {
+    const double energy = kernels::sum_steps(span_.run, grid, windows_.lowest, windows_.lowest + windows_.levels, level_sums_);
+    kernels::LevelSums sums = {0, 0}, best = {0, 1};
+    for (size_t i = 0; i <= grid.size; i++) {
+      const double t = grid.first + static_cast<double>(i) * grid.step;
+      sums.products += level_sums_[i].products;
+      sums.squares += level_sums_[i].squares;
+      errors_[i] = static_cast<float>((t * (t * energy - 2 * sums.products) + sums.squares) * per_value_);
+      if (sums.products * sums.products * best.squares > best.products * best.products * sums.squares) best = sums;
+    }
+    for (size_t i = 1; i < 4; i++) errors_[grid.size + i] = HUGE_VALF;
+    const double scale = best.products / best.squares, left = std::max(energy - scale * best.products, energy * kRoundingOfGrid);
+    const auto error = static_cast<float>(left * per_value_ * (t_per_u_ * t_per_u_));
+    if (!(error < best_)) return;
+    best_ = error;
+    bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
+    found_ = {scale, windows_.lowest, best_};
+  }
+
   /// Tries four u. center: of the windows, about.
   Nodes attempt(F32x4 u, F32x4 center) {
     kernels::Trials trials = {u, lowest_, add(lowest_, levels_)};
@@ -110,22 +190,28 @@ class ScaleSearch {
 
   /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
   void take_fits(const kernels::Trials& trials, F32x4 errors, F32x4 slopes) {
-    float us[4], lows[4], error_of[4], slope_of[4];
+    const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slopes, slopes)), errors);
+    const F32x4 product = mul(square, errors), squares = mul(square, level_square);
+    // No more than what t itself leaves, and no less than what rounding could feign.
+    const F32x4 fitted = add(pmax(splat(0.0f), sub(product, mul(slopes, slopes))), mul(splat(kRounding), product));
+    const F32x4 least = pmin(fitted, mul(errors, level_square));
+    const I32x4 better = bit_and(greater(level_square, splat(0.0f)), greater(mul(splat(best_), squares), least));
+    uint32_t lanes = top_bits(better);
+    if (lanes == 0) return;
+    float least_of[4], square_of[4], us[4], slope_of[4], level_square_of[4], lows[4];
+    store(least_of, least);
+    store(square_of, squares);
     store(us, trials.u);
-    store(lows, trials.low);
-    store(error_of, errors);
     store(slope_of, slopes);
+    store(level_square_of, level_square);
+    store(lows, trials.low);
     SCALEPOINT_NO_UNROLL
-    for (int i = 0; i < 4; i++) {
-      const float u = us[i], error = error_of[i], slope = slope_of[i];
-      const float square = u * u, level_square = square - (slope + slope) + error, product = square * error;
-      // No more than what t itself leaves, and no less than what rounding could feign.
-      const float gained = product - slope * slope, fitted = (gained > 0 ? gained : 0) + kRounding * product;
-      const float unfitted = error * level_square, least = unfitted < fitted ? unfitted : fitted;
-      const float squares = square * level_square;
-      if (!(level_square > 0 && least < best_ * squares)) continue;
-      best_ = least / squares;
-      found_ = {(static_cast<double>(square) - slope) / (level_square * (u * t_per_u_)), lows[i], best_};
+    for (size_t i = 0; lanes != 0; i++, lanes >>= 1) {
+      if ((lanes & 1) == 0 || !(least_of[i] < best_ * square_of[i])) continue;
+      best_ = least_of[i] / square_of[i];
+      const double u = us[i];
+      found_ = {(static_cast<float>(us[i] * us[i]) - static_cast<double>(slope_of[i])) / (level_square_of[i] * (u * t_per_u_)),
+                lows[i], best_};
     }
     bound_ = best_ * static_cast<float>(1 - kSearchTolerance);
   }
@@ -174,11 +260,10 @@ class ScaleSearch {
     store(waiting_[2] + end, intervals.from_error);
     store(waiting_[3] + end, intervals.to_error);
     store(waiting_[4] + end, intervals.center);
-    SCALEPOINT_PER_VECTOR
+    SCALEPOINT_NO_UNROLL
     for (size_t i = 0; i < 4; i++) {
-      if ((kept >> i & 1) == 0) continue;
       for (auto& row : waiting_) row[waiting_count_] = row[end + i];
-      waiting_count_++;
+      waiting_count_ += kept >> i & 1;
     }
   }
 
@@ -324,6 +409,8 @@ class ScaleSearch {
   float best_ = FLT_MAX;   ///< error of the best in mean squares of the run
   float bound_ = FLT_MAX;  ///< what is not below it is no better
   FoundScale found_;
+  kernels::LevelSums level_sums_[kGridSize + 1];
+  float errors_[kGridSize + 4];         ///< at the t of a grid, and infinity behind
   float waiting_[5][kMostWaiting + 4];  ///< the fields of Intervals
   size_t waiting_count_ = 0;
 };

@@ -9,124 +9,26 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bell, classes, drawDigits, pixels, randomNumbers, side, testSeed } from '../web/demo/shared/digits.mjs';
+
+export { drawDigits, side };
 
 /** @typedef {{ shape: number[], data: Float32Array }} Tensor */
 /** @typedef {Record<string, Tensor>} Tensors */
-/** @typedef {{ count: number, images: Float32Array, labels: Uint8Array }} Digits */
+/** @typedef {import('../web/demo/shared/digits.mjs').Digits} Digits */
 
 /** Path of the sample. */
 export const samplePath = fileURLToPath(new URL('../web/demo/public/samples/digits.safetensors', import.meta.url));
 
-/** Pixels on one side of an image. */
-export const side = 16;
-const pixels = side * side;
-const classes = 10;
 /** Units of each of the two hidden layers. As a multiple of 128 it is divisible by every usual group size. */
 const hidden = 128;
 
-const seeds = { weights: 1, training: 2, test: 3 };
+const seeds = { weights: 1, training: 2, test: testSeed };
 const testCount = 1000;
 const batchSize = 32;
 const defaultSteps = 800;
 
-// ------------------------------------------------------------------------------------------------------ random numbers
-
-/**
- * A generator of uniform numbers in [0, 1) with 32 random bits each. It applies a mixing function to a counter.
- * @param {number} seed
- */
-function randomNumbers(seed) {
-  let counter = Math.imul(seed, 0x632be5ab);
-  return () => {
-    counter = (counter + 0x9e3779b9) | 0;
-    let bits = counter;
-    bits = Math.imul(bits ^ (bits >>> 16), 0x21f0aaad);
-    bits = Math.imul(bits ^ (bits >>> 15), 0x735a2d97);
-    return ((bits ^ (bits >>> 15)) >>> 0) / 4294967296;
-  };
-}
-
-/**
- * A random number that is nearly standard normal. The sum of twelve uniform numbers has variance 1, and needs no logarithm.
- * @param {() => number} random
- */
-function bell(random) {
-  let sum = -6;
-  for (let i = 0; i < 12; i++) sum += random();
-  return sum;
-}
-
 // -------------------------------------------------------------------------------------------------------------- digits
-
-const glyphWidth = 5;
-const glyphHeight = 7;
-/** The glyphs of the ten digits side by side, one space apart. */
-const font = [
-  ' ###    #    ###  #####    #  #####   ##  #####  ###   ### ',
-  '#   #  ##   #   #     #   ##  #      #        # #   # #   #',
-  '#   # # #       #    #   # #  ####  #        #  #   # #   #',
-  '#   #   #     ##   ###  #  #      # ####    #    ###   ####',
-  '#   #   #    #        # #####     # #   #   #   #   #     #',
-  '#   #   #   #     #   #    #  #   # #   #  #    #   #    # ',
-  ' ###  ##### #####  ###     #   ###   ###   #     ###   ##  ',
-];
-
-/**
- * The ink of a glyph at a point, from 0 to 1, interpolated linearly between the four cells around the point.
- * @param {number} digit
- * @param {number} x in cells, 0 at the center of the leftmost column
- * @param {number} y in cells, 0 at the center of the topmost row
- */
-function ink(digit, x, y) {
-  const left = Math.floor(x);
-  const top = Math.floor(y);
-  const cell = (/** @type {number} */ row, /** @type {number} */ column) =>
-    row >= 0 &&
-    row < glyphHeight &&
-    column >= 0 &&
-    column < glyphWidth &&
-    font[row]?.[digit * (glyphWidth + 1) + column] === '#'
-      ? 1
-      : 0;
-  const upper = cell(top, left) * (left + 1 - x) + cell(top, left + 1) * (x - left);
-  const lower = cell(top + 1, left) * (left + 1 - x) + cell(top + 1, left + 1) * (x - left);
-  return upper * (top + 1 - y) + lower * (y - top);
-}
-
-/**
- * Draws digits of random size, slant, position and strength, and adds noise. Pixels are in [0, 1] and in row-major order.
- * The labels are 0, 1, ... 9, 0, 1, ...
- * @param {number} count
- * @param {number} seed
- * @returns {Digits}
- */
-export function drawDigits(count, seed) {
-  const random = randomNumbers(seed);
-  const between = (/** @type {number} */ low, /** @type {number} */ high) => low + (high - low) * random();
-  const images = new Float32Array(count * pixels);
-  const labels = new Uint8Array(count);
-  for (let n = 0; n < count; n++) {
-    const digit = n % classes;
-    labels[n] = digit;
-    const cellWidth = between(1.3, 2.1);
-    const cellHeight = between(1.3, 1.9);
-    const slant = between(-0.3, 0.3);
-    const centreX = (side - 1) / 2 + between(-2, 2);
-    const centreY = (side - 1) / 2 + between(-1.5, 1.5);
-    const strength = between(0.6, 1);
-    const noise = between(0.05, 0.26);
-    for (let row = 0; row < side; row++) {
-      for (let column = 0; column < side; column++) {
-        const y = row - centreY;
-        const x = column - centreX - slant * y;
-        const light = ink(digit, x / cellWidth + (glyphWidth - 1) / 2, y / cellHeight + (glyphHeight - 1) / 2);
-        const value = light * strength + noise * bell(random);
-        images[n * pixels + row * side + column] = Math.min(1, Math.max(0, value));
-      }
-    }
-  }
-  return { count, images, labels };
-}
 
 /** The thousand digits on which accuracy is measured. Training does not use them. */
 export function drawTestDigits() {

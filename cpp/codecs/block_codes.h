@@ -10,11 +10,11 @@
 
 namespace scalepoint::codecs {
 
-/// The scale of a block, its reciprocal, and its zero point among codes without a sign.
+/// The scale of a block, its reciprocal, and its zero point among codes without a sign: a whole number, unless a form has others.
 struct BlockScale {
   float scale = 0;
   float reciprocal = 0;
-  int32_t zero_point = 0;
+  float zero_point = 0;
 };
 
 /// A scale as its type holds it.
@@ -45,21 +45,21 @@ inline BlockScale choose_block(float min, float max, int32_t bits, bool symmetri
   const auto levels = static_cast<float>((1 << bits) - 1);
   if (symmetric) {
     const float largest = std::fabs(max) > std::fabs(min) ? max : min;
-    block.zero_point = 1 << (bits - 1);
-    set_scale(block, largest / static_cast<float>(-block.zero_point), type);
+    block.zero_point = static_cast<float>(1 << (bits - 1));
+    set_scale(block, largest / -block.zero_point, type);
   } else {
     min = min < 0 ? min : 0.0f;
     max = max > 0 ? max : 0.0f;
     set_scale(block, (max - min) / levels, type);
     const float zero_point = block.scale != 0 ? 0.0f - min / block.scale : min;
-    block.zero_point = static_cast<int32_t>(std::round(zero_point < 0 ? 0.0f : zero_point > levels ? levels : zero_point));
+    block.zero_point = std::round(zero_point < 0 ? 0.0f : zero_point > levels ? levels : zero_point);
   }
   return block;
 }
 
 /// saturate(round_half_away(x / scale + zero point)), without a sign.
 inline uint8_t block_code(float x, const BlockScale& block, float levels) {
-  float code = x * block.reciprocal + static_cast<float>(block.zero_point);
+  float code = x * block.reciprocal + block.zero_point;
   code = code > 0 ? code : 0.0f;
   code = code < levels ? code : levels;
   // Halves go up. The number below 1/2 keeps the next lower float from going up with them.
@@ -67,7 +67,7 @@ inline uint8_t block_code(float x, const BlockScale& block, float levels) {
 }
 
 inline float block_value(uint8_t code, const BlockScale& block) {
-  return static_cast<float>(code - block.zero_point) * block.scale;
+  return (static_cast<float>(code) - block.zero_point) * block.scale;
 }
 
 }  // namespace scalepoint::codecs

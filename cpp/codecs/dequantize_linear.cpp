@@ -224,14 +224,14 @@ class Encoder {
     }
     for (size_t i = 0; i < sets(); i++) {
       scale_[i] = blocks_[i].scale;
-      zero_point_[i] = blocks_[i].zero_point - flip;
+      zero_point_[i] = static_cast<int32_t>(blocks_[i].zero_point) - flip;
     }
   }
 
   [[nodiscard]] BlockScale searched(size_t i) const {
     BlockScale block;
     set_scale(block, scale_[i], codes_.scale);
-    block.zero_point = zero_point_[i] + (codes_.is_signed ? 1 << (codes_.bits - 1) : 0);
+    block.zero_point = static_cast<float>(zero_point_[i] + (codes_.is_signed ? 1 << (codes_.bits - 1) : 0));
     return block;
   }
 

@@ -39,7 +39,8 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   Floats floats(tile, tile.size(), arena);
   const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
   constexpr uint64_t kColumnsAtOnce = 16;
-  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * form.k);
+  const size_t stride = kernels::column_stride(k);
+  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * stride);
   auto* const restored = arena.take<float>(form.k);
   auto* const made = arena.take<uint8_t>(form.k);
   auto* const absmax = arena.take<float>(form.n * form.blocks);
@@ -59,8 +60,8 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
     const float* column = x + i * form.k;
     if (!codes.transposed) {
       const auto some = static_cast<size_t>(std::min(kColumnsAtOnce, form.n - i / kColumnsAtOnce * kColumnsAtOnce));
-      if (i % kColumnsAtOnce == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns);
-      column = columns + i % kColumnsAtOnce * form.k;
+      if (i % kColumnsAtOnce == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
+      column = columns + i % kColumnsAtOnce * stride;
     }
     const std::span<const float> values = {column, k};
     const std::span<float> scales = {absmax + i * form.blocks, blocks};

@@ -16,17 +16,19 @@ struct MatMulNBits {
   ElementType scale = ElementType::kF32;  ///< kF32 or kF16
   /// Whether scales and zero points are searched for, with the least squared error.
   bool search = false;
+  /// Whether zero points are floats of the scales' type. Only without `symmetric`.
+  bool float_zero_points = false;
 };
 
 /// A tile is K rows of some columns of the matrix B [K, N], all of them. Neighbors in a column make a block; the last block of a
 /// column may be shorter.
 ///
-/// Scale, zero point and codes: as choose_block and block_code have it. A search takes those of search_absmax (symmetric) or of
-///          search_qparams instead, with codes that are rounded to the nearest.
+/// Scale, zero point and codes: as choose_block and block_code have it, or choose_float_block. A search takes those of search_absmax
+///          (symmetric) or of search_qparams instead, with codes that are rounded to the nearest; fit_block improves the latter.
 /// Parts:   data        for each column its codes without a sign, blocks one after the other, lowest bits first; what the last block
 ///                      lacks is 0
 ///          scale       for each column those of its blocks
-///          zero point  likewise, packed as the codes; each column begins at a whole byte
+///          zero point  likewise, packed as the codes; each column begins at a whole byte. Or floats, as the scales
 /// Special: NaN and infinities are problems. So is a scale beyond float16: kOverflow, at the block's element of largest magnitude.
 /// Status:  those of check and Arena; kBadDType if there are no such codes or scales; kBadLayout if the tile is empty, or for any
 ///          other block_size.

@@ -48,7 +48,7 @@ void make_block_codes(const float* x, size_t n, const BlockCodes& block, uint8_t
   }
 }
 
-void gather_columns(const float* x, size_t rows, size_t width, size_t some, float* columns) {
+void gather_columns(const float* x, size_t rows, size_t width, size_t some, float* columns, size_t stride) {
   size_t row = 0;
   for (; row + 4 <= rows; row += 4) {
     const float* const from = x + row * width;
@@ -56,18 +56,18 @@ void gather_columns(const float* x, size_t rows, size_t width, size_t some, floa
     for (; i + 4 <= some; i += 4) {
       F32x4 a = load(from + i), b = load(from + width + i), c = load(from + 2 * width + i), d = load(from + 3 * width + i);
       transpose(a, b, c, d);
-      float* const to = columns + i * rows + row;
+      float* const to = columns + i * stride + row;
       store(to, a);
-      store(to + rows, b);
-      store(to + 2 * rows, c);
-      store(to + 3 * rows, d);
+      store(to + stride, b);
+      store(to + 2 * stride, c);
+      store(to + 3 * stride, d);
     }
     for (; i < some; i++) {
-      for (size_t j = 0; j < 4; j++) columns[i * rows + row + j] = from[j * width + i];
+      for (size_t j = 0; j < 4; j++) columns[i * stride + row + j] = from[j * width + i];
     }
   }
   for (; row < rows; row++) {
-    for (size_t i = 0; i < some; i++) columns[i * rows + row] = x[row * width + i];
+    for (size_t i = 0; i < some; i++) columns[i * stride + row] = x[row * width + i];
   }
 }
 

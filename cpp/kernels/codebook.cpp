@@ -64,9 +64,7 @@ void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSe
 }
 
 void search_codes_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
-  uint8_t all[16] = {};
-  std::memcpy(all, search.code, search.thresholds + 1);
-  const U8x16 code = load(all);
+  const U8x16 code = load(search.code);
   const F32x4 by = splat(factor);
   const auto sixteen = [&](const float* from, uint8_t* to) {
     const F32x4 a = mul(load(from), by), b = mul(load(from + 4), by), c = mul(load(from + 8), by), d = mul(load(from + 12), by);
@@ -93,23 +91,19 @@ void search_codes_by_counting(const float* x, size_t n, float factor, const Code
   std::memcpy(codes + i, made, n - i);
 }
 
-void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
-  double product[2] = {}, square[2] = {};
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const FitValue* values, double* products, double* squares) {
+  F64x2 even = splat(0.0), odd = even;
+  const auto both = [&](size_t i) { return mul(pair(x[i], 1), load(&values[codes[i]].value)); };
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i + 2 <= n; i += 2) {
-    const double even = values[codes[i]], odd = values[codes[i + 1]];
-    product[0] += x[i] * even;
-    product[1] += x[i + 1] * odd;
-    square[0] += even * even;
-    square[1] += odd * odd;
+    even = add(even, both(i));
+    odd = add(odd, both(i + 1));
   }
-  if (n % 2 != 0) {
-    const double last = values[codes[n - 1]];
-    product[0] += x[n - 1] * last;
-    square[0] += last * last;
-  }
-  *products += product[0] + product[1];
-  *squares += square[0] + square[1];
+  if (n % 2 != 0) even = add(even, both(n - 1));
+  double sums[2];
+  store(sums, add(even, odd));
+  *products += sums[0];
+  *squares += sums[1];
 }
 
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {

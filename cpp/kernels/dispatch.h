@@ -34,7 +34,15 @@ struct PerRounding {
   Function onnx, fused, reciprocal;
 
   Function operator[](Rounding rounding) const {
-    return rounding == Rounding::kOnnx ? onnx : rounding == Rounding::kFused ? fused : reciprocal;
+    switch (rounding) {
+      case Rounding::kOnnx:
+        return onnx;
+      case Rounding::kFused:
+        return fused;
+      case Rounding::kReciprocal:
+        return reciprocal;
+    }
+    return {};  // the compiler warns of a rounding that is missing above, and a call of nothing ends the program
   }
 };
 

@@ -161,7 +161,7 @@ inline int32_t truncate(double x) { return x != x ? 0 : static_cast<int32_t>(cla
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {{truncate(low.v[0]), truncate(low.v[1]), truncate(high.v[0]), truncate(high.v[1])}};
 }
-
+inline F64x2 pair(double a, double b) { return {{a, b}}; }
 inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
   const F32x4 rows[4] = {a, b, c, d};
   F32x4* columns[4] = {&a, &b, &c, &d};

@@ -130,7 +130,7 @@ inline F32x4 narrow(F64x2 low, F64x2 high) {
 inline I32x4 narrow_to_int(F64x2 low, F64x2 high) {
   return {wasm_i32x4_shuffle(wasm_i32x4_trunc_sat_f64x2_zero(low.v), wasm_i32x4_trunc_sat_f64x2_zero(high.v), 0, 1, 4, 5)};
 }
-
+inline F64x2 pair(double a, double b) { return {wasm_f64x2_make(a, b)}; }
 /// Rows become columns: after it, a holds lane 0 of a, b, c, d; and so on.
 inline void transpose(F32x4& a, F32x4& b, F32x4& c, F32x4& d) {
   const v128_t ab_low = wasm_i32x4_shuffle(a.v, b.v, 0, 4, 1, 5), ab_high = wasm_i32x4_shuffle(a.v, b.v, 2, 6, 3, 7);

@@ -25,21 +25,33 @@ struct Format {
 constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 0x7FC0}, kFloat8E4M3FN = {4, 3, 0x7E, 0x7F},
                  kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
 
+/// The codes of four magnitudes, rounded half to even, where the format has its own exponents. Beyond the largest value any code that
+/// is larger than that of infinity.
+template <Format kFormat>
+inline I32x4 round_exponents(I32x4 magnitude) {
+  constexpr int kDropped = 23 - kFormat.fraction_bits, kSmallest = 128 - kFormat.bias();
+  // 2^(23 - fraction bits) times the power of two in x: floats from there on are as far apart as the codes near x, so that adding
+  // rounds. Subnormals have the distance of the smallest normal exponent. Twice the largest power of two is far enough.
+  const I32x4 near = min_unsigned(magnitude, splat((127 + kFormat.bias() + 2) << 23));
+  const I32x4 power = max_signed(bit_and(near, splat(0x7F800000)), splat(kSmallest << 23));
+  const I32x4 apart = add(power, splat(kDropped << 23));
+  const I32x4 units = sub(bits(add(from_bits(near), from_bits(apart))), apart);
+  // A normal number has 2^(fraction bits) units and more. Its code counts them from the exponent 1 on.
+  return add(units, sub(shift_right<kDropped>(power), splat(kSmallest << kFormat.fraction_bits)));
+}
+
 /// The codes of four floats. `most` is the largest code that a number may get: that of the largest value, or of infinity.
 template <Format kFormat>
 inline I32x4 round_to(F32x4 x, I32x4 most) {
   constexpr int kDropped = 23 - kFormat.fraction_bits;
-  const I32x4 sign = shift_right<31>(bits(x)), magnitude = shift_right_one(twice_magnitude_bits(x));
-  // Rounds half to even: adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as
-  // it should.
-  const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
-  I32x4 code = shift_right<kDropped>(add(add(magnitude, odd), splat((1 << (kDropped - 1)) - 1 - kFormat.rebias())));
+  const I32x4 sign = shift_right<31>(bits(x)), magnitude = magnitude_bits(x);
+  I32x4 code;
   if constexpr (kFormat.rebias() != 0) {
-    // A subnormal counts units of 2^(1 - bias - fraction_bits). The floats from 2^23 units on are one unit apart, so adding 2^23
-    // units rounds to whole units.
-    const F32x4 unit = splat(bit_cast<float>((127 + 23 + 1 - kFormat.bias() - kFormat.fraction_bits) << 23));
-    const I32x4 subnormal = sub(bits(add(from_bits(magnitude), unit)), bits(unit));
-    code = select(greater(splat(kFormat.rebias() + (1 << 23)), magnitude), subnormal, code);
+    code = round_exponents<kFormat>(magnitude);
+  } else {
+    // Adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as it should.
+    const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
+    code = shift_right<kDropped>(add(add(magnitude, odd), splat((1 << (kDropped - 1)) - 1)));
   }
   code = min_unsigned(code, most);
   const I32x4 is_nan = greater(magnitude, splat(static_cast<int32_t>(kInfinityBits)));

@@ -10,8 +10,6 @@ using namespace lanes;
 
 constexpr size_t kBlock = 512;
 
-F32x4 positive(F32x4 a) { return pmax(splat(0.0f), a); }
-
 /// Four sums over blocks.
 class FourSums {
  public:
@@ -41,6 +39,7 @@ inline void add_value(BlockSums& sums, const float* p, F32x4 t, const Trials& tr
     // One level further up, what is more than half a level above the highest gets closer by one level, and what is nearest to the
     // lowest goes to the next: the squares change by twice the distance from the middle between the two levels.
     const F32x4 half = splat(0.5f), one = splat(1.0f);
+    const auto positive = [](F32x4 a) { return pmax(splat(0.0f), a); };
     const F32x4 below = sub(add(trials.low, half), v), above = sub(v, add(trials.high, half));
     F32x4 up = sub(positive(below), positive(above));
     F32x4 down = sub(positive(add(above, one)), positive(sub(below, one)));
@@ -83,6 +82,21 @@ void try_each(const Run& run, F32x4 t, const Trials& trials, TrialSums& out) {
   }
 }
 
+template <class T>
+struct OneSums {
+  T error = 0, slope = 0, up = 0, down = 0;
+
+  void add(const float* p, T weight, T t, T low, T high, bool with_windows) {
+    const T v = *p * t, r = v - clamp(round_half_even(v), low, high), weighted = r * weight;
+    error += weighted * r;
+    slope += weighted * v;
+    if (!with_windows) return;
+    const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
+    up += ((below > 0 ? below : 0) - (above > 0 ? above : 0)) * weight;
+    down += ((above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0)) * weight;
+  }
+};
+
 /// The sums of one candidate: with T = float those that add_value makes in a lane.
 template <class T>
 void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) {
@@ -90,20 +104,17 @@ void try_one(const Run& run, T t, T low, T high, bool with_windows, float* out) 
   double sums[4] = {};
   for (size_t at = 0; at < run.n; at += kBlock) {
     const size_t size = run.n - at < kBlock ? run.n - at : kBlock;
-    T of_block[2][4] = {};
-    for (size_t i = 0; i < size; i++) {
-      const float* const p = run.x + step * (at + i);
-      const T v = *p * t, r = v - clamp(round_half_even(v), low, high);
-      const T weight = run.weighted ? p[1] : 1, weighted = r * weight;
-      T* const to = of_block[i % 2];
-      to[0] += weighted * r;
-      to[1] += weighted * v;
-      if (!with_windows) continue;
-      const T half = static_cast<T>(0.5), below = low + half - v, above = v - (high + half);
-      to[2] += ((below > 0 ? below : 0) - (above > 0 ? above : 0)) * weight;
-      to[3] += ((above + 1 > 0 ? above + 1 : 0) - (below - 1 > 0 ? below - 1 : 0)) * weight;
+    const float* p = run.x + step * at;
+    OneSums<T> even, odd;
+    SCALEPOINT_NO_UNROLL
+    for (const float* const end = p + step * size; p < end; p += 2 * step) {
+      even.add(p, run.weighted ? p[1] : 1, t, low, high, with_windows);
+      if (p + step != end) odd.add(p + step, run.weighted ? p[3] : 1, t, low, high, with_windows);
     }
-    for (int i = 0; i < 4; i++) sums[i] += of_block[0][i] + of_block[1][i];
+    sums[0] += even.error + odd.error;
+    sums[1] += even.slope + odd.slope;
+    sums[2] += even.up + odd.up;
+    sums[3] += even.down + odd.down;
   }
   for (int i = 0; i < 4; i++) out[4 * i] = static_cast<float>(sums[i]);
 }
@@ -154,6 +165,92 @@ double sum_blocks(const float* x, size_t n, float filler, F f) {
   return sum;
 }
 
+/// Values for which `sum_steps` prepares its loop at a time.
+constexpr size_t kChunk = 64;
+/// Places on a grid have so many bits behind the point. A grid has less than 2^9 steps, so that sums of two fit into 31 bits.
+constexpr int kPlaceBits = 21;
+
+/// min(max(a, 0), most), where most is above 0. Of integers: of floats the engine would make branches.
+float within(float a, float most) {
+  const auto bits = bit_cast<int32_t>(a), top = bit_cast<int32_t>(most), positive = bits < 0 ? 0 : bits;
+  return bit_cast<float>(positive < top ? positive : top);
+}
+
+/// Where the levels of some values change. Its own pass, as nothing in it depends on how often they do.
+struct Chunk {
+  float x[kChunk], weight[kChunk], level[kChunk];  ///< levels at the start of the grid
+  int32_t at[kChunk];                              ///< the first place
+  int32_t apart[kChunk];                           ///< from there to the next
+  int32_t stop[kChunk];                            ///< behind the last
+
+  void take(const Run& run, size_t from, size_t n) {
+    const float* p = run.x + (run.weighted ? 2 : 1) * from;
+    for (size_t i = 0; i < n; i++, p += run.weighted ? 2 : 1) {
+      x[i] = *p;
+      weight[i] = run.weighted ? p[1] : 1;
+    }
+    for (size_t i = n; i % 4 != 0; i++) x[i] = 0;
+  }
+
+  /// farthest: the magnitudes of the last levels of positive and negative values.
+  void place(size_t n, const Grid& grid, const float* farthest) {
+    const auto first = static_cast<float>(grid.first), per_step = static_cast<float>(1 / grid.step);
+    const auto start = static_cast<float>(grid.first / grid.step), size = static_cast<float>(grid.size);
+    constexpr float kUnit = 1 << kPlaceBits;
+    if constexpr (kSimd) {
+      const F32x4 half = splat(0.5f), zero = splat(0.0f), end = splat(size), positive = splat(farthest[0]);
+      const auto place_of = [end](F32x4 steps) {
+        const F32x4 place = mul(pmin(end, steps), splat(kUnit));
+        return narrow_to_int(widen_low(place), widen_high(place));
+      };
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 0; i < n; i += 4) {
+        const F32x4 v = load(x + i), magnitude = abs(v), most = select(greater(zero, v), splat(farthest[1]), positive);
+        const F32x4 k = pmin(floor(add(mul(magnitude, splat(first)), half)), most);
+        const F32x4 steps = div(splat(per_step), magnitude);
+        const F32x4 away = pmin(end, pmax(zero, sub(mul(add(k, half), steps), splat(start))));
+        store(level + i, k);
+        store(at + i, place_of(away));
+        store(apart + i, place_of(steps));
+        store(stop + i, place_of(pmax(zero, add(away, mul(sub(sub(most, k), half), steps)))));
+      }
+    } else {
+      const auto place_of = [size](float steps) { return static_cast<int32_t>(within(steps, size) * kUnit); };
+      for (size_t i = 0; i < n; i++) {
+        const float magnitude = __builtin_fabsf(x[i]), most = farthest[bit_cast<uint32_t>(x[i]) >> 31];
+        const float k = within(__builtin_floorf(magnitude * first + 0.5f), most);
+        const float steps = per_step / magnitude, away = within((k + 0.5f) * steps - start, size);
+        level[i] = k;
+        at[i] = place_of(away);
+        apart[i] = place_of(steps);
+        stop[i] = place_of(away + (most - k - 0.5f) * steps);
+      }
+    }
+  }
+
+  /// Adds the levels at the start to `first`, and the changes to `sums`. Returns the sum of squares.
+  double count(size_t n, LevelSums& first, LevelSums* sums) const {
+    double energy = 0;
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < n; i++) {
+      const double value = __builtin_fabsf(x[i]), w = weight[i], weighted = w * value, k = level[i];
+      energy += weighted * value;
+      first.products += weighted * k;
+      first.squares += w * k * k;
+      const int32_t end = stop[i], on = apart[i];
+      F64x2 adds = pair(weighted, w * (k + k + 1));
+      const F64x2 more = pair(0, w + w);
+      SCALEPOINT_NO_UNROLL
+      for (int32_t place = at[i]; place < end; place += on) {
+        double* const to = &sums[(place >> kPlaceBits) + 1].products;
+        store(to, add(load(to), adds));
+        adds = add(adds, more);
+      }
+    }
+    return energy;
+  }
+};
+
 }  // namespace
 
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums) {
@@ -171,6 +268,22 @@ void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which
       return run.weighted ? try_each<true, Sums::kWindows>(run, t, trials, sums)
                           : try_each<false, Sums::kWindows>(run, t, trials, sums);
   }
+}
+
+double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums) {
+  for (size_t i = 0; i <= grid.size; i++) sums[i] = {0, 0};
+  const float farthest[2] = {static_cast<float>(high), static_cast<float>(-low)};
+  LevelSums first = {0, 0};
+  double energy = 0;
+  Chunk chunk;
+  for (size_t i = 0; i < run.n; i += kChunk) {
+    const size_t n = run.n - i < kChunk ? run.n - i : kChunk;
+    chunk.take(run, i, n);
+    chunk.place(n, grid, farthest);
+    energy += chunk.count(n, first, sums);
+  }
+  sums[0] = first;
+  return energy;
 }
 
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high) {
@@ -194,13 +307,15 @@ double fit_scale(const float* x, size_t n, double scale, double low, double high
 }
 
 size_t small_ones_first(const float* x, size_t n, float factor, float limit, float* to) {
+  // Compares bits: of floats the engine would make a branch.
+  const uint32_t below = bit_cast<uint32_t>(limit);
   size_t small = 0;
   for (size_t i = 0, large = n; i < n; i++) {
     const float v = x[i] * factor;
-    const bool is_small = (v < 0 ? -v : v) < limit;
-    large -= is_small ? 0 : 1;
-    to[is_small ? small : large] = v;
-    small += is_small ? 1 : 0;
+    const size_t is_small = (bit_cast<uint32_t>(v) & kAbsMask) < below ? 1 : 0;
+    large -= 1 - is_small;
+    to[is_small != 0 ? small : large] = v;
+    small += is_small;
   }
   return small;
 }

@@ -39,6 +39,22 @@ enum class Sums {
 };
 void try_levels(const Run& run, double t_per_u, const Trials& trials, Sums which, TrialSums& sums);
 
+/// t = first + i * step for i from 0 to size.
+struct Grid {
+  double first, step;
+  size_t size;
+};
+
+/// The sums of magnitudes and their levels that `sum_steps` makes. Those of all values to the left of i are the levels at grid[i].
+struct LevelSums {
+  double products;  ///< |x| |k|
+  double squares;   ///< k^2
+};
+
+/// The levels k of all values at the start of a grid, and by how much their sums change from each t to the next. The levels go
+/// from low to high, 0 among them. sums: grid.size + 1. Returns the sum of x^2.
+double sum_steps(const Run& run, const Grid& grid, double low, double high, LevelSums* sums);
+
 /// The sum of (v - scale k)^2, with v = factor x and k = clamp(round_half_even(v * (1 / scale)), low, high), all in float32 and
 /// summed in such blocks. With low = high = 0 that is the sum of squares.
 double error_of_run(const float* x, size_t n, float factor, float scale, float low, float high);

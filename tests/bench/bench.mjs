@@ -3,7 +3,7 @@
 //
 //   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
-// --readme writes the tables of the measured parts into README.md. Run it on a machine that does nothing else. Between runs the ratios agree
+// --readme writes the tables of the measured parts into README.md and the guide. Run it on a machine that does nothing else. Between runs the ratios agree
 // within a few percent; the times differ more.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { cpus } from 'node:os';
@@ -96,7 +96,7 @@ async function inChromium() {
   }
 }
 
-/** The table of elementwise operations for README.md, from the rows of the largest size. */
+/** The table of elementwise operations for README.md and the guide, from the rows of the largest size. */
 function tableOf(results) {
   const size = Math.max(...sizes);
   const wanted = [
@@ -139,7 +139,7 @@ function tableOf(results) {
   return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
-/** The table of ggml's block types for README.md. */
+/** The table of ggml's block types for README.md and the guide. */
 function blockTableOf(results) {
   const lines = [
     '| type | Node, million weights a second | of native ggml | Chromium | dequantize, Node |',
@@ -157,7 +157,7 @@ function blockTableOf(results) {
   return lines.join('\n');
 }
 
-/** The table of range searches for README.md. */
+/** The table of range searches for README.md and the guide. */
 function rangeTableOf(results) {
   const lines = [
     '| search in 1 Mi floats | where | ours, ms | of quantizing alone | plain JavaScript / ours |',
@@ -175,7 +175,7 @@ function rangeTableOf(results) {
   return lines.join('\n');
 }
 
-/** The table of layers for README.md. */
+/** The table of layers for README.md and the guide. */
 function linearTableOf(results) {
   const lines = [
     '| layer | where | ours, ms | of reading the weights | onnxruntime-web float32 / ours | int8 / ours | MatMulNBits / ours | plain JavaScript / ours |',
@@ -196,10 +196,11 @@ function linearTableOf(results) {
   return lines.join('\n');
 }
 
-/** Replaces the tables in README.md that were measured. Each stands between two marker comments. */
-function updateReadme(results) {
-  const path = join(root, 'README.md');
-  let readme = readFileSync(path, 'utf8');
+/** Where the tables stand, each between two marker comments. A page need not have all of them. */
+const pages = ['README.md', 'web/demo/guide/09-limits.md'];
+
+/** Replaces the tables that were measured in the pages that have them. */
+function updatePages(results) {
   for (const [part, name, tableFrom] of [
     ['elementwise', 'bench', tableOf],
     ['blocks', 'blocks', blockTableOf],
@@ -210,11 +211,17 @@ function updateReadme(results) {
     const { models: _, ...places } = results;
     const table = tableFrom(places);
     const [start, end] = [`<!-- ${name}: start -->`, `<!-- ${name}: end -->`];
-    const [from, to] = [readme.indexOf(start), readme.indexOf(end)];
-    if (from < 0 || to < from) throw new Error(`README.md has no place for the table: ${start} ... ${end}`);
-    readme = `${readme.slice(0, from + start.length)}\n${table}\n${readme.slice(to)}`;
+    let replaced = 0;
+    for (const page of pages) {
+      const path = join(root, page);
+      const text = readFileSync(path, 'utf8');
+      const [from, to] = [text.indexOf(start), text.indexOf(end)];
+      if (from < 0 || to < from) continue;
+      writeFileSync(path, `${text.slice(0, from + start.length)}\n${table}\n${text.slice(to)}`);
+      replaced++;
+    }
+    if (replaced === 0) throw new Error(`no page has a place for the table: ${start} ... ${end}`);
   }
-  writeFileSync(path, readme);
 }
 
 const results = {};
@@ -229,5 +236,5 @@ if (everywhere || options.chromium) results.Chromium = await inChromium();
 const report = join(root, 'build/bench/elementwise.json');
 mkdirSync(dirname(report), { recursive: true });
 writeFileSync(report, `${JSON.stringify(results, null, 2)}\n`);
-if (options.readme) updateReadme(results);
+if (options.readme) updatePages(results);
 console.log(`\nAll figures: ${report}`);

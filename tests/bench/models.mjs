@@ -1,8 +1,9 @@
 // Measures how fast model files on disk are quantized, with one and with two workers.
 //
-//   node tests/bench/models.mjs [--mebi-weights 128] [--rounds 5]
+//   node tests/bench/models.mjs [--mebi-weights 128] [--rounds 5] [--folder /dev/shm] [--only bfloat16]
 //
-// The files are made in the temporary folder and removed afterwards. One and two workers take turns; the results are medians.
+// The files are made in the folder, which is the temporary one unless given, and removed afterwards. In a folder that is in memory no disk
+// has a share in the times. One and two workers take turns; the results are medians. `--only` names the input.
 import { closeSync, mkdtempSync, openSync, rmSync, statSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,11 +27,14 @@ function normal(n) {
   return x;
 }
 
+/** The same weights as the upper halves of their bits, rounded. */
+const bfloat16 = (x) => Uint16Array.from(new Uint32Array(x.buffer), (bits) => (bits + 0x8000) >>> 16);
+
 /** Writes the header and so many bytes of weights. The same 4 Mi weights are repeated. */
-function writeModel(path, header, bytes) {
+function writeModel(path, header, bytes, weights = normal(2 ** 22)) {
   const file = openSync(path, 'w');
   writeSync(file, header);
-  const piece = new Uint8Array(normal(2 ** 22).buffer);
+  const piece = new Uint8Array(weights.buffer);
   for (let done = 0; done < bytes; done += piece.length)
     writeSync(file, piece, 0, Math.min(piece.length, bytes - done));
   closeSync(file);
@@ -39,12 +43,12 @@ function writeModel(path, header, bytes) {
 const rowLength = 4096;
 const matrices = 8;
 
-function safetensorsHeader(rows) {
+function safetensorsHeader(rows, dtype = 'F32', elementBytes = 4) {
   const entries = {};
   for (let i = 0; i < matrices; i++) {
-    const size = rows * rowLength * 4;
+    const size = rows * rowLength * elementBytes;
     entries[`layers.${i}.weight`] = {
-      dtype: 'F32',
+      dtype,
       shape: [rows, rowLength],
       data_offsets: [i * size, (i + 1) * size],
     };
@@ -88,28 +92,38 @@ function ggufHeader(rows) {
 
 /**
  * Makes a file of each format, quantizes it to several targets, prints a table and returns its rows.
- * @param {{ weights?: number, rounds?: number }} [options] weights: a multiple of 32768
+ * @param {{ weights?: number, rounds?: number, parent?: string, only?: string }} [options] weights: a multiple of 32768
  */
-export async function models({ weights = 2 ** 27, rounds = 5 } = {}) {
+export async function models({ weights = 2 ** 27, rounds = 5, parent = tmpdir(), only } = {}) {
   const rows = weights / matrices / rowLength;
-  const folder = mkdtempSync(join(tmpdir(), 'scalepoint-bench-'));
+  const folder = mkdtempSync(join(parent, 'scalepoint-bench-'));
   const median = (list) => [...list].sort((a, b) => a - b)[list.length >> 1];
   try {
-    const inputs = { safetensors: join(folder, 'model.safetensors'), gguf: join(folder, 'model.gguf') };
+    const inputs = {
+      safetensors: join(folder, 'model.safetensors'),
+      bfloat16: join(folder, 'model.bf16.safetensors'),
+      gguf: join(folder, 'model.gguf'),
+    };
     writeModel(inputs.safetensors, safetensorsHeader(rows), weights * 4);
+    writeModel(inputs.bfloat16, safetensorsHeader(rows, 'BF16', 2), weights * 2, bfloat16(normal(2 ** 22)));
     writeModel(inputs.gguf, ggufHeader(rows), weights * 4);
     console.log(
-      `${weights / 2 ** 20} Mi weights in F32, ${(statSync(inputs.gguf).size / 1e6).toFixed(0)} MB, file to file\n`,
+      `${weights / 2 ** 20} Mi weights, ${(statSync(inputs.gguf).size / 1e6).toFixed(0)} MB in F32, file to file\n`,
     );
     const cases = [
       ['safetensors', { to: 'int8' }],
       ['safetensors', { to: 'int4' }],
       ['safetensors', { to: 'bfloat16' }],
+      ['bfloat16', { to: 'int8' }],
+      ['bfloat16', { to: 'int8', packed: false }, 'int8 plain'],
+      ['bfloat16', { to: 'int4' }],
+      ['bfloat16', { to: 'int4', range: 'mse' }, 'int4 mse'],
+      ['bfloat16', { to: 'float16' }],
       ...['Q8_0', 'Q4_0', 'Q4_K_S', 'Q5_K_S', 'Q6_K', 'Q2_K', 'Q3_K_S', 'IQ4_NL'].map((to) => ['gguf', { to }]),
     ];
     const results = [];
     console.log('format       target     1 worker, s   2 workers, s   gain   M weights/s');
-    for (const [format, what] of cases) {
+    for (const [format, what, label = what.to] of cases.filter(([format]) => only === undefined || only === format)) {
       await planModel(inputs[format], what);
       const times = { 1: [], 2: [] };
       for (let round = 0; round < rounds; round++) {
@@ -120,9 +134,9 @@ export async function models({ weights = 2 ** 27, rounds = 5 } = {}) {
         }
       }
       const [one, two] = [median(times[1]), median(times[2])];
-      results.push({ format, to: what.to, weights, oneWorker: one, twoWorkers: two });
+      results.push({ format, to: label, weights, oneWorker: one, twoWorkers: two });
       console.log(
-        `${format.padEnd(12)} ${what.to.padEnd(10)} ${one.toFixed(2).padStart(11)} ${two.toFixed(2).padStart(14)} ${(one / two).toFixed(2).padStart(6)} ${(weights / two / 1e6).toFixed(0).padStart(13)}`,
+        `${format.padEnd(12)} ${label.padEnd(10)} ${one.toFixed(2).padStart(11)} ${two.toFixed(2).padStart(14)} ${(one / two).toFixed(2).padStart(6)} ${(weights / two / 1e6).toFixed(0).padStart(13)}`,
       );
     }
     return results;
@@ -133,7 +147,13 @@ export async function models({ weights = 2 ** 27, rounds = 5 } = {}) {
 
 if (process.argv[1]?.endsWith('models.mjs')) {
   const { values } = parseArgs({
-    options: { 'mebi-weights': { type: 'string', default: '128' }, rounds: { type: 'string', default: '5' } },
+    options: {
+      'mebi-weights': { type: 'string', default: '128' },
+      rounds: { type: 'string', default: '5' },
+      folder: { type: 'string', default: tmpdir() },
+      only: { type: 'string' },
+    },
   });
-  await models({ weights: Number(values['mebi-weights']) * 2 ** 20, rounds: Number(values.rounds) });
+  const { 'mebi-weights': mebi, rounds, folder: parent, only } = values;
+  await models({ weights: Number(mebi) * 2 ** 20, rounds: Number(rounds), parent, only });
 }

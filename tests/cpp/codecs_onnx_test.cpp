@@ -307,6 +307,74 @@ TEST(EncodeMatMulNBits, loses_less_with_a_search) {
   }
 }
 
+/// The error of a block's best scale and zero point for the codes that were made is no less than that of those that were.
+TEST(EncodeMatMulNBits, fits_scales_and_zero_points_to_the_codes) {
+  Random random(7);
+  constexpr size_t kColumns = 24, kBlock = 32;
+  std::vector<double> values(kBlock * kColumns);
+  for (double& value : values) value = random.uniform(-1, 1) * random.uniform(0, 1) + 0.1;
+  const std::vector<uint8_t> source = reference::store_elements(values, ElementType::kF32);
+  const std::vector<float> x = floats_of(source, ElementType::kF32);
+  Tile tile = tile_of(source, kColumns, kBlock, ElementType::kF32);
+  tile.wanted = roles(true);
+  for (const bool floats : {false, true}) {
+    const MatMulNBits codes = {.symmetric = false, .transposed = true, .search = true, .float_zero_points = floats};
+    const Parts parts = encoded(tile, codes);
+    ASSERT_TRUE(same_problem({}, parts.encoded.problem));
+    const std::vector<float> y = decoded(kColumns, kBlock, parts, codes);
+    // Sums of 512 squares in float32, in another order.
+    const double squared = sums_of(x, y).squared_error;
+    EXPECT_NEAR(parts.encoded.sums.squared_error, squared, squared * std::ldexp(512, -24));
+    ASSERT_EQ(parts.zero_point.size(), floats ? kColumns * 4 : kColumns);
+    const std::vector<double> scales = reference::load_elements(parts.scale, ElementType::kF32);
+    for (size_t column = 0; column < kColumns; column++) {
+      // Least squares in double: x = slope * y + offset has its least error at slope 1 and offset 0 if the block fits.
+      double sx = 0, sy = 0, sxy = 0, syy = 0, error = 0;
+      for (size_t i = 0; i < kBlock; i++) {
+        const double a = x[column * kBlock + i], b = y[column * kBlock + i];
+        sx += a, sy += b, sxy += a * b, syy += b * b, error += (a - b) * (a - b);
+      }
+      const double n = kBlock, slope = (sxy - sx * sy / n) / (syy - sy * sy / n), offset = (sx - slope * sy) / n;
+      if (floats) {
+        // Rounds that stop before the codes do leave a part of what there is to gain: the offset lies within a step.
+        EXPECT_NEAR(slope, 1, 0.1);
+        EXPECT_LT(std::fabs(offset), std::fabs(scales[column]));
+      }
+      EXPECT_LE(error, n * scales[column] * scales[column]);
+    }
+  }
+}
+
+TEST(EncodeMatMulNBits, loses_less_with_float_zero_points) {
+  Random random(8);
+  // Blocks far from 0: whole zero points spend codes on numbers that are not there.
+  std::vector<double> x(256 * 24);
+  for (double& value : x) value = 3 + random.uniform(-1, 1);
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  Tile tile = tile_of(source, 256, 24, ElementType::kF32);
+  tile.wanted = roles(true);
+  const auto error = [&](bool search, bool floats) {
+    const MatMulNBits codes = {.symmetric = false, .search = search, .float_zero_points = floats};
+    return encoded(tile, codes).encoded.sums.squared_error;
+  };
+  // A step of 2/15 in place of 4/15, and its square.
+  EXPECT_LT(error(false, true), 0.35 * error(false, false));
+  EXPECT_LT(error(true, true), error(false, true));
+  EXPECT_LE(error(true, false), error(false, false));
+}
+
+TEST(EncodeMatMulNBits, stores_blocks_of_one_value_with_float_zero_points) {
+  for (const double value : {0.0, 2.5, -1.25}) {
+    const std::vector<uint8_t> source = reference::store_elements(std::vector<double>(64, value), ElementType::kF32);
+    Tile tile = tile_of(source, 2, 32, ElementType::kF32);
+    tile.wanted = roles(true);
+    for (const bool search : {false, true}) {
+      const MatMulNBits codes = {.symmetric = false, .transposed = true, .search = search, .float_zero_points = true};
+      EXPECT_EQ(decoded(2, 32, encoded(tile, codes), codes), std::vector<float>(64, static_cast<float>(value)));
+    }
+  }
+}
+
 TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
   Random random(6);
   const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, 8, 512, 4, 100), ElementType::kF32);

@@ -222,7 +222,7 @@ describe('records', () => {
   });
 
   it('are read field by field', () => {
-    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7], 2);
+    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8], 2);
     expect(ErrorSums.read(heaps, 16)).toEqual({
       squaredError: 1,
       absoluteError: 2,
@@ -231,7 +231,8 @@ describe('records', () => {
       squaredY: 5,
       product: 6,
       nonFinite: 7,
+      saturated: 8,
     });
-    expect(ErrorSums.bytes).toBe(56);
+    expect(ErrorSums.bytes).toBe(64);
   });
 });

@@ -206,6 +206,9 @@ describe('the page of the benchmark', () => {
       await page.goto(server.url);
       await page.click('nav a[href="speed/"]');
       await expect.poll(() => page.title()).toContain('How fast');
+      // The headline is measured without being asked.
+      await expect.poll(() => page.textContent('#ratio'), { timeout: 60_000 }).toMatch(/^[\d.]+×$/);
+      expect(await page.locator('.race-fill').count()).toBe(3);
       await page.click('#run');
       await page.waitForSelector('.bench-table tbody tr td');
       expect(await page.isDisabled('#run')).toBe(true);
@@ -219,7 +222,7 @@ describe('the page of the benchmark', () => {
       expect(stopped.about).toMatch(/^scalepoint \d.*, SIMD, one thread, /);
       // The run that was stopped had the usual clock.
       let workers = 0;
-      await page.route(/benchworker/, async (route) => {
+      await page.route(/assets\/worker-/, async (route) => {
         workers++;
         const response = await route.fetch();
         await route.fulfill({ response, body: `${fast}\n${await response.text()}` });
@@ -241,6 +244,11 @@ describe('the page of the benchmark', () => {
       await page.click('#copy-csv');
       const csv = await page.evaluate(() => navigator.clipboard.readText());
       expect(csv.trim().split('\n')).toHaveLength(31);
+      await page.click('#copy-text');
+      const text = await page.evaluate(() => navigator.clipboard.readText());
+      // A heading, thirty rows, an empty line, and what was measured where.
+      expect(text.trim().split('\n')).toHaveLength(33);
+      expect(text).toMatch(/^operation +on +time/);
       await page.click('#copy-markdown');
       expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\| operation \| on \|/);
       expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);

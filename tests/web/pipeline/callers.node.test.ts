@@ -41,7 +41,9 @@ describe('the worker option', () => {
     return { worker: () => worker as WorkerLike, ends: () => ended };
   }
 
-  const ready = { kind: 'ready', locked: false };
+  const ready = { kind: 'ready', locked: false, reads: [false], writes: false };
+  /** What a good result of two tasks holds beside its output. */
+  const findings = { done: 2, measured: new Uint8Array(2), sums: new Float64Array(0), answers: [] };
   it.each<[string, (request: { id: number; batch: { outputBytes: number } }) => unknown]>([
     ['null', () => null],
     ['undefined', () => undefined],
@@ -49,7 +51,7 @@ describe('the worker option', () => {
     ['an object of another kind', () => ({ kind: 'hello' })],
     ['no result', ({ id }) => ({ kind: 'result', id })],
     [
-      'a result without tiles',
+      'a result without sums',
       ({ id, batch }) => ({
         kind: 'result',
         id,
@@ -57,11 +59,27 @@ describe('the worker option', () => {
       }),
     ],
     [
-      'a result with too few tiles',
+      'a result of too few tasks',
       ({ id, batch }) => ({
         kind: 'result',
         id,
-        result: { output: new ArrayBuffer(batch.outputBytes), tiles: [] },
+        result: { ...findings, output: new ArrayBuffer(batch.outputBytes), done: 1 },
+      }),
+    ],
+    [
+      'sums of too few tasks',
+      ({ id, batch }) => ({
+        kind: 'result',
+        id,
+        result: { ...findings, output: new ArrayBuffer(batch.outputBytes), sums: new Float64Array(7) },
+      }),
+    ],
+    [
+      'that it has written, which it was not to do',
+      ({ id }) => ({
+        kind: 'result',
+        id,
+        result: { ...findings, output: new ArrayBuffer(0), written: true },
       }),
     ],
     [
@@ -69,7 +87,7 @@ describe('the worker option', () => {
       ({ id, batch }) => ({
         kind: 'result',
         id,
-        result: { output: new ArrayBuffer(batch.outputBytes - 1), tiles: [{}, {}] },
+        result: { ...findings, output: new ArrayBuffer(batch.outputBytes - 1) },
       }),
     ],
     [
@@ -77,7 +95,7 @@ describe('the worker option', () => {
       ({ batch }) => ({
         kind: 'result',
         id: 1000,
-        result: { output: new ArrayBuffer(batch.outputBytes), tiles: [{}, {}] },
+        result: { ...findings, output: new ArrayBuffer(batch.outputBytes) },
       }),
     ],
     ['a failure without a text', ({ id }) => ({ kind: 'failure', id, task: 0 })],

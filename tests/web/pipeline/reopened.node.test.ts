@@ -4,9 +4,10 @@ import { renameSync } from 'node:fs';
 import { mkdtemp, open, readdir, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type ModelInput, quantizeModel, ScalepointError } from 'scalepoint/model';
+import { inspectModel, type ModelInput, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { expectBytes, plain, rejectionOf, safetensors, weights } from '../support/models.js';
+import { tinyLlama } from '../support/tiny-llama.js';
 import { replaced, workersWith } from '../support/workers.js';
 
 let folder = '';
@@ -92,6 +93,21 @@ describe('workers', () => {
     else expect(read).toBeGreaterThan(dataBytes);
     if (writes) expect(written).toBeLessThan(10_000);
     else expect(written).toBeGreaterThan(resultBytes);
+  });
+
+  it('write the zeros between small tensors as well', async () => {
+    const gguf = tinyLlama({ layers: 10 });
+    const path = join(folder, 'model.gguf');
+    await writeFile(path, gguf);
+    const options = { to: 'Q8_0', workers: 2, worker: workersWith(''), output: output(), overwrite: true } as const;
+    const { written } = await watched(() => quantizeModel(path, options));
+    const bytes = await readFile(output());
+    expectBytes(bytes, await (await quantizeModel(gguf, { to: 'Q8_0', workers: 0 })).bytes());
+    const { tensors } = await inspectModel(bytes);
+    // The header alone, without the zeros behind it.
+    const begin = Math.min(...tensors.map(({ byteOffset }) => byteOffset));
+    expect(begin - written).toBeGreaterThanOrEqual(0);
+    expect(begin - written).toBeLessThan(32);
   });
 
   it('read what was opened, even if another file has come to its name', async () => {

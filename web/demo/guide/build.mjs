@@ -1,8 +1,9 @@
-// Makes the pages of the guide out of the Markdown files of this folder.
+// Makes the pages of the guide out of the Markdown files of this folder, and the API reference out of the sources.
 
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Marked } from 'marked';
+import { referencePages } from './reference.mjs';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
 
@@ -11,7 +12,8 @@ const folder = fileURLToPath(new URL('.', import.meta.url));
  * @property {string} name the last part of its address; empty for the first page
  * @property {string} title its heading
  * @property {string} description its first paragraph, as plain text
- * @property {string} markdown
+ * @property {string} [markdown] absent in the reference
+ * @property {string} [html] what is in it, if that is not Markdown
  */
 
 const escaped = (/** @type {string} */ text) =>
@@ -25,11 +27,8 @@ const plain = (markdown) =>
     .replace(/\s+/g, ' ')
     .trim();
 
-/**
- * The pages in order. A file is named `03-ranges.md`: its number is its place, the rest its address. `00-index.md` is the first page.
- * @returns {GuidePage[]}
- */
-export function guidePages() {
+/** The pages that are Markdown files, in order. A file is named `03-ranges.md`: its number is its place, the rest its address. */
+function markdownPages() {
   const files = readdirSync(folder)
     .filter((name) => /^\d\d-.*\.md$/.test(name))
     .sort();
@@ -44,6 +43,14 @@ export function guidePages() {
   });
 }
 
+/**
+ * The pages in order; `00-index.md` is the first.
+ * @returns {GuidePage[]}
+ */
+export function guidePages() {
+  return [...markdownPages(), ...referencePages()];
+}
+
 /** The id of a heading. @param {string} text */
 export const anchorOf = (text) =>
   plain(text)
@@ -51,22 +58,26 @@ export const anchorOf = (text) =>
     .replace(/[^a-z0-9]+/g, '-')
     .replace(/^-|-$/g, '');
 
-/**
- * A page as HTML, without what all pages of the site have.
- * @param {GuidePage} page
- * @param {readonly GuidePage[]} pages all of them
- */
-export function guideHtml(page, pages) {
+/** Code with its comments set apart, and a button to copy it, which works once the script runs. @param {string} code @param {string} name */
+function codeHtml(code, name) {
+  const lines = escaped(code).replace(/(^|\s)((?:\/\/|#) .*)$/gm, '$1<span class="remark">$2</span>');
+  return `<div class="code"><pre class="scroll snippet" data-name="${name}"><code>${lines}</code></pre><button type="button" class="copy" hidden>Copy</button></div>\n`;
+}
+
+const blockNames = new Map([
+  ['sh', 'Commands'],
+  ['csp', 'Policy'],
+]);
+
+/** Markdown as HTML. @param {string} markdown */
+function bodyOf(markdown) {
   const marked = new Marked({
     renderer: {
       heading({ tokens, depth, text }) {
         const id = depth === 1 ? '' : ` id="${anchorOf(text)}"`;
         return `<h${depth}${id}>${this.parser.parseInline(tokens)}</h${depth}>\n`;
       },
-      code({ text, lang }) {
-        const name = lang === 'sh' ? 'Commands' : 'Code';
-        return `<pre class="scroll snippet" data-name="${name}"><code>${escaped(text)}</code></pre>\n`;
-      },
+      code: ({ text, lang }) => codeHtml(text, blockNames.get(lang ?? '') ?? 'Code'),
       table(token) {
         const cells = (/** @type {typeof token.header} */ row, /** @type {string} */ tag) =>
           row.map(({ tokens }) => `<${tag}>${this.parser.parseInline(tokens)}</${tag.slice(0, 2)}>`).join('');
@@ -75,11 +86,46 @@ export function guideHtml(page, pages) {
       },
     },
   });
+  return /** @type {string} */ (marked.parse(markdown));
+}
+
+/** Links to the sections of a page. @param {string} html */
+function sectionsOf(html) {
+  const found = [...html.matchAll(/<h2 id="([^"]*)">(.*?)<\/h2>/g)];
+  if (found.length < 2) return '';
+  const links = found.map(([, id, text]) => `<li><a href="#${id}">${text?.replace(/<[^>]*>/g, '')}</a></li>`);
+  return `<nav class="sections" aria-label="On this page"><p>On this page</p><ol>${links.join('')}</ol></nav>`;
+}
+
+/** The list of all pages, and the links to the neighbors of a page. @param {GuidePage} page @param {readonly GuidePage[]} pages */
+function navigationOf(page, pages) {
   const up = page.name === '' ? '' : '../';
   const link = (/** @type {GuidePage} */ to, /** @type {string} */ text) =>
     `<a href="${up}${to.name === '' ? (up === '' ? './' : '') : `${to.name}/`}"${to === page ? ' aria-current="page"' : ''}>${text}</a>`;
+  const list = (/** @type {readonly GuidePage[]} */ some) =>
+    `<ol>\n          ${some.map((to) => `<li>${link(to, escaped(to.title.replace(/^API: /, '')))}</li>`).join('\n          ')}\n        </ol>`;
   const at = pages.indexOf(page);
   const [before, after] = [pages[at - 1], pages[at + 1]];
+  const neighbor = (/** @type {GuidePage | undefined} */ to, /** @type {string} */ word) =>
+    to === undefined ? '<span></span>' : link(to, `<span>${word}</span> ${escaped(to.title)}`);
+  const isText = (/** @type {GuidePage} */ { markdown }) => markdown !== undefined;
+  return {
+    contents: `${list(pages.filter(isText))}
+        <p>API reference</p>
+        ${list(pages.filter((each) => !isText(each)))}`,
+    onward: `${neighbor(before, 'Previous')}\n          ${neighbor(after, 'Next')}`,
+    up,
+  };
+}
+
+/**
+ * A page as HTML, without what all pages of the site have.
+ * @param {GuidePage} page
+ * @param {readonly GuidePage[]} pages all of them
+ */
+export function guideHtml(page, pages) {
+  const { contents, onward, up } = navigationOf(page, pages);
+  const body = page.html ?? bodyOf(page.markdown ?? '');
   return `<!doctype html>
 <html lang="en">
   <head>
@@ -90,18 +136,18 @@ export function guideHtml(page, pages) {
   </head>
   <body>
     <div class="guide">
-      <nav class="contents" aria-label="Guide">
-        <ol>
-          ${pages.map((to) => `<li>${link(to, escaped(to.title))}</li>`).join('\n          ')}
-        </ol>
+      <a class="to-contents" href="#contents">All pages of the guide</a>
+      <nav class="contents" id="contents" aria-label="Guide">
+        <p>Guide</p>
+        ${contents}
       </nav>
       <main class="prose" id="main" tabindex="-1">
-${marked.parse(page.markdown)}
+${body}
         <nav class="onward" aria-label="Next and previous page">
-          ${before === undefined ? '<span></span>' : link(before, `<span>Before</span> ${escaped(before.title)}`)}
-          ${after === undefined ? '' : link(after, `<span>Next</span> ${escaped(after.title)}`)}
+          ${onward}
         </nav>
       </main>
+      ${sectionsOf(body)}
     </div>
   </body>
 </html>

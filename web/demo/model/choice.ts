@@ -4,25 +4,19 @@ import {
   modelFormats,
   type PlanOptions,
   presetTarget,
+  type Rule,
   resultName,
 } from 'scalepoint/model';
 
-/** The visitor's choices for quantizing a model file. */
-export interface ModelChoice {
-  readonly target: PlanOptions['to'];
-  /** Group size of int4 and int8 in safetensors. 0 means one scale for each row; 'default' leaves it to the package. */
-  readonly groupSize: number | 'default';
-  readonly asymmetric: boolean;
-  /** Whether int4 and int8 in safetensors use the range of least squared error for each scale. */
-  readonly search: boolean;
-  /** Whether int8 in safetensors takes the W8A8 form, in which activations are quantized when the model runs. */
-  readonly activations: boolean;
-  /** Whether all GGUF tensors get the same type, without the mixture of types that llama-quantize uses. */
-  readonly pure: boolean;
-  /** Whether GGUF tensors that are already quantized may be quantized again. */
-  readonly requantize: boolean;
-  /** Names of tensors to keep unchanged. */
+/** The visitor's choices for a model. Options are kept as the words of the command line, which mean the same in every format. */
+export interface Choice {
+  readonly to: PlanOptions['to'];
+  /** By flag: `{ 'group-size': '32', all: true }`. */
+  readonly words: Readonly<Record<string, string | true>>;
+  /** Names of tensors that stay as they are. */
   readonly kept: ReadonlySet<string>;
+  /** As on the command line: `REGEX=TYPE` or `REGEX=keep`. */
+  readonly rules: readonly string[];
 }
 
 /** What the package says about a format. */
@@ -32,111 +26,129 @@ export function infoOf(format: ModelFormat): FormatInfo {
   return info;
 }
 
-/** The targets of a format, each with a label that describes it. */
-export function targetsOf(
-  format: ModelFormat,
-): readonly { readonly value: PlanOptions['to']; readonly label: string }[] {
-  return infoOf(format).targets.map(({ name, about }) => {
-    return { value: name as PlanOptions['to'], label: about === undefined ? name : `${name}: ${about}` };
-  });
-}
-
-/** Whether an option means something for the chosen target. */
-export function takes(format: ModelFormat, { target }: ModelChoice, option: keyof PlanOptions): boolean {
-  return (
-    infoOf(format)
-      .targets.find(({ name }) => name === target)
-      ?.options.includes(option) ?? false
-  );
+/** Names of the options that mean something for a target. */
+export function optionNames(format: ModelFormat, to: string): readonly string[] {
+  return infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
 }
 
 /** The choices for a model that was just opened. */
-export function initialChoice(format: ModelFormat): ModelChoice {
-  return {
-    target: presetTarget(format, 'balanced'),
-    groupSize: 'default',
-    asymmetric: false,
-    search: false,
-    activations: false,
-    pure: false,
-    requantize: false,
-    kept: new Set(),
-  };
+export function initialChoice(format: ModelFormat): Choice {
+  return { to: presetTarget(format, 'balanced'), words: {}, kept: new Set(), rules: [] };
+}
+
+/** Changes the target, and drops the words that mean nothing for it. */
+export function withTarget(format: ModelFormat, choice: Choice, to: Choice['to']): Choice {
+  const { entries } = infoOf(format).options;
+  const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
+  const words = Object.fromEntries(Object.entries(choice.words).filter(([name]) => known.includes(name)));
+  return { ...choice, to, words };
 }
 
 const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
-/** A regular expression that matches the names of all tensors to keep. */
-function keptPattern({ kept }: ModelChoice): string | undefined {
-  if (kept.size === 0) return undefined;
-  return `^(${[...kept].map(escaped).join('|')})$`;
+/** A regular expression that matches the names of all tensors to keep, and no others. */
+function keptPattern({ kept }: Choice): string | undefined {
+  return kept.size === 0 ? undefined : `^(${[...kept].map(escaped).join('|')})$`;
 }
 
-/** The choices as options of `planModel` and `quantizeModel`. */
-export function optionsOf(format: ModelFormat, choice: ModelChoice): PlanOptions {
-  const { target, groupSize, asymmetric, search, activations, pure, requantize } = choice;
+/** A rule of the command line. @throws SyntaxError if its expression is none */
+export function ruleOf(text: string): Rule {
+  const at = text.lastIndexOf('=');
+  if (at < 1) throw new SyntaxError(`expected NAME=TYPE or NAME=keep, got "${text}"`);
+  const [match, to] = [new RegExp(text.slice(0, at)), text.slice(at + 1).trim()];
+  return to === 'keep' ? { match, keep: true } : { match, to };
+}
+
+/** The values of options, by name. */
+function valuesOf(format: ModelFormat, { to, words }: Choice): Record<string, unknown> {
+  const { entries } = infoOf(format).options;
+  const values: Record<string, unknown> = {};
+  for (const name of optionNames(format, to)) {
+    const entry = entries[name];
+    if (entry?.flags.some((flag) => words[flag.name] !== undefined)) values[name] = entry.read(words);
+  }
+  return values;
+}
+
+/** The choices as options of `planModel` and `quantizeModel`. @throws SyntaxError for a rule, RangeError for an option */
+export function optionsOf(format: ModelFormat, choice: Choice): PlanOptions {
   const pattern = keptPattern(choice);
-  const rules = pattern === undefined ? {} : { rules: [{ match: new RegExp(pattern), keep: true as const }] };
-  const granularityOf = (size: number) =>
-    size === 0 ? ({ kind: 'per-channel' } as const) : ({ kind: 'per-group', groupSize: size } as const);
-  const chosen: PlanOptions = {
-    to: target,
-    ...(groupSize === 'default' ? {} : { granularity: granularityOf(groupSize) }),
-    ...(asymmetric ? { scheme: 'asymmetric' as const } : {}),
-    ...(search ? { range: 'mse' as const } : {}),
-    ...(activations ? { activations: 'int8-dynamic' as const } : {}),
-    ...(pure ? { pure } : {}),
-    ...(requantize ? { requantize } : {}),
-  };
-  const names = Object.keys(chosen) as (keyof PlanOptions)[];
-  const taken = names.filter((name) => name === 'to' || takes(format, choice, name));
-  return { ...(Object.fromEntries(taken.map((name) => [name, chosen[name]])) as unknown as PlanOptions), ...rules };
+  const rules = [
+    ...(pattern === undefined ? [] : [{ match: new RegExp(pattern), keep: true } as const]),
+    ...choice.rules.map(ruleOf),
+  ];
+  const base = { to: choice.to, ...valuesOf(format, choice) } as PlanOptions;
+  return rules.length === 0 ? base : { ...base, rules };
 }
 
 /** Name of the output: `model.safetensors` becomes `model.int4.safetensors`. */
-export function outputName(name: string, format: ModelFormat, { target }: ModelChoice): string {
-  return resultName(name.replace(/\.index\.json$/i, ''), { to: target, format: infoOf(format).result });
+export function outputName(name: string, format: ModelFormat, { to }: Choice): string {
+  return resultName(name.replace(/\.index\.json$/i, ''), { to, format: infoOf(format).result });
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
 
 /** The choices as a command line. */
-export function commandOf(name: string, format: ModelFormat, choice: ModelChoice): string {
-  const { granularity, scheme, range, activations, pure, requantize } = optionsOf(format, choice);
+export function commandOf(name: string, _format: ModelFormat, choice: Choice): string {
   const pattern = keptPattern(choice);
+  const words = Object.entries(choice.words).map(([flag, value]) =>
+    value === true ? `--${flag}` : `--${flag} ${quoted(value)}`,
+  );
+  const rules = [...(pattern === undefined ? [] : [`${pattern}=keep`]), ...choice.rules];
   return [
-    'npx scalepoint quantize',
-    quoted(name),
-    `--to ${choice.target}`,
-    granularity?.kind === 'per-group' ? `--group-size ${granularity.groupSize}` : '',
-    granularity?.kind === 'per-channel' ? '--granularity per-channel' : '',
-    scheme === undefined ? '' : `--scheme ${scheme}`,
-    range === undefined ? '' : `--range ${String(range)}`,
-    activations === undefined ? '' : `--activations ${activations}`,
-    pure ? '--pure' : '',
-    requantize ? '--requantize' : '',
-    pattern === undefined ? '' : `--rule ${quoted(`${pattern}=keep`)}`,
-  ]
-    .filter((part) => part !== '')
-    .join(' ');
+    `npx scalepoint quantize ${quoted(name)} --to ${choice.to}`,
+    ...words,
+    ...rules.map((rule) => `--rule ${quoted(rule)}`),
+  ].join(' ');
+}
+
+/** A value as JavaScript. */
+function literal(value: unknown): string {
+  if (value instanceof RegExp) return `new RegExp(${JSON.stringify(value.source)})`;
+  if (Array.isArray(value)) return `[${value.map(literal).join(', ')}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
+  return `{ ${Object.entries(value)
+    .map(([key, member]) => `${key}: ${literal(member)}`)
+    .join(', ')} }`;
 }
 
 /** The choices as TypeScript. */
-export function codeOf(name: string, format: ModelFormat, choice: ModelChoice): string {
-  const { rules, ...options } = optionsOf(format, choice);
-  const pattern = keptPattern(choice);
-  const lines = Object.entries({ ...options, output: outputName(name, format, choice) }).map(
-    ([key, value]) => `  ${key}: ${JSON.stringify(value)},`,
-  );
-  if (rules !== undefined && pattern !== undefined) {
-    lines.push(`  rules: [{ match: new RegExp(${JSON.stringify(pattern)}), keep: true }],`);
-  }
+export function codeOf(name: string, format: ModelFormat, choice: Choice): string {
+  const options = { ...optionsOf(format, choice), output: outputName(name, format, choice) };
   return [
     "import { quantizeModel } from 'scalepoint/model';",
     '',
     `await quantizeModel(${JSON.stringify(name)}, {`,
-    ...lines,
+    ...Object.entries(options).map(([key, value]) => `  ${key}: ${literal(value)},`),
     '});',
     '',
   ].join('\n');
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- links
+
+/** The choices as the hash of an address, without `#`. It holds settings only, no data of the file. */
+export function hashOf(format: ModelFormat, choice: Choice): string {
+  const parameters = new URLSearchParams();
+  const usual = initialChoice(format);
+  if (choice.to !== usual.to) parameters.set('to', choice.to);
+  for (const [flag, value] of Object.entries(choice.words)) parameters.set(flag, value === true ? 'yes' : value);
+  for (const rule of choice.rules) parameters.append('rule', rule);
+  for (const name of choice.kept) parameters.append('keep', name);
+  return parameters.toString();
+}
+
+/** The choices of an address. What means nothing for the format is left out. */
+export function choiceOf(format: ModelFormat, hash: string): Choice {
+  const parameters = new URLSearchParams(hash.replace(/^#/, ''));
+  const usual = initialChoice(format);
+  const { targets, options } = infoOf(format);
+  const to = targets.find(({ name }) => name === parameters.get('to'))?.name ?? usual.to;
+  const words: Record<string, string | true> = {};
+  for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {
+    const text = parameters.get(name);
+    if (text !== null) words[name] = value === undefined ? true : text;
+  }
+  const kept = new Set(parameters.getAll('keep'));
+  return { to: to as Choice['to'], words, kept, rules: parameters.getAll('rule') };
 }

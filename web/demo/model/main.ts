@@ -1,29 +1,122 @@
-import { byId } from '../shared/dom.js';
+import { presetTarget } from 'scalepoint/model';
+import { byId, html, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
-import { openModelFiles } from '../shared/files.js';
+import { formatBytes, formatMany } from '../shared/format.js';
+import { takeFiles } from '../shared/handover.js';
 import { messageOf, showProblem } from '../shared/problems.js';
-import { siteRoot, startSite } from '../shared/site.js';
-import { startModelPanel } from './panel.js';
+import { sampleFile } from '../shared/sample.js';
+import { startSite } from '../shared/site.js';
+import { createStore } from '../shared/store.js';
+import { startActions } from './actions.js';
+import { infoOf, withTarget } from './choice.js';
+import { startLookView } from './lookview.js';
+import { startMore } from './more.js';
+import { startOffers } from './offers.js';
+import { Runner } from './run.js';
+import { Session } from './session.js';
+import { initialState, type State } from './state.js';
+import { startTable } from './table.js';
+import { startWorst } from './worst.js';
 
-startSite();
-const panel = startModelPanel(() => {});
-const picker = byId('file', HTMLInputElement);
-
-async function open(files: readonly File[]): Promise<void> {
-  try {
-    const model = await openModelFiles(files);
-    if (model === undefined) throw new TypeError('This is no model file.');
-    showProblem('file');
-    panel.open(model);
-  } catch (error) {
-    showProblem('file', { title: 'That cannot be read here', text: messageOf(error) });
+/** The file itself: its name, what it is, and its parts if there are several. */
+function drawFile(state: State, before: State | undefined): void {
+  const { model, opening } = state;
+  document.body.classList.toggle('has-model', model !== undefined);
+  byId('opened', HTMLElement).hidden = model === undefined;
+  setText(byId('opening', HTMLElement), opening === undefined ? '' : `Reading the header of ${opening}…`);
+  if (model === before?.model) return;
+  if (model === undefined) {
+    if (before?.model !== undefined) byId('choose', HTMLButtonElement).focus();
+    return;
   }
+  const elements = model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+  setText(byId('model-name', HTMLElement), model.name);
+  const facts = [
+    infoOf(model.format).label,
+    formatMany(model.tensors.length, 'tensor'),
+    formatMany(elements, 'number'),
+    formatBytes(model.files.reduce((sum, { size }) => sum + size, 0)),
+  ];
+  setText(byId('model-facts', HTMLElement), facts.join(' · '));
+  const files = byId('model-files', HTMLDetailsElement);
+  files.hidden = model.files.length < 2;
+  setText(byId('model-files-count', HTMLElement), formatMany(model.files.length, 'file'));
+  byId('model-files-list', HTMLElement).replaceChildren(
+    ...model.files.map(({ name, size }) =>
+      html('li', {}, name, html('span', { class: 'hint' }, ` ${formatBytes(size)}`)),
+    ),
+  );
+  // What was opened may be out of view: the page may be scrolled, and the window small.
+  const name = byId('model-name', HTMLElement);
+  name.focus({ preventScroll: true });
+  byId('opened', HTMLElement).scrollIntoView({ block: 'start' });
 }
 
-startDropping((files) => void open(files));
-byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
-picker.addEventListener('change', () => void open([...(picker.files ?? [])]).finally(() => (picker.value = '')));
-byId('sample', HTMLButtonElement).addEventListener('click', async () => {
-  const response = await fetch(new URL('samples/digits.safetensors', siteRoot));
-  void open([new File([await response.arrayBuffer()], 'digits.safetensors')]);
-});
+function drawProblem({ problem, model }: State, before: State | undefined): void {
+  if (problem === before?.problem) return;
+  showProblem(model === undefined ? 'file' : 'settings', problem);
+  if (model !== undefined) showProblem('file');
+}
+
+/** Looks at a tensor. On a narrow window its panel is above the table, so it comes into view. */
+function lookAt(session: Session, name: string): void {
+  session.look(name);
+  requestAnimationFrame(() => {
+    const panel = byId('look', HTMLElement);
+    const { top, bottom } = panel.getBoundingClientRect();
+    if (top < 0 || bottom > innerHeight) panel.scrollIntoView({ block: 'nearest' });
+    byId('look-name', HTMLElement).focus({ preventScroll: true });
+  });
+}
+
+function startChoosing(session: Session): void {
+  const picker = byId('file', HTMLInputElement);
+  for (const id of ['choose', 'another']) {
+    byId(id, HTMLButtonElement).addEventListener('click', () => picker.click());
+  }
+  picker.addEventListener('change', () => {
+    const files = [...(picker.files ?? [])];
+    // Cleared, so that choosing the same file again is a change.
+    picker.value = '';
+    if (files.length > 0) void session.open(files);
+  });
+  byId('sample', HTMLButtonElement).addEventListener('click', () => {
+    sampleFile().then(
+      (file) => session.open([file]),
+      (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
+    );
+  });
+  byId('close', HTMLButtonElement).addEventListener('click', () => session.close());
+  startDropping((files) => void session.open(files));
+}
+
+function start(): void {
+  startSite();
+  const parts: ((state: State, before: State | undefined) => void)[] = [];
+  const store = createStore(initialState, (state, before) => {
+    for (const part of parts) part(state, before);
+  });
+  const session = new Session(store);
+  const runner = new Runner(store, session);
+  const tensorEvents = { look: (name: string) => lookAt(session, name), keep: (name: string) => session.keep(name) };
+  const onPreset = startOffers((preset) => {
+    const { model, choice } = store.get();
+    if (model === undefined || choice === undefined) return;
+    session.choose(withTarget(model.format, choice, presetTarget(model.format, preset)));
+  });
+  parts.push(
+    drawFile,
+    drawProblem,
+    onPreset,
+    startMore({ choose: (choice) => session.choose(choice) }, store.get),
+    startActions({ start: () => void runner.start(), cancel: () => runner.cancel() }, store.get),
+    startWorst(tensorEvents),
+    startTable(store, tensorEvents),
+    startLookView((change) => session.compare(change), store.get),
+  );
+  startChoosing(session);
+  const files = takeFiles();
+  if (files !== undefined) void session.open(files);
+}
+
+start();

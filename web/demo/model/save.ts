@@ -7,54 +7,87 @@ export interface SavePlace {
   readonly output: FileSystemFileHandle | undefined;
   /** Hands the finished file to the visitor. */
   finish(result: QuantizeModelResult): Promise<void>;
-  /** Removes the unfinished file, if it is this page's own. */
+  /** Removes what there is of the file, if it was not there before. */
   discard(): Promise<void>;
 }
 
-type SavePicker = (options: { suggestedName: string }) => Promise<FileSystemFileHandle>;
+type SavePicker = (options: { suggestedName: string }) => Promise<FileSystemFileHandle & { remove?(): Promise<void> }>;
 
-/** Prefix of this page's files in the origin private file system. */
+/** Prefix of the site's files in the origin private file system, and of the locks of those that are in use. */
 const prefix = 'scalepoint-';
-/** Removes files that earlier visits left in the origin private file system. */
+
+/** Holds a lock until the returned function is called. Other tabs see from it that the file is in use. */
+function hold(name: string): () => void {
+  let release = () => {};
+  const released = new Promise<void>((done) => {
+    release = done;
+  });
+  void navigator.locks?.request(name, () => released);
+  return release;
+}
+
+/** Removes files that earlier visits left in the origin private file system. Those of other tabs stay. */
 export async function removeLeftovers(): Promise<void> {
   try {
     const folder = await navigator.storage.getDirectory();
+    const { held = [] } = await navigator.locks.query();
+    const used = new Set(held.map(({ name }) => name));
     for await (const name of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) {
-      if (name.startsWith(prefix)) await folder.removeEntry(name).catch(() => {});
+      if (name.startsWith(prefix) && !used.has(name)) await folder.removeEntry(name).catch(() => {});
     }
   } catch {
-    // The browser has no such file system, so there is nothing to remove.
+    // The browser has no such file system or no locks, so nothing is removed.
   }
+}
+
+/** A file that the visitor chose. A new one is empty until the result is whole, and goes if there is none. */
+async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<SavePlace> {
+  const { size } = await handle.getFile();
+  return {
+    output: handle,
+    async finish() {},
+    async discard() {
+      if (size === 0) await handle.remove?.().catch(() => {});
+    },
+  };
+}
+
+/** A file in the origin private file system, which is downloaded when it is whole. */
+async function privatePlace(name: string): Promise<SavePlace> {
+  const folder = await navigator.storage.getDirectory();
+  const temporary = `${prefix}${crypto.randomUUID()}`;
+  const release = hold(temporary);
+  const handle = await folder.getFileHandle(temporary, { create: true });
+  const discard = async () => {
+    await folder.removeEntry(temporary).catch(() => {});
+    release();
+  };
+  return {
+    output: handle,
+    async finish() {
+      download(await handle.getFile(), name, () => void discard());
+    },
+    discard,
+  };
 }
 
 /**
  * Chooses where to write a result. It opens the save dialog if the browser has one. Otherwise the place is a file in the origin private
- * file system, which is downloaded when finished. If the browser lacks that too, it is memory.
+ * file system. If the browser lacks that too, it is memory.
  * @returns undefined if the visitor closed the dialog
  */
 export async function choosePlace(name: string): Promise<SavePlace | undefined> {
   const picker = (globalThis as { showSaveFilePicker?: SavePicker }).showSaveFilePicker;
   if (picker !== undefined) {
     try {
-      const handle = await picker({ suggestedName: name });
-      return { output: handle, async finish() {}, async discard() {} };
+      return await chosenPlace(await picker({ suggestedName: name }));
     } catch (error) {
       if (error instanceof DOMException && error.name === 'AbortError') return undefined;
       // Some frames may not open dialogs. The other places remain.
     }
   }
   try {
-    const folder = await navigator.storage.getDirectory();
-    const temporary = `${prefix}${crypto.randomUUID()}`;
-    const handle = await folder.getFileHandle(temporary, { create: true });
-    const discard = () => folder.removeEntry(temporary).catch(() => {});
-    return {
-      output: handle,
-      async finish() {
-        download(await handle.getFile(), name, () => void discard());
-      },
-      discard,
-    };
+    return await privatePlace(name);
   } catch {
     return {
       output: undefined,

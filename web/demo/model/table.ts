@@ -1,173 +1,179 @@
-import type { TensorReport } from 'scalepoint/model';
-import { byId, html, setText } from '../shared/dom.js';
+import type { PlannedTensorInfo } from 'scalepoint/model';
+import { byId, html, onResize, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
+import type { Store } from '../shared/store.js';
+import { type Measured, markedTensors, type SortKey, type State, shownTensors } from './state.js';
 
 /** A column of the table. */
 interface Column {
-  readonly key: string;
+  readonly key: SortKey;
   readonly label: string;
-  readonly numeric: boolean;
-  text(tensor: TensorReport): string;
-  sortKey(tensor: TensorReport): string | number;
+  readonly numeric?: boolean;
+  /** Shown on wide windows only. */
+  readonly wide?: boolean;
+  text(tensor: PlannedTensorInfo, measured: Measured | undefined): string;
 }
 
-/** Sort key of a tensor without the figure. Such tensors come last in both directions. */
-const missing = Number.NaN;
-
 const columns: readonly Column[] = [
-  { key: 'name', label: 'Tensor', numeric: false, text: ({ name }) => name, sortKey: ({ name }) => name },
-  {
-    key: 'type',
-    label: 'Type',
-    numeric: false,
-    text: ({ from, to }) => (from === to ? from : `${from} → ${to}`),
-    sortKey: ({ from, to }) => `${to} ${from}`,
-  },
-  {
-    key: 'shape',
-    label: 'Shape',
-    numeric: true,
-    text: ({ shape }) => formatShape(shape),
-    sortKey: ({ shape }) => shape.reduce((a, b) => a * b, 1),
-  },
-  {
-    key: 'before',
-    label: 'Before',
-    numeric: true,
-    text: ({ bytesBefore }) => formatBytes(bytesBefore),
-    sortKey: ({ bytesBefore }) => bytesBefore,
-  },
-  {
-    key: 'after',
-    label: 'After',
-    numeric: true,
-    text: ({ bytesAfter }) => formatBytes(bytesAfter),
-    sortKey: ({ bytesAfter }) => bytesAfter,
-  },
+  { key: 'name', label: 'Tensor', text: ({ name }) => name },
+  { key: 'type', label: 'Type', text: ({ from, to }) => (from === to ? from : `${from} → ${to}`) },
+  { key: 'size', label: 'Shape', numeric: true, text: ({ shape }) => formatShape(shape) },
+  { key: 'before', label: 'Before', numeric: true, text: ({ bytesBefore }) => formatBytes(bytesBefore) },
+  { key: 'after', label: 'After', numeric: true, text: ({ bytesAfter }) => formatBytes(bytesAfter) },
   {
     key: 'sqnr',
     label: 'SQNR',
     numeric: true,
-    text: ({ error }) => (error === undefined ? '' : formatDecibels(error.sqnrDb)),
-    sortKey: ({ error }) => error?.sqnrDb ?? missing,
-  },
-  {
-    key: 'mse',
-    label: 'MSE',
-    numeric: true,
-    text: ({ error }) => (error === undefined ? '' : formatReal(error.mse, 3)),
-    sortKey: ({ error }) => error?.mse ?? missing,
-  },
-  {
-    key: 'cosine',
-    label: 'Cosine',
-    numeric: true,
-    text: ({ error }) => (error === undefined ? '' : error.cosine.toFixed(6)),
-    sortKey: ({ error }) => error?.cosine ?? missing,
+    text: (_, measured) => (measured === undefined ? '' : formatDecibels(measured.error.sqnrDb)),
   },
   {
     key: 'max',
     label: 'Largest error',
     numeric: true,
-    text: ({ error }) => (error === undefined ? '' : formatReal(error.maxAbsoluteError, 3)),
-    sortKey: ({ error }) => error?.maxAbsoluteError ?? missing,
+    wide: true,
+    text: (_, measured) => (measured === undefined ? '' : formatReal(measured.error.maxAbsoluteError, 3)),
+  },
+  {
+    key: 'mse',
+    label: 'MSE',
+    numeric: true,
+    wide: true,
+    text: (_, measured) => (measured === undefined ? '' : formatReal(measured.error.mse, 3)),
+  },
+  {
+    key: 'cosine',
+    label: 'Cosine',
+    numeric: true,
+    wide: true,
+    text: (_, measured) => (measured === undefined ? '' : measured.error.cosine.toFixed(5)),
   },
 ];
 
-/** Most rows shown at once. The filter reaches the others. */
-const mostRows = 1000;
-/** The tensors with the lowest SQNR are marked: this share of the measured ones, but at most `mostMarked`. */
-const markedShare = 1 / 5;
-const mostMarked = 5;
+/** Rows beyond the visible ones, above and below. */
+const spareRows = 8;
 
-/** The table of a model's tensors. */
-export interface ModelTable {
-  /** Shows the tensors of a plan or of a report. `kept` names those that the visitor chose to keep. */
-  show(tensors: readonly TensorReport[], kept: ReadonlySet<string>): void;
-}
+/** Reasons of the package, in the page's words. */
+const reasons: Readonly<Record<string, string>> = { rule: 'kept by you' };
 
-/** Sets up the table. The buttons in its head sort it; the box above it filters by name. */
-export function startModelTable(events: {
-  /** The visitor wants to see a tensor's numbers. */
-  onLook(name: string): void;
-  /** The visitor wants to keep a tensor, or no longer wants to keep it. */
-  onKeep(name: string): void;
-}): ModelTable {
-  const head = byId('model-head', HTMLElement);
+/** Sets up the table of tensors. Only the rows in view are in the document. */
+export function startTable(
+  store: Store<State>,
+  events: {
+    /** The visitor wants to see a tensor's numbers. */
+    look(name: string): void;
+    /** The visitor wants to keep a tensor, or no longer. */
+    keep(name: string): void;
+  },
+) {
+  const box = byId('model-table', HTMLElement);
   const body = byId('model-rows', HTMLElement);
   const filter = byId('model-filter', HTMLInputElement);
-  let tensors: readonly TensorReport[] = [];
-  let kept: ReadonlySet<string> = new Set();
-  let sorting: { readonly column: Column; readonly descending: boolean } | undefined;
-
-  const headers = columns.map((column) => {
-    const button = html('button', { type: 'button', class: 'link' }, column.label);
+  const headers = columns.map(({ key, label, numeric, wide }) => {
+    const button = html('button', { type: 'button', class: 'link' }, label);
     button.addEventListener('click', () => {
-      const again = sorting?.column === column;
-      sorting = again && sorting?.descending === true ? undefined : { column, descending: again };
-      render();
+      const { sort } = store.get();
+      const again = sort.key === key;
+      const descending = again ? !sort.descending : false;
+      store.set({ sort: again && sort.descending ? { key: 'order', descending: false } : { key, descending } });
     });
-    return html('th', { scope: 'col', ...(column.numeric ? { class: 'number' } : {}) }, button);
+    const classes = [numeric && 'number', wide && 'wide-only'].filter(Boolean).join(' ');
+    return html('th', { scope: 'col', class: classes || false }, button);
   });
-  head.replaceChildren(...headers, html('th', { scope: 'col' }, 'Stays as it is'));
+  byId('model-head', HTMLElement).append(
+    ...headers,
+    html('th', { scope: 'col' }, html('span', { class: 'hidden' }, 'Keep')),
+  );
+  filter.addEventListener('input', () => store.set({ filter: filter.value }));
 
-  const sorted = (): readonly TensorReport[] => {
-    if (sorting === undefined) return tensors;
-    const { column, descending } = sorting;
-    return [...tensors].sort((a, b) => {
-      const [left, right] = [column.sortKey(a), column.sortKey(b)];
-      if (typeof left === 'string' || typeof right === 'string') {
-        return String(left).localeCompare(String(right)) * (descending ? -1 : 1);
-      }
-      if (Number.isNaN(left) || Number.isNaN(right)) return Number(Number.isNaN(left)) - Number(Number.isNaN(right));
-      return (left - right) * (descending ? -1 : 1);
-    });
-  };
+  let shown: readonly PlannedTensorInfo[] = [];
+  let worst: ReadonlySet<string> = new Set();
 
-  const row = (tensor: TensorReport, isWorst: boolean) => {
-    const { name, kept: reason } = tensor;
-    const look = html('button', { type: 'button', class: 'link' }, name);
-    look.addEventListener('click', () => events.onLook(name));
-    const cells = columns.slice(1).map((column) => {
-      const mark = isWorst && column.key === 'sqnr' ? [html('span', { class: 'mark-lowest' }, ' lowest')] : [];
-      return html('td', column.numeric ? { class: 'number' } : {}, column.text(tensor), ...mark);
-    });
-    const last = html('td', {}, reason === undefined ? '' : reason === 'rule' ? 'kept by you ' : reason);
-    // Only tensors that are converted or that the visitor keeps have a button. Others are kept for a reason that cannot be changed here.
-    if (reason === undefined || kept.has(name)) {
-      const label = kept.has(name) ? 'Convert' : 'Keep';
-      const keep = html('button', { type: 'button', 'aria-label': `${label} ${name}` }, label);
-      keep.addEventListener('click', () => events.onKeep(name));
-      last.append(keep);
+  /** The button that keeps a tensor, or the reason why it stays anyway. */
+  const lastCell = ({ name, kept }: PlannedTensorInfo, { choice, plan, run }: State): HTMLElement => {
+    const mine = choice?.kept.has(name) ?? false;
+    // Others are kept for a reason that cannot be changed here.
+    if (plan === undefined || (kept !== undefined && !mine)) {
+      return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reasons[kept ?? ''] ?? kept ?? ''));
     }
-    return html('tr', isWorst ? { class: 'worst' } : {}, html('th', { scope: 'row' }, look), ...cells, last);
-  };
-
-  const render = () => {
-    headers.forEach((cell, i) => {
-      const column = columns[i];
-      cell.ariaSort = sorting?.column !== column ? 'none' : sorting?.descending ? 'descending' : 'ascending';
-    });
-    const wanted = filter.value.trim().toLowerCase();
-    const found = sorted().filter(({ name }) => name.toLowerCase().includes(wanted));
-    const measured = tensors.filter(({ error }) => error !== undefined && Number.isFinite(error.sqnrDb));
-    const worst = new Set(
-      measured
-        .sort((a, b) => (a.error?.sqnrDb ?? 0) - (b.error?.sqnrDb ?? 0))
-        .slice(0, Math.min(mostMarked, Math.ceil(measured.length * markedShare))),
+    const label = mine ? 'Convert' : 'Keep';
+    const disabled = run.kind === 'running' || run.kind === 'asking';
+    const button = html(
+      'button',
+      { type: 'button', class: 'small', 'aria-label': `${label} ${name}`, 'data-keep': name, disabled: disabled && '' },
+      label,
     );
-    body.replaceChildren(...found.slice(0, mostRows).map((tensor) => row(tensor, worst.has(tensor))));
-    const more = found.length > mostRows ? `, the first ${mostRows} shown` : '';
-    const of = found.length === tensors.length ? '' : ` of ${tensors.length}`;
-    setText(byId('model-found', HTMLElement), `${formatMany(found.length, 'tensor')}${of}${more}`);
+    button.addEventListener('click', () => events.keep(name));
+    return html('td', { class: 'keep' }, button);
   };
-  filter.addEventListener('input', render);
 
-  return {
-    show(newTensors, newKept) {
-      tensors = newTensors;
-      kept = newKept;
-      render();
-    },
+  const rowOf = (tensor: PlannedTensorInfo, index: number, state: State) => {
+    const { name, kept } = tensor;
+    const measured = kept === undefined ? state.errors.get(name) : undefined;
+    const look = html('button', { type: 'button', class: 'link name', title: name, 'data-look': name }, name);
+    look.addEventListener('click', () => events.look(name));
+    const cells = columns.slice(1).map((column) => {
+      const text = column.text(tensor, measured);
+      const isWorst = column.key === 'sqnr' && worst.has(name);
+      const classes = [column.numeric && 'number', column.wide && 'wide-only', isWorst && 'low']
+        .filter(Boolean)
+        .join(' ');
+      const mark = isWorst ? [html('span', { class: 'low-mark' }, 'low ')] : [];
+      return html('td', { class: classes || false, 'data-column': column.label }, ...mark, text);
+    });
+    const selected = state.look?.name === name;
+    const attributes = { 'aria-rowindex': index + 2, class: selected && 'selected' };
+    return html('tr', attributes, html('th', { scope: 'row' }, look), ...cells, lastCell(tensor, state));
+  };
+
+  const space = (height: number) => {
+    const cell = html('td', { colspan: columns.length + 1 });
+    const row = html('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
+    cell.style.height = `${height}px`;
+    return row;
+  };
+
+  /** Draws the rows in view. The focus stays on the button that has it. */
+  const drawRows = () => {
+    const state = store.get();
+    const rowHeight = Number.parseFloat(getComputedStyle(box).getPropertyValue('--row')) || 40;
+    const first = Math.max(0, Math.floor(box.scrollTop / rowHeight) - spareRows);
+    const last = Math.min(shown.length, Math.ceil((box.scrollTop + box.clientHeight) / rowHeight) + spareRows);
+    const { look, keep } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
+    const hadFocus = body.contains(document.activeElement);
+    const rows = shown.slice(first, last).map((tensor, i) => rowOf(tensor, first + i, state));
+    body.replaceChildren(space(first * rowHeight), ...rows, space((shown.length - last) * rowHeight));
+    if (!hadFocus) return;
+    const wanted = look === undefined ? `[data-keep="${CSS.escape(keep ?? '')}"]` : `[data-look="${CSS.escape(look)}"]`;
+    body.querySelector<HTMLElement>(wanted)?.focus({ preventScroll: true });
+  };
+  let frame = 0;
+  box.addEventListener('scroll', () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(drawRows);
+  });
+  onResize(box, drawRows);
+
+  return (state: State, before: State | undefined) => {
+    const { plan, model, errors, sort, filter: wanted, look, choice, run } = state;
+    if (model === undefined) return;
+    const same = plan === before?.plan && model === before?.model && errors === before?.errors;
+    const listed = same && sort === before?.sort && wanted === before?.filter;
+    if (listed && look?.name === before?.look?.name && choice === before?.choice && run.kind === before?.run.kind)
+      return;
+    if (!listed) {
+      shown = shownTensors(state);
+      worst = markedTensors(state);
+      headers.forEach((cell, i) => {
+        cell.ariaSort = sort.key !== columns[i]?.key ? 'none' : sort.descending ? 'descending' : 'ascending';
+      });
+      const total = (plan?.tensors ?? model.tensors).length;
+      const of = shown.length === total ? '' : ` of ${total}`;
+      setText(byId('model-found', HTMLElement), `${formatMany(shown.length, 'tensor')}${of}`);
+      body.parentElement?.setAttribute('aria-rowcount', String(shown.length + 1));
+      byId('model-none', HTMLElement).hidden = shown.length > 0;
+    }
+    if (filter.value !== wanted) filter.value = wanted;
+    if (model !== before?.model || sort !== before?.sort || wanted !== before?.filter) box.scrollTop = 0;
+    drawRows();
   };
 }

@@ -1,27 +1,23 @@
-import type { Scalepoint } from 'scalepoint';
 import { copy, download } from '../shared/copy.js';
 import { byId } from '../shared/dom.js';
-import { showProblem } from '../shared/problems.js';
-import { type DataSet, statisticsOf } from './data.js';
-import { quantize } from './evaluate.js';
-import { explainQuantizing } from './explain.js';
-import { dtypeOf, type Settings } from './settings.js';
+import { messageOf, showProblem } from '../shared/problems.js';
+import type { Client } from './client.js';
 import { snippet } from './snippet.js';
+import type { State } from './state.js';
 
 /** Sets up the buttons that copy the code, copy a link and download the packed codes. */
-export function startActions(core: Scalepoint, current: () => { data: DataSet; settings: Settings }): void {
+export function startActions(client: Client, state: State): void {
   byId('copy', HTMLButtonElement).addEventListener('click', () => {
-    const { data, settings } = current();
-    void copy(snippet(data, settings), 'Code');
+    if (state.view !== undefined) void copy(snippet(state.view.data, state.settings), 'Code');
   });
   byId('link', HTMLButtonElement).addEventListener('click', () => void copy(location.href, 'Link'));
-  byId('download', HTMLButtonElement).addEventListener('click', () => {
-    const { data, settings } = current();
+  byId('download', HTMLButtonElement).addEventListener('click', async () => {
     try {
-      const packed = core.pack(quantize(core, data.values, settings, data.shape));
-      download(new Blob([Uint8Array.from(packed)]), `${data.stem}.${dtypeOf(settings)}.bin`);
+      const own = state.settings.data === 'own' ? state.own?.id : undefined;
+      const { bytes, name } = await client.pack({ settings: state.settings, own });
+      download(new Blob([bytes]), name);
     } catch (error) {
-      showProblem('settings', explainQuantizing(error, statisticsOf(data.values)));
+      showProblem('settings', { title: 'There is nothing to save', text: `${messageOf(error)}.` });
     }
   });
 }

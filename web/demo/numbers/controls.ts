@@ -4,6 +4,7 @@ import { distributions } from '../shared/generate.js';
 import {
   axisOf,
   bitWidths,
+  blockChoices,
   defaultSettings,
   dtypeOf,
   groupSizes,
@@ -11,13 +12,14 @@ import {
   percentile,
   type Settings,
   sizes,
+  typeName,
 } from './settings.js';
 
 /** Facts about the data that the controls need beside the settings. */
 export interface ControlsContext {
   /** Shape of the current data. */
   readonly shape: readonly number[];
-  /** Number of channels or groups to choose from. */
+  /** Number of channels, groups or blocks to choose from. */
   readonly parts: number;
 }
 
@@ -35,34 +37,40 @@ const sliders = {
 
 const input = (id: string) => byId(id, HTMLInputElement);
 
-/** Reads the settings from the form. A field that is missing, disabled or invalid keeps its value of `before`. */
-function readForm(form: HTMLFormElement, before: Settings): Settings {
+/**
+ * Reads the settings from the form. A field that is missing, disabled or invalid keeps its value of `before`.
+ * @param control the control that was used; moving the bits means integers
+ */
+function readForm(form: HTMLFormElement, before: Settings, control: string): Settings {
   const fields = new FormData(form);
   const text = (name: string) => {
     const value = fields.get(name);
     return typeof value === 'string' ? value : undefined;
   };
+  const chosen = <K extends keyof Settings>(name: K) => (text(name) ?? before[name]) as Settings[K];
   const stop = (name: keyof typeof sliders) => sliders[name][Number(text(name))] ?? before[name];
   const seed = input('seed');
   const axis = Number(text('axis') ?? Number.NaN);
   const grouped = before.granularity === 'per-group';
   return {
     ...before,
-    distribution: (text('distribution') ?? before.distribution) as Settings['distribution'],
+    distribution: chosen('distribution'),
     size: stop('size') as Settings['size'],
     seed: seed.value !== '' && seed.checkValidity() ? seed.valueAsNumber : before.seed,
     rowsDiffer: fields.has('rowsDiffer'),
+    codes: control === 'bits' ? 'integers' : chosen('codes'),
+    block: chosen('block'),
     bits: stop('bits') as Settings['bits'],
-    signed: text('signed') === 'yes',
-    scheme: (text('scheme') ?? before.scheme) as Settings['scheme'],
-    granularity: (text('granularity') ?? before.granularity) as Settings['granularity'],
+    signed: text('signed') === undefined ? before.signed : text('signed') === 'yes',
+    scheme: chosen('scheme'),
+    granularity: chosen('granularity'),
     groupSize: stop('groupSize') as Settings['groupSize'],
-    range: (text('range') ?? before.range) as Settings['range'],
+    range: chosen('range'),
     cover: Number(text('cover') ?? before.cover),
-    rounding: (text('rounding') ?? before.rounding) as Settings['rounding'],
-    symmetricRange: (text('symmetricRange') ?? before.symmetricRange) as Settings['symmetricRange'],
+    rounding: chosen('rounding'),
+    symmetricRange: chosen('symmetricRange'),
     includeZero: input('includeZero').disabled ? before.includeZero : fields.has('includeZero'),
-    nonFinite: (text('nonFinite') ?? before.nonFinite) as Settings['nonFinite'],
+    nonFinite: chosen('nonFinite'),
     part: Number(text('part') ?? before.part),
     logCounts: fields.has('logCounts'),
     // The list of axes was filled for the granularity of `before`, so its value belongs to that granularity.
@@ -95,8 +103,8 @@ function showRadio(form: HTMLFormElement, name: string, value: string): void {
 const rangeHints: Readonly<Record<Settings['range'], string>> = {
   'min-max': 'The levels reach the farthest numbers.',
   percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
-  mse: 'Whatever makes the squared error least: clipping some numbers pays for finer steps.',
-  entropy: 'What keeps the histogram most alike, as TensorRT calibrates activations.',
+  mse: 'The range with the least squared error. Clipping a few numbers pays for finer steps.',
+  entropy: 'The range that changes the histogram least. Made for activations: it needs thousands of numbers.',
 };
 
 /** The hint that says what the scheme means for the zero point. */
@@ -108,49 +116,72 @@ function schemeHint({ scheme, signed, bits }: Settings): string {
     : `The levels lie evenly around 0, and the zero point is ${2 ** (bits - 1)}, the middle.`;
 }
 
-function show(form: HTMLFormElement, settings: Settings, { shape, parts }: ControlsContext): void {
-  const { bits, granularity, groupSize, scheme, signed, size } = settings;
-  byId('distribution', HTMLSelectElement).value = settings.distribution;
-  setText(
-    byId('distribution-hint', HTMLElement),
-    distributions.find(({ name }) => name === settings.distribution)?.hint ?? '',
-  );
+/** What each kind of codes is. */
+const codesHints: Readonly<Record<Settings['codes'], string>> = {
+  integers: 'Evenly spaced levels.',
+  nf4: '16 levels, close together where bell-shaped numbers are dense.',
+  float8: 'Floats of 8 bits: fine near 0, coarse far out.',
+  blocks: 'As in GGUF files: every few numbers carry their own scale.',
+};
+
+/** Where the numbers come from. */
+function showNumbers({ distribution, size, seed, rowsDiffer }: Settings): void {
+  byId('distribution', HTMLSelectElement).value = distribution;
+  const hint = distributions.find(({ name }) => name === distribution)?.hint ?? '';
+  setText(byId('distribution-hint', HTMLElement), hint);
   showSlider('size', size, formatMany(size, 'number'));
   setText(byId('size-value', HTMLElement), formatCount(size));
   // A field that someone is typing in is not overwritten.
-  if (document.activeElement !== input('seed')) input('seed').value = String(settings.seed);
-  input('rowsDiffer').checked = settings.rowsDiffer;
+  if (document.activeElement !== input('seed')) input('seed').value = String(seed);
+  input('rowsDiffer').checked = rowsDiffer;
+}
 
+/** Bits and the kind of codes. */
+function showCodes(form: HTMLFormElement, settings: Settings): void {
+  const { bits, codes, block } = settings;
+  const integers = codes === 'integers';
   showSlider('bits', bits, `${bits} bits, ${formatCount(2 ** bits)} levels`);
-  setText(byId('bits-value', HTMLElement), `${bits} · ${formatCount(2 ** bits)} levels · ${dtypeOf(settings)}`);
+  const levels = `${formatCount(2 ** bits)} levels, ${dtypeOf(settings)}`;
+  setText(byId('bits-value', HTMLElement), integers ? levels : `set by ${typeName(settings)}`);
+  byId('bits-field', HTMLElement).classList.toggle('unused', !integers);
   for (const [i, stop] of [...byId('bits-stops', HTMLElement).children].entries()) {
-    stop.classList.toggle('current', bitWidths[i] === bits);
+    stop.classList.toggle('current', integers && bitWidths[i] === bits);
   }
-  showRadio(form, 'signed', signed ? 'yes' : 'no');
-  showRadio(form, 'scheme', scheme);
-  setText(byId('scheme-hint', HTMLElement), schemeHint(settings));
-  showRadio(form, 'granularity', granularity);
+  showRadio(form, 'codes', codes);
+  setText(byId('codes-hint', HTMLElement), codesHints[codes]);
+  byId('block-field', HTMLElement).hidden = codes !== 'blocks';
+  byId('block', HTMLSelectElement).value = block;
+  byId('integer-fields', HTMLElement).hidden = !integers;
+  byId('granularity-field', HTMLElement).hidden = codes === 'blocks';
+}
 
-  byId('axis-field', HTMLElement).hidden = granularity === 'per-tensor' || shape.length < 2;
+/** What shares a scale, and which of these parts the pictures show. */
+function showParts(form: HTMLFormElement, settings: Settings, { shape, parts }: ControlsContext): void {
+  const { granularity, groupSize, codes } = settings;
+  showRadio(form, 'granularity', granularity);
+  byId('axis-field', HTMLElement).hidden = granularity === 'per-tensor' || shape.length < 2 || codes !== 'integers';
   const axes = byId('axis', HTMLSelectElement);
   fillOptions(
     axes,
     shape.map((length, axis) => `${axis}: ${axisName(shape.length, axis)} ${formatCount(length)} long`),
   );
   axes.value = String(axisOf(settings, shape.length));
-  byId('group-field', HTMLElement).hidden = granularity !== 'per-group';
+  byId('group-field', HTMLElement).hidden = granularity !== 'per-group' || codes === 'blocks';
   showSlider('groupSize', groupSize, `${groupSize} numbers a group`);
-  setText(byId('group-value', HTMLElement), String(groupSize));
-
+  setText(byId('group-value', HTMLElement), formatMany(groupSize, 'number'));
   const part = Math.min(settings.part, parts - 1);
-  const word = granularity === 'per-group' ? 'group' : 'channel';
+  const word = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
   byId('part-field', HTMLElement).hidden = parts < 2;
   setText(byId('part-label', HTMLElement), `Show ${word}`);
-  setText(byId('part-value', HTMLElement), `${formatCount(part)}, the last is ${formatCount(parts - 1)}`);
+  setText(byId('part-value', HTMLElement), `${formatCount(part)} of 0 to ${formatCount(parts - 1)}`);
   input('part').max = String(parts - 1);
   input('part').value = String(part);
   input('part').setAttribute('aria-valuetext', `${word} ${part}`);
+}
 
+/** The range of the levels and its ends. */
+function showRange(form: HTMLFormElement, settings: Settings): void {
+  const { scheme, bits } = settings;
   byId('range-method', HTMLSelectElement).value = settings.range;
   setText(byId('method-hint', HTMLElement), rangeHints[settings.range]);
   byId('cover-field', HTMLElement).hidden = settings.range !== 'min-max';
@@ -168,8 +199,8 @@ function show(form: HTMLFormElement, settings: Settings, { shape, parts }: Contr
     !symmetric
       ? 'For the symmetric scheme only.'
       : settings.symmetricRange === 'restricted'
-        ? `The largest size falls on level ${qmax}: scale = absmax / ${qmax}.`
-        : `Steps a little finer: scale = absmax / ${qmax + 0.5}.`,
+        ? `The largest magnitude falls on level ${qmax}: scale = absmax / ${qmax}.`
+        : `Slightly finer steps: scale = absmax / ${qmax + 0.5}.`,
   );
   input('includeZero').disabled = symmetric;
   input('includeZero').checked = settings.includeZero;
@@ -177,6 +208,16 @@ function show(form: HTMLFormElement, settings: Settings, { shape, parts }: Contr
     byId('zero-hint', HTMLElement),
     symmetric ? 'For the asymmetric scheme only: symmetric levels always hold 0.' : 'So that 0 is restored exactly.',
   );
+}
+
+function show(form: HTMLFormElement, settings: Settings, context: ControlsContext): void {
+  showNumbers(settings);
+  showCodes(form, settings);
+  showParts(form, settings, context);
+  showRadio(form, 'signed', settings.signed ? 'yes' : 'no');
+  showRadio(form, 'scheme', settings.scheme);
+  setText(byId('scheme-hint', HTMLElement), schemeHint(settings));
+  showRange(form, settings);
   showRadio(form, 'nonFinite', settings.nonFinite);
   input('logCounts').checked = settings.logCounts;
 }
@@ -200,12 +241,13 @@ export function startControls(
   byId('distribution', HTMLSelectElement).append(
     ...distributions.map(({ name, label }) => html('option', { value: name }, label)),
   );
+  byId('block', HTMLSelectElement).append(...blockChoices.map((name) => html('option', { value: name }, name)));
   byId('bits-stops', HTMLElement).append(...bitWidths.map((bits) => html('span', {}, String(bits))));
   input('cover').min = String(leastCover);
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('input', (event) => {
     const name = (event.target as HTMLInputElement).name;
-    if (name !== '' && name !== 'source') onChange(readForm(form, current()), name);
+    if (name !== '' && name !== 'source') onChange(readForm(form, current(), name), name);
   });
   byId('another', HTMLButtonElement).addEventListener('click', () => {
     const seed = (current().seed + 1) % 1_000_000;

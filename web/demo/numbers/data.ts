@@ -1,4 +1,4 @@
-import { formatCount, formatMany } from '../shared/format.js';
+import { formatMany } from '../shared/format.js';
 import { distributions, generate, generatedRows } from '../shared/generate.js';
 import type { ParsedNumbers } from './numbers.js';
 import type { Settings } from './settings.js';
@@ -20,6 +20,12 @@ export interface DataSet {
   /** A remark for the visitor on how the numbers were read. */
   readonly note?: string;
 }
+
+/** All that is known about a data set without its numbers. */
+export type DataFacts = Omit<DataSet, 'values'>;
+
+/** How many numbers there are. */
+export const countOf = ({ shape }: Pick<DataFacts, 'shape'>) => shape.reduce((a, b) => a * b, 1);
 
 /** Extremes and mean of the finite numbers (0 if there are none), and the count of the others. */
 export interface Statistics {
@@ -57,7 +63,7 @@ export function textData(parsed: ParsedNumbers, title: string, stem: string): Da
     origin: { kind: 'text' },
     stem,
     ...(ignoredCount > 0 && {
-      note: `Left out ${formatMany(ignoredCount, 'word')} that ${ignoredCount === 1 ? 'is no number' : 'are no numbers'}: ${words}${ignoredCount > ignored.length ? `, and ${formatCount(ignoredCount - ignored.length)} more` : ''}.`,
+      note: `Skipped ${formatMany(ignoredCount, 'word')} that ${ignoredCount === 1 ? 'isn’t a number' : 'aren’t numbers'}: ${words}${ignoredCount > ignored.length ? ', …' : ''}.`,
     }),
   };
 }

@@ -1,13 +1,15 @@
-import type {
-  DType,
-  ErrorMeasures,
-  Granularity,
-  QuantizationParameters,
-  QuantizeOptions,
-  Scalepoint,
+import {
+  blockTypeInfo,
+  type DType,
+  type ErrorMeasures,
+  type Granularity,
+  type QuantizationParameters,
+  type QuantizeOptions,
+  type Scalepoint,
 } from 'scalepoint';
 import type { Levels } from '../shared/levels.js';
-import type { DataSet } from './data.js';
+import { blockLength, blockParts, levelsInUse, listLevels, quantizeUneven } from './codes.js';
+import { countOf, type DataFacts, type DataSet } from './data.js';
 import { elementsOf, type Parts, partsOf, type Run, runsOf, takeSample } from './parts.js';
 import { codeRange, dtypeOf, granularityOf, percentile, type Settings } from './settings.js';
 
@@ -41,12 +43,17 @@ export interface Evaluation {
   /** Index in the data of an element of `values`. */
   readonly position: (index: number) => number;
   readonly parts: Parts;
-  readonly codes: ArrayLike<number>;
+  /** Absent for blocks, which interleave codes with scales. */
+  readonly codes: ArrayLike<number> | undefined;
+  /** Empty for blocks. */
   readonly scale: Float32Array;
+  /** Empty unless the codes are integers. */
   readonly zeroPoint: Int32Array;
+  /** The values of the codes at scale 1, if they are not evenly spaced. */
+  readonly codebook?: Float32Array;
   readonly restored: Float32Array;
   readonly comparison: ErrorMeasures;
-  /** Number of elements more than half a step beyond the outermost levels. */
+  /** Number of elements more than half a step beyond the outermost levels; 0 unless the codes are integers. */
   readonly clipped: number;
   readonly bytes: ByteCount;
 }
@@ -88,16 +95,32 @@ export function quantize(core: Scalepoint, values: Float32Array, settings: Setti
   return core.quantize(values, { ...options, range });
 }
 
+/** What a code of each kind takes, in bits, and the bytes of a scale. ggml counts its scales as part of a block. */
+function bytesOfUneven(data: DataFacts, settings: Settings): Pick<ByteCount, 'codes' | 'scales'> {
+  const length = countOf(data);
+  if (settings.codes === 'blocks') {
+    const { elements, bytes } = blockTypeInfo(settings.block);
+    return { codes: Math.ceil(length / elements) * bytes, scales: 0 };
+  }
+  const codes = settings.codes === 'nf4' ? Math.ceil(length / 2) : length;
+  return { codes, scales: 4 * blockParts(settings, data.shape).count };
+}
+
 /** Bytes of all of the data before and after quantization. */
-export function countBytes(data: DataSet, settings: Settings): ByteCount {
-  const { length } = data.values;
+export function countBytes(data: DataFacts, settings: Settings): ByteCount {
+  const length = countOf(data);
+  const before = data.stored.bytes;
+  if (settings.codes !== 'integers') {
+    const parts = bytesOfUneven(data, settings);
+    const after = parts.codes + parts.scales;
+    return { before, ...parts, zeroPoints: 0, after, ratio: before / after, bitsPerWeight: (after * 8) / length };
+  }
   const { count } = partsOf(granularityOf(settings, data.shape.length), data.shape);
   const storage = settings.bits > 8 ? 2 : 1;
   const codes = Math.ceil((length * settings.bits) / 8);
   const scales = 4 * count;
   const zeroPoints = settings.scheme === 'symmetric' ? 0 : count * (settings.includeZero ? storage : 4);
   const after = codes + scales + zeroPoints;
-  const before = data.stored.bytes;
   return { before, codes, scales, zeroPoints, after, ratio: before / after, bitsPerWeight: (after * 8) / length };
 }
 
@@ -120,9 +143,43 @@ function countClipped(
   return count;
 }
 
-/** The levels of one part. */
-function levelsOf(evaluation: Pick<Evaluation, 'settings' | 'scale' | 'zeroPoint'>, part: number): Levels {
-  return { ...codeRange(evaluation.settings), scale: evaluation.scale[part]!, zeroPoint: evaluation.zeroPoint[part]! };
+/** The granularity for taking samples: what shares a scale stays together. */
+function sampleGranularity(settings: Settings, shape: readonly number[]): Granularity {
+  if (settings.codes === 'integers') return granularityOf(settings, shape.length);
+  if (settings.codes !== 'blocks' && settings.granularity === 'per-tensor') return { kind: 'per-tensor' };
+  if (settings.codes !== 'blocks' && settings.granularity === 'per-channel') return { kind: 'per-channel', axis: 0 };
+  return { kind: 'per-group', groupSize: blockLength(settings, shape), axis: shape.length - 1 };
+}
+
+/** Quantizes and restores values with integer codes. */
+function evaluateIntegers(core: Scalepoint, values: Float32Array, settings: Settings, shape: readonly number[]) {
+  const quantized = quantize(core, values, settings, shape);
+  const { scale, zeroPoint } = quantized;
+  const parts = partsOf(granularityOf(settings, shape.length), shape);
+  let clipped = 0;
+  for (const run of runsOf(parts)) clipped += countClipped(values, quantized, codeRange(settings), run);
+  return {
+    parts,
+    codes: ArrayBuffer.isView(quantized.data) ? quantized.data : quantized.data.view,
+    scale,
+    zeroPoint,
+    restored: core.dequantize(quantized),
+    comparison: core.compare(values, quantized),
+    clipped,
+  };
+}
+
+/** Quantizes and restores values with codes of another kind. */
+function evaluateUneven(core: Scalepoint, values: Float32Array, settings: Settings, shape: readonly number[]) {
+  const { codes, codebook, ...result } = quantizeUneven(core, values, settings, shape);
+  return {
+    parts: blockParts(settings, shape),
+    codes,
+    zeroPoint: new Int32Array(),
+    clipped: 0,
+    ...(codebook !== undefined && { codebook }),
+    ...result,
+  };
 }
 
 /**
@@ -131,53 +188,46 @@ function levelsOf(evaluation: Pick<Evaluation, 'settings' | 'scale' | 'zeroPoint
  * @throws what the core throws, such as NON_FINITE for data with NaN if the settings do not allow it
  */
 export function evaluate(core: Scalepoint, data: DataSet, settings: Settings, limit: number): Evaluation {
-  const granularity = granularityOf(settings, data.shape.length);
   const exact = data.values.length <= limit;
   const { values, shape, position } = exact
     ? { values: data.values, shape: data.shape, position: (index: number) => index }
-    : takeSample(data.values, data.shape, granularity, limit);
-  const quantized = quantize(core, values, settings, shape);
-  const restored = core.dequantize(quantized);
-  const { scale, zeroPoint } = quantized;
-  const parts = partsOf(granularity, shape);
-  let clipped = 0;
-  for (const run of runsOf(parts)) clipped += countClipped(values, quantized, codeRange(settings), run);
+    : takeSample(data.values, data.shape, sampleGranularity(settings, data.shape), limit);
+  const run = settings.codes === 'integers' ? evaluateIntegers : evaluateUneven;
   return {
     settings,
     dtype: dtypeOf(settings),
-    granularity,
+    granularity: granularityOf(settings, data.shape.length),
     exact,
     values,
     shape,
     position,
-    parts,
-    codes: ArrayBuffer.isView(quantized.data) ? quantized.data : quantized.data.view,
-    scale,
-    zeroPoint,
-    restored,
-    comparison: core.compare(values, quantized),
-    clipped,
+    ...run(core, values, settings, shape),
     bytes: countBytes(data, settings),
   };
 }
 
+/** The levels of one part whose codes are integers or indices into a codebook. */
+function levelsOf({ settings, scale, zeroPoint, codebook }: Evaluation, part: number): Levels {
+  const own = scale[part]!;
+  if (codebook !== undefined) return listLevels(Array.from(codebook, (value) => value * own));
+  return { ...codeRange(settings), scale: own, zeroPoint: zeroPoint[part]! };
+}
+
 /** Extracts one part of an evaluation. `wanted` is clamped to the parts that there are. */
 export function sliceOf(evaluation: Evaluation, wanted: number): Slice {
-  const { parts, values, codes, restored } = evaluation;
+  const { parts } = evaluation;
   const part = Math.max(0, Math.min(wanted, parts.count - 1));
+  const elements = parts.count === 1 ? undefined : elementsOf(parts, part);
+  const cut = <T extends Float32Array | Int32Array>(from: ArrayLike<number>, empty: (n: number) => T) =>
+    elements === undefined ? (from as T) : pick(from, elements, empty(elements.length));
+  const values = cut(evaluation.values, (n) => new Float32Array(n));
+  const restored = cut(evaluation.restored, (n) => new Float32Array(n));
+  if (evaluation.codes === undefined) return { part, values, restored, clipped: 0, ...levelsInUse(restored) };
+  const codes = cut(evaluation.codes, (n) => new Int32Array(n));
   const levels = levelsOf(evaluation, part);
-  if (parts.count === 1) return { part, values, codes, restored, levels, clipped: evaluation.clipped };
-  const elements = elementsOf(parts, part);
-  const { length } = elements;
-  const slice = {
-    part,
-    values: pick(values, elements, new Float32Array(length)),
-    codes: pick(codes, elements, new Int32Array(length)),
-    restored: pick(restored, elements, new Float32Array(length)),
-    levels,
-  };
-  const run: Run = { start: 0, length, part, step: 0 };
-  return { ...slice, clipped: countClipped(slice.values, evaluation, levels, run) };
+  if (levels.values !== undefined) return { part, values, codes, restored, levels, clipped: 0 };
+  const run: Run = { start: 0, length: values.length, part, step: 0 };
+  return { part, values, codes, restored, levels, clipped: countClipped(values, evaluation, levels, run) };
 }
 
 /** Copies the chosen elements. The plain loop is ten times as fast as `from` with a function. */

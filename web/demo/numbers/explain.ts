@@ -1,26 +1,46 @@
-import { ScalepointError } from 'scalepoint';
 import { formatCount, formatMany } from '../shared/format.js';
-import { messageOf, type Problem } from '../shared/problems.js';
+import type { Problem } from '../shared/problems.js';
 import type { Statistics } from './data.js';
+import type { Settings } from './settings.js';
+import type { Failure } from './view.js';
+
+/** What a problem offers to do. */
+export interface WaysOut {
+  saturate(): void;
+  useIntegers(): void;
+}
 
 /** Explains why quantizing failed. */
-export function explainQuantizing(error: unknown, statistics: Statistics, saturate?: () => void): Problem {
-  if (error instanceof ScalepointError && error.code === 'NON_FINITE') {
-    const { notFinite, firstNotFinite } = statistics;
+export function explainQuantizing(
+  { code, message }: Failure,
+  { notFinite, firstNotFinite }: Statistics,
+  settings: Settings,
+  ways?: WaysOut,
+): Problem {
+  const integers = ways && { action: { label: 'Use integers', run: ways.useIntegers } };
+  if (code === 'NON_FINITE') {
+    const whole = settings.codes === 'integers';
     return {
       title: `${formatMany(notFinite, 'number')} ${notFinite === 1 ? 'is' : 'are'} NaN or infinite`,
-      text: `The first stands at index ${formatCount(firstNotFinite)}. No integer stands for NaN, so quantizing refuses it unless told otherwise. With “Saturate”, NaN becomes the zero point, infinities go to the ends, and the range comes from the finite numbers.`,
-      ...(saturate !== undefined && { action: { label: 'Saturate them', run: saturate } }),
+      text: `The first stands at index ${formatCount(firstNotFinite)}. No code stands for NaN, so quantizing refuses it unless told otherwise. ${whole ? 'With' : 'Integers can saturate: with'} “Saturate”, NaN becomes the zero point, infinities go to the ends, and the range comes from the finite numbers.`,
+      ...(whole && ways !== undefined ? { action: { label: 'Saturate them', run: ways.saturate } } : integers),
     };
   }
-  if (error instanceof ScalepointError && error.code === 'OUT_OF_MEMORY') {
+  if (code === 'OUT_OF_MEMORY') {
     return {
       title: 'The browser gave no more memory',
-      text: `${error.message}. Close other tabs, or choose a smaller tensor.`,
+      text: `${message}. Close other tabs, or choose a smaller tensor.`,
+    };
+  }
+  if (settings.codes === 'blocks') {
+    return {
+      title: `These rows do not fill blocks of ${settings.block}`,
+      text: `${message}. Choose another kind of codes, or numbers in longer rows.`,
+      ...integers,
     };
   }
   return {
     title: 'These settings do not work for these numbers',
-    text: `${messageOf(error)}. Change that setting, or press Reset.`,
+    text: `${message}. Change that setting, or press Reset.`,
   };
 }

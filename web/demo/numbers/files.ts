@@ -11,7 +11,7 @@ import {
 } from '../shared/files.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { type DataSet, textData } from './data.js';
-import { parseNumbers } from './numbers.js';
+import { readText } from './numbers.js';
 
 /** A model file, with tensors to choose from. */
 export interface TensorFile extends ModelFile {
@@ -136,7 +136,14 @@ export async function openFile(core: Scalepoint, files: readonly File[]): Promis
         `${file.name} is a text of ${formatBytes(file.size)}, more than this page takes (${formatBytes(mostTextBytes)}). Save the numbers as .npy instead.`,
       );
     }
-    const parsed = parseNumbers(await file.text());
+    const result = readText(await file.text());
+    if (result.kind === 'refused') throw new FileError(`${file.name} cannot be read. ${result.why}`);
+    if (result.kind === 'question') {
+      throw new FileError(
+        `${file.name} can be read in several ways: “${result.question.word}” may be one number or more. Paste its text instead; the page then asks what the commas mean.`,
+      );
+    }
+    const { parsed } = result;
     if (parsed.values.length === 0) throw new FileError(`${file.name} is a text without numbers. ${supported}`);
     return { kind: 'data', data: textData(parsed, file.name, stemOf(file.name)) };
   }

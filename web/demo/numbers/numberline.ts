@@ -3,49 +3,23 @@ import { redraw } from '../shared/charts.js';
 import { svg } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
 import { type Levels, levelAt } from '../shared/levels.js';
-
-/** What `drawNumberLine` draws. */
-export interface NumberLineView {
-  readonly values: ArrayLike<number>;
-  readonly restored: ArrayLike<number>;
-  readonly levels: Levels;
-  /** The first code in view. */
-  readonly start: number;
-  readonly width: number;
-  readonly height: number;
-}
-
-/** How many steps between levels the number line shows at once. */
-export function stepsInView(levels: Pick<Levels, 'qmin' | 'qmax'>, width: number): number {
-  return Math.min(levels.qmax - levels.qmin, width < 480 ? 4 : width < 800 ? 6 : 8);
-}
-
-/** Most numbers drawn. More would be a blur. */
-const mostNumbers = 60;
+import type { LineView } from './view.js';
 
 /** Draws numbers above, levels below, and a line from each number to the level that it is rounded to. */
-export function drawNumberLine(node: SVGSVGElement, view: NumberLineView): void {
-  const { values, restored, levels, start, width, height } = view;
-  const steps = stepsInView(levels, width);
+export function drawNumberLine(
+  node: SVGSVGElement,
+  { values, restored, start, steps, total }: LineView,
+  levels: Levels,
+  { width, height }: { readonly width: number; readonly height: number },
+): void {
   // Numbers beyond the outermost levels go to them too, so the line extends 0.6 steps beyond either end.
   const low = levelAt(levels, start - 0.6);
   const high = levelAt(levels, start + steps + 0.6);
   const at = place(low, high, 4, width - 4);
   const [top, middle] = [34, height - 82];
-
-  const inView: number[] = [];
-  // Restored numbers are rounded to float32, so they are assigned to levels with a margin of half a step.
-  const [first, last] = [levelAt(levels, start - 0.5), levelAt(levels, start + steps + 0.5)];
-  for (let i = 0; i < values.length; i++) {
-    const seen = values[i]! >= low && values[i]! <= high && restored[i]! > first && restored[i]! < last;
-    if (seen) inView.push(i);
-  }
-  const every = Math.max(1, Math.ceil(inView.length / mostNumbers));
-  const shown = inView.filter((_, i) => i % every === 0);
-
   let threads = '';
   const dots = svg('g', { class: 'dots' });
-  for (const i of shown) {
+  for (let i = 0; i < values.length; i++) {
     const x = at(values[i]!);
     threads += `M${x.toFixed(1)} ${top}L${at(restored[i]!).toFixed(1)} ${middle}`;
     dots.append(svg('circle', { cx: x.toFixed(1), cy: top, r: 3 }));
@@ -62,9 +36,9 @@ export function drawNumberLine(node: SVGSVGElement, view: NumberLineView): void 
     if (code < start + steps) boundaries += `M${at(levelAt(levels, code + 0.5)).toFixed(1)} ${top + 10}V${middle}`;
   }
   const words =
-    shown.length === 0
+    values.length === 0
       ? `No number lies between ${formatLabel(low)} and ${formatLabel(high)}.`
-      : `${formatCount(shown.length)} of ${formatMany(inView.length, 'number')} between ${formatLabel(low)} and ${formatLabel(high)}, each joined by a line to one of the levels ${formatCode(start)} to ${formatCode(start + steps)}.`;
+      : `${formatCount(values.length)} of ${formatMany(total, 'number')} between ${formatLabel(low)} and ${formatLabel(high)}, each joined by a line to one of the levels ${formatCode(start)} to ${formatCode(start + steps)}.`;
   redraw(node, width, height, 'Number line: where numbers go', words, [
     svg(
       'g',

@@ -1,124 +1,121 @@
-import type { Scalepoint } from 'scalepoint';
-import { type Bins, binsFor, drawErrors, drawHistogram } from '../shared/charts.js';
+import { drawErrors, drawHistogram, type HistogramView, layoutOf } from '../shared/charts.js';
 import { byId, setText } from '../shared/dom.js';
 import { formatCode, formatCount, formatLabel, formatMany, formatShare } from '../shared/format.js';
-import { statisticsOf } from './data.js';
-import type { Slice } from './evaluate.js';
-import { drawNumberLine, stepsInView } from './numberline.js';
-import { countCodes } from './twin.js';
+import { drawLines } from '../shared/lines.js';
+import { drawNumberLine } from './numberline.js';
+import { drawProbe, showProbe, tellBar } from './probe.js';
+import { typeName } from './settings.js';
+import type { PartView, View, Wish } from './view.js';
 
-/** What the pictures show: one part of a quantized tensor, or all numbers if they could not be quantized. */
-export interface Scene {
-  readonly values: Float32Array;
-  readonly slice: Slice | undefined;
-  /** `channel 3` or `group 12`; empty if the tensor has a single part. */
-  readonly partName: string;
-  readonly logarithmic: boolean;
-}
-
-/** The histogram, the number line and the histogram of errors. */
-export interface Pictures {
-  /** Draws a scene. Returns the bins of its histogram for the tables; undefined if no number is finite. */
-  draw(core: Scalepoint, scene: Scene): Bins | undefined;
-}
-
-const pixelsOf = (node: Element) => {
-  const { width, height } = node.getBoundingClientRect();
+const sizeOf = (id: string) => {
+  const { width, height } = byId(id, SVGSVGElement).getBoundingClientRect();
   return { width: Math.round(width), height: Math.round(height) };
 };
 
-/** Histogram of the finite numbers; undefined if there are none. Numbers that are all equal get a single bin. */
-function binsOf(core: Scalepoint, values: Float32Array, bins: number): Bins | undefined {
-  const { min, max, notFinite } = statisticsOf(values);
-  const finite = values.length - notFinite;
-  if (finite === 0) return undefined;
-  if (min === max) return { min, max, counts: [finite] };
-  const { counts } = core.histogram(values, { bins, min, max });
-  return { min, max, counts };
+/** The widths that decide how much the pictures can show. */
+export function widthsNow(): Wish['widths'] {
+  return { histogram: sizeOf('histogram').width, line: sizeOf('numberline').width, errors: sizeOf('errors').width };
 }
 
-function describeLevels({ levels, values, clipped, codes }: Slice, partName: string): string {
-  const { qmin, qmax, scale, zeroPoint } = levels;
-  const used = countCodes({ codes, levels }).reduce((n, count) => n + Number(count > 0), 0);
+/** What a part is called: `channel 3`, `group 12`, `block 5`; empty if there is only one. */
+export function partName({ settings, part, partCount, result }: View): string {
+  if (part === undefined || partCount === 1) return '';
+  const kind = settings.codes === 'blocks' ? 'block' : settings.granularity === 'per-group' ? 'group' : 'channel';
+  return `${kind} ${part.part}${result?.exact === false ? ' of the sample' : ''}`;
+}
+
+function describePart({ levels, levelsUsed, count, clipped }: PartView, name: string, settings: View['settings']) {
+  const all = formatCount(levels.qmax - levels.qmin + 1);
+  const facts = name === '' ? [] : [`${name[0]!.toUpperCase()}${name.slice(1)}, ${formatMany(count, 'number')}`];
+  if (settings.codes === 'blocks') return [...facts, `${formatMany(levelsUsed, 'level')} in use`].join(' · ');
+  if (levels.values !== undefined) {
+    const reach = Math.max(...levels.values.map(Math.abs));
+    return [...facts, `scale ${formatLabel(reach, 4)}`, `${formatCount(levelsUsed)} of ${all} levels used`].join(' · ');
+  }
   return [
-    ...(partName === ''
-      ? []
-      : [`${partName[0]!.toUpperCase()}${partName.slice(1)}, ${formatMany(values.length, 'number')}`]),
-    `scale ${formatLabel(scale, 4)}`,
-    `zero point ${formatCode(zeroPoint)}`,
-    `${formatCount(used)} of ${formatCount(qmax - qmin + 1)} levels used`,
-    `${formatShare(clipped / values.length)} clipped`,
+    ...facts,
+    `scale ${formatLabel(levels.scale, 4)}`,
+    `zero point ${formatCode(levels.zeroPoint)}`,
+    `${formatCount(levelsUsed)} of ${all} levels used`,
+    `${formatShare(clipped / count)} clipped`,
   ].join(' · ');
 }
 
-/**
- * Sets up the pictures.
- * @param redraw called when the number line moves or the width of the page changes
- */
-export function startPictures(redraw: () => void): Pictures {
-  const histogram = byId('histogram', SVGSVGElement);
-  const numberLine = byId('numberline', SVGSVGElement);
-  const errors = byId('errors', SVGSVGElement);
-  const slider = byId('window', HTMLInputElement);
-  /** Position of the number line's view, from 0 (lowest code) to 1 (highest). As a fraction it fits every bit width. */
-  let share = 0.5;
-
-  slider.addEventListener('input', () => {
-    share = slider.valueAsNumber / Math.max(1, Number(slider.max));
-    redraw();
-  });
-  new ResizeObserver(redraw).observe(histogram);
-
-  const drawLine = (slice: Slice) => {
-    const size = pixelsOf(numberLine);
-    const { qmin, qmax } = slice.levels;
-    const room = qmax - qmin - stepsInView(slice.levels, size.width);
-    const start = qmin + Math.round(share * room);
-    byId('window-field', HTMLElement).hidden = room === 0;
-    slider.max = String(room);
-    slider.value = String(start - qmin);
-    slider.setAttribute('aria-valuetext', `codes from ${start}`);
-    drawNumberLine(numberLine, {
-      values: slice.values,
-      restored: slice.restored,
-      levels: slice.levels,
-      start,
-      ...size,
-    });
-  };
-
-  const drawErrorBins = (core: Scalepoint, { values, restored, levels }: Slice) => {
-    const size = pixelsOf(errors);
-    const difference = new Float32Array(values.length);
-    for (let i = 0; i < values.length; i++) difference[i] = restored[i]! - values[i]!;
-    const bins = binsOf(core, difference, Math.min(64, binsFor(difference.length, size.width)));
-    if (bins !== undefined) drawErrors(errors, bins, levels.scale / 2, size);
-  };
-
+function histogramView({ bars, part, settings }: View): HistogramView {
   return {
-    draw(core, { values, slice, partName, logarithmic }) {
-      const size = pixelsOf(histogram);
-      const bins = binsOf(core, values, binsFor(values.length, size.width));
-      const title = `Histogram${partName === '' ? '' : ` of ${partName}`}${slice === undefined ? '' : ' with quantization levels'}`;
-      drawHistogram(
-        histogram,
-        {
-          bins: bins ?? { min: 0, max: 0, counts: [0] },
-          ...(slice !== undefined && { levels: slice.levels }),
-          logarithmic,
-          ...size,
-        },
-        title,
-      );
-      setText(
-        byId('histogram-caption', HTMLElement),
-        slice === undefined ? 'No levels: these numbers are not quantized.' : describeLevels(slice, partName),
-      );
-      if (slice !== undefined) {
-        drawLine(slice);
-        drawErrorBins(core, slice);
-      }
-      return bins;
-    },
+    bins: bars ?? { min: 0, max: 0, counts: [0] },
+    ...(part !== undefined && { levels: part.levels }),
+    logarithmic: settings.logCounts,
+    ...sizeOf('histogram'),
   };
+}
+
+/** Draws the histogram with the levels of the part over it. */
+export function showHistogram(view: View): void {
+  const { part, bars, settings } = view;
+  const name = partName(view);
+  const title = `Histogram${name === '' ? '' : ` of ${name}`}${part === undefined ? '' : ' with quantization levels'}`;
+  drawHistogram(byId('histogram', SVGSVGElement), histogramView(view), title);
+  setText(byId('level-legend', HTMLElement), `levels of ${typeName(settings)}`);
+  const words = part === undefined ? 'No levels: these numbers are not quantized.' : describePart(part, name, settings);
+  const same = bars !== undefined && bars.min === bars.max ? ' · all numbers are equal' : '';
+  setText(byId('histogram-caption', HTMLElement), `${words}${same}`);
+}
+
+/** The bar at a position, which is a share of the picture's width. */
+export function barAt(view: View, share: number): number | undefined {
+  const { bars } = view;
+  if (bars === undefined) return undefined;
+  const { frame, at } = layoutOf(histogramView(view));
+  const x = share * frame.width;
+  const [left, right] = [at(bars.min), at(bars.max)];
+  if (!(right > left)) return 0;
+  const bar = Math.floor(((x - left) / (right - left)) * bars.counts.length);
+  return bar >= 0 && bar < bars.counts.length ? bar : undefined;
+}
+
+/** Shows which codes the numbers of a bar became; undefined shows none. */
+export function showBar(view: View, bar: number | undefined): void {
+  const { bars, part } = view;
+  const node = byId('histogram', SVGSVGElement);
+  node.querySelector('.probed')?.remove();
+  const chosen = bars !== undefined && bar !== undefined && bar < bars.counts.length ? bar : undefined;
+  if (bars === undefined || chosen === undefined) {
+    showProbe(bars?.counts.length ?? 0, undefined, '');
+    return;
+  }
+  const { frame, at } = layoutOf(histogramView(view));
+  node.append(drawProbe(bars, part?.levels, chosen, frame, at));
+  showProbe(bars.counts.length, chosen, tellBar(bars, part?.levels, chosen));
+}
+
+/** Draws the number line, and sets its slider. */
+export function showLine({ line, part }: View): void {
+  if (line === undefined || part === undefined) return;
+  const { qmin, qmax } = part.levels;
+  const room = qmax - qmin - line.steps;
+  const slider = byId('window', HTMLInputElement);
+  byId('window-field', HTMLElement).hidden = room === 0;
+  slider.max = String(room);
+  slider.value = String(line.start - qmin);
+  slider.setAttribute('aria-valuetext', `codes from ${line.start}`);
+  drawNumberLine(byId('numberline', SVGSVGElement), line, part.levels, sizeOf('numberline'));
+}
+
+/** Draws the histogram of errors. */
+export function showErrors({ errors, part }: View): void {
+  if (errors === undefined || part === undefined) return;
+  const halfStep = part.levels.values === undefined ? part.levels.scale / 2 : undefined;
+  drawErrors(byId('errors', SVGSVGElement), errors, halfStep, sizeOf('errors'));
+}
+
+/** Draws SQNR against bits for several kinds of codes. */
+export function showCurves({ codes }: Pick<View, 'codes'>): void {
+  if (codes === undefined) return;
+  const told = codes.map(
+    ({ name, points }) =>
+      `${name}: ${points.map(({ x, y }) => `${x} bits ${formatLabel(Number(y.toFixed(2)), 5)} dB`).join(', ')}`,
+  );
+  const view = { series: codes, marks: [], unit: 'bits', ...sizeOf('codes') };
+  drawLines(byId('codes', SVGSVGElement), view, 'SQNR against bits', `${told.join('. ')}.`);
 }

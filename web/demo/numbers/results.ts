@@ -10,8 +10,9 @@ import {
   formatShape,
   formatShare,
 } from '../shared/format.js';
-import type { DataSet, Statistics } from './data.js';
-import type { Evaluation } from './evaluate.js';
+import { countOf } from './data.js';
+import { typeName } from './settings.js';
+import type { Result, View } from './view.js';
 
 /** Writes a figure as text for people, and its exact value into the `value` attribute for programs. */
 function figure(id: string, words: string, value: number | undefined): void {
@@ -25,13 +26,17 @@ const measured = ['mse', 'rmse', 'meanAbsoluteError', 'maxAbsoluteError', 'relat
 const everyFigure = ['sqnrDb', 'ratio', 'bitsPerWeight', 'clipped', ...measured];
 const everySize = ['before', 'codes', 'scales', 'zeroPoints', 'after'] as const;
 
+/** What the type is in a heading: `4 bits`, `NF4`, `Q4_0`. */
+const inHeading = ({ settings }: View) =>
+  settings.codes === 'integers' ? `${settings.bits} bits do` : `${typeName(settings)} does`;
+
 /** Writes the heading, and the line under it that describes the data. */
-export function showData(data: DataSet, statistics: Statistics, bits: number): void {
-  const { values, shape } = data;
-  setText(byId('headline', HTMLElement), `What ${bits} bits do to ${formatMany(values.length, 'number')}`);
+export function showData(view: View): void {
+  const { data, statistics } = view;
+  setText(byId('headline', HTMLElement), `What ${inHeading(view)} to ${formatMany(countOf(data), 'number')}`);
   const facts = [
     data.title,
-    ...(shape.length > 1 ? [formatShape(shape)] : []),
+    ...(data.shape.length > 1 ? [formatShape(data.shape)] : []),
     `from ${formatLabel(statistics.min)} to ${formatLabel(statistics.max)}`,
     ...(data.stored.name === 'float32' ? [] : [data.stored.name]),
     ...(statistics.notFinite > 0 ? [`${formatCount(statistics.notFinite)} not finite`] : []),
@@ -43,50 +48,69 @@ function steps(count: number): string {
   return count > 1 ? `${formatReal(count, 3)} steps` : `${formatReal(count, 2)} of a step`;
 }
 
-/** Writes the error figures and the bytes, or dashes if there is no evaluation. */
-export function showFigures(data: DataSet, evaluation: Evaluation | undefined): void {
-  if (evaluation === undefined) {
-    for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
-    for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
-    for (const id of ['figure-steps', 'figure-bytes', 'basis']) setText(byId(id, HTMLElement), '');
+/** What the largest error is to be held against. */
+function stepsOf({ parts, firstScale, comparison }: Result, { codes }: View['settings']): string {
+  if (parts.count > 1) {
+    const what = codes === 'blocks' ? 'block' : parts.kind === 'per-group' ? 'group' : 'channel';
+    return `the worst of ${formatMany(parts.count, what)}`;
+  }
+  return codes === 'integers' && firstScale !== undefined ? steps(comparison.maxAbsoluteError / firstScale) : '';
+}
+
+/** What the figures were measured on. */
+function basisOf({ exact, used }: Result, count: number): string {
+  if (!exact) return `a sample: ${formatCount(used)} of ${formatCount(count)}`;
+  return used === 1 ? 'one number' : `all ${formatCount(used)} numbers`;
+}
+
+function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, settings }: View): void {
+  for (const name of everySize) figure(`bytes-${name}`, formatBytes(bytes[name]), bytes[name]);
+  setText(byId('bytes-before-name', HTMLElement), `Before, ${data.stored.name}`);
+  const scales = exact ? `${formatMany(parts.count, 'scale')}, float32` : 'Scales, float32';
+  setText(byId('bytes-scales-name', HTMLElement), settings.codes === 'blocks' ? 'Scales: part of the blocks' : scales);
+  const constant = bytes.zeroPoints === 0;
+  const always = firstZeroPoint === undefined ? 'none' : `always ${formatCode(firstZeroPoint)}`;
+  setText(byId('bytes-zeroPoints-name', HTMLElement), constant ? `Zero points: ${always}` : 'Zero points');
+}
+
+/** Writes dashes where there is no result. */
+function showNothing(): void {
+  for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
+  for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
+  for (const id of ['figure-steps', 'figure-bytes', 'basis']) setText(byId(id, HTMLElement), '');
+}
+
+/** Writes the error figures and the bytes, or dashes if there is no result. */
+export function showFigures(view: View): void {
+  const { result, settings, data } = view;
+  if (result === undefined) {
+    showNothing();
     return;
   }
-  const { comparison, bytes, parts, clipped, values, scale } = evaluation;
+  const { comparison, bytes, clipped } = result;
   figure('figure-sqnrDb', formatDecibels(comparison.sqnrDb), comparison.sqnrDb);
   for (const name of measured) {
     const digits = name === 'cosine' ? 6 : 4;
     figure(`figure-${name}`, formatReal(comparison[name], digits), comparison[name]);
   }
-  figure('figure-clipped', formatShare(clipped / values.length), clipped / values.length);
-  setText(
-    byId('figure-steps', HTMLElement),
-    parts.count === 1
-      ? steps(comparison.maxAbsoluteError / scale[0]!)
-      : `the worst of ${formatCount(parts.count)} ${parts.kind === 'per-group' ? 'groups' : 'channels'}`,
-  );
+  figure('figure-clipped', formatShare(clipped), clipped);
+  setText(byId('figure-steps', HTMLElement), stepsOf(result, settings));
   figure('figure-ratio', `${formatReal(bytes.ratio, 3)}×`, bytes.ratio);
   setText(byId('figure-bytes', HTMLElement), `${formatBytes(bytes.before)} become ${formatBytes(bytes.after)}`);
   figure('figure-bitsPerWeight', formatReal(bytes.bitsPerWeight, 4), bytes.bitsPerWeight);
-  for (const name of everySize) figure(`bytes-${name}`, formatBytes(bytes[name]), bytes[name]);
-  setText(byId('bytes-before-name', HTMLElement), `Before, ${data.stored.name}`);
-  const scales = formatMany(parts.count, 'scale');
-  setText(byId('bytes-scales-name', HTMLElement), evaluation.exact ? `${scales}, float32` : 'Scales, float32');
-  setText(
-    byId('bytes-zeroPoints-name', HTMLElement),
-    bytes.zeroPoints === 0 ? `Zero points: always ${formatCode(evaluation.zeroPoint[0]!)}` : 'Zero points',
-  );
-  setText(
-    byId('basis', HTMLElement),
-    evaluation.exact
-      ? values.length === 1
-        ? 'one number'
-        : `all ${formatCount(values.length)} numbers`
-      : `a sample: ${formatCount(values.length)} of ${formatCount(data.values.length)}`,
-  );
+  showBytes(result, view);
+  setText(byId('basis', HTMLElement), basisOf(result, countOf(data)));
 }
 
 /** The result in one sentence, for screen readers. */
-export function sentence(evaluation: Evaluation): string {
-  const { dtype, settings, comparison, bytes, exact } = evaluation;
-  return `${dtype}, ${settings.scheme}, ${settings.granularity}: SQNR ${formatDecibels(comparison.sqnrDb)}, largest error ${formatReal(comparison.maxAbsoluteError, 3)}, ${formatReal(bytes.ratio, 3)} times smaller${exact ? '' : ', measured on a sample'}.`;
+export function sentence({ settings, result }: View): string {
+  if (result === undefined) return '';
+  const { comparison, bytes, exact } = result;
+  const how =
+    settings.codes === 'integers'
+      ? [typeName(settings), settings.scheme, settings.granularity].join(', ')
+      : settings.codes === 'blocks'
+        ? typeName(settings)
+        : `${typeName(settings)}, ${settings.granularity}`;
+  return `${how}: SQNR ${formatDecibels(comparison.sqnrDb)}, largest error ${formatReal(comparison.maxAbsoluteError, 3)}, ${formatReal(bytes.ratio, 3)} times smaller${exact ? '' : ', measured on a sample'}.`;
 }

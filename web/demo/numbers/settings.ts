@@ -1,4 +1,4 @@
-import type { DType, Granularity } from 'scalepoint';
+import type { BlockType, DType, Granularity } from 'scalepoint';
 import { type Distribution, distributions } from '../shared/generate.js';
 
 /** Bit widths in ascending order. They are the stops of the slider. */
@@ -11,6 +11,22 @@ export const groupSizes = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024] as const;
 /** Least value of the setting `cover`, in percent. */
 export const leastCover = 5;
 
+const codeKinds = ['integers', 'nf4', 'float8', 'blocks'] as const;
+/** What the codes stand for: evenly spaced levels, those of a list, or those of ggml's blocks. */
+export type CodeKind = (typeof codeKinds)[number];
+/** The block types that can be chosen, from few bits to many. */
+export const blockChoices = [
+  'Q2_K',
+  'Q3_K',
+  'Q4_0',
+  'Q4_K',
+  'IQ4_NL',
+  'MXFP4',
+  'Q5_0',
+  'Q5_K',
+  'Q6_K',
+  'Q8_0',
+] as const satisfies readonly BlockType[];
 const schemes = ['symmetric', 'asymmetric'] as const;
 const granularities = ['per-tensor', 'per-channel', 'per-group'] as const;
 const ranges = ['min-max', 'percentile', 'mse', 'entropy'] as const;
@@ -39,6 +55,10 @@ export interface Settings {
   readonly seed: number;
   readonly rowsDiffer: boolean;
 
+  readonly codes: CodeKind;
+  /** The block type. Used with blocks only. */
+  readonly block: (typeof blockChoices)[number];
+  /** Bits of a code. Used with integers only. */
   readonly bits: (typeof bitWidths)[number];
   readonly signed: boolean;
   readonly scheme: (typeof schemes)[number];
@@ -67,6 +87,8 @@ export const defaultSettings: Settings = {
   size: 4096,
   seed: 1,
   rowsDiffer: false,
+  codes: 'integers',
+  block: 'Q4_0',
   bits: 4,
   signed: true,
   scheme: 'symmetric',
@@ -108,6 +130,8 @@ const readers: { readonly [K in keyof Settings]: Read<Settings[K]> } = {
   size: oneOf(sizes),
   seed: integer(0, 999_999),
   rowsDiffer: flag,
+  codes: oneOf(codeKinds),
+  block: oneOf(blockChoices),
   bits: oneOf(bitWidths),
   signed: flag,
   scheme: oneOf(schemes),
@@ -153,6 +177,12 @@ export function parseHash(hash: string): Settings {
 /** The dtype of the settings, such as `int4` or `uint8`. */
 export function dtypeOf({ bits, signed }: Pick<Settings, 'bits' | 'signed'>): DType {
   return `${signed ? '' : 'u'}int${bits}` as DType;
+}
+
+/** The name of what the numbers become, such as `int4`, `NF4` or `Q4_0`. */
+export function typeName(settings: Settings): string {
+  const { codes, block } = settings;
+  return { integers: dtypeOf(settings), nf4: 'NF4', float8: 'float8 (E4M3)', blocks: block }[codes];
 }
 
 /** The smallest and largest code of a dtype. */

@@ -1,26 +1,28 @@
-import type { Scalepoint } from 'scalepoint';
-import { byId, setText } from '../shared/dom.js';
+import { byId, html, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
-import { FileError } from '../shared/files.js';
-import { formatMany, formatShape } from '../shared/format.js';
+import { FileError } from '../shared/file-error.js';
+import { formatBytes, formatMany, formatShape } from '../shared/format.js';
 import { messageOf, type Problem } from '../shared/problems.js';
-import { siteRoot } from '../shared/site.js';
-import { type DataSet, textData } from './data.js';
-import { openFile } from './files.js';
-import { parseNumbers } from './numbers.js';
+import { sampleFile } from '../shared/sample.js';
+import { type Client, WorkerError } from './client.js';
+import { countOf } from './data.js';
+import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
+import type { Comma, CommaQuestion } from './numbers.js';
 import { startTensorList } from './tensorlist.js';
 
 type Source = 'generate' | 'text' | 'file';
+const sourceNames = ['generate', 'text', 'file'] as const;
 
 /** Events of the panel. */
 export interface SourceEvents {
   /** The visitor chose generated numbers. */
   onGenerate(): void;
   /** The visitor pasted numbers, or opened a file or tensor. */
-  onData(data: DataSet): void;
-  /** The visitor opened a model file. */
+  onData(data: HeldData): void;
   /** A file cannot be used. Undefined means that a file was used, so an earlier problem is over. */
   onProblem(problem: Problem | undefined): void;
+  /** Something is being read, or no longer. */
+  onBusy(busy: boolean): void;
 }
 
 /** The panel where the visitor chooses the source of the numbers. */
@@ -33,95 +35,184 @@ export interface Sources {
 const exampleText = `0.12, -0.48, 0.91, 0.33, -0.07, 0.54, -1.02, 0.26
 3.1,  -2.4,  0.8,  5.6,  -4.9, 1.7,  -0.3,  2.2`;
 
-/** Sets up the panel, the file dialog, and dropping files anywhere on the page. */
-export function startSources(core: Scalepoint, events: SourceEvents): Sources {
-  const text = byId('text', HTMLTextAreaElement);
-  const picker = byId('file', HTMLInputElement);
-  let lastOwn: Source = 'text';
-  let fileData: DataSet | undefined;
-  // Number of the newest request. Reading is asynchronous, and only the newest request may change the page.
-  let request = 0;
+/** Longest text that is put into the text field. Browsers lay out longer ones for seconds. */
+const longestText = 50_000;
 
-  const showPanel = (source: Source) => {
-    for (const name of ['generate', 'text', 'file'] as const)
-      byId(`source-${name}`, HTMLElement).hidden = name !== source;
-    for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]'))
-      radio.checked = radio.value === source;
-  };
+/** What the panel knows. */
+interface Panel {
+  readonly client: Client;
+  readonly events: SourceEvents;
+  lastOwn: Source;
+  fileData: HeldData | undefined;
+  textData: HeldData | undefined;
+  /** A long text that was pasted. It is not in the text field. */
+  longText: string | undefined;
+  /** What the visitor said about commas, for the text at hand. */
+  comma: Comma | undefined;
+  /** Number of the newest request. Reading is asynchronous, and only the newest request may change the page. */
+  request: number;
+}
 
-  const readText = () => {
-    lastOwn = 'text';
-    const parsed = parseNumbers(text.value);
-    const data = textData(parsed, 'Pasted numbers', 'pasted');
-    setText(
-      byId('text-hint', HTMLElement),
-      parsed.values.length === 0
-        ? 'No numbers found yet. Write some, or paste a column of a table.'
-        : `${formatMany(parsed.values.length, 'number')}${data.shape.length > 1 ? `, ${formatShape(data.shape)}` : ''}. ${data.note ?? ''}`,
-    );
-    if (parsed.values.length > 0) events.onData(data);
-  };
+function showPanel(source: Source): void {
+  for (const name of sourceNames) byId(`source-${name}`, HTMLElement).hidden = name !== source;
+  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]'))
+    radio.checked = radio.value === source;
+}
 
-  const useFileData = (data: DataSet) => {
-    lastOwn = 'file';
-    fileData = data;
-    events.onProblem(undefined);
-    events.onData(data);
-  };
+/** Runs one asynchronous read. A failed read is explained and changes nothing else. */
+async function attempt<T>(
+  panel: Panel,
+  what: string,
+  work: () => Promise<T>,
+  finish: (result: T) => void,
+): Promise<void> {
+  const mine = ++panel.request;
+  panel.events.onBusy(true);
+  try {
+    const result = await work();
+    if (mine === panel.request) finish(result);
+  } catch (error) {
+    if (mine === panel.request) panel.events.onProblem(explainFile(error, what));
+  } finally {
+    if (mine === panel.request) panel.events.onBusy(false);
+  }
+}
 
-  /** Runs one asynchronous read. `work` returns what to do with its result. A failed read is explained and changes nothing else. */
-  const attempt = async (what: string, work: () => Promise<(() => void) | undefined>) => {
-    const mine = ++request;
-    try {
-      const finish = await work();
-      if (mine === request) finish?.();
-    } catch (error) {
-      if (mine === request) events.onProblem(explainFile(error, what));
-    }
-  };
+/** Data that are no longer shown are forgotten by the worker. */
+function replace(panel: Panel, slot: 'fileData' | 'textData', data: HeldData): void {
+  const old = panel[slot];
+  panel[slot] = data;
+  panel.lastOwn = slot === 'fileData' ? 'file' : 'text';
+  panel.events.onProblem(undefined);
+  panel.events.onData(data);
+  if (old !== undefined) void panel.client.drop(old.id);
+}
 
-  const tensors = startTensorList((file, entry) =>
-    attempt(entry.name, async () => {
-      const data = await file.read(entry);
-      return () => useFileData(data);
+// ------------------------------------------------------------------------------------------------------------------------ text
+
+const commaLabels: Readonly<Record<Comma, string>> = {
+  separates: 'separates numbers',
+  decimal: 'is a decimal point',
+  thousands: 'groups thousands',
+};
+
+/** Asks what the commas of the text mean. */
+function ask(panel: Panel, question: CommaQuestion | undefined): void {
+  const box = byId('comma', HTMLElement);
+  box.hidden = question === undefined;
+  if (question === undefined) return;
+  setText(byId('comma-legend', HTMLElement), `The comma in “${question.word}” …`);
+  byId('comma-readings', HTMLElement).replaceChildren(
+    ...question.readings.map((reading) => {
+      const button = html('button', { type: 'button', 'data-comma': reading }, commaLabels[reading]);
+      button.addEventListener('click', () => {
+        panel.comma = reading;
+        byId('text', HTMLTextAreaElement).focus();
+        void readText(panel);
+      });
+      return button;
     }),
   );
+}
 
-  const open = (files: readonly File[]) =>
-    attempt(files.map(({ name }) => name).join(', '), async () => {
-      const opened = await openFile(core, files);
-      return () => {
-        showPanel('file');
-        if (opened.kind === 'data') {
-          tensors.show(undefined);
-          useFileData(opened.data);
-        } else {
-          const usable = tensors.show(opened);
-          events.onProblem(
-            usable
-              ? undefined
-              : {
-                  title: 'No floats in there',
-                  text: `${opened.name} holds no float tensor with numbers in it. Drop another file.`,
-                },
-          );
-        }
-      };
-    });
+/** What the page says about a text. */
+function tellText(answer: TextAnswer, comma: Comma | undefined): string {
+  if (answer.kind === 'none') return 'No numbers found yet. Write some, or paste a column of a table.';
+  if (answer.kind === 'refused') return answer.why;
+  if (answer.kind === 'question') return 'Nothing was read yet: these numbers can be read in more than one way.';
+  const { data } = answer;
+  const shape = data.shape.length > 1 ? `, ${formatShape(data.shape)}` : '';
+  const read = comma === undefined ? '' : ` A comma ${commaLabels[comma]}.`;
+  return `${formatMany(countOf(data), 'number')}${shape}.${read} ${data.note ?? ''}`;
+}
 
-  const choose = (source: Source) => {
-    request++;
-    showPanel(source);
-    if (source === 'generate') events.onGenerate();
-    else if (source === 'text') readText();
-    else if (fileData !== undefined) useFileData(fileData);
-  };
+function readText(panel: Panel): Promise<void> {
+  const text = panel.longText ?? byId('text', HTMLTextAreaElement).value;
+  const { comma } = panel;
+  return attempt(
+    panel,
+    'the text',
+    () => panel.client.text(text, comma),
+    (answer) => {
+      ask(panel, answer.kind === 'question' ? answer.question : undefined);
+      setText(byId('text-hint', HTMLElement), tellText(answer, comma));
+      if (answer.kind === 'data') replace(panel, 'textData', answer.data);
+    },
+  );
+}
 
-  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]')) {
-    radio.addEventListener('change', () => choose(radio.value as Source));
+/** Keeps a text that is too long for the field beside it. */
+function holdText(panel: Panel, text: string | undefined): void {
+  panel.longText = text;
+  panel.comma = undefined;
+  byId('text-field', HTMLElement).hidden = text !== undefined;
+  byId('long-text', HTMLElement).hidden = text === undefined;
+  if (text !== undefined) setText(byId('long-text-words', HTMLElement), `A text of ${formatBytes(text.length)}`);
+}
+
+function startText(panel: Panel): void {
+  const field = byId('text', HTMLTextAreaElement);
+  field.value = exampleText;
+  field.addEventListener('input', () => {
+    panel.comma = undefined;
+    void readText(panel);
+  });
+  byId('other-text', HTMLButtonElement).addEventListener('click', () => {
+    holdText(panel, undefined);
+    field.value = exampleText;
+    field.focus();
+    void readText(panel);
+  });
+  addEventListener('paste', (event) => {
+    const { target, clipboardData } = event;
+    const text = clipboardData?.getData('text/plain') ?? '';
+    const typing = target instanceof Element && target.closest('input, textarea, select') !== null;
+    if (text === '' || (typing && !(target === field && text.length > longestText))) return;
+    event.preventDefault();
+    showPanel('text');
+    holdText(panel, text.length > longestText ? text : undefined);
+    if (text.length <= longestText) field.value = text;
+    void readText(panel);
+  });
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- files
+
+function useFiles(panel: Panel, list: ReturnType<typeof startTensorList>, opened: FileAnswer): void {
+  showPanel('file');
+  if (opened.kind === 'data') {
+    list.show(undefined);
+    replace(panel, 'fileData', opened.data);
+    return;
   }
-  text.value = exampleText;
-  text.addEventListener('input', readText);
+  const usable = list.show(opened);
+  panel.events.onProblem(
+    usable
+      ? undefined
+      : {
+          title: 'There are no floats in this file',
+          text: `${opened.name} holds no float tensor with numbers in it. Drop another file.`,
+        },
+  );
+}
+
+function startFiles(panel: Panel): void {
+  const picker = byId('file', HTMLInputElement);
+  const list = startTensorList((index, name) => {
+    void attempt(
+      panel,
+      name,
+      () => panel.client.tensor(index),
+      (data) => replace(panel, 'fileData', data),
+    );
+  });
+  const open = (files: readonly File[]) =>
+    attempt(
+      panel,
+      files.map(({ name }) => name).join(', '),
+      () => panel.client.files(files),
+      (opened) => useFiles(panel, list, opened),
+    );
   byId('choose', HTMLButtonElement).addEventListener('click', () => picker.click());
   picker.addEventListener('change', () => {
     const files = [...(picker.files ?? [])];
@@ -129,33 +220,50 @@ export function startSources(core: Scalepoint, events: SourceEvents): Sources {
     if (files.length > 0) void open(files).finally(() => (picker.value = ''));
   });
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
-    void attempt('the sample model', async () => {
-      const file = await fetchSample();
-      return () => void open([file]);
-    });
+    void attempt(panel, 'the sample model', sampleFile, (file) => void open([file]));
   });
   startDropping((files) => void open(files));
-
-  return { show: (data) => showPanel(data === 'generated' ? 'generate' : lastOwn) };
 }
 
-/** Fetches the sample model, which is served beside the page. */
-async function fetchSample(): Promise<File> {
-  const response = await fetch(new URL('samples/digits.safetensors', siteRoot));
-  // Some servers answer with their start page if a file is missing.
-  if (!response.ok || /html/.test(response.headers.get('content-type') ?? '')) {
-    throw new FileError('The sample model is not on this server. Drop a file of your own, or make numbers.');
+/** Sets up the panel, the file dialog, and dropping files and pasting anywhere on the page. */
+export function startSources(client: Client, events: SourceEvents): Sources {
+  const panel: Panel = {
+    client,
+    events,
+    lastOwn: 'text',
+    fileData: undefined,
+    textData: undefined,
+    longText: undefined,
+    comma: undefined,
+    request: 0,
+  };
+  const choose = (source: Source) => {
+    panel.request++;
+    events.onBusy(false);
+    showPanel(source);
+    if (source === 'generate') events.onGenerate();
+    else if (source === 'text') void readText(panel);
+    else if (panel.fileData !== undefined) {
+      panel.lastOwn = 'file';
+      events.onData(panel.fileData);
+    }
+  };
+  for (const radio of document.querySelectorAll<HTMLInputElement>('input[name="source"]')) {
+    radio.addEventListener('change', () => choose(radio.value as Source));
   }
-  return new File([await response.arrayBuffer()], 'digits.safetensors');
+  startText(panel);
+  startFiles(panel);
+  return { show: (data) => showPanel(data === 'generated' ? 'generate' : panel.lastOwn) };
 }
 
 /** Explains why a file could not be used. */
 function explainFile(error: unknown, what: string): Problem {
-  if (error instanceof FileError) return { title: 'That cannot be read here', text: error.message };
+  const known = error instanceof FileError || (error instanceof WorkerError && error.isFileError);
+  if (known) return { title: 'That cannot be read here', text: error.message };
   if (error instanceof TypeError && /fetch/i.test(error.message)) {
     return { title: `Could not load ${what}`, text: 'The connection failed. Try again, or drop a file of your own.' };
   }
-  const { tensor, byteOffset } = error as { tensor?: unknown; byteOffset?: unknown };
+  const { tensor, byteOffset } = error instanceof WorkerError ? error.details : {};
   const where = [
     typeof tensor === 'string' ? `tensor ${tensor}` : '',
     typeof byteOffset === 'number' ? `byte ${byteOffset}` : '',
@@ -163,6 +271,6 @@ function explainFile(error: unknown, what: string): Problem {
   const place = where.length > 0 ? ` (${where.join(', ')})` : '';
   return {
     title: `Could not read ${what}`,
-    text: `${messageOf(error).replace(/\.$/, '')}${place}. The numbers shown before are still here; choose another tensor or file.`,
+    text: `${messageOf(error).replace(/\.$/, '')}${place}. The numbers shown before are still here. Choose another tensor or file.`,
   };
 }

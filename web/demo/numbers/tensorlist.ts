@@ -1,18 +1,23 @@
-import type { ModelTensor } from 'scalepoint/model';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
-import { floatTypes, type TensorFile } from './files.js';
+import type { TensorEntry } from './engine.js';
 
 /** Most tensors that are listed without a filter. */
 const manyTensors = 12;
 /** Most numbers of a tensor that is read without being chosen. */
 const unasked = 2 ** 22;
 
+/** A file with tensors to choose from. */
+export interface Listed {
+  readonly name: string;
+  readonly tensors: readonly TensorEntry[];
+}
+
 /** Sets up the list of the tensors of a file. */
-export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor) => void) {
+export function startTensorList(onChoose: (index: number, name: string) => void) {
   const list = byId('tensor', HTMLSelectElement);
   const filter = byId('tensor-filter', HTMLInputElement);
-  let file: TensorFile | undefined;
+  let file: Listed | undefined;
 
   const fill = () => {
     const wanted = filter.value.trim().toLowerCase();
@@ -20,11 +25,7 @@ export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor)
     list.replaceChildren(
       ...(file?.tensors ?? []).flatMap((tensor, i) => {
         if (!tensor.name.toLowerCase().includes(wanted)) return [];
-        const obstacle = tensor.shape.includes(0)
-          ? ' (empty)'
-          : floatTypes.includes(tensor.dtype)
-            ? ''
-            : ' (no floats)';
+        const obstacle = tensor.shape.includes(0) ? ' (empty)' : tensor.readable ? '' : ' (no floats)';
         const label = `${tensor.name} · ${tensor.dtype} ${formatShape(tensor.shape)}${obstacle}`;
         const attributes = {
           value: i,
@@ -38,26 +39,17 @@ export function startTensorList(onChoose: (file: TensorFile, entry: ModelTensor)
   };
   const choose = () => {
     const entry = file?.tensors[Number(list.value)];
-    if (file !== undefined && entry !== undefined && list.value !== '') onChoose(file, entry);
+    if (entry !== undefined && list.value !== '') onChoose(Number(list.value), entry.name);
   };
   list.addEventListener('change', choose);
   filter.addEventListener('input', fill);
 
   return {
-    /** Chooses a tensor by its name. */
-    choose(name: string): void {
-      const index = file?.tensors.findIndex((tensor) => tensor.name === name) ?? -1;
-      if (index < 0) return;
-      filter.value = '';
-      fill();
-      list.value = String(index);
-      choose();
-    },
     /**
      * Shows the tensors of a file and chooses the first small matrix, or else the first small tensor. Undefined hides the list.
      * @returns whether any tensor can be read
      */
-    show(opened: TensorFile | undefined): boolean {
+    show(opened: Listed | undefined): boolean {
       file = opened;
       byId('tensors', HTMLElement).hidden = opened === undefined;
       if (opened === undefined) return false;

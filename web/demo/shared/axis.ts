@@ -40,7 +40,7 @@ export function drawAxis(frame: Frame, at: Place, low: number, high: number): SV
   const y = height - bottom;
   const group = svg('g', { class: 'axis' });
   group.append(svg('line', { x1: left, x2: width - right, y1: y + 0.5, y2: y + 0.5 }));
-  for (const tick of ticks(low, high, (width - left - right) / 72)) {
+  for (const tick of ticks(low, high, (width - left - right) / 60)) {
     const x = at(tick);
     group.append(
       svg('line', { x1: x, x2: x, y1: y, y2: y + 4 }),

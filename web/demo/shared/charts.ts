@@ -24,7 +24,10 @@ export interface HistogramView {
 /** Least distance in pixels between two levels that are drawn as lines. Closer levels are drawn as one band. */
 const leastSpacing = 7;
 /** Least distance in pixels between the labels of two codes. */
-const labelSpacing = 24;
+const labelSpacing = 22;
+/** Width in pixels of a digit of a code, and the least gap between two codes. */
+const characterWidth = 7.5;
+const labelGap = 8;
 /** Width in pixels that the label "+½ step" needs. */
 const labelRoom = 64;
 /** Least width in pixels of a region that is labeled "clipped". */
@@ -72,37 +75,71 @@ function drawBars({ bins, logarithmic }: HistogramView, frame: Frame, at: Place)
   return svg('path', { class: 'bars', d: `${path}V${ground}` });
 }
 
-/** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
-function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
+/** Draws one level as a line with its code above. */
+function drawLevel(levels: Levels, code: number, x: number, ground: number, top: number): SVGElement[] {
+  // The level of 0 is stronger, so that it is found at once.
+  const strong = levelAt(levels, code) === 0;
+  return [
+    svg('line', { class: strong ? 'strong' : '', x1: x, x2: x, y1: top - 3, y2: ground }),
+    svg('text', { x, y: top - 8, 'text-anchor': 'middle' }, formatCode(code)),
+  ];
+}
+
+/** Evenly spaced codes that have room for labels: the one of 0, and every second, fourth ... from there. */
+function labeledCodes({ qmin, qmax, zeroPoint }: Levels, spacing: number): (code: number) => boolean {
+  const every = Math.max(1, 2 ** Math.ceil(Math.log2(labelSpacing / spacing)));
+  return (code) => code >= qmin && code <= qmax && (code - zeroPoint) % every === 0;
+}
+
+/** Unevenly spaced codes that have room for labels, from the lowest on. */
+function roomyCodes(levels: Levels, at: Place): (code: number) => boolean {
+  const labeled = new Set<number>();
+  let end = Number.NEGATIVE_INFINITY;
+  for (let code = levels.qmin; code <= levels.qmax; code++) {
+    const x = at(levelAt(levels, code));
+    const half = (String(code).length * characterWidth) / 2;
+    if (x - half - end < labelGap) continue;
+    labeled.add(code);
+    end = x + half;
+  }
+  return (code) => labeled.has(code);
+}
+
+/** A band in place of levels that are too close, with labels at its ends. */
+function drawBand(levels: Levels, frame: Frame, at: Place): SVGGElement {
   const { qmin, qmax, zeroPoint } = levels;
   const ground = frame.height - frame.bottom;
-  const spacing = (at(levelAt(levels, qmax)) - at(levelAt(levels, qmin))) / (qmax - qmin);
+  const x = (code: number) => at(levelAt(levels, code));
+  const y = frame.top - 3;
   const group = svg('g', { class: 'levels' });
-  const mark = (code: number, strong: boolean) => {
-    const x = at(levelAt(levels, code));
-    group.append(
-      svg('line', { class: strong ? 'strong' : '', x1: x, x2: x, y1: frame.top - 3, y2: ground }),
-      svg('text', { x, y: frame.top - 8, 'text-anchor': 'middle' }, formatCode(code)),
-    );
-  };
-  if (spacing >= leastSpacing) {
-    const every = Math.max(1, 2 ** Math.ceil(Math.log2(labelSpacing / spacing)));
-    let lines = '';
-    for (let code = qmin; code <= qmax; code++) {
-      if ((code - zeroPoint) % every === 0) mark(code, code === zeroPoint);
-      else lines += `M${at(levelAt(levels, code)).toFixed(1)} ${frame.top - 3}V${ground}`;
-    }
-    group.append(svg('path', { d: lines }));
-  } else {
-    const left = at(levelAt(levels, qmin));
-    const right = at(levelAt(levels, qmax));
-    group.prepend(
-      svg('rect', { class: 'band', x: left, width: right - left, y: frame.top - 3, height: ground - frame.top + 3 }),
-    );
-    mark(qmin, true);
-    mark(qmax, true);
-    if (zeroPoint > qmin && zeroPoint < qmax) mark(zeroPoint, false);
+  group.append(
+    svg('rect', { class: 'band', x: x(qmin), width: x(qmax) - x(qmin), y, height: ground - y }),
+    ...drawLevel(levels, qmin, x(qmin), ground, frame.top),
+    ...drawLevel(levels, qmax, x(qmax), ground, frame.top),
+  );
+  if (zeroPoint > qmin && zeroPoint < qmax) {
+    group.append(...drawLevel(levels, zeroPoint, x(zeroPoint), ground, frame.top));
   }
+  return group;
+}
+
+/** Draws each level as a line. Levels that are too close for that become a band with labels at its ends. */
+function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
+  const { qmin, qmax, values } = levels;
+  const ground = frame.height - frame.bottom;
+  const spacing = (at(levelAt(levels, qmax)) - at(levelAt(levels, qmin))) / Math.max(1, qmax - qmin);
+  // Uneven levels are crowded in the middle and far apart elsewhere.
+  const least = values === undefined ? leastSpacing : leastSpacing / 3;
+  if (spacing < least && qmax > qmin) return drawBand(levels, frame, at);
+  const group = svg('g', { class: 'levels' });
+  const labeled = values === undefined ? labeledCodes(levels, spacing || labelSpacing) : roomyCodes(levels, at);
+  let lines = '';
+  for (let code = qmin; code <= qmax; code++) {
+    const x = at(levelAt(levels, code));
+    if (labeled(code)) group.append(...drawLevel(levels, code, x, ground, frame.top));
+    else lines += `M${x.toFixed(1)} ${frame.top - 3}V${ground}`;
+  }
+  group.append(svg('path', { d: lines }));
   return group;
 }
 
@@ -110,7 +147,8 @@ function drawLevels(levels: Levels, frame: Frame, at: Place): SVGGElement {
 function drawBeyond(view: HistogramView, frame: Frame, at: Place): SVGGElement {
   const group = svg('g', { class: 'beyond' });
   const { levels, bins } = view;
-  if (levels === undefined) return group;
+  // Levels of a list reach the largest magnitude of their block, so nothing lies beyond them.
+  if (levels === undefined || levels.values !== undefined) return group;
   const half = levels.scale / 2;
   const low = levelAt(levels, levels.qmin) - half;
   const high = levelAt(levels, levels.qmax) + half;
@@ -155,6 +193,11 @@ export function redraw(
   node.replaceChildren(oldTitle, oldDesc, ...drawn);
 }
 
+/** Words in a chart that has nothing else to show. */
+export function note(words: string, x: number, y: number): SVGTextElement {
+  return svg('text', { class: 'note', x, y, 'text-anchor': 'middle' }, words);
+}
+
 /** Describes a histogram in words, for screen readers. */
 function describe({ bins, levels }: HistogramView): string {
   const { counts, min, max } = bins;
@@ -167,15 +210,21 @@ function describe({ bins, levels }: HistogramView): string {
   const middle = min + ((fullest + 0.5) / counts.length) * (max - min);
   const data = `${formatMany(total, 'number')} from ${formatLabel(min)} to ${formatLabel(max)} in ${formatMany(counts.length, 'bin')}. The fullest bin, near ${formatLabel(middle, 2)}, holds ${formatCount(counts[fullest] ?? 0)}.`;
   if (levels === undefined) return data;
-  return `${data} Over them ${levels.qmax - levels.qmin + 1} levels from ${formatLabel(levelAt(levels, levels.qmin))} to ${formatLabel(levelAt(levels, levels.qmax))}, ${formatLabel(levels.scale)} apart.`;
+  return `${data} Over them ${formatCount(levels.qmax - levels.qmin + 1)} levels from ${formatLabel(levelAt(levels, levels.qmin))} to ${formatLabel(levelAt(levels, levels.qmax))}, ${levels.values === undefined ? formatLabel(levels.scale) : 'unevenly'} apart.`;
+}
+
+/** Where a histogram lies in its picture: its margins, and the position of a value. */
+export function layoutOf(view: HistogramView): { frame: Frame; at: Place; low: number; high: number } {
+  const { width, height, levels } = view;
+  const frame: Frame = { width, height, left: 12, right: 12, top: levels === undefined ? 8 : 26, bottom: 24 };
+  const [low, high] = domainOf(view);
+  return { frame, at: place(low, high, frame.left, width - frame.right), low, high };
 }
 
 /** Draws a histogram with the quantization levels over it. */
 export function drawHistogram(node: SVGSVGElement, view: HistogramView, title: string): void {
   const { width, height, levels } = view;
-  const frame: Frame = { width, height, left: 12, right: 12, top: levels === undefined ? 8 : 26, bottom: 24 };
-  const [low, high] = domainOf(view);
-  const at = place(low, high, frame.left, width - frame.right);
+  const { frame, at, low, high } = layoutOf(view);
   redraw(node, width, height, title, describe(view), [
     hatchPattern(),
     drawBars(view, frame, at),
@@ -189,18 +238,17 @@ export function drawHistogram(node: SVGSVGElement, view: HistogramView, title: s
 export function drawErrors(
   node: SVGSVGElement,
   bins: Bins,
-  halfStep: number,
+  halfStep: number | undefined,
   size: { readonly width: number; readonly height: number },
 ): void {
   const view: HistogramView = { bins, logarithmic: false, ...size };
   const frame: Frame = { ...size, left: 12, right: 12, top: 26, bottom: 24 };
-  const reach = Math.max(Math.abs(bins.min), Math.abs(bins.max), halfStep) * 1.08 || 1;
+  const reach = Math.max(Math.abs(bins.min), Math.abs(bins.max), halfStep ?? 0) * 1.08 || 1;
   const at = place(-reach, reach, frame.left, size.width - frame.right);
   const marks = svg('g', { class: 'levels' });
-  for (const [value, label] of [
-    [-halfStep, '\u2212\u00bd step'],
-    [halfStep, '+\u00bd step'],
-  ] as const) {
+  const ends = halfStep === undefined ? [] : ([-halfStep, halfStep] as const);
+  for (const value of ends) {
+    const label = value < 0 ? '\u2212\u00bd step' : '+\u00bd step';
     const x = at(value);
     // Labels extend outward, so that the two never overlap. Near the edges of the picture they extend inward.
     const outwards = value < 0 ? x > labelRoom : x < size.width - labelRoom;
@@ -210,9 +258,11 @@ export function drawErrors(
       svg('text', { x, y: frame.top - 8, 'text-anchor': anchor }, label),
     );
   }
-  const words = `${describe(view)} Half a step is ${formatReal(halfStep, 3)}.`;
+  const none = bins.min === 0 && bins.max === 0;
+  const step = halfStep === undefined ? '' : ` Half a step is ${formatReal(halfStep, 3)}.`;
+  const words = none ? 'Every number is restored exactly.' : `${describe(view)}${step}`;
   redraw(node, size.width, size.height, 'Histogram of errors, restored minus original', words, [
-    drawBars(view, frame, at),
+    none ? note(words, size.width / 2, size.height / 2) : drawBars(view, frame, at),
     marks,
     drawAxis(frame, at, -reach, reach),
   ]);

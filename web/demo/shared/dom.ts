@@ -42,6 +42,24 @@ export function svg<K extends keyof SVGElementTagNameMap>(
   return node;
 }
 
+/** Calls a function when an element has got another size, and at first. It ends when the element has left the document. */
+export function onResize(node: Element, action: () => void): void {
+  const observer = new ResizeObserver(() => {
+    if (node.isConnected) action();
+    else observer.disconnect();
+  });
+  observer.observe(node);
+}
+
+/** Calls a function when the colors have changed, as long as the element is in the document. */
+export function onTheme(node: Element, action: () => void): void {
+  const redraw = () => {
+    if (node.isConnected) action();
+  };
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+  new MutationObserver(redraw).observe(document.documentElement, { attributeFilter: ['data-theme'] });
+}
+
 /** Sets the text of a node if it differs. Setting the same text would repaint it and make screen readers repeat it. */
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;

@@ -3,17 +3,33 @@ import { byId } from './dom.js';
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
 
-/** Accepts files dropped anywhere on the page, and shows an overlay while a file is dragged over it. */
+/** What is done with files. Another page that is shown in this document replaces it. */
+let handle: ((files: readonly File[]) => void) | undefined;
+
+const holdsFile = (data: DataTransfer | null) => data?.types.includes('Files') ?? false;
+
+/** Accepts files that are dropped anywhere on the page, or pasted, and shows an overlay while a file is dragged over it. */
 export function startDropping(onFiles: (files: readonly File[]) => void): void {
+  const isFirst = handle === undefined;
+  handle = onFiles;
+  if (isFirst) listen();
+}
+
+function listen(): void {
   const overlay = byId('overlay', HTMLElement);
   let silence: ReturnType<typeof setTimeout> | undefined;
   const hide = () => {
     clearTimeout(silence);
     overlay.hidden = true;
   };
-  const holdsFile = (event: DragEvent) => event.dataTransfer?.types.includes('Files') ?? false;
+  const take = (event: Event, data: DataTransfer | null) => {
+    if (!holdsFile(data)) return;
+    event.preventDefault();
+    const files = [...(data?.files ?? [])];
+    if (files.length > 0) handle?.(files);
+  };
   addEventListener('dragover', (event) => {
-    if (!holdsFile(event)) return;
+    if (!holdsFile(event.dataTransfer)) return;
     event.preventDefault();
     overlay.hidden = false;
     // Browsers repeat dragover during a drag, but do not report reliably that the drag has left the window.
@@ -22,11 +38,9 @@ export function startDropping(onFiles: (files: readonly File[]) => void): void {
   });
   addEventListener('drop', (event) => {
     hide();
-    if (!holdsFile(event)) return;
-    event.preventDefault();
-    const files = [...(event.dataTransfer?.files ?? [])];
-    if (files.length > 0) onFiles(files);
+    take(event, event.dataTransfer);
   });
+  addEventListener('paste', (event) => take(event, event.clipboardData));
   addEventListener('keydown', (event) => {
     if (event.key === 'Escape') hide();
   });

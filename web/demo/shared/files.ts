@@ -1,4 +1,7 @@
 import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
+import { FileError } from './file-error.js';
+
+export { FileError };
 
 /** A model file. */
 export interface ModelFile {
@@ -7,11 +10,6 @@ export interface ModelFile {
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
-}
-
-/** The page cannot use a file. The message says why, and what to do. */
-export class FileError extends Error {
-  override readonly name = 'FileError';
 }
 
 /** The extensions of all model formats, as in a sentence: `.safetensors, .gguf, .onnx and .npy`. */

@@ -38,17 +38,17 @@ export function formatDecibels(value: number): string {
   return Number.isFinite(value) ? `${formatLabel(Number(value.toFixed(2)), 5)} dB` : `${formatLabel(value)} dB`;
 }
 
-/** A number of bytes, exact below 10 KiB: `2,048 B`, `1.5 MiB`. */
+/** A size in decimal units with three digits, as on the command line: `512 B`, `67.1 kB`, `1.24 MB`. */
 export function formatBytes(bytes: number): string {
-  if (bytes < 10240) return `${formatCount(bytes)} B`;
-  const units = ['KiB', 'MiB', 'GiB', 'TiB'];
-  let size = bytes / 1024;
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  let value = bytes;
   let unit = 0;
-  while (size >= 1024 && unit < units.length - 1) {
-    size /= 1024;
+  while (value >= 999.5 && unit < units.length - 1) {
+    value /= 1000;
     unit++;
   }
-  return `${size.toFixed(size < 100 ? 1 : 0)} ${units[unit]}`;
+  const digits = unit === 0 || value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  return `${value.toFixed(digits)}\u00a0${units[unit]}`;
 }
 
 /** A fraction as a percentage. A fraction above 0 never shows as 0 %. Its spaces do not break. */

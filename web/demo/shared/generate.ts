@@ -4,23 +4,23 @@ export type Distribution = 'normal' | 'uniform' | 'heavy-tailed' | 'one-sided' |
 /** All distributions, each with its name on the page and a hint on what it shows. */
 export const distributions: readonly { readonly name: Distribution; readonly label: string; readonly hint: string }[] =
   [
-    { name: 'normal', label: 'Normal', hint: 'A bell, as the weights of most layers are.' },
+    { name: 'normal', label: 'Normal', hint: 'Bell-shaped, like the weights of most layers.' },
     { name: 'uniform', label: 'Uniform', hint: 'Every level is used equally often: the best case for even steps.' },
     {
       name: 'heavy-tailed',
       label: 'Heavy-tailed',
-      hint: 'A few far values stretch the range; most numbers share few levels.',
+      hint: 'A few far values stretch the range. Most numbers share a few levels.',
     },
     {
       name: 'one-sided',
       label: 'One-sided',
-      hint: 'Never negative, like activations after ReLU: asymmetric wins a bit.',
+      hint: 'Never negative, like activations after ReLU. Half of the symmetric levels are wasted.',
     },
-    { name: 'bimodal', label: 'Two humps', hint: 'Levels between the humps are wasted.' },
+    { name: 'bimodal', label: 'Two peaks', hint: 'Levels between the peaks are wasted.' },
     {
       name: 'outliers',
       label: 'With outliers',
-      hint: 'One number in a thousand is 10 times too far: groups contain the damage.',
+      hint: 'One number in a thousand is ten times larger. Groups contain the damage.',
     },
   ];
 

@@ -1,5 +1,5 @@
 import { drawAxis, type Frame, type Place, place, ticks } from './axis.js';
-import { redraw } from './charts.js';
+import { note, redraw } from './charts.js';
 import { svg } from './dom.js';
 import { formatLabel } from './format.js';
 
@@ -29,6 +29,9 @@ export interface LinesView {
   readonly width: number;
   readonly height: number;
 }
+
+/** Height in pixels of a line of labels. */
+const labelHeight = 16;
 
 const shapes = [
   'M-4 0A4 4 0 1 0 4 0A4 4 0 1 0-4 0Z',
@@ -65,9 +68,11 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   // Without any error the SQNR is infinite, and the mark has no place on the chart.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
-  const frame: Frame = { width, height, left: 34, right: 16, top: 16, bottom: 24 };
+  // Labels of marks are stacked above the lines, where no curve passes.
+  const frame: Frame = { width, height, left: 34, right: 16, top: 22 + marks.length * labelHeight, bottom: 24 };
   if (all.length === 0) {
-    redraw(node, width, height, title, 'Nothing to draw: there is no error.', []);
+    const none = 'Every number is restored exactly.';
+    redraw(node, width, height, title, none, [note(none, width / 2, height / 2)]);
     return;
   }
   const [left, right] = domainOf(
@@ -99,25 +104,28 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
     drawMarks(marks, frame, x, y),
     drawAxis(frame, x, left, right),
     svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
-    svg('text', { class: 'unit', x: width - frame.right, y: 12, 'text-anchor': 'end' }, unit),
+    svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
   ]);
 }
 
-/** Draws the marks, each with a line to its label at the bottom. Labels that would overlap are stacked. */
+/** Width in pixels of a character of a label, on average. */
+const characterWidth = 6.6;
+
+/** Draws the marks, each with a line to its label at the top. Labels that would overlap are stacked, the leftmost lowest. */
 function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SVGGElement {
   const group = svg('g', { class: 'marks' });
-  const ground = frame.height - frame.bottom;
-  const taken: { from: number; to: number; line: number }[] = [];
+  const lines: number[] = [];
   for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
     const at = x(mark.x);
-    const half = mark.label.length * 3.6;
+    const half = (mark.label.length * characterWidth) / 2;
     const middle = Math.max(frame.left + half, Math.min(frame.width - frame.right - half, at));
-    let line = 0;
-    while (taken.some((t) => t.line === line && t.from < middle + half + 6 && t.to > middle - half - 6)) line++;
-    taken.push({ from: middle - half, to: middle + half, line });
-    const label = ground - 10 - line * 16;
+    // The first line whose last label ends before this one begins.
+    let line = lines.findIndex((end) => end + 8 < middle - half);
+    if (line < 0) line = lines.length;
+    lines[line] = middle + half;
+    const label = frame.top - 10 - line * labelHeight;
     group.append(
-      svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label - 12 }),
+      svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label + 5 }),
       svg('circle', { cx: at, cy: y(mark.y), r: 5 }),
       svg('text', { x: middle, y: label, 'text-anchor': 'middle' }, mark.label),
     );

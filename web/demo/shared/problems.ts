@@ -1,4 +1,3 @@
-import { ScalepointError } from 'scalepoint';
 import { byId, html } from './dom.js';
 
 /** An error as it is explained to the visitor. */
@@ -54,7 +53,8 @@ export function messageOf(error: unknown): string {
 
 /** Explains why the core did not load. */
 export function explainLoading(error: unknown): Problem {
-  const csp = error instanceof ScalepointError && error.code === 'CSP';
+  // An error of a worker has the code, but is of no class that is known here.
+  const csp = (error as { code?: unknown } | null)?.code === 'CSP';
   return {
     title: 'The core did not load, so nothing can be quantized here',
     text: `${messageOf(error)}. ${csp ? 'The server of this page forbids WebAssembly.' : 'Check the connection and load the page again; a current browser is needed.'}`,

@@ -33,7 +33,7 @@ export function startSite(): void {
 }
 
 /** Names the version and the build of the core in the footer. */
-export function showCore(core: Scalepoint): void {
+export function showCore(core: Pick<Scalepoint, 'version' | 'simd'>): void {
   setText(byId('about-version', HTMLElement), core.version);
   setText(
     byId('about-tier', HTMLElement),

@@ -2,7 +2,7 @@
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { type RangeSearch, searchOf } from '../core/range.js';
+import { quotedRanges, type RangeSearch, searchOf } from '../core/range.js';
 import { show } from '../core/show.js';
 import { type Layout, layoutOf, resolveGranularity } from './layout.js';
 import type { QuantizeOptions } from './options.js';
@@ -152,7 +152,7 @@ function resolveRange(range: unknown, parameters: number): ResolvedRange {
     typeof range === 'object' && range !== null
       ? `an object with ${Object.keys(range).join(', ') || 'no keys'}`
       : show(range);
-  const expected = "'min-max', 'mse', 'entropy', { percentile }, { min, max } or { scale, zeroPoint }";
+  const expected = `${quotedRanges}, { percentile }, { min, max } or { scale, zeroPoint }`;
   throw rangeError('range', `expected ${expected}, got ${got}`);
 }
 

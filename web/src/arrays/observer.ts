@@ -3,7 +3,7 @@ import { checkKeys, checkNumber, choice } from '../core/check.js';
 import { Layout as LayoutRecord, RangeMethod, Scheme, Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import type { SearchedRange } from '../core/range.js';
+import { quotedRanges, type SearchedRange } from '../core/range.js';
 import { type Job, jobOf } from './job.js';
 import type { QuantizationParameters, QuantizeOptions } from './options.js';
 import { chooseParameters, failQuantizing, withParameters } from './parameters.js';
@@ -73,7 +73,7 @@ export class Observer {
     dtypeInfo(options.dtype ?? 'int8');
     choice(options, 'nonFinite', ['error', 'saturate']);
     if (typeof range === 'object' && range !== null && !('percentile' in range)) {
-      throw rangeError('range', "an observer takes 'min-max', 'mse', 'entropy' or { percentile }, got given ones");
+      throw rangeError('range', `an observer takes ${quotedRanges} or { percentile }, got given ones`);
     }
     if (averaging !== undefined) {
       checkNumber(averaging, 'averaging');

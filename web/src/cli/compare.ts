@@ -1,7 +1,15 @@
-import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
+import {
+  type ComparedTensor,
+  type CompareModelsReport,
+  type CompareReport,
+  compareModels,
+  inspectModel,
+  ScalepointError,
+} from '../model.js';
 import { withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import { missedOutput, runFlags, runOptionsOf, runText } from './running.js';
 import {
   type Column,
   columnsOf,
@@ -26,6 +34,7 @@ const options = {
   'min-sqnr': { type: 'string' },
   workers: { type: 'string' },
   quiet: { type: 'boolean' },
+  ...runFlags,
 } as const;
 
 /** Most names in a line of text. */
@@ -47,6 +56,7 @@ export async function compare(args: string[]): Promise<number> {
   const wanted = { sort, quiet, json, verbose: values.verbose ?? false };
   const workers = workersOf(values.workers);
   const limit = decibelsOf(values['min-sqnr']);
+  const run = runOptionsOf(values);
   const signal = abortOnSignal('interrupted');
   const progress = progressLine(quiet);
   return withInput(
@@ -61,6 +71,7 @@ export async function compare(args: string[]): Promise<number> {
             signal,
             onProgress: progress.update,
             ...(workers === undefined ? {} : { workers }),
+            ...(run === undefined ? {} : { run }),
           }).finally(progress.clear);
           return show(a.name, b.name, report, limit, wanted);
         },
@@ -80,14 +91,17 @@ interface Wanted {
 }
 
 /** Prints the result. Returns the exit code. */
-function show(a: string, b: string, result: CompareReport, limit: number | undefined, wanted: Wanted): number {
+function show(a: string, b: string, result: CompareModelsReport, limit: number | undefined, wanted: Wanted): number {
   const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
-  const failure = limit === undefined ? undefined : missed(report, limit);
+  // Whoever runs the models asks for what they compute.
+  const miss = result.outputs === undefined ? missed : missedOutput;
+  const failure = limit === undefined ? undefined : miss(report, limit);
   if (wanted.json) {
     const told = failure === undefined ? {} : { error: errorJson(failure) };
     printJson({ a, b, ...report, peakBytes: peakBytes(), ...told });
   } else if (!wanted.quiet) {
     const lines = compareText(a, b, report);
+    if (result.outputs !== undefined) lines.push('', ...runText(result));
     if (wanted.verbose) lines.push(effort());
     printLines(lines);
   }

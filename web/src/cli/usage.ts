@@ -249,7 +249,25 @@ export function compareUsage(): string {
       'threads that share the work, 0 for none; by default one less than there are processors',
       18,
     ),
-    ...explained('--json', 'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }', 18),
+    ...explained(
+      '--run',
+      'ONNX: also run both on the same inputs, random unless given, and compare the outputs; takes the package onnxruntime-web. --min-sqnr ' +
+        'is about the outputs then',
+      18,
+    ),
+    ...explained('--layers', 'and what the nodes of both give: where the error begins', 18),
+    ...explained('--input FILE', 'inputs: a .npz file with all of them; or NAME=FILE.npy, which can be repeated', 18),
+    ...explained(
+      '--dim NAME=N',
+      'the size of a dimension that is not fixed, by its name or as INPUT.AXIS; can be repeated',
+      18,
+    ),
+    ...explained('--seed N', 'other random inputs', 18),
+    ...explained(
+      '--json',
+      'print JSON: { a, b, tensors, total, skipped, onlyInA, onlyInB, peakBytes }, with --run also { outputs, skippedOutputs, layers }',
+      18,
+    ),
     ...explained('--quiet', 'print errors only', 18),
     ...commonLines(18),
     '',
@@ -258,6 +276,7 @@ export function compareUsage(): string {
     'Examples',
     ...examples,
     `  scalepoint compare ${exampleFile(first(), 'old')} ${exampleFile(first(), 'new')} --min-sqnr 30 --quiet`,
+    '  scalepoint compare model.onnx model_q4.onnx --run --layers',
   ]);
 }
 

@@ -213,3 +213,6 @@ export interface Codec<F extends Form = Form> {
 
 /** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */
 export const tileElements = 1 << 20;
+
+/** The same for tiles of some columns of all rows. Their runs in the file are short; fewer tiles have longer ones. */
+export const columnTileElements = 4 * tileElements;

@@ -3,9 +3,13 @@ import type { CastType } from './cast.js';
 import type { Codes, Role } from './codec.js';
 import { elementsOf } from './elements.js';
 
+/** How many bits codes of compressed-tensors can have. */
+export const codeWidths = [4, 8] as const;
+export type CodeWidth = (typeof codeWidths)[number];
+
 /** What has to be known of a form. */
 interface Layout {
-  readonly bits: 4 | 8;
+  readonly bits: CodeWidth;
   readonly symmetric: boolean;
   readonly groupSize: number | undefined;
   readonly packed: boolean;

@@ -25,14 +25,14 @@ import {
   type Role,
   tileElements,
 } from './codec.js';
-import { compressedCodes } from './codes.js';
+import { type CodeWidth, compressedCodes } from './codes.js';
 import { elementsOf, errorBlock, multipleOf, runsOf } from './elements.js';
 
 export interface CompressedForm extends Form {
   readonly codec: 'compressed-tensors';
   /** Integers, or float8e4m3fn: 8 bits, symmetric, with one scale a row and not packed. */
   readonly type: 'int' | 'float';
-  readonly bits: 4 | 8;
+  readonly bits: CodeWidth;
   readonly symmetric: boolean;
   /** Elements of a row that share a scale, a divisor of its length. Undefined: the whole row shares one. */
   readonly groupSize: number | undefined;

@@ -8,6 +8,7 @@ import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from
 import {
   type Codec,
   type Cuts,
+  columnTileElements,
   type Form,
   type Part,
   type Rectangle,
@@ -33,6 +34,8 @@ export interface DequantizeLinearForm extends Form {
   readonly sharing: ScaleSharing;
   /** Undefined: one scale for all. */
   readonly axis: number | undefined;
+  /** Whether each index of the dimensions before the axis has scales of its own. */
+  readonly leading?: boolean | undefined;
   /** Elements along the axis that share a scale. Undefined: everything with the same index. */
   readonly blockSize?: number | undefined;
   readonly scale: 'F32' | 'F16';
@@ -53,7 +56,7 @@ interface Matrix {
 
 function matrixOf(
   shape: readonly number[],
-  { sharing, axis, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'blockSize'>,
+  { sharing, axis, leading, blockSize }: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize'>,
 ): Matrix {
   const block = blockSize ?? 0;
   if (axis === undefined) return { sharing, rows: 1, columns: elementsOf(shape), period: 1, block };
@@ -61,7 +64,8 @@ function matrixOf(
   const size = shape[axis] as number;
   if (sharing === 'columns' || sharing === 'rowBlocks')
     return { sharing, rows: outer, columns: size, period: outer, block };
-  return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period: size, block };
+  const period = leading ? outer * size : size;
+  return { sharing, rows: outer * size, columns: elementsOf(shape.slice(axis + 1)), period, block };
 }
 
 /** Type of the codes. */
@@ -70,7 +74,10 @@ function codeType({ bits, signed }: DequantizeLinearForm): string {
 }
 
 /** Whether all elements that share a scale fit into a tile, so that ranges can be searched. */
-export function canSearch(shape: readonly number[], form: Pick<DequantizeLinearForm, 'sharing' | 'axis'>): boolean {
+export function canSearch(
+  shape: readonly number[],
+  form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading'>,
+): boolean {
   const { sharing, rows, columns, period } = matrixOf(shape, form);
   if (sharing === 'tile') return columns <= tileElements;
   if (sharing === 'rows') return columns <= tileElements && rows === period;
@@ -79,8 +86,9 @@ export function canSearch(shape: readonly number[], form: Pick<DequantizeLinearF
 
 // -------------------------------------------------------------------------------------------------------------------------- parts
 
-function scaleShape(shape: readonly number[], { axis, blockSize }: DequantizeLinearForm): number[] {
+function scaleShape(shape: readonly number[], { axis, leading, blockSize }: DequantizeLinearForm): number[] {
   if (axis === undefined) return [];
+  if (leading) return shape.slice(0, axis + 1);
   if (blockSize === undefined) return [shape[axis] as number];
   return shape.map((dimension, i) => (i === axis ? Math.ceil(dimension / blockSize) : dimension));
 }
@@ -179,8 +187,12 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
   const { sharing, rows, columns, period } = matrix;
   if (rows * columns === 0) return;
   const hasBlocks = form.blockSize !== undefined;
-  const fits = rows * columns <= tileElements && rows === period;
+  const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
   const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
+  if (fits && sharing === 'columns') {
+    yield { kind: 'tile', rectangle: { row: 0, rows, column: 0, columns, width: columns }, roles };
+    return;
+  }
   if (hasBlocks || fits || isInRows) {
     for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
     return;

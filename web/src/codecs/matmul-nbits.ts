@@ -4,7 +4,7 @@
  */
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
-import { type Codec, type Cuts, type Form, type Part, type Role, tileElements } from './codec.js';
+import { type Codec, type Cuts, columnTileElements, type Form, type Part, type Role, tileElements } from './codec.js';
 import { runsOf } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
@@ -13,6 +13,8 @@ export interface MatMulNBitsForm extends Form {
   readonly blockSize: number;
   /** Whether zero points are stored. Without, they are 2^(bits - 1). */
   readonly zeroPoint: boolean;
+  /** Whether zero points are floats of the scales' type. Only of 2 and 4 bits. */
+  readonly floatZeroPoint?: boolean | undefined;
   /** Whether the tensor is B with its columns as rows, [N, K]. */
   readonly transposed: boolean;
   readonly scale: 'F32' | 'F16';
@@ -21,15 +23,16 @@ export interface MatMulNBitsForm extends Form {
 }
 
 /** Sizes of B, and of a column of its codes. */
-function sizesOf(shape: readonly number[], { transposed, bits, blockSize, scale }: MatMulNBitsForm) {
+function sizesOf(shape: readonly number[], { transposed, bits, blockSize, scale, floatZeroPoint }: MatMulNBitsForm) {
   const [first = 1, second = 1] = shape;
   const [k, n] = transposed ? [second, first] : [first, second];
   const blocks = Math.ceil(k / blockSize);
   const blockBytes = (blockSize * bits) / 8;
+  const scaleBytes = blocks * (scale === 'F16' ? 2 : 4);
   const bytes: Readonly<Record<Role, number>> = {
     data: blocks * blockBytes,
-    scale: blocks * (scale === 'F16' ? 2 : 4),
-    zeroPoint: Math.ceil((blocks * bits) / 8),
+    scale: scaleBytes,
+    zeroPoint: floatZeroPoint ? scaleBytes : Math.ceil((blocks * bits) / 8),
   };
   return { k, n, blocks, blockBytes, bytes };
 }
@@ -42,7 +45,13 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   return [
     part('data', `_Q${form.bits}`, 'U8', [blocks, blockBytes]),
     part('scale', '_scales', form.scale, [blocks]),
-    ...(form.zeroPoint ? [part('zeroPoint', '_zero_points', 'U8', [bytes.zeroPoint as number])] : []),
+    ...(form.zeroPoint
+      ? [
+          form.floatZeroPoint
+            ? part('zeroPoint', '_zero_points', form.scale, [blocks])
+            : part('zeroPoint', '_zero_points', 'U8', [bytes.zeroPoint as number]),
+        ]
+      : []),
   ];
 }
 
@@ -52,7 +61,7 @@ export function* cutColumns(shape: readonly number[], transposed: boolean, roles
   const [k, n] = transposed ? [second, first] : [first, second];
   if (k * n === 0) return;
   // Where columns are gathered, whole cache lines of the rows.
-  const most = Math.max(1, Math.floor(tileElements / k / 16)) * 16;
+  const most = Math.max(1, Math.floor((transposed ? tileElements : columnTileElements) / k / 16)) * 16;
   for (let begin = 0; begin < n; begin += most) {
     const some = Math.min(most, n - begin);
     const rectangle = transposed
@@ -63,8 +72,17 @@ export function* cutColumns(shape: readonly number[], transposed: boolean, roles
 }
 
 /** What the core has to know of a form. */
-function codesOf({ bits, blockSize, zeroPoint, transposed, scale, range }: MatMulNBitsForm): MatMulNBits {
-  return { bits, blockSize, symmetric: !zeroPoint, transposed, scale: ElementType[scale], search: range !== undefined };
+function codesOf(form: MatMulNBitsForm): MatMulNBits {
+  const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
+  return {
+    bits,
+    blockSize,
+    symmetric: !zeroPoint,
+    transposed,
+    scale: ElementType[scale],
+    search: range !== undefined,
+    floatZeroPoints: floatZeroPoint,
+  };
 }
 
 export const matMulNBits: Codec<MatMulNBitsForm> = {

@@ -16,6 +16,7 @@
  * | `NOT_FOUND` | a file has no tensor of that name |
  * | `CHANGED` | a file was changed while it was read |
  * | `WORKER` | a worker could not be started, or ended before its time |
+ * | `RUNTIME` | onnxruntime-web is not installed, or cannot load or run a model |
  * | `QUALITY` | a result misses the required SQNR |
  * | `NO_EFFECT` | the command line was to quantize a model of which nothing can be |
  * | `IO` | reading or writing failed; `cause` is the system's error |
@@ -35,6 +36,7 @@ export type ErrorCode =
   | 'NOT_FOUND'
   | 'CHANGED'
   | 'WORKER'
+  | 'RUNTIME'
   | 'QUALITY'
   | 'NO_EFFECT'
   | 'IO'

@@ -27,12 +27,40 @@ export const sumCount = ErrorSums.bytes / 8;
 /** The index of each sum. */
 const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
-/** Adds the sums of further pairs. */
-export function addSums(sums: Float64Array, more: Float64Array): void {
-  for (const [i, value] of more.entries()) {
-    const sum = sums[i] as number;
-    sums[i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
+/** Adds the sums of further pairs. `at` and `from` say where sums begin in arrays of many. */
+export function addSums(sums: Float64Array, more: Float64Array, at = 0, from = 0): void {
+  for (let i = 0; i < sumCount; i++) {
+    const [sum, value] = [sums[at + i] as number, more[from + i] as number];
+    sums[at + i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
   }
+}
+
+/** The sums of pairs in memory, which need no core. They are added up in double. */
+export function sumsOf(x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
+  const sums = new Float64Array(sumCount);
+  let [squaredError, absoluteError, largest, squaredX, squaredY, product, nonFinite] = [0, 0, 0, 0, 0, 0, 0];
+  for (let i = 0; i < x.length; i++) {
+    const [a, b] = [x[i] as number, y[i] as number];
+    const error = Math.abs(a - b);
+    if (!Number.isFinite(a) || !Number.isFinite(b)) {
+      nonFinite++;
+      continue;
+    }
+    squaredError += error * error;
+    absoluteError += error;
+    if (error > largest) largest = error;
+    squaredX += a * a;
+    squaredY += b * b;
+    product += a * b;
+  }
+  sums[order.squaredError] = squaredError;
+  sums[order.absoluteError] = absoluteError;
+  sums[order.maxAbsoluteError] = largest;
+  sums[order.squaredX] = squaredX;
+  sums[order.squaredY] = squaredY;
+  sums[order.product] = product;
+  sums[order.nonFinite] = nonFinite;
+  return sums;
 }
 
 /** How many of the pairs have a NaN or an infinity. */

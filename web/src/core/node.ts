@@ -64,7 +64,7 @@ export interface NodeModules {
   'node:worker_threads': {
     readonly Worker: new (
       url: URL,
-      options: { readonly execArgv: string[] },
+      options: { readonly execArgv: string[]; readonly resourceLimits: { readonly maxYoungGenerationSizeMb: number } },
     ) => {
       postMessage(message: unknown, transfer: ArrayBuffer[]): void;
       terminate(): unknown;

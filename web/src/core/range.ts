@@ -3,9 +3,6 @@ import { checkNumber } from './check.js';
 import { RangeMethod } from './door.js';
 import { rangeError } from './errors.js';
 
-/** A range that depends on all values, not only on the smallest and the largest; see Range of the array calls. */
-export type SearchedRange = 'mse' | 'entropy' | { readonly percentile: number };
-
 /** What the core is told: the method, and the percentile that it may need. */
 export interface RangeSearch {
   readonly method: RangeMethod;
@@ -13,15 +10,33 @@ export interface RangeSearch {
 }
 
 export const mseSearch: RangeSearch = { method: RangeMethod.mse, percentile: 100 };
-const entropySearch: RangeSearch = { method: RangeMethod.entropy, percentile: 100 };
+
+/** The searches that need a name only. */
+const namedSearches = {
+  mse: mseSearch,
+  entropy: { method: RangeMethod.entropy, percentile: 100 },
+} as const satisfies Record<string, RangeSearch>;
+
+type NamedSearch = keyof typeof namedSearches;
+
+/** A range that depends on all values, not only on the smallest and the largest; see Range of the array calls. */
+export type SearchedRange = NamedSearch | { readonly percentile: number };
+
+/** The ranges that have a name. */
+export const rangeNames: readonly string[] = ['min-max', ...Object.keys(namedSearches)];
+/** The same as messages quote them: `'min-max', 'mse'`. */
+export const quotedRanges: string = rangeNames.map((name) => `'${name}'`).join(', ');
+
+export function isNamedRange(range: unknown): range is 'min-max' | NamedSearch {
+  return rangeNames.includes(range as string);
+}
 
 /**
  * How the core finds such a range; undefined for any other.
  * @throws TypeError or RangeError naming `range.percentile`
  */
 export function searchOf(range: unknown): RangeSearch | undefined {
-  if (range === 'mse') return mseSearch;
-  if (range === 'entropy') return entropySearch;
+  if (isNamedRange(range)) return range === 'min-max' ? undefined : namedSearches[range];
   if (typeof range !== 'object' || range === null || !('percentile' in range)) return undefined;
   const percentile = checkNumber(range.percentile, 'range.percentile');
   if (!(percentile > 50 && percentile <= 100)) {

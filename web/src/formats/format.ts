@@ -209,6 +209,17 @@ export interface FormatInfo<
   resultEnd?(to: string): string;
   /** What a summary says of a model in addition to what it says of all of them. */
   facts?(model: ModelContents): readonly string[];
+  /** Programs that read a result, the usual one first. */
+  readers?(to: string, file: string): readonly Reader[];
+}
+
+/** A program that reads results. */
+export interface Reader {
+  readonly program: string;
+  /** What it takes to load the file: a command, or a line or two of code. */
+  readonly code: string;
+  /** What else it needs, in a sentence. */
+  readonly needs?: string;
 }
 
 /**

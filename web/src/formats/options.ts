@@ -3,7 +3,7 @@
  * that nothing about an option is written down twice.
  */
 import { rangeError, typeError } from '../core/errors.js';
-import { type SearchedRange, searchOf } from '../core/range.js';
+import { isNamedRange, quotedRanges, rangeNames, type SearchedRange, searchOf } from '../core/range.js';
 import { show } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
@@ -237,16 +237,16 @@ export const searchedRange: OptionInfo = {
   ],
   check(value, name) {
     if (value === 'min-max' || searchOf(value) !== undefined) return;
-    throw rangeError(name, `expected 'min-max', 'mse', 'entropy' or { percentile }, got ${show(value)}`);
+    throw rangeError(name, `expected ${quotedRanges} or { percentile }, got ${show(value)}`);
   },
   read({ range: text }): 'min-max' | SearchedRange | undefined {
-    if (text === 'min-max' || text === 'mse' || text === 'entropy') return text;
+    if (isNamedRange(text)) return text;
     const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(String(text)) ?? [];
     const percentile = Number(number);
     if (percentile > 50 && percentile <= 100) return { percentile };
     throw rangeError(
       '--range',
-      `expected min-max, mse, entropy or percentile:P with P above 50 and at most 100, got ${JSON.stringify(text)}`,
+      `expected ${rangeNames.join(', ')} or percentile:P with P above 50 and at most 100, got ${JSON.stringify(text)}`,
     );
   },
 };

@@ -37,11 +37,17 @@ const floatForms = new Map(
   (['F32', 'F16', 'BF16', 'F64'] as const).map((to): [string, CastForm] => [to, { codec: 'cast', to }]),
 );
 
+const blockForms = new Map<string, GgmlForm>();
+
 /** The form of a tensor that is one array of elements. */
 function formOf({ dtype, bytes }: SourceTensor): CastForm | GgmlForm | CopyForm {
   const float = floatForms.get(dtype);
   if (float !== undefined) return float;
-  if (isBlockType(dtype)) return { codec: 'ggml', to: dtype };
+  if (isBlockType(dtype)) {
+    const blocks = blockForms.get(dtype) ?? { codec: 'ggml', to: dtype };
+    blockForms.set(dtype, blocks);
+    return blocks;
+  }
   return { codec: 'copy', dtype, bytes };
 }
 

@@ -17,7 +17,7 @@ export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
   const text = await code;
   if (threads !== undefined) {
     const url = new URL(`data:text/javascript,${encodeURIComponent(text)}`);
-    return () => new threads.Worker(url, { execArgv: [] });
+    return () => new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
   }
   // Not revoked, as some engines fetch it late. There is one for all workers.
   address ??= URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));

@@ -1,7 +1,10 @@
 /** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Batch, BatchLimit, type EncodeTask, type Output } from './tasks.js';
+import { type Batch, BatchLimit } from './tasks.js';
 import { type Ask, answerTo, type BytesStep, type CopiedStep, type Step, type Steps, type TileStep } from './tiles.js';
+
+/** What is to be known of a tile once its task is on its way. */
+export type Tile = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
 
 /** Bytes of the memory of a batch, and where they go. */
 export interface Write {
@@ -9,16 +12,16 @@ export interface Write {
   readonly file: number;
   readonly position: number;
   readonly offset: number;
-  readonly bytes: number;
+  bytes: number;
   /** The tile that they come from, or the first of several; undefined if they were known. */
-  readonly tile: TileStep | undefined;
+  tile: Tile | undefined;
   /** Memory that they go to in place of a file. `position` is one in it. */
   readonly into: Uint8Array<ArrayBuffer> | undefined;
 }
 
 /** What is carried out and written together. */
 export interface BatchStep {
-  readonly tiles: readonly TileStep[];
+  readonly tiles: readonly Tile[];
   readonly batch: Batch;
   /** Bytes that are known, and where they go in the memory of the batch. */
   readonly known: readonly { readonly offset: number; readonly bytes: Uint8Array<ArrayBuffer> }[];
@@ -40,20 +43,34 @@ interface Stretch {
   readonly stride: number;
   readonly role: string;
   readonly into: Uint8Array<ArrayBuffer> | undefined;
-  readonly step: Step;
+  /** The number of the tile that makes it, or the bytes if they are known. */
+  readonly from: number | Uint8Array<ArrayBuffer>;
+  readonly zeros: boolean;
 }
 
 function stretchesOf(steps: readonly Step[]): Stretch[] {
   const stretches: Stretch[] = [];
+  let tiles = 0;
   for (const step of steps) {
     if (step.kind === 'bytes') {
-      const { file, position, bytes } = step;
+      const { file, position, bytes, zeros = false } = step;
       const { length } = bytes;
-      stretches.push({ file, position, bytes: length, count: 1, stride: length, role: '', into: undefined, step });
+      stretches.push({
+        file,
+        position,
+        bytes: length,
+        count: 1,
+        stride: length,
+        role: '',
+        into: undefined,
+        from: bytes,
+        zeros,
+      });
       continue;
     }
+    const from = tiles++;
     for (const { file, position, bytes, count, stride, role, into } of step.destinations) {
-      stretches.push({ file, position, bytes, count, stride, role, into, step });
+      stretches.push({ file, position, bytes, count, stride, role, into, from, zeros: false });
     }
   }
   return stretches.sort(byPosition);
@@ -63,56 +80,69 @@ function byPosition(a: { file: number; position: number }, b: { file: number; po
   return a.file - b.file || a.position - b.position;
 }
 
-/** One write for all that is next to each other in the memory of the batch and in the file. */
-function joined(writes: Write[]): Write[] {
-  const result: Write[] = [];
-  for (const write of writes.sort(byPosition)) {
-    const last = result.at(-1);
-    const follows =
-      last?.file === write.file &&
-      last.into === write.into &&
-      last.position + last.bytes === write.position &&
-      last.offset + last.bytes === write.offset;
-    if (!follows) result.push(write);
-    else result[result.length - 1] = { ...last, bytes: last.bytes + write.bytes, tile: last.tile ?? write.tile };
+/** Adds a write to a list, or to the last one of it if that ends where this one begins, in the file and in the memory of the batch. */
+function add(writes: Write[], { file, position, offset, bytes, tile, into }: Write): void {
+  const last = writes.at(-1);
+  const follows =
+    last?.file === file &&
+    last.into === into &&
+    last.position + last.bytes === position &&
+    last.offset + last.bytes === offset;
+  if (!follows) writes.push({ file, position, offset, bytes, tile, into });
+  else {
+    last.bytes += bytes;
+    last.tile ??= tile;
   }
+}
+
+/** The same writes in the order of positions. */
+function inOrder(writes: Write[]): Write[] {
+  // They are, unless the runs of one stretch lie between those of another.
+  if (writes.every((write, i) => i === 0 || byPosition(writes[i - 1] as Write, write) <= 0)) return writes;
+  const result: Write[] = [];
+  for (const write of writes.sort(byPosition)) add(result, write);
   return result;
 }
 
 /** Writes as numbers, for `Batch.writes`. */
 function packed(writes: readonly Write[]): Float64Array<ArrayBuffer> {
   const numbers = new Float64Array(4 * writes.length);
-  for (const [i, { file, position, offset, bytes }] of writes.entries()) {
-    numbers.set([file, position, offset, bytes], 4 * i);
+  let at = 0;
+  for (const { file, position, offset, bytes } of writes) {
+    numbers[at++] = file;
+    numbers[at++] = position;
+    numbers[at++] = offset;
+    numbers[at++] = bytes;
   }
   return numbers;
 }
 
 /** Lays out the memory of a batch in the order of positions. */
 function layOut(steps: readonly Step[]): BatchStep {
+  const tiles: Tile[] = [];
+  const tasks: TileStep['task'][] = [];
+  for (const step of steps) {
+    if (step.kind === 'bytes') continue;
+    const { tensor, index, sourceBytes, rectangle, task } = step;
+    tiles.push({ tensor, index, sourceBytes, rectangle });
+    tasks.push(task);
+  }
   let size = 0;
+  let onlyTasks = true;
   const writes: Write[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
-  const outputs = new Map<Step, Output[]>();
-  for (const { step, role, file, position, bytes, count, stride, into } of stretchesOf(steps)) {
-    const tile = step.kind === 'tile' ? step : undefined;
+  for (const { from, role, file, position, bytes, count, stride, into, zeros } of stretchesOf(steps)) {
+    const tile = typeof from === 'number' ? tiles[from] : undefined;
     for (let i = 0; i < count; i++) {
-      writes.push({ file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
+      add(writes, { file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
     }
-    if (step.kind === 'bytes') known.push({ offset: size, bytes: step.bytes });
-    else {
-      const list = outputs.get(step);
-      const output = { role, offset: size, bytes: bytes * count };
-      if (list === undefined) outputs.set(step, [output]);
-      else list.push(output);
-    }
+    if (typeof from === 'number') tasks[from]?.outputs.push({ role, offset: size, bytes: bytes * count });
+    else known.push({ offset: size, bytes: from });
+    // Known bytes, and what waits in memory, are here and not where the tasks are carried out. Zeros are everywhere.
+    onlyTasks &&= (tile !== undefined || zeros) && into === undefined;
     size += bytes * count;
   }
-  const tiles = steps.filter((step) => step.kind === 'tile');
-  const tasks = tiles.map((step): EncodeTask => ({ ...step.task, outputs: outputs.get(step) ?? [] }));
-  const all = joined(writes);
-  // Known bytes, and what waits in memory, are here and not where the tasks are carried out.
-  const onlyTasks = known.length === 0 && all.every(({ into }) => into === undefined);
+  const all = inOrder(writes);
   return {
     tiles,
     batch: { tasks, outputBytes: size, writes: onlyTasks ? packed(all) : undefined },
@@ -177,13 +207,14 @@ export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask
       yield alone(step);
     } else {
       const large = step.kind === 'tile' && step.task.rows * step.task.columns >= largeTile;
-      if (large ? knows : isLarge && step.kind === 'bytes') yield flush();
+      const isKnown = step.kind === 'bytes' && !step.zeros;
+      if (large ? knows : isLarge && isKnown) yield flush();
       if (step.kind === 'tile' && !limit.admits(step.task)) {
         yield flush();
         limit.admits(step.task);
       }
       waiting.push(step);
-      knows ||= step.kind === 'bytes';
+      knows ||= isKnown;
       isLarge ||= large;
     }
     next = steps.next(undefined);

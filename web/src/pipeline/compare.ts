@@ -1,4 +1,5 @@
 /** Compares two models: pairs their tensors by name, decodes both, and adds up the errors. */
+
 import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
@@ -9,6 +10,7 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
 import type { Progress } from './engine.js';
 import type { Opened } from './open.js';
+import { reportTimes } from './progress.js';
 import { BatchLimit, type BatchResult, type CompareTask, TaskError } from './tasks.js';
 import { mainPart, pieceOf } from './tiles.js';
 import type { TileRunner } from './workers.js';
@@ -118,14 +120,12 @@ function progressReporter(pairs: readonly Pair[], onProgress?: (progress: Progre
   const count = pairs.length;
   const bytesTotal = pairs.reduce((sum, [a]) => sum + mainPart(a).bytes, 0);
   let before = 0;
-  let last = performance.now();
+  const isTime = reportTimes();
   return (index: number, elementsDone: number) => {
     const [a] = pairs[index] as Pair;
     const n = elementsOf(a.shape);
     const isEnd = elementsDone === n;
-    const now = performance.now();
-    if (isEnd || now - last >= 50) {
-      last = now;
+    if (isTime(isEnd)) {
       const { bytes } = mainPart(a);
       const bytesDone = before + (n === 0 ? 0 : Math.floor((bytes * elementsDone) / n));
       onProgress?.({ phase: 'quantize', tensor: a.name, index, count, bytesDone, bytesTotal });
@@ -178,11 +178,14 @@ class Sums {
   }
 
   /** Adds what came of a batch. */
-  add(tasks: readonly PairTask[], { tiles }: BatchResult): void {
+  add(tasks: readonly PairTask[], { sums, answers }: BatchResult): void {
+    for (const { task, mismatched = 0 } of answers) {
+      const { index } = tasks[task] as PairTask;
+      this.mismatched[index] = (this.mismatched[index] as number) + mismatched;
+    }
     for (const [i, { index, task }] of tasks.entries()) {
       this.skipTo(index);
-      addSums(this.each[index] as Float64Array, tiles[i]?.sums as Float64Array);
-      this.mismatched[index] = (this.mismatched[index] as number) + (tiles[i]?.mismatched ?? 0);
+      addSums(this.each[index] as Float64Array, sums, 0, i * sumCount);
       this.#elementsDone += task.rows * task.columns;
       this.#report(index, this.#elementsDone);
     }

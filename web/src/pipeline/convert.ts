@@ -6,13 +6,27 @@ import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { nonFiniteOf } from '../core/measure.js';
+import { nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
-import { type Batch, type EncodeTask, type SetsTask, TaskError, type TileResult, type TileTask } from './tasks.js';
+import { isAlike } from './messages.js';
+import {
+  type Answer,
+  type Batch,
+  type BatchResult,
+  type EncodeTask,
+  type SetsTask,
+  TaskError,
+  type TileTask,
+} from './tasks.js';
 
 /** What a task gives, in wasm memory. */
-type Outcome = Encoded & TileResult;
+type Outcome = Encoded & Omit<Answer, 'task'>;
+
+/** What came of a batch, beside its output. */
+export type Findings = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers'>;
+
+const noSums = new Float64Array(0);
 
 /** Takes bytes that belong at an offset of a batch's output. They are good until it returns. */
 export type Put = (offset: number, bytes: Uint8Array) => void;
@@ -35,23 +49,6 @@ function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
   const codec = codecOf(form);
   if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
   return codec.decode(core, stored, form, arena);
-}
-
-/** Whether a task takes as much memory as another one, as far as that shows at a glance: small tensors come in long rows of equals. */
-function takesTheSame(a: TileTask, b: TileTask): boolean {
-  if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
-  const [[x], [y]] = [a.pieces, b.pieces];
-  return (
-    a.to === b.to &&
-    x.form === y.form &&
-    a.rows === b.rows &&
-    a.columns === b.columns &&
-    a.measures === b.measures &&
-    a.outputs.length === b.outputs.length &&
-    a.outputs.every(({ role }, i) => role === b.outputs[i]?.role) &&
-    x.inputs.length === y.inputs.length &&
-    x.inputs.every(({ bytes, count }, i) => bytes === y.inputs[i]?.bytes && count === y.inputs[i]?.count)
-  );
 }
 
 /** Converts tiles in the memory of one core. */
@@ -77,20 +74,30 @@ export class TileConverter {
     inputs: InputReader,
     put: Put,
     pause: () => Promise<void> = async () => {},
-  ): Promise<TileResult[]> {
-    const tiles: TileResult[] = [];
+  ): Promise<Findings> {
+    const measured = new Uint8Array(tasks.length);
+    let sums = noSums;
+    const answers: Answer[] = [];
+    let done = 0;
     for (const [i, task] of tasks.entries()) {
       try {
         this.#reserve(this.#sizeOf(task));
         await inputs.fill(task, this.#views(task));
         await pause();
-        tiles.push(this.#convert(task, put));
+        const { parts: _, sums: found, ...answer } = this.#convert(task, put);
+        if (found !== undefined) {
+          if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
+          sums.set(found, i * sumCount);
+          measured[i] = 1;
+        }
+        if (Object.keys(answer).length > 0) answers.push({ task: i, ...answer });
+        done++;
       } catch (cause) {
         throw cause instanceof TaskError ? cause : new TaskError(i, cause);
       }
-      if (tiles.at(-1)?.problem !== undefined) break;
+      if (answers.at(-1)?.problem !== undefined) break;
     }
-    return tiles;
+    return { done, measured, sums, answers };
   }
 
   /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
@@ -109,7 +116,7 @@ export class TileConverter {
 
   /** Bytes that a task needs. */
   #sizeOf(task: TileTask): number {
-    if (this.#counted !== undefined && takesTheSame(task, this.#counted.task)) return this.#counted.size;
+    if (this.#counted !== undefined && isAlike(task, this.#counted.task)) return this.#counted.size;
     const size = this.#count(task);
     this.#counted = { task, size };
     return size;
@@ -146,17 +153,18 @@ export class TileConverter {
   }
 
   /** Carries out a task whose inputs are in place, and hands over its parts. */
-  #convert(task: TileTask, put: Put): TileResult {
+  #convert(task: TileTask, put: Put): Outcome {
     const start = this.#start();
     const { places, size } = this.#placesOf(task, start);
-    const { parts, ...result } = this.#carryOut(task, places, new Arena(start + size));
-    if (task.kind !== 'encode' || result.problem !== undefined) return result;
+    const outcome = this.#carryOut(task, places, new Arena(start + size));
+    if (task.kind !== 'encode' || outcome.problem !== undefined) return outcome;
+    const { parts } = outcome;
     for (const { role, offset, bytes } of task.outputs) {
       const part = parts[role];
       if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
       put(offset, this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
     }
-    return result;
+    return outcome;
   }
 
   /** Carries out a task, or counts what memory it takes beside its inputs. */
@@ -178,7 +186,7 @@ export class TileConverter {
     const pairs = nonFiniteOf(sums);
     // Pairs with anything that is not finite, less those of x, are those of y alone; and the other way round.
     const mismatched = pairs === 0 ? 0 : 2 * pairs - nonFiniteOf(sumsOf(x, x)) - nonFiniteOf(sumsOf(y, y));
-    return { parts: {}, sums, mismatched };
+    return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
   }
 
   #observe({ rows, columns, pieces, to }: SetsTask, stored: Stored, arena: Arena): Observed {

@@ -11,9 +11,10 @@ import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
-import { type BatchStep, batchesOf, type Write } from './batches.js';
-import { type Batch, type BatchResult, type RangeTask, type SetsTask, TaskError } from './tasks.js';
-import { elementAt, mainPart, stepsOf, storedBytes, type TileStep } from './tiles.js';
+import { type BatchStep, batchesOf, type Tile, type Write } from './batches.js';
+import { reportTimes } from './progress.js';
+import { type Batch, type BatchResult, problemIn, type RangeTask, type SetsTask, TaskError } from './tasks.js';
+import { elementAt, mainPart, stepsOf, storedBytes } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
 /** How far a conversion is. */
@@ -89,14 +90,12 @@ function progressReporter({ tensors }: FilePlan, onProgress?: (progress: Progres
   const rest = Float64Array.from(tensors, ({ source }) => storedBytes(source));
   const bytesTotal = rest.reduce((sum, bytes) => sum + bytes, 0);
   let bytesDone = 0;
-  let last = performance.now();
+  const isTime = reportTimes();
   return (index: number, bytes: number) => {
     bytesDone += bytes;
     const left = (rest[index] as number) - bytes;
     rest[index] = left;
-    const now = performance.now();
-    if (left > 0 && now - last < 50) return false;
-    last = now;
+    if (!isTime(left <= 0)) return false;
     if (onProgress === undefined) return left === 0;
     const tensor = tensors[index] as PlannedTensor;
     onProgress({
@@ -126,12 +125,19 @@ export interface Work {
 
 /** A batch whose result is on its way. */
 interface Waiting {
-  readonly step: BatchStep;
+  /** Without its tasks, which would have to be kept for longer than they are needed. */
+  readonly step: Omit<BatchStep, 'batch'>;
   readonly result: Promise<BatchResult>;
 }
 
 /** A tile that a batch is about, for errors. */
-type Subject = Pick<TileStep, 'tensor' | 'rectangle'>;
+type Subject = Pick<Tile, 'tensor' | 'rectangle'>;
+
+/** Milliseconds after which batches of several tensors look again whether files were changed. */
+const betweenChecks = 10;
+
+/** What comes of no tasks. */
+const nothing = { done: 0, measured: new Uint8Array(0), sums: new Float64Array(0), answers: [] };
 
 /** Tensors whose error sums are in one array. */
 const sumsAtOnce = 256;
@@ -146,22 +152,24 @@ class SumsOfTensors {
     this.#found = new Uint8Array(count);
   }
 
-  #at(index: number): Float64Array {
+  #pageOf(index: number): Float64Array {
     const number = Math.floor(index / sumsAtOnce);
     const page = this.#pages[number] ?? new Float64Array(sumsAtOnce * sumCount);
     this.#pages[number] = page;
-    const begin = (index % sumsAtOnce) * sumCount;
-    return page.subarray(begin, begin + sumCount);
+    return page;
   }
 
-  add(index: number, more: Float64Array): void {
-    addSums(this.#at(index), more);
+  /** Adds the sums that begin in an array of many at `from`. */
+  add(index: number, more: Float64Array, from: number): void {
+    addSums(this.#pageOf(index), more, (index % sumsAtOnce) * sumCount, from);
     this.#found[index] = 1;
   }
 
   /** Undefined if there are none. */
   of(index: number): Float64Array | undefined {
-    return this.#found[index] === 1 ? this.#at(index) : undefined;
+    if (this.#found[index] !== 1) return undefined;
+    const begin = (index % sumsAtOnce) * sumCount;
+    return this.#pageOf(index).subarray(begin, begin + sumCount);
   }
 }
 
@@ -178,6 +186,8 @@ class Execution {
   readonly #soon: <T>(promise: Promise<T>) => Promise<T>;
   readonly #report: (index: number, bytes: number) => boolean;
   readonly #sums: SumsOfTensors;
+  /** When it was last looked whether files are still those that were opened. */
+  #verified = 0;
   /** Where each file that takes no positions ends so far. */
   readonly #ends = new Map<ByteSink, number>();
 
@@ -194,11 +204,12 @@ class Execution {
     const sequential = sinks.some(({ positional }) => !positional);
     const waiting: Waiting[] = [];
     const ask = async (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => {
-      const { tiles } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
-      return tiles[0] ?? {};
+      const { answers } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
+      return answers[0] ?? {};
     };
     for await (const step of batchesOf(stepsOf(plan, sequential), files, ask)) {
-      waiting.push({ step, result: this.#start(step) });
+      const { tiles, known, writes } = step;
+      waiting.push({ step: { tiles, known, writes }, result: this.#start(step) });
       if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
       signal?.throwIfAborted();
     }
@@ -225,7 +236,7 @@ class Execution {
       result.catch(() => {});
       return result;
     }
-    return Promise.resolve({ output: new ArrayBuffer(known.length === 1 ? 0 : batch.outputBytes), tiles: [] });
+    return Promise.resolve({ ...nothing, output: new ArrayBuffer(known.length === 1 ? 0 : batch.outputBytes) });
   }
 
   async #carryOut(batch: Batch, subjects: readonly Subject[]): Promise<BatchResult> {
@@ -237,26 +248,24 @@ class Execution {
       // An output that cannot be written is not the fault of the file that the tensor is in.
       throw located(error.cause, (subjects[error.task] as Subject).tensor, error.writing ? [] : this.#work.files);
     }
-    const last = result.tiles.length - 1;
-    const problem = result.tiles[last]?.problem;
+    const problem = problemIn(result);
     if (problem === undefined) return result;
-    const { tensor, rectangle } = subjects[last] as Subject;
+    const { tensor, rectangle } = subjects[result.done - 1] as Subject;
     throw problemError(tensor, problem, elementAt(rectangle, problem.index));
   }
 
   /** Takes what came of a batch, and reports its tiles. */
   async #finish({ step, result }: Waiting): Promise<void> {
-    const { output, written = false, tiles } = await result;
+    const { output, written = false, measured, sums } = await result;
     if (!written) await this.#write(step, output);
     for (const [i, { index }] of step.tiles.entries()) {
-      const sums = tiles[i]?.sums;
-      if (sums !== undefined) this.#sums.add(index, sums);
+      if (measured[i] === 1) this.#sums.add(index, sums, i * sumCount);
     }
     await this.#done(step);
   }
 
   /** Writes the output of a batch, and what was known before. */
-  async #write(step: BatchStep, output: ArrayBuffer): Promise<void> {
+  async #write(step: Waiting['step'], output: ArrayBuffer): Promise<void> {
     const [first] = step.known;
     // Known bytes by themselves are written from where they are.
     const isAlone = step.tiles.length === 0 && step.known.length === 1;
@@ -283,12 +292,16 @@ class Execution {
     }
   }
 
-  /** Reports the tiles of a batch. If it ends a tensor, the tensor's file still has to be the one that was opened. */
-  async #done({ tiles }: BatchStep): Promise<void> {
+  /** Reports the tiles of a batch. If it ends a tensor, the tensor's file still has to be as it was opened. */
+  async #done({ tiles }: Waiting['step']): Promise<void> {
     const ended = new Map<number, PlannedTensor>();
     for (const { tensor, index, sourceBytes } of tiles) {
       if (sourceBytes > 0 && this.#report(index, sourceBytes)) ended.set(mainPart(tensor.source).file, tensor);
     }
+    // Batches of small tensors end every moment.
+    const now = performance.now();
+    if (tiles.length > 1 && now - this.#verified < betweenChecks) return;
+    this.#verified = now;
     const { files } = this.#work;
     for (const [file, tensor] of ended) {
       try {

@@ -9,7 +9,15 @@ import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
-import { type BatchResult, type Output, type RangeTask, type SetsTask, TaskError, type TileTask } from './tasks.js';
+import {
+  type BatchResult,
+  type Output,
+  problemIn,
+  type RangeTask,
+  type SetsTask,
+  TaskError,
+  type TileTask,
+} from './tasks.js';
 import { answerTo, elementAt, mainPart, storedBytes, type TileStep, tilesOf } from './tiles.js';
 
 /** Options of `estimateModel`, without those of a plan. */
@@ -76,9 +84,10 @@ class Measuring {
       throw error instanceof TaskError ? error.cause : error;
     }
     runner.recycle(result.output);
-    const [tile = {}] = result.tiles;
-    if (tile.problem === undefined) return tile;
-    throw problemError(tensor, tile.problem, elementAt(rectangle, tile.problem.index));
+    const problem = problemIn(result);
+    if (problem !== undefined) throw problemError(tensor, problem, elementAt(rectangle, problem.index));
+    const { measured, sums, answers } = result;
+    return { ...answers[0], sums: measured[0] === 1 ? sums : undefined };
   }
 
   async #addTile(index: number, step: TileStep): Promise<() => void> {

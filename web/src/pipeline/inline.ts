@@ -41,8 +41,8 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
         const given = spare;
         spare = undefined;
         const outlet = memoryOutlet(batch, given);
-        const tiles = await converter.run(batch, inputs, outlet.put, pause);
-        return { output: outlet.end(), tiles };
+        const findings = await converter.run(batch, inputs, outlet.put, pause);
+        return { ...findings, output: outlet.end() };
       };
       const result = last.then(run);
       last = result.catch(() => {});

@@ -9,6 +9,9 @@ export type ReadInto = (file: number, begin: number, target: Uint8Array) => Prom
 const smallInput = 1 << 16;
 /** Bytes between two inputs that it pays to read along. */
 const smallGap = 1 << 12;
+/** Runs below this size are read together with what lies between them, unless that is so many times as much. */
+const smallRun = 1 << 16;
+const mostStride = 32;
 /** Bytes that are read at once. */
 const mostAtOnce = 1 << 20;
 
@@ -81,8 +84,21 @@ export class InputReader {
       return;
     }
     const { file, begin, bytes, count, stride } = input;
+    if (count > 1 && stride <= mostStride * bytes && bytes < smallRun) return this.#pick(input, place);
     for (let i = 0; i < count; i++) {
       await this.#read(file, begin + i * stride, place.subarray(i * bytes, (i + 1) * bytes));
+    }
+  }
+
+  /** Reads short runs together with what lies between them. */
+  async #pick({ file, begin, bytes, count, stride }: Input, place: Uint8Array): Promise<void> {
+    const most = Math.max(1, Math.floor(mostAtOnce / stride));
+    const held = new Uint8Array((Math.min(most, count) - 1) * stride + bytes);
+    for (let first = 0; first < count; first += most) {
+      const some = Math.min(most, count - first);
+      const span = held.subarray(0, (some - 1) * stride + bytes);
+      await this.#read(file, begin + first * stride, span);
+      for (let i = 0; i < some; i++) place.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
     }
   }
 }

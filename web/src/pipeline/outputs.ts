@@ -27,7 +27,7 @@ function taskAt({ tasks }: Batch, offset: number): number {
   return Math.max(0, tasks.findIndex(holds));
 }
 
-/** Writes an output into files, as the batch says. Of a single large task, from where it is; of small ones, all at once. */
+/** Writes an output into files, as the batch says. What a single task makes is written from where it is, that of several at once. */
 export function fileOutlet(batch: Batch, writes: Float64Array, files: readonly WriteBytes[]): Outlet {
   const write = (offset: number, bytes: Uint8Array) => {
     const end = offset + bytes.length;
@@ -44,7 +44,9 @@ export function fileOutlet(batch: Batch, writes: Float64Array, files: readonly W
       }
     }
   };
-  if (batch.tasks.length === 1) return { put: write, end: () => new ArrayBuffer(0) };
+  const [first, ...others] = batch.tasks;
+  const made = first?.kind === 'encode' ? first.outputs.reduce((sum, { bytes }) => sum + bytes, 0) : 0;
+  if (others.length === 0 && made === batch.outputBytes) return { put: write, end: () => new ArrayBuffer(0) };
   const memory = memoryOutlet(batch, undefined);
   return {
     put: memory.put,

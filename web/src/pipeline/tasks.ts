@@ -75,15 +75,24 @@ export interface Batch {
   readonly outputBytes: number;
   /**
    * Where all of the output goes, if that is into files: numbers by fours, which are the file, the position in it, and the offset and the
-   * length of bytes of the output. A runner may write them.
+   * length of bytes of the output. A runner may write them. What no task makes is 0.
    */
   readonly writes?: Float64Array<ArrayBuffer> | undefined;
 }
 
-/** What came of a task, beside its outputs. */
-export interface TileResult {
-  /** Error sums, in the core's order. */
-  readonly sums?: Float64Array<ArrayBuffer>;
+/** Whether two forms say the same. Most are one object for all tensors. */
+export function isSameForm(a: Form, b: Form): boolean {
+  if (a === b) return true;
+  const [x, y] = [a, b] as unknown as [Record<string, unknown>, Record<string, unknown>];
+  for (const key in x) if (x[key] !== y[key]) return false;
+  for (const key in y) if (!(key in x)) return false;
+  return true;
+}
+
+/** What came of a task, beside its outputs and error sums. */
+export interface Answer {
+  /** Which task of the batch, from 0. */
+  readonly task: number;
   readonly range?: Range;
   readonly sets?: Float32Array<ArrayBuffer>;
   /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
@@ -98,8 +107,19 @@ export interface BatchResult {
   readonly output: ArrayBuffer;
   /** Whether all of the output is in its files. */
   readonly written?: boolean;
-  /** One for each task, up to the first one with a problem. */
-  readonly tiles: readonly TileResult[];
+  /** Number of tasks that were carried out: all of them, or those up to the first one with a problem. */
+  readonly done: number;
+  /** Of each of these tasks, 1 if its errors were added up. */
+  readonly measured: Uint8Array<ArrayBuffer>;
+  /** Their error sums, in the core's order. In one array: messages and memory of very many small tasks are mostly this. */
+  readonly sums: Float64Array<ArrayBuffer>;
+  /** Those of tasks about which there is something else to say, in the order of the tasks. */
+  readonly answers: readonly Answer[];
+}
+
+/** The problem that ended a batch, if one did. */
+export function problemIn({ answers }: Pick<BatchResult, 'answers'>): Problem | undefined {
+  return answers.at(-1)?.problem;
 }
 
 /** A task of a batch failed. */

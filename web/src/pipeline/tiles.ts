@@ -3,6 +3,7 @@
  * sums are added in the same order whoever does the work and wherever it goes.
  */
 import {
+  type Part,
   type Range,
   type RangeCut,
   type Rectangle,
@@ -23,7 +24,15 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import type { EncodeTask, Piece, RangeTask, SetsTask, TileResult } from './tasks.js';
+import {
+  type Answer,
+  type EncodeTask,
+  isSameForm,
+  type Output,
+  type Piece,
+  type RangeTask,
+  type SetsTask,
+} from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -32,6 +41,8 @@ export interface BytesStep {
   readonly file: number;
   readonly position: number;
   readonly bytes: Uint8Array<ArrayBuffer>;
+  /** Whether all of them are 0. */
+  readonly zeros?: boolean;
 }
 
 /** Where runs of a part go. */
@@ -49,8 +60,8 @@ export interface TileStep {
   readonly tensor: PlannedTensor;
   /** Which tensor of the plan it is. */
   readonly index: number;
-  /** Without outputs: they are laid out with those of its batch. */
-  readonly task: Omit<EncodeTask, 'outputs'>;
+  /** Its outputs are laid out with those of its batch. */
+  readonly task: EncodeTask & { readonly outputs: Output[] };
   readonly destinations: readonly Destination[];
   /** Bytes of the source that this tile finishes. */
   readonly sourceBytes: number;
@@ -65,7 +76,7 @@ export interface QuestionStep {
 }
 
 /** What questions are answered with. */
-type Answer = Range | Float32Array<ArrayBuffer>;
+type Reply = Range | Float32Array<ArrayBuffer>;
 
 /** Bytes of the input. */
 export interface CopiedStep {
@@ -79,10 +90,10 @@ export interface CopiedStep {
 export type Step = BytesStep | TileStep;
 
 /** Steps in order. A QuestionStep is answered, everything else with undefined. */
-export type Steps = Generator<Step | QuestionStep | CopiedStep, void, Answer | undefined>;
+export type Steps = Generator<Step | QuestionStep | CopiedStep, void, Reply | undefined>;
 
 /** Carries out a task about a rectangle out of turn. */
-export type Ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => Promise<TileResult>;
+export type Ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => Promise<Partial<Answer>>;
 
 /** The index in its tensor of an element of a rectangle. */
 export function elementAt({ row, column, columns, width }: Rectangle, index: number): number {
@@ -118,38 +129,58 @@ type Places = readonly Place[];
 function* padding(file: number, from: number, to: number): Steps {
   for (let position = from; position < to; ) {
     const bytes = new Uint8Array(Math.min(to - position, tileElements));
-    yield { kind: 'bytes', file, position, bytes };
+    yield { kind: 'bytes', file, position, bytes, zeros: true };
     position += bytes.length;
   }
 }
 
-function stepOf(
-  tensor: PlannedTensor,
-  index: number,
-  { rectangle, roles, ranges, reads }: TileCut,
-  places: Places,
-): TileStep {
-  const { source, form, parts } = tensor;
-  const codec = codecOf(form);
-  const piece = pieceOf(source, rectangle);
-  const { rows, columns } = rectangle;
+/** Runs of a part, from where the part begins. */
+type RunsOf<T> = Runs & T;
+
+/** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
+interface Tile extends Pick<TileCut, 'rectangle'> {
+  readonly ranges: TileCut['ranges'] | undefined;
+  readonly reads: boolean | undefined;
+  readonly measures: boolean;
+  readonly sourceBytes: number;
+  /** By the parts of the source. */
+  readonly inputs: readonly RunsOf<{ readonly role: Role }>[];
+  /** By roles. */
+  readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
+}
+
+function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut): Tile {
+  const inputs = source.parts.map(({ role }) => {
+    return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
+  });
+  const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
-  const task: TileStep['task'] = {
-    kind: 'encode',
-    rows,
-    columns,
-    pieces: [reads === false ? { ...piece, inputs: [] } : piece],
-    to: form,
-    measures,
-    ...(ranges === undefined ? {} : { ranges }),
-  };
-  const destinations = roles.map((role): Destination => {
+  const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
+  return { rectangle, ranges, reads, measures, sourceBytes, inputs, outputs };
+}
+
+function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
+  const { source, form } = tensor;
+  const { rectangle, ranges, reads, measures, sourceBytes } = tile;
+  const { rows, columns } = rectangle;
+  // Written out: to spread an object takes engines longer than the rest.
+  const inputs =
+    reads === false
+      ? []
+      : tile.inputs.map(({ role, offset, bytes, count, stride }, i) => {
+          const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
+          return { role, file, begin: byteOffset + offset, bytes, count, stride };
+        });
+  const pieces = [{ form: source.form, inputs }] as const;
+  const task: TileStep['task'] =
+    ranges === undefined
+      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures }
+      : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
+  const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
     if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
-    const { offset, bytes, count, stride } = codec.place(source.shape, form, role, rectangle);
     return { role, file: place.file, position: place.at + offset, bytes, count, stride, into: place.into };
   });
-  const sourceBytes = measures ? piece.inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
   return { kind: 'tile', tensor, index, task, destinations, sourceBytes, rectangle };
 }
 
@@ -187,25 +218,57 @@ async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: As
 }
 
 /** Answers a question. */
-export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Answer> {
+export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Reply> {
   return cut.kind === 'range' ? rangeOf(tensor, cut.rectangles, ask) : setsOf(tensor, cut, ask);
 }
 
-/** The tiles of a tensor that make the parts of some roles. */
-export function* tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
-  const { source, form } = tensor;
-  if (elementsOf(source.shape) === 0) return;
-  const stored = codecOf(source.form).grid(source.shape, source.form);
-  const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
-  let answer: Answer | undefined;
-  for (;;) {
-    const { value: cut, done } = cuts.next(answer);
-    if (done) return;
-    if (cut.kind === 'tile') {
-      yield stepOf(tensor, index, cut, places);
-      answer = undefined;
-    } else answer = yield { kind: 'question', tensor, cut };
+const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
+
+/** Cuts tensors. */
+class Cutter {
+  /** The last tensor that was one tile. Small tensors come in long rows of equals. */
+  #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly tile: Tile } | undefined;
+
+  /** The only tile of a tensor, if it is like that of the last one. */
+  again(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): TileStep | undefined {
+    if (this.#last === undefined) return undefined;
+    const { source, form } = this.#last.tensor;
+    const isLike =
+      isSameForm(tensor.form, form) &&
+      isSameForm(tensor.source.form, source.form) &&
+      isSameList(tensor.source.shape, source.shape) &&
+      isSameList(roles, this.#last.roles);
+    return isLike ? stepOf(tensor, index, this.#last.tile, places) : undefined;
   }
+
+  /** The tiles of a tensor that make the parts of some roles. */
+  *tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
+    const { source, form } = tensor;
+    if (elementsOf(source.shape) === 0) return;
+    const stored = codecOf(source.form).grid(source.shape, source.form);
+    const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
+    let count = 0;
+    let reply: Reply | undefined;
+    for (;;) {
+      const { value: cut, done } = cuts.next(reply);
+      if (done) return;
+      if (cut.kind !== 'tile') {
+        reply = yield { kind: 'question', tensor, cut };
+        continue;
+      }
+      reply = undefined;
+      const tile = tileOf(tensor, cut);
+      const { rows, columns } = tile.rectangle;
+      const isWhole = count++ === 0 && rows * columns === elementsOf(source.shape) && isSameList(cut.roles, roles);
+      this.#last = isWhole && tile.ranges === undefined ? { tensor, roles, tile } : undefined;
+      yield stepOf(tensor, index, tile, places);
+    }
+  }
+}
+
+/** The tiles of one tensor that make the parts of some roles. */
+export function tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
+  return new Cutter().tilesOf(tensor, index, roles, places);
 }
 
 /** Where the parts of every tensor begin. In plain numbers: there may be several hundred thousand of them. */
@@ -221,9 +284,9 @@ class PartPlaces {
     this.#tensors = tensors;
     this.#first = new Uint32Array(tensors.length);
     let count = 0;
-    for (const [i, { parts }] of tensors.entries()) {
+    for (let i = 0; i < tensors.length; i++) {
       this.#first[i] = count;
-      count += parts.length;
+      count += (tensors[i] as PlannedTensor).parts.length;
     }
     this.#at = new Float64Array(count);
     this.#file = new Int32Array(count).fill(-1);
@@ -246,8 +309,10 @@ class PartPlaces {
   of(tensor: number): Places {
     const places: Place[] = [];
     const first = this.#first[tensor] as number;
-    for (const [i, { role }] of (this.#tensors[tensor] as PlannedTensor).parts.entries()) {
+    const { parts } = this.#tensors[tensor] as PlannedTensor;
+    for (let i = 0; i < parts.length; i++) {
       const file = this.#file[first + i] as number;
+      const { role } = parts[i] as Part;
       if (file >= 0) places.push({ role, file, at: this.#at[first + i] as number, into: undefined });
     }
     return places;
@@ -312,12 +377,13 @@ function* partInTurn(
   places: Places,
   held: HeldParts,
   isFirst: boolean,
+  cutter: Cutter,
 ): Steps {
   const room = isFirst ? held.hold(tensor) : undefined;
-  if (room !== undefined) yield* tilesOf(tensor, index, rolesOf(places), room);
+  if (room !== undefined) yield* cutter.tilesOf(tensor, index, rolesOf(places), room);
   const bytes = held.take(tensor, role);
   if (bytes === undefined) {
-    yield* tilesOf(tensor, index, [role], places);
+    yield* cutter.tilesOf(tensor, index, [role], places);
     return;
   }
   const { file, at } = places.find((place) => place.role === role) as Place;
@@ -332,13 +398,14 @@ const rolesOf = (places: Places) => places.map(({ role }) => role);
  */
 export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
   const places = new PartPlaces(plan);
+  const cutter = new Cutter();
   const held = new HeldParts();
   const begun = new Set<PlannedTensor>();
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
     for (const segment of sortedSegments(plan, output)) {
       const { at } = segment;
-      yield* padding(file, end, at);
+      if (end < at) yield* padding(file, end, at);
       end = at + sizeOf(plan, segment);
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
@@ -351,12 +418,15 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
       const { tensor: index, role } = segment;
       const tensor = plan.tensors[index] as PlannedTensor;
       if (sequential) {
-        yield* partInTurn(tensor, index, role, places.of(index), held, !begun.has(tensor));
+        yield* partInTurn(tensor, index, role, places.of(index), held, !begun.has(tensor), cutter);
         begun.add(tensor);
       } else if (role === tensor.parts[0]?.role) {
         // The others come with the first.
         const where = places.of(index);
-        yield* tilesOf(tensor, index, rolesOf(where), where);
+        const roles = rolesOf(where);
+        const tile = cutter.again(tensor, index, roles, where);
+        if (tile !== undefined) yield tile;
+        else yield* cutter.tilesOf(tensor, index, roles, where);
       }
     }
     yield* padding(file, end, output.size);

@@ -2,6 +2,7 @@
  * Reads all of a model and looks for what is wrong with it. Offsets, sizes and types were checked when it was opened; here come the bytes
  * of the tensors, and what the format knows about how its parts go together.
  */
+
 import type { BitCheck } from '../codecs/checks.js';
 import { codecOf } from '../codecs/registry.js';
 import type { ByteSource } from '../files/bytes.js';
@@ -9,6 +10,7 @@ import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js'
 import type { ModelFormat } from '../formats/registry.js';
 import { indexOf, type Progress } from './engine.js';
 import type { Opened } from './open.js';
+import { reportTimes } from './progress.js';
 
 /** What was found in a model. */
 export interface VerifyReport {
@@ -116,12 +118,10 @@ class Pieces {
 /** Tells how far the reading is. */
 function progressReporter(count: number, bytesTotal: number, { onProgress }: VerifyOptions) {
   let bytesDone = 0;
-  let last = performance.now();
+  const isTime = reportTimes();
   return (tensor: string, index: number, bytes: number, isEnd: boolean) => {
     bytesDone += bytes;
-    const now = performance.now();
-    if (!isEnd && now - last < 50) return;
-    last = now;
+    if (!isTime(isEnd)) return;
     onProgress?.({ phase: 'verify', tensor, index, count, bytesDone, bytesTotal });
   };
 }

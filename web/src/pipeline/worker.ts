@@ -8,6 +8,7 @@ import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
 import { TileConverter } from './convert.js';
 import { InputReader } from './inputs.js';
+import { unpackBatch } from './messages.js';
 import { fileOutlet, memoryOutlet } from './outputs.js';
 import { type Input, inputsOf, TaskError } from './tasks.js';
 import type { SystemError, WorkerReply, WorkerRequest } from './workers.js';
@@ -57,8 +58,9 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
-  const { id, batch, given, spare } = request;
+  const { id, given, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
+  const batch = unpackBatch(request.batch);
   const wanted = batch.tasks.flatMap(inputsOf);
   const isOpen = ({ file }: Input) => sources[file] !== undefined;
   await inputs.begin(
@@ -70,8 +72,8 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   );
   const { writes } = batch;
   const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);
-  const tiles = await converter.run(batch, inputs, outlet.put);
-  const result = { tiles, output: outlet.end(), written: writes !== undefined };
+  const findings = await converter.run(batch, inputs, outlet.put);
+  const result = { ...findings, output: outlet.end(), written: writes !== undefined };
   const { buffer } = given;
   if (buffer.byteLength === 0) port.postMessage({ kind: 'result', id, result }, [result.output]);
   else port.postMessage({ kind: 'result', id, result, given: buffer }, [result.output, buffer]);

@@ -3,12 +3,14 @@
  * result by themselves if they can, read straight into wasm memory and write from there. For the others this thread reads and writes.
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
+import { sumCount } from '../core/measure.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { readerOf } from './inputs.js';
+import { type PackedBatch, packBatch } from './messages.js';
 import { ownWorker } from './own-worker.js';
-import { type Batch, type BatchResult, inputsOf, TaskError } from './tasks.js';
+import { type Batch, type BatchResult, inputsOf, problemIn, TaskError } from './tasks.js';
 import type { WorkerLike } from './worker-like.js';
 
 /** What a worker is sent: first how to start, then batches. */
@@ -26,7 +28,7 @@ export type WorkerRequest =
       readonly kind: 'batch';
       readonly id: number;
       /** `writes` is there if the worker is to write the output. */
-      readonly batch: Batch;
+      readonly batch: PackedBatch;
       /** The inputs from files that the worker did not open, one after the other. */
       readonly given: Uint8Array<ArrayBuffer>;
       /** Memory for an output that is sent back. */
@@ -109,19 +111,28 @@ function checkWorker(worker: unknown): WorkerLike {
   throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
 }
 
+function isResult(result: Partial<BatchResult> | undefined): boolean {
+  const { output, done, measured, sums, answers } = result ?? {};
+  const arrays = output instanceof ArrayBuffer && measured instanceof Uint8Array && sums instanceof Float64Array;
+  return arrays && Number.isInteger(done) && Array.isArray(answers);
+}
+
 /** Whether a worker that the caller made answers as the file `scalepoint/worker` does. */
 function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
-  if (kind === 'result') return result?.output instanceof ArrayBuffer && Array.isArray(result.tiles);
+  if (kind === 'result') return isResult(result);
   return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }
 
-/** Whether a result is one of a batch: with all of its bytes unless they were to be written, and one part for each task up to a problem. */
-function isResultOf({ tasks, outputBytes, writes }: Batch, { output, written = false, tiles }: BatchResult): boolean {
-  const complete = tiles.length === tasks.length || tiles.at(-1)?.problem !== undefined;
-  const [bytes, writing] = writes === undefined ? [outputBytes, false] : [0, true];
-  return output.byteLength === bytes && written === writing && tiles.length <= tasks.length && complete;
+/** Whether a result is one of a batch: with all of its bytes unless they were to be written, and all tasks up to a problem. */
+function isResultOf(expected: Expected, result: BatchResult): boolean {
+  const { tasks, outputBytes } = expected;
+  const { output, written = false, done, measured, sums } = result;
+  const complete = done === tasks || (done < tasks && problemIn(result) !== undefined);
+  const measures = measured.length === tasks && [0, tasks * sumCount].includes(sums.length);
+  const bytes = expected.written ? 0 : outputBytes;
+  return output.byteLength === bytes && written === expected.written && measures && complete;
 }
 
 /** The error that a worker told of. */
@@ -156,10 +167,21 @@ function listen(
   });
 }
 
+/** What the result of a batch has to be like. */
+interface Expected {
+  readonly tasks: number;
+  readonly outputBytes: number;
+  /** Whether the worker writes the output. */
+  readonly written: boolean;
+}
+
 /** A batch and its promise. */
 interface Job {
   readonly id: number;
-  batch: Batch;
+  /** Undefined once it is sent: the tasks of many small tensors take much memory. */
+  batch: Batch | undefined;
+  /** What is expected of the result. */
+  expected: Expected;
   resolve(result: BatchResult): void;
   reject(reason: unknown): void;
 }
@@ -282,8 +304,8 @@ export class WorkerPool implements TileRunner {
     if (reply.kind === 'failure') {
       const { code, message, task, writing } = reply;
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
-      job?.reject(new TaskError(Math.min(task, job.batch.tasks.length - 1), errorOf(reply), writing));
-    } else if (job !== undefined && isResultOf(job.batch, reply.result)) {
+      job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
+    } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
       if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
       job.resolve(reply.result);
     } else {
@@ -300,7 +322,8 @@ export class WorkerPool implements TileRunner {
         reject(new TaskError(0, this.#ended.reason));
         return;
       }
-      this.#queue.push({ id: this.#nextId++, batch, resolve, reject });
+      const expected = { tasks: batch.tasks.length, outputBytes: batch.outputBytes, written: false };
+      this.#queue.push({ id: this.#nextId++, batch, expected, resolve, reject });
       this.#dispatch();
     });
   }
@@ -312,19 +335,20 @@ export class WorkerPool implements TileRunner {
       if (seat.jobs.size >= jobsPerWorker) return;
       const job = this.#queue.shift() as Job;
       seat.jobs.set(job.id, job);
-      void this.#send(seat, job);
+      void this.#send(seat, job, job.batch as Batch);
     }
   }
 
-  async #send(seat: Seat, job: Job): Promise<void> {
+  async #send(seat: Seat, job: Job, { tasks, outputBytes, writes }: Batch): Promise<void> {
     const { id, reject } = job;
+    const batch = { tasks, outputBytes, writes: seat.writes ? writes : undefined };
+    job.batch = undefined;
+    job.expected = { tasks: tasks.length, outputBytes, written: batch.writes !== undefined };
     try {
-      if (!seat.writes) job.batch = { ...job.batch, writes: undefined };
-      const { batch } = job;
       const given = await this.#readFor(batch, seat);
       if (this.#ended !== undefined) return;
       const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
-      const request = { kind: 'batch', id, batch, given, spare } satisfies WorkerRequest;
+      const request = { kind: 'batch', id, batch: packBatch(batch), given, spare } satisfies WorkerRequest;
       seat.worker.postMessage(request, spare === undefined ? [given.buffer] : [given.buffer, spare]);
     } catch (error) {
       seat.jobs.delete(id);

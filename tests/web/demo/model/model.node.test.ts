@@ -1,4 +1,4 @@
-// The panel for model files of the built demo page, in a browser.
+// The page for model files, in a browser.
 import {
   closeSync,
   ftruncateSync,
@@ -9,79 +9,51 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
-import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from 'vitest';
-import { serve } from '../../../../scripts/serve.mjs';
-import { planModel, quantizeModel } from '../../../../web/src/model.js';
+import type { Page } from 'playwright';
+import { afterAll, expect, it } from 'vitest';
+import { estimateModel, planModel, quantizeModel } from '../../../../web/src/model.js';
 import { safetensors, weights } from '../../support/models.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
+import { contrastOf, path, sample, startSite } from '../site.js';
 
-const path = (name: string) => fileURLToPath(new URL(`../../../../${name}`, import.meta.url));
-const sample = path('web/demo/public/samples/digits.safetensors');
+const site = startSite();
+const folder = mkdtempSync(join(tmpdir(), 'scalepoint-model-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-let server: Awaited<ReturnType<typeof serve>>;
-let browser: Browser;
-let context: BrowserContext;
 let page: Page;
-let folder: string;
-/** Errors, warnings, and requests to other servers. It must be empty after each test. */
-let complaints: string[] = [];
+const open = async (...options: Parameters<typeof site.open> | []) => {
+  page = await site.open(options[0] ?? 'model/', options[1], options[2]);
+};
+const fileOf = (name: string, bytes: Uint8Array) => ({ name, mimeType: '', buffer: Buffer.from(bytes) });
+const openFile = (...files: (string | ReturnType<typeof fileOf>)[]) =>
+  page.setInputFiles('#file', files as string[] | ReturnType<typeof fileOf>[]);
 
-beforeAll(async () => {
-  folder = mkdtempSync(join(tmpdir(), 'scalepoint-demo-'));
-  server = await serve({ folder: path('build/demo'), port: 0 });
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
-}, 60_000);
-afterAll(async () => {
-  await browser?.close();
-  await server?.close();
-  rmSync(folder, { recursive: true, force: true });
-});
-beforeEach(async () => {
-  await openPage();
-});
-afterEach(async () => {
-  await context.close();
-  expect(complaints).toEqual([]);
-});
-
-async function openPage(options: Parameters<Browser['newContext']>[0] = {}): Promise<void> {
-  await context?.close();
-  complaints = [];
-  context = await browser.newContext({ viewport: { width: 1280, height: 900 }, ...options });
-  page = await context.newPage();
-  page.on('pageerror', (error) => complaints.push(error.message));
-  page.on('console', (message) => {
-    if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
-  });
-  page.on('request', (request) => {
-    const url = request.url();
-    if (!/^(blob:|data:)/.test(url) && !url.startsWith(server.url)) complaints.push(`request to ${url}`);
-  });
-  // A test cannot answer the save dialog. Without one the page writes to the origin private file system.
-  await page.addInitScript(() => {
-    delete (globalThis as { showSaveFilePicker?: unknown }).showSaveFilePicker;
-  });
-  await page.goto(`${server.url}model/`);
-}
-
-const bytesAfter = () => page.$eval('#model-figure-after', (data) => Number((data as HTMLDataElement).value));
+const size = () => page.$eval('#model-size', (data) => Number((data as HTMLDataElement).value));
 const status = () => page.textContent('#model-status');
 /** Waits until the page shows a size that differs from `before`. */
 const planned = (before = 0) =>
   page.waitForFunction((old) => {
-    const size = Number((document.querySelector('#model-figure-after') as HTMLDataElement).value);
+    const size = Number((document.querySelector('#model-size') as HTMLDataElement).value);
     return size > 0 && size !== old;
   }, before);
-const column = (index: number) =>
-  page.$$eval('#model-rows tr', (rows, i) => rows.map((row) => row.children[i as number]?.textContent ?? ''), index);
+/** Waits until everything is measured. */
+const measured = () =>
+  expect.poll(() => page.textContent('#worst-basis'), { timeout: 10_000 }).toBe('Measured on all numbers.');
+/** The texts of a column of the table. */
+const column = (name: string) =>
+  page.$$eval(
+    '#model-rows tr:not(.space)',
+    (rows, name) =>
+      rows.map((row) =>
+        name === 'Tensor'
+          ? (row.querySelector('.name')?.textContent ?? '')
+          : (row.querySelector(`[data-column="${name}"]`)?.textContent ?? ''),
+      ),
+    name,
+  );
+const focused = () => page.evaluate(() => document.activeElement?.id ?? '');
 
 /** Runs the quantization and returns the downloaded file. */
 async function save(): Promise<{ name: string; bytes: Buffer }> {
@@ -89,77 +61,129 @@ async function save(): Promise<{ name: string; bytes: Buffer }> {
   return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
 }
 
-it('saves the same bytes as the package, in the planned size, for several targets', async () => {
-  await page.setInputFiles('#file', sample);
+/** Drops a file onto the header of the page. */
+async function drop(name: string, bytes: Uint8Array): Promise<void> {
+  const overlay = await page.evaluate(
+    ([name, base64]) => {
+      const dataTransfer = new DataTransfer();
+      dataTransfer.items.add(new File([Uint8Array.from(atob(base64), (char) => char.charCodeAt(0))], name));
+      return ['dragover', 'drop'].map((type) => {
+        const event = new DragEvent(type, { dataTransfer, bubbles: true, cancelable: true });
+        document.querySelector('header')?.dispatchEvent(event);
+        return event.defaultPrevented && document.getElementById('overlay')?.hidden === (type === 'drop');
+      });
+    },
+    [name, Buffer.from(bytes).toString('base64')] as const,
+  );
+  expect(overlay).toEqual([true, true]);
+}
+
+it('tells size and error of each preset before anything is saved, as the package has them', async () => {
+  await open();
+  await page.click('#sample');
+  await measured();
+  for (const [preset, to] of [
+    ['small', 'int4'],
+    ['balanced', 'int8'],
+    ['safe', 'bfloat16'],
+  ] as const) {
+    const card = page.locator('.offer', { has: page.locator(`input[value="${preset}"]`) });
+    const { totals, tensors } = await estimateModel(sample, { to, sample: Number.POSITIVE_INFINITY });
+    expect(await card.textContent()).toContain(to);
+    expect(await card.locator('.offer-size').textContent()).toBe(
+      `${(totals.bytesAfter / 1000).toFixed(totals.bytesAfter < 99_950 ? 1 : 0)}\u00a0kB`,
+    );
+    let [signal, noise] = [0, 0];
+    for (const { error, shape } of tensors) {
+      if (error === undefined) continue;
+      const own = error.mse * shape.reduce((a, b) => a * b, 1);
+      noise += own;
+      signal += own * 10 ** (error.sqnrDb / 10);
+    }
+    expect(await card.locator('.offer-loss').textContent()).toContain(
+      `${Math.round(10 * Math.log10(signal / noise))} dB`,
+    );
+  }
+});
+
+it('saves the same bytes as the package, in the planned size, and says what to do with them', async () => {
+  await open();
+  await openFile(sample);
   await planned();
   let before = 0;
-  for (const to of ['int8', 'bfloat16', 'int4'] as const) {
-    await page.selectOption('#model-target', to);
+  for (const preset of ['balanced', 'safe', 'small'] as const) {
+    await page.check(`input[value="${preset}"]`, { force: true });
     await planned(before);
-    before = await bytesAfter();
+    before = await size();
+    const to = { balanced: 'int8', safe: 'bfloat16', small: 'int4' }[preset] as 'int8';
     const { name, bytes } = await save();
     expect(name).toBe(`digits.${to}.safetensors`);
     expect(bytes.length).toBe(before);
     const expected = await quantizeModel(sample, { to });
     expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
-    await expect.poll(status).toContain(`Saved digits.${to}.safetensors`);
+    await expect.poll(() => page.textContent('#saved-title')).toContain(`Saved digits.${to}.safetensors`);
   }
+  expect(await page.textContent('#readers')).toContain('vLLM');
+  expect(await page.textContent('#readers')).toContain("readFloats('digits.int4.safetensors'");
+  const saved = async (button: string) => {
+    const [download] = await Promise.all([page.waitForEvent('download'), page.click(button)]);
+    return { name: download.suggestedFilename(), text: readFileSync(await download.path(), 'utf8') };
+  };
+  const config = await saved('#model-config');
+  expect(config.name).toBe('config.json');
+  expect(JSON.parse(config.text).quantization_config.quant_method).toBe('compressed-tensors');
+  const report = await saved('#model-json');
+  expect(JSON.parse(report.text).totals.bytesAfter).toBe(before);
+  const csv = await saved('#model-csv');
+  expect(csv.text.split('\r\n')).toHaveLength(10);
+  expect(csv.text).toContain('"fc1.weight","128x256",F32,I4,131072,17424,');
 });
 
-it('keeps its main button readable under the pointer, in both themes', async () => {
-  await page.setInputFiles('#file', sample);
+it('opens .gguf, .onnx and .npy by their content, and quantizes each', async () => {
+  await open();
+  const gguf = tinyLlama({ layers: 2 });
+  await openFile(fileOf('tiny.bin', gguf));
   await planned();
-  for (const colorScheme of ['light', 'dark'] as const) {
-    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
-    await page.hover('#model-run');
-    // The contrast of WCAG 2.2, of colors that the page gives as rgb(): 4.5 is its least for text.
-    const contrast = () =>
-      page.$eval('#model-run', (button) => {
-        const { color, backgroundColor } = getComputedStyle(button);
-        const [a, b] = [color, backgroundColor].map((text) => {
-          const [red, green, blue] = (text.match(/[\d.]+/g) ?? []).map((v) => {
-            const part = Number(v) / 255;
-            return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-          }) as [number, number, number];
-          return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
-        }) as [number, number];
-        return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      });
-    await expect.poll(contrast).toBeGreaterThan(4.5);
-  }
-});
-
-it('searches for the ranges of int4', async () => {
-  await page.setInputFiles('#file', sample);
-  await planned();
-  await page.selectOption('#model-target', 'int4');
-  await page.click('#model-form summary');
-  await page.check('#model-search');
-  await expect.poll(() => page.textContent('#model-command')).toContain('--to int4 --range mse');
-  const { bytes } = await save();
-  const expected = await quantizeModel(sample, { to: 'int4', range: 'mse' });
-  expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
-});
-
-it('saves a GGUF file and shows the numbers of its blocks', async () => {
-  const model = tinyLlama({ layers: 2 });
-  await page.setInputFiles('#file', [{ name: 'tiny.gguf', mimeType: '', buffer: Buffer.from(model) }]);
-  await planned();
+  expect(await page.textContent('#model-facts')).toContain('GGUF');
   const { name, bytes } = await save();
-  expect(name).toBe('tiny.Q4_K_M.gguf');
-  const expected = await quantizeModel(model, { to: 'Q4_K_M' });
+  expect(name).toBe('tiny.bin.Q4_K_M.gguf');
+  const expected = await quantizeModel(gguf, { to: 'Q4_K_M' });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
+  expect(await page.textContent('#readers')).toContain('llama-cli');
 
-  // The result can be opened. Its blocks are dequantized.
-  await page.setInputFiles('#file', [{ name: 'tiny.Q4_K_M.gguf', mimeType: '', buffer: bytes }]);
-  await expect.poll(() => page.textContent('#model-name')).toContain('tiny.Q4_K_M.gguf');
-  // Quantizing quantized tensors again is an option that is off by default.
-  await page.selectOption('#model-target', 'Q8_0');
-  await expect.poll(() => page.textContent('#model-problem')).toMatch(/quantized already|requantize/);
+  // The result can be opened. What is quantized already is not quantized again unless that is asked for.
+  await openFile(fileOf('tiny.Q4_K_M.gguf', bytes));
+  await expect.poll(() => page.textContent('#offers')).toMatch(/Balanced.*Changes nothing: this file is .*Q4_K/);
+  expect(await page.isDisabled('#model-run')).toBe(true);
+  await page.check('input[value="safe"]', { force: true });
+  await expect.poll(() => page.textContent('#problems')).toMatch(/quantized already|requantize/);
+  expect(await page.isDisabled('#model-run')).toBe(true);
+
+  const values = Float32Array.from({ length: 64 * 64 }, (_, i) => Math.sin(i));
+  const header = "{'descr': '<f4', 'fortran_order': False, 'shape': (64, 64), }".padEnd(117);
+  const npy = Buffer.concat([
+    Buffer.from([0x93, ...Buffer.from('NUMPY'), 1, 0, 118, 0]),
+    Buffer.from(`${header}\n`),
+    Buffer.from(values.buffer),
+  ]);
+  await openFile(fileOf('wave.npy', npy));
+  await expect.poll(() => page.textContent('#model-name')).toBe('wave.npy');
+  await planned();
+  expect((await save()).name).toBe('wave.int8.safetensors');
+});
+
+it('says that a preset changes nothing', async () => {
+  await open();
+  const file = safetensors({ 'a.weight': weights('BF16', [64, 64]) });
+  await openFile(fileOf('half.safetensors', file));
+  const safe = page.locator('.offer', { has: page.locator('input[value="safe"]') });
+  await expect.poll(() => safe.textContent()).toContain('Changes nothing: this file is BF16 already.');
+  await page.check('input[value="safe"]', { force: true });
+  await expect.poll(status).toBe('Nothing to convert with these settings.');
   expect(await page.isDisabled('#model-run')).toBe(true);
 });
 
-it('lists and plans a model of 3 GiB from its header, and cancels quantizing it', async () => {
+it('lists and plans a model of 3 GiB from its header, and cancels quantizing it without a trace', async () => {
   const rows = 3 * 2 ** 15;
   const json = JSON.stringify({
     'big.weight': { dtype: 'F32', shape: [rows, 8192], data_offsets: [0, rows * 8192 * 4] },
@@ -174,6 +198,7 @@ it('lists and plans a model of 3 GiB from its header, and cancels quantizing it'
   ftruncateSync(descriptor, header.length + rows * 8192 * 4 + 256);
   closeSync(descriptor);
 
+  await open();
   await page.evaluate(() => {
     const { slice } = Blob.prototype;
     Blob.prototype.slice = function (this: Blob, begin = 0, end = this.size, type?: string) {
@@ -181,20 +206,19 @@ it('lists and plans a model of 3 GiB from its header, and cancels quantizing it'
       return slice.call(this, begin, end, type);
     };
   });
-  await page.setInputFiles('#file', file);
+  await openFile(file);
   await planned();
-  // The header is read each time that the page plans, but not a row of the weight.
-  const sliced = await page.evaluate(() => (globalThis as { sliced?: number }).sliced);
-  expect(sliced).toBeGreaterThanOrEqual(header.length);
-  expect(sliced).toBeLessThan(8192 * 4);
+  // A header is read each time that the page plans. The samples are read in workers.
+  expect(await page.evaluate(() => (globalThis as { sliced?: number }).sliced)).toBeLessThan(2 ** 20);
   const { totals } = await planModel(file, { to: 'int8' });
-  expect(await bytesAfter()).toBe(totals.bytesAfter);
+  expect(await size()).toBe(totals.bytesAfter);
+  await expect.poll(() => page.textContent('#worst-basis')).toContain('a sample');
 
   for (let round = 0; round < 2; round++) {
     await page.click('#model-run');
-    await expect.poll(status, { timeout: 20_000 }).toMatch(/MiB of 3\.0 GiB/);
+    await expect.poll(status, { timeout: 20_000 }).toMatch(/MB of 3.22.GB/);
     await page.click('#model-cancel');
-    await expect.poll(status).toContain('Cancelled');
+    await expect.poll(status).toContain('Cancelled. Nothing was saved.');
     const left = await page.evaluate(async () => {
       const names: string[] = [];
       const root = await navigator.storage.getDirectory();
@@ -203,105 +227,222 @@ it('lists and plans a model of 3 GiB from its header, and cancels quantizing it'
     });
     expect(left).toEqual([]);
   }
-  // The page still works afterwards.
-  await page.setInputFiles('#file', sample);
-  await planned(totals.bytesAfter);
-  expect((await save()).name).toBe('digits.int8.safetensors');
-}, 120_000);
+});
 
-it('opens an index with its shards', async () => {
-  const shards = [
-    { name: 'a-1.safetensors', tensors: { 'x.weight': weights('F32', [16, 64]) } },
-    { name: 'a-2.safetensors', tensors: { 'y.weight': weights('F32', [16, 64], 2) } },
-  ];
-  const map = { 'x.weight': 'a-1.safetensors', 'y.weight': 'a-2.safetensors' };
-  const index = JSON.stringify({ metadata: {}, weight_map: map });
-  await page.setInputFiles('#file', [
-    ...shards.map(({ name, tensors }) => ({ name, mimeType: '', buffer: Buffer.from(safetensors(tensors)) })),
-    { name: 'a.safetensors.index.json', mimeType: '', buffer: Buffer.from(index) },
-  ]);
+it('starts one conversion for three clicks, and leaves no empty file when it is cancelled', async () => {
+  await open('model/', {}, async (page) => {
+    await page.addInitScript(() => {
+      const calls = { asked: 0, removed: 0 };
+      const handle = {
+        kind: 'file',
+        name: 'x.safetensors',
+        getFile: async () => new File([], 'x.safetensors'),
+        createWritable: () => new Promise(() => {}),
+        remove: async () => void calls.removed++,
+      };
+      Object.assign(globalThis, {
+        calls,
+        showSaveFilePicker: async () => {
+          calls.asked++;
+          return handle;
+        },
+      });
+    });
+  });
+  // The support for tests takes the dialog away before this.
+  await openFile(sample);
   await planned();
-  expect(await column(0)).toEqual(['x.weight', 'y.weight']);
+  await page.evaluate(() => {
+    const run = document.getElementById('model-run') as HTMLButtonElement;
+    for (let i = 0; i < 3; i++) run.click();
+  });
+  await page.click('#model-cancel');
+  await expect.poll(status).toContain('Cancelled');
+  expect(await page.evaluate(() => (globalThis as unknown as { calls: unknown }).calls)).toEqual({
+    asked: 1,
+    removed: 1,
+  });
+});
+
+it('opens an index with its shards, and lists the files', async () => {
+  await open();
+  const map = { 'x.weight': 'a-1.safetensors', 'y.weight': 'a-2.safetensors' };
+  await openFile(
+    fileOf('a-1.safetensors', safetensors({ 'x.weight': weights('F32', [16, 64]) })),
+    fileOf('a-2.safetensors', safetensors({ 'y.weight': weights('F32', [16, 64], 2) })),
+    fileOf('a.safetensors.index.json', Buffer.from(JSON.stringify({ metadata: {}, weight_map: map }))),
+  );
+  await planned();
+  expect(await column('Tensor')).toEqual(['x.weight', 'y.weight']);
+  expect(await page.textContent('#model-files-count')).toBe('3 files');
   const { name, bytes } = await save();
   expect(name).toBe('a.int8.safetensors');
-  expect(bytes.length).toBe(await bytesAfter());
+  expect(bytes.length).toBe(await size());
 });
 
-it('sorts tensors by error, filters them by name, and keeps one with a click', async () => {
-  await page.setInputFiles('#file', sample);
-  await planned();
-  await save();
-  await expect.poll(() => column(5)).toContainEqual(expect.stringContaining('dB'));
+it('sorts by error, filters by name, and keeps a layer without losing the errors of others', async () => {
+  await open();
+  await openFile(sample);
+  await measured();
   const header = page.locator('#model-head th', { hasText: 'SQNR' });
   await header.locator('button').click();
-  expect(await header.getAttribute('aria-sort')).toBe('ascending');
-  const values = (await column(5)).filter((text) => text !== '').map(Number.parseFloat);
+  await expect.poll(() => header.getAttribute('aria-sort')).toBe('ascending');
+  const numbers = async () =>
+    (await column('SQNR')).filter((text) => text !== '').map((text) => Number.parseFloat(text.replace('low ', '')));
+  const values = await numbers();
   expect(values).toEqual([...values].sort((a, b) => a - b));
   await header.locator('button').click();
-  expect(await header.getAttribute('aria-sort')).toBe('descending');
-  const reversed = (await column(5)).filter((text) => text !== '').map(Number.parseFloat);
-  expect(reversed).toEqual([...values].reverse());
+  await expect.poll(() => header.getAttribute('aria-sort')).toBe('descending');
+  expect(await numbers()).toEqual([...values].reverse());
+
+  const before = await size();
+  await page.focus('[aria-label="Keep fc2.weight"]');
+  await page.keyboard.press('Enter');
+  await planned(before);
+  const rules = [{ match: /^(fc2\.weight)$/, keep: true as const }];
+  expect(await size()).toBe((await planModel(sample, { to: 'int8', rules })).totals.bytesAfter);
+  expect((await column('SQNR')).filter((text) => text !== '')).toHaveLength(2);
+  expect(await page.evaluate(() => document.activeElement?.getAttribute('aria-label'))).toBe('Convert fc2.weight');
+  expect(await page.textContent('#model-command')).toBe(
+    "npx scalepoint quantize digits.safetensors --to int8 --rule '^(fc2\\.weight)$=keep'",
+  );
 
   await page.fill('#model-filter', 'FC3');
-  expect(new Set(await column(0))).toEqual(new Set(['fc3.bias', 'fc3.weight']));
-  const before = await bytesAfter();
-  await page.click('[aria-label="Keep fc3.weight"]');
-  await planned(before);
-  const rules = [{ match: /^(fc3\.weight)$/, keep: true as const }];
-  const { totals } = await planModel(sample, { to: 'int8', rules });
-  expect(await bytesAfter()).toBe(totals.bytesAfter);
-  expect(await page.textContent('#model-command')).toBe(
-    "npx scalepoint quantize digits.safetensors --to int8 --rule '^(fc3\\.weight)$=keep'",
-  );
-  await page.click('[aria-label="Convert fc3.weight"]');
-  await planned(totals.bytesAfter);
-  expect(await bytesAfter()).toBe(before);
+  await expect.poll(() => column('Tensor').then((names) => names.toSorted())).toEqual(['fc3.bias', 'fc3.weight']);
+  await page.click('#worst [data-keep="fc3.weight"]');
+  await expect.poll(() => page.textContent('#model-command')).toContain('fc3\\.weight');
 });
 
-it('saves the configuration and the report', async () => {
-  await page.setInputFiles('#file', sample);
+it('stores the settings in the link, goes back and forward, and closes the model', async () => {
+  await open('model/#to=int4&group-size=32&range=mse');
+  await openFile(sample);
   await planned();
-  await save();
-  const saved = async (button: string) => {
-    const [download] = await Promise.all([page.waitForEvent('download'), page.click(button)]);
-    return { name: download.suggestedFilename(), text: readFileSync(await download.path(), 'utf8') };
-  };
-  await page.waitForSelector('#model-after:visible');
-  const config = await saved('#model-config');
-  expect(config.name).toBe('config.json');
-  expect(JSON.parse(config.text).quantization_config.quant_method).toBe('compressed-tensors');
-  const report = await saved('#model-json');
-  expect(JSON.parse(report.text).totals.bytesAfter).toBe(await bytesAfter());
-  const csv = await saved('#model-csv');
-  expect(csv.text.split('\r\n')).toHaveLength(10);
-  expect(csv.text).toContain('"fc1.weight","128x256",F32,I8,131072,33808,');
+  expect(await size()).toBe(
+    (await planModel(sample, { to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } })).totals.bytesAfter,
+  );
+  expect(await page.textContent('#model-command')).toBe(
+    'npx scalepoint quantize digits.safetensors --to int4 --group-size 32 --range mse',
+  );
+  await page.click('.settings > summary');
+  await page.selectOption('#option-range', { index: 0 });
+  await expect.poll(() => new URL(page.url()).hash).toBe('#to=int4&group-size=32');
+  await page.fill('#model-rules', 'fc1=nonsense');
+  await page.locator('#model-rules').blur();
+  await expect.poll(() => page.textContent('#rules-problem')).toContain('“nonsense” is no type');
+  await page.fill('#model-rules', '^fc1=int8');
+  await page.locator('#model-rules').blur();
+  await expect.poll(() => page.textContent('#model-command')).toContain("--rule '^fc1=int8'");
+  await page.click('#model-reset');
+  await expect.poll(() => new URL(page.url()).hash).toBe('');
+  await page.click('#close');
+  await expect.poll(() => page.isVisible('.welcome')).toBe(true);
+  expect(await focused()).toBe('choose');
+  await page.goBack();
+  await expect.poll(() => page.isVisible('#opened')).toBe(true);
+  expect(await page.textContent('#model-name')).toBe('digits.safetensors');
 });
 
-it('names a tensor with NaN, and keeps it with one click', async () => {
+it('names a tensor with NaN before saving, and keeps it with one click', async () => {
+  await open();
   const bad = weights('F32', [16, 64]);
   (bad.data as Float32Array)[70] = Number.NaN;
-  const file = safetensors({ 'bad.weight': bad, 'good.weight': weights('F32', [16, 64], 2) });
-  await page.setInputFiles('#file', [{ name: 'bad.safetensors', mimeType: '', buffer: Buffer.from(file) }]);
-  await planned();
-  await page.click('#model-run');
-  await expect.poll(() => page.textContent('#model-problem')).toContain('"bad.weight" holds NaN at [1, 6]');
-  await page.click('#model-problem button');
-  await expect.poll(() => page.isVisible('#model-problem')).toBe(false);
+  await openFile(
+    fileOf('bad.safetensors', safetensors({ 'bad.weight': bad, 'good.weight': weights('F32', [16, 64], 2) })),
+  );
+  await expect.poll(() => page.textContent('#problems')).toContain('"bad.weight" holds NaN at [1, 6]');
+  await page.click('#problems button:has-text("Keep bad.weight")');
+  await expect.poll(() => page.isVisible('#problems .problem')).toBe(false);
   expect((await save()).name).toBe('bad.int8.safetensors');
 });
 
+it.each([
+  ['cut.safetensors', readFileSync(sample).subarray(0, 150_000), /cut off/],
+  ['damaged.safetensors', Buffer.from('oops, no header here'), /header is damaged/],
+  [
+    'picture.png',
+    Buffer.from([0x89, 0x50, 0x4e, 0x47, 1, 2, 3]),
+    /a PNG picture.*\.safetensors, \.gguf, \.onnx and \.npy/,
+  ],
+  ['nothing.gguf', Buffer.alloc(0), /nothing\.gguf is empty/],
+  ['text.txt', Buffer.from('1 2 3'), /Your numbers/],
+])('explains why %s cannot be opened', async (name, bytes, words) => {
+  await open();
+  await drop(name, bytes);
+  await expect.poll(() => page.textContent('#problems')).toMatch(words);
+  expect(await page.isVisible('.welcome')).toBe(true);
+});
+
 it('quantizes on the main thread if workers cannot be started', async () => {
+  await open();
   await page.route(/worker.*\.js$/, (route) => route.fulfill({ status: 404, body: 'not here' }));
-  const rows = 2 ** 10;
   const file = join(folder, 'middle.safetensors');
-  writeFileSync(file, safetensors({ 'middle.weight': weights('F32', [rows, 8192]) }));
-  await page.setInputFiles('#file', file);
+  writeFileSync(file, safetensors({ 'middle.weight': weights('F32', [128, 8192]) }));
+  await openFile(file);
   await planned();
-  const { name, bytes } = await save();
-  expect(name).toBe('middle.int8.safetensors');
+  const { bytes } = await save();
   const expected = await quantizeModel(file, { to: 'int8' });
   expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
-  complaints = complaints.filter((text) => !text.includes('404'));
+  site.complaints = site.complaints.filter((text) => !text.includes('404'));
+});
+
+it('shows a tensor beside the table in two ways, on the same axes', async () => {
+  await open();
+  await openFile(sample);
+  await measured();
+  await page.click('#model-rows [data-look="fc2.weight"]');
+  await expect.poll(() => page.textContent('#look-name')).toBe('fc2.weight');
+  expect(await focused()).toBe('look-name');
+  await page.selectOption('#look-a', 'int4-row');
+  await page.selectOption('#look-b', 'nf4');
+  await expect.poll(() => page.$$eval('#look-figures tr', (rows) => rows.length)).toBe(2);
+  await expect.poll(() => page.textContent('#look-verdict')).toMatch(/^B is \d/);
+  // 128 neighbors of a row, with one scale: at most 16 levels.
+  const levels = await page.getAttribute('#look-a-picture .levels path', 'd');
+  expect(levels?.match(/M/g)?.length).toBeLessThanOrEqual(16);
+  const axes = await page.$$eval('#look-a-picture .axis text, #look-b-picture .axis text', (nodes) =>
+    nodes.map((node) => node.textContent),
+  );
+  expect(axes.slice(0, axes.length / 2)).toEqual(axes.slice(axes.length / 2));
+  await page.focus('#look-stretch');
+  await page.keyboard.press('ArrowRight');
+  await expect.poll(() => page.textContent('#look-stretch-value')).toBe('stretch 2 of 128');
+});
+
+it('draws only the rows in view of two thousand tensors, without a long task, and saves them', async () => {
+  const tensors = Object.fromEntries(
+    Array.from({ length: 2000 }, (_, i) => [`layer.${i}.weight`, weights('F32', [8, 32], i)]),
+  );
+  const file = join(folder, 'many.safetensors');
+  writeFileSync(file, safetensors(tensors));
+  await open('model/', {}, async (page) => {
+    await page.addInitScript(() => {
+      const long: number[] = [];
+      Object.assign(globalThis, { long });
+      new PerformanceObserver((list) => {
+        for (const { duration } of list.getEntries()) long.push(duration);
+      }).observe({ type: 'longtask' });
+    });
+  });
+  await openFile(file);
+  await measured();
+  expect(await page.textContent('#model-found')).toBe('2,000 tensors');
+  expect(await page.locator('#model-rows tr').count()).toBeLessThan(80);
+  await page.click('#model-head th:has-text("SQNR") button');
+  await page.$eval('#model-table', (box) => box.scrollTo(0, 40_000));
+  await expect
+    .poll(async () => Number(await page.getAttribute('#model-rows tr:nth-child(2)', 'aria-rowindex')))
+    .toBeGreaterThan(900);
+  const { bytes } = await save();
+  expect(bytes.length).toBe(await size());
+});
+
+it('opens a model while scrolled down, and moves the focus to it', async () => {
+  await open('model/', { viewport: { width: 360, height: 640 } });
+  await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await drop('digits.safetensors', readFileSync(sample));
+  await planned();
+  expect(await focused()).toBe('model-name');
+  expect(await page.$eval('#model-name', (node) => node.getBoundingClientRect().top)).toBeLessThan(200);
 });
 
 it.each([
@@ -309,21 +450,34 @@ it.each([
   ['narrow', 360, 'light'],
   ['dark', 1280, 'dark'],
 ] as const)('is accessible and does not scroll horizontally: %s', async (_what, width, colorScheme) => {
-  await openPage({ viewport: { width, height: 800 }, colorScheme });
-  await page.setInputFiles('#file', sample);
-  await planned();
+  await open('model/', { viewport: { width, height: 800 }, colorScheme });
+  expect(await site.axe()).toEqual([]);
+  await openFile(sample);
+  await measured();
+  await page.click('.settings > summary');
   await save();
-  await page.waitForSelector('#model-after:visible');
+  await page.waitForSelector('#saved:visible');
   expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-  await page.click('#model .more > summary');
-  // Code that the debugger evaluates is not subject to the page's policy.
-  await page.evaluate(readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8'));
-  const violations = await page.evaluate(async () => {
-    const { axe } = globalThis as unknown as {
-      axe: { run(context: string): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
-    };
-    const results = await axe.run('#model');
-    return results.violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+  expect(await site.axe()).toEqual([]);
+  for (const selector of ['#model-run', '#model-config', '#close']) {
+    await page.hover(selector);
+    await expect.poll(() => contrastOf(page, selector)).toBeGreaterThan(4.5);
+  }
+  const names = await page.$$eval('input[type="range"], progress', (nodes) =>
+    nodes.map((node) => node.getAttribute('aria-label') ?? (node as HTMLInputElement).labels?.[0]?.textContent ?? ''),
+  );
+  expect(names.filter((name) => name.trim() === '')).toEqual([]);
+});
+
+it('is within its budget before a model is open', async () => {
+  const seen: string[] = [];
+  await open('model/', {}, async (page) => {
+    page.on('request', (request) => seen.push(new URL(request.url()).pathname));
   });
-  expect(violations).toEqual([]);
+  await page.waitForLoadState('networkidle');
+  const { brotliCompressSync } = await import('node:zlib');
+  const bytes = seen
+    .map((name) => path(`build/demo${name.endsWith('/') ? `${name}index.html` : name}`))
+    .reduce((sum, name) => sum + brotliCompressSync(readFileSync(name)).length, 0);
+  expect(bytes).toBeLessThan(150_000);
 });

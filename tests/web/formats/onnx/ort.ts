@@ -23,6 +23,7 @@ export function feedsFor(session: ort.InferenceSession): Feeds {
         ),
       ] as const;
     }
+    if (input.type === 'int32') return [input.name, new ort.Tensor('int32', new Int32Array(n).fill(1), shape)] as const;
     if (input.type === 'bool') return [input.name, new ort.Tensor('bool', new Uint8Array(n).fill(1), shape)] as const;
     return [input.name, new ort.Tensor('float32', onnx.weights(n, 100 + i, 1), shape)] as const;
   });

@@ -1,7 +1,14 @@
 // Results run in onnxruntime-web, with its optimizer and without, and give nearly what the float32 model gives.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type ModelReport, type ModelTarget, type PlanOptions, planModel, quantizeModel } from 'scalepoint/model';
+import {
+  compareModels,
+  type ModelReport,
+  type ModelTarget,
+  type PlanOptions,
+  planModel,
+  quantizeModel,
+} from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, type Feeds, run, sileroFeeds } from './ort.js';
@@ -143,6 +150,27 @@ describe('weights of every operator', () => {
   });
 });
 
+it('weights become floats once, if that is wanted', async () => {
+  const files = [
+    twoD('MatMul', [96, 64], [3, 96]),
+    twoD('Gemm', [64, 96], [3, 96], { transB: 1 }, 11),
+    product('ConvTranspose', [8, 16, 3, 3], [1, 8, 5, 5], [1, 16, 'h', 'w'])({}, { opset: 7 }),
+    product('Einsum', [64, 48], [3, 64], [3, 48])({ equation: 'ab,bc->ac' }),
+  ];
+  for (const file of files) {
+    for (const to of ['int8-weights', 'uint8-weights'] as const) {
+      const { made, report } = await check(file, { to, dequantize: 'cast' });
+      expect(new TextDecoder('latin1').decode(made)).not.toContain('DequantizeLinear');
+      const { tensors } = await compareModels(file, made);
+      expect(tensors[0]?.error.maxAbsoluteError).toBe(report.tensors[0]?.error?.maxAbsoluteError);
+      // Sums of 512 squares in float32, in another order: 512 * 2^-24 of each, which is 1.3e-4 dB.
+      expect(tensors[0]?.error.sqnrDb).toBeCloseTo(report.tensors[0]?.error?.sqnrDb ?? 0, 3);
+      const linear = await make(file, { to, dequantize: 'linear' });
+      expect(linear.report.tensors[0]?.error).toEqual(report.tensors[0]?.error);
+    }
+  }
+});
+
 describe('blocks', () => {
   const options: PlanOptions[] = [16, 32, 64, 128, 256].flatMap((blockSize) =>
     [false, true].flatMap((zeroPoints) =>
@@ -162,6 +190,31 @@ describe('blocks', () => {
     const { report } = await check(file, choice, choice.to === 'q2' ? 0.6 : 0.97);
     const plain = await make(file, { ...choice, range: 'min-max' });
     expect(report.tensors[0]?.error?.sqnrDb).toBeGreaterThanOrEqual(plain.report.tensors[0]?.error?.sqnrDb ?? 0);
+  });
+
+  it.each(['q4', 'q4f16', 'q2'] as const)('%s with float zero points', async (to) => {
+    const file = onnx.product('MatMul', [300, 48], [3, 300], [3, 48])();
+    const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to === 'q2' ? 0.85 : 0.98);
+    const whole = await make(file, { to, zeroPoints: true, range: 'mse' });
+    const plain = await make(file, { to, zeroPoints: 'float' });
+    const error = ({ tensors }: ModelReport) => tensors[0]?.error?.sqnrDb ?? 0;
+    expect(error(report)).toBeGreaterThan(error(whole.report));
+    expect(error(report)).toBeGreaterThan(error(plain.report));
+    const { tensors } = await compareModels(file, (await make(file, { to, zeroPoints: 'float', range: 'mse' })).made);
+    const found = tensors.find(({ name }) => name === 'w')?.error;
+    expect(found?.maxAbsoluteError).toBe(report.tensors[0]?.error?.maxAbsoluteError);
+    // Sums of 512 squares in float32, in another order: 512 * 2^-24 of each, which is 1.3e-4 dB.
+    expect(found?.sqnrDb).toBeCloseTo(error(report), 3);
+  });
+
+  it('have whole zero points where rows are looked up', async () => {
+    const file = onnx.model({
+      nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
+      initializers: [onnx.floatTensor('w', [64, 64])],
+      inputs: [['i', [2, 3], 7]],
+      outputs: [['y', ['a', 'b', 'c']]],
+    });
+    await check(file, { to: 'q4', zeroPoints: 'float' });
   });
 
   it('take as many bytes as they should', async () => {
@@ -335,11 +388,16 @@ describe('where weights hide', () => {
       {
         nodes: [
           { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
-          { op: 'Softmax', in: ['p'], out: ['y'], attributes: { axis: 0 } },
+          { op: 'Expand', in: ['p', 's'], out: ['y'] },
+          { op: 'Upsample', in: ['y', 'u'], out: ['z'] },
         ],
-        initializers: [onnx.floatTensor('w', [64, 48])],
+        initializers: [
+          onnx.floatTensor('w', [64, 48]),
+          onnx.tensor({ name: 's', type: 7, dims: [2], raw: onnx.int64s([3, 48]) }),
+          onnx.tensor({ name: 'u', dims: [2], raw: onnx.floats([1, 2]) }),
+        ],
         inputs: [['x', [3, 64]]],
-        outputs: [['y', [3, 48]]],
+        outputs: [['z', [3, 96]]],
       },
       { opset: 9 },
     );
@@ -348,7 +406,7 @@ describe('where weights hide', () => {
       expect(converted(report)).toBe(1);
     }
     const { report } = await make(file, { to: 'int4-weights' });
-    expect(report.tensors[0]?.kept).toBe('opset 9');
+    expect(report.tensors[0]?.kept).toBe('opset 9: Upsample would mean something else in a newer one');
   });
 });
 

@@ -44,6 +44,10 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
   options,
   unit: 'parameter',
   facts,
+  readers: (_to, file) => [
+    { program: 'llama.cpp', code: `llama-cli -m ${file} -p "Hello"` },
+    { program: 'Ollama', code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile` },
+  ],
 
   magic: [0x47, 0x47, 0x55, 0x46],
 

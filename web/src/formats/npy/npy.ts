@@ -2,6 +2,7 @@
 import type { ByteSource } from '../../files/bytes.js';
 import type { Format, OpenFile } from '../format.js';
 import type { SafetensorsOptions, SafetensorsSidecars, SafetensorsTarget } from '../safetensors/options.js';
+import { readers } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import { plainTensor } from '../tensors.js';
@@ -22,6 +23,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   ruleTargets,
   options,
   unit: 'element',
+  readers,
 
   magic: npyMagic,
 

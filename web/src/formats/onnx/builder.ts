@@ -21,7 +21,7 @@ import {
 } from './encode.js';
 import { Graphs, isMover, type Scope, type Use } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { canRaise, irVersionOf } from './opsets.js';
+import { irVersionOf, type Rewritten, raising } from './opsets.js';
 import {
   attributeField,
   graphField,
@@ -57,6 +57,8 @@ export class Builder {
   readonly #data: DataFile | undefined;
   readonly #dropped = new Set<OnnxGraph>();
   readonly #spelled = new Set<number>();
+  /** Operators that keep a version from being raised. */
+  readonly #obstacles = new Map<Scope, string>();
   readonly #names = new Map<OnnxNode, { readonly inputs: readonly string[]; readonly outputs: readonly string[] }>();
 
   /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
@@ -86,6 +88,10 @@ export class Builder {
     }
     this.#more.push(planned);
     return this.#tensors.length + this.#more.length - 1;
+  }
+
+  isConverted(weight: Weight): boolean {
+    return this.#tensors[this.model.weights.indexOf(weight)] !== undefined;
   }
 
   /** Converts a tensor that is none of the model's by itself. Returns its number in the plan. */
@@ -226,7 +232,7 @@ export class Builder {
     return this.#names.get(node)?.outputs ?? node.outputs;
   }
 
-  /** Has a node read another value. An input can be renamed once. */
+  /** Has a node read another value. */
   renameInput(node: OnnxNode, input: number, name: string): void {
     this.#rename(node, nodeField.input, input, name);
     this.#names.set(node, { inputs: this.inputsOf(node).with(input, name), outputs: this.outputsOf(node) });
@@ -242,7 +248,7 @@ export class Builder {
   #rename({ begin, end }: OnnxNode, field: number, index: number, name: string): void {
     const fields = [...this.model.skeleton.fields(begin, end)].filter(({ number }) => number === field);
     const start = fields[index]?.start;
-    if (start !== undefined) this.edits.replace(start, [bytesPiece(textField(field, name))]);
+    if (start !== undefined) this.edits.set(start, [bytesPiece(textField(field, name))]);
   }
 
   /**
@@ -289,9 +295,30 @@ export class Builder {
     const scope = this.graphs.scopeOf(graph);
     const now = this.#opsets.get(scope)?.get('');
     if (now !== undefined && now >= version) return true;
-    if (!canRaise(this.graphs, scope, version)) return false;
+    const changed = raising(this.graphs, scope, version);
+    if (typeof changed === 'string') {
+      this.#obstacles.set(scope, changed);
+      return false;
+    }
     this.#opsets.get(scope)?.set('', version);
     return true;
+  }
+
+  /** What versions that were raised change. */
+  raised(): Rewritten[] {
+    return this.graphs.scopes.flatMap((scope) => {
+      const [from = 0, to = 0] = [scope.opsets.get(''), this.#opsets.get(scope)?.get('')];
+      const changed = to > from ? raising(this.graphs, scope, to) : [];
+      return typeof changed === 'string' ? [] : changed;
+    });
+  }
+
+  /** Why a version was not raised. */
+  obstacle(graph: OnnxGraph): string {
+    const scope = this.graphs.scopeOf(graph);
+    const operator = this.#obstacles.get(scope);
+    const meaning = operator === undefined ? '' : `: ${operator} would mean something else in a newer one`;
+    return `opset ${this.opsetOf(graph)}${scope.function === undefined ? meaning : ' of a function'}`;
   }
 
   /** Imports onnxruntime's operators. */

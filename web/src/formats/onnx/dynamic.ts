@@ -4,7 +4,6 @@
  * Reference: microsoft/onnxruntime, onnxruntime/python/tools/quantization/operators.
  */
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
-import type { SearchedRange } from '../../core/range.js';
 import type { Builder } from './builder.js';
 import { int64Piece, type NewNode, type Piece } from './encode.js';
 import type { Reader } from './graph.js';
@@ -12,6 +11,7 @@ import type { Weight } from './model.js';
 import { swaps } from './nbits.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, floatOf, intOf } from './readers.js';
+import { convertTogether, type DynamicOptions } from './together.js';
 import {
   addDequantize,
   type CodeNames,
@@ -21,13 +21,6 @@ import {
   linearForm,
   storeCodes,
 } from './weights.js';
-
-/** What decides about dynamic quantization. */
-export interface DynamicOptions {
-  readonly signed: boolean;
-  readonly perChannel: boolean;
-  readonly range?: SearchedRange | undefined;
-}
 
 /** A quantized activation. */
 interface Activation {
@@ -43,8 +36,18 @@ export function prefersSign({ graphs }: Builder): boolean {
   return !graphs.nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
 }
 
+type Kind = 'product' | 'convolution' | 'lookup' | 'attention';
+
+/** Whether a node is an attention that there is one of integers for. */
+function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean {
+  const [, , bias = '', , , ...more] = inputs;
+  const isKnown = domain === 'com.microsoft' && opType === 'Attention' && !attributes.has('qkv_hidden_sizes');
+  return isKnown && bias !== '' && more.every((input) => input === '');
+}
+
 /** The type of a reader that takes codes; undefined if it does not. */
-function kindOf({ node, input, path }: Reader, rank: number): 'product' | 'convolution' | 'lookup' | undefined {
+function kindOf({ node, input, path }: Reader, rank: number): Kind | undefined {
+  if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
   if (node.domain !== '') return undefined;
   const swapped = rank === 2 ? swaps(path) : path.some(({ opType }) => opType !== 'Identity') ? undefined : false;
   if (swapped === undefined) return undefined;
@@ -64,6 +67,8 @@ export class Dynamic {
   readonly #options: DynamicOptions;
   readonly #activations = new Map<OnnxGraph, Map<string, Activation>>();
   readonly #order = new Map<OnnxNode, number>();
+  /** Weights that become floats again, by reason. */
+  readonly #left = new Map<string, number>();
 
   constructor(builder: Builder, options: DynamicOptions) {
     this.#builder = builder;
@@ -71,16 +76,31 @@ export class Dynamic {
     for (const [i, { node }] of builder.graphs.nodes.entries()) this.#order.set(node, i);
   }
 
+  /** What to know of weights that are not multiplied as integers. */
+  notes(): string[] {
+    const reasons = [...this.#left].sort(([, a], [, b]) => b - a).map(([reason]) => reason);
+    const sum = [...this.#left.values()].reduce((all, n) => all + n, 0);
+    const weights = sum === 1 ? '1 weight becomes' : `${sum} weights become`;
+    return sum === 0
+      ? []
+      : [`${weights} floats again at every run, as there are no integers for ${reasons.join(', ')}`];
+  }
+
   /** Converts a weight. Returns why not, if that is not possible. */
   convert(weight: Weight, channels: Channels): string | undefined {
     const builder = this.#builder;
     const { shape } = weight.source;
     const { range, signed } = this.#options;
+    const only = channels.readers.length === 1 ? channels.readers[0] : undefined;
+    if (only !== undefined && convertTogether(builder, weight, only, this.#options)) return undefined;
     const taken = channels.readers.flatMap((reader) => {
       const kind = kindOf(reader, shape.length);
       return kind === undefined ? [] : [{ reader, kind }];
     });
-    if (taken.length === 0 || !builder.raise(weight.graph, 11)) {
+    const isTaken = taken.length > 0;
+    if (!isTaken || !builder.raise(weight.graph, 11)) {
+      const why = isTaken ? builder.obstacle(weight.graph) : (channels.readers[0]?.node.opType ?? 'an output');
+      this.#left.set(why, (this.#left.get(why) ?? 0) + 1);
       return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
     }
     let form = this.#formOf(weight, channels, new Set(taken.map(({ kind }) => kind)));
@@ -94,6 +114,7 @@ export class Dynamic {
     for (const { reader, kind } of taken) {
       if (kind === 'lookup') this.#lookUp(reader, names);
       else if (kind === 'convolution') this.#convolve(reader, names, form, shape);
+      else if (kind === 'attention') this.#attend(reader, names);
       else this.#multiply(reader, names, weight);
     }
     return undefined;
@@ -248,6 +269,19 @@ export class Dynamic {
     const name = this.#builder.graphs.freshValue(`${to}_shape`);
     this.#builder.addConstant(graph, { name, type: typeNumber('I64'), shape: [shape.length], data: int64Piece(shape) });
     return { opType: 'Reshape', name: to, inputs: [from, name], outputs: [to] };
+  }
+
+  /** Attention: codes of activations and of the projections are multiplied. */
+  #attend({ node, graph }: Reader, { codes, scale, zeroPoint = '' }: CodeNames): void {
+    const x = this.#quantize(node, graph);
+    const [, , bias = '', mask = '', past = ''] = node.inputs;
+    const copied: Piece[] = [...node.attributes.values()].map(({ start, end }) => ({ begin: start, end }));
+    const inputs = [x.codes, codes, bias, x.scale, scale, mask, x.zeroPoint, zeroPoint, past];
+    const name = `${node.name || node.outputs[0]}_quant`;
+    this.#builder.addNodes({ graph, before: node }, [
+      { opType: 'QAttention', domain: node.domain, name, inputs, outputs: node.outputs, copied },
+    ]);
+    this.#builder.removeNode(node);
   }
 
   /** Gather: rows of codes are gathered, then made floats. */

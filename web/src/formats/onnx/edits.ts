@@ -20,6 +20,12 @@ export class Edits {
     this.#add(this.#replaced, start, pieces);
   }
 
+  /** The same in place of what replaced it before. */
+  set(start: number, pieces: readonly Piece[]): void {
+    this.#replaced.delete(start);
+    this.replace(start, pieces);
+  }
+
   /** Puts something before the field that begins at an offset, behind what is there already. */
   before(start: number, pieces: readonly Piece[]): void {
     this.#add(this.#before, start, pieces);

@@ -22,22 +22,35 @@ export function checkLocation(location: string, at: number, tensor: string): str
   return parts.join('/');
 }
 
+/** The tensor whose data are in another file, and where the model says so. */
+export interface Referrer {
+  readonly tensor: string;
+  readonly byteOffset: number;
+}
+
+function missing(message: string, referrer: Referrer, cause?: unknown): never {
+  throw new ScalepointError('NOT_FOUND', message, { ...referrer, cause });
+}
+
 /** Opens a file in the folder of a path, unless links lead elsewhere. */
-async function besidePath(input: string, location: string, open: OpenInput): Promise<ByteSource> {
+async function besidePath(
+  input: string,
+  location: string,
+  open: OpenInput,
+  referrer: Referrer,
+): Promise<ByteSource | undefined> {
   const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
-  if (paths === undefined || fs === undefined) {
-    throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
-  }
+  if (paths === undefined || fs === undefined) return undefined;
   const folder = paths.dirname(input);
   let [real, expected] = ['', ''];
   try {
     expected = paths.join(await fs.realpath(folder), location);
     real = await fs.realpath(paths.join(folder, location));
   } catch (cause) {
-    const message = `the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`;
-    throw new ScalepointError('NOT_FOUND', message, { cause });
+    missing(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
   }
-  if (real !== expected) throw new ScalepointError('BAD_FILE', `${quoted(location)} beside the model is a link`);
+  if (real !== expected)
+    badFile(`${quoted(location)} beside the model is a link`, referrer.byteOffset, referrer.tensor);
   return open(real);
 }
 
@@ -55,32 +68,31 @@ export class ExternalFiles {
     this.#given = given.map(({ source }) => source);
   }
 
-  /** @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if files cannot be found by name */
-  async find(location: string): Promise<ByteSource> {
+  /** @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if two files have the name */
+  async find(location: string, referrer: Referrer): Promise<ByteSource> {
     const known = this.#open.get(location);
     if (known !== undefined) return known;
-    const source = await this.#openFile(location);
+    const source = await this.#openFile(location, referrer);
     this.#open.set(location, source);
     return source;
   }
 
-  async #openFile(location: string): Promise<ByteSource> {
-    const [found, other] = this.#given.filter(({ name }) => name === location);
+  async #openFile(location: string, referrer: Referrer): Promise<ByteSource> {
+    const [given, other] = this.#given.filter(({ name }) => name === location);
     if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(location)}`);
-    if (found !== undefined) return found;
+    if (given !== undefined) return given;
     if (this.#given.length > 0) {
-      const message = `the model's tensors are in ${quoted(location)}, which is not among the files given`;
-      throw new ScalepointError('NOT_FOUND', message);
+      missing(`the model's tensors are in ${quoted(location)}, which is not among the files given`, referrer);
     }
     if (this.#input instanceof URL && this.#input.protocol !== 'file:') {
       const path = location.split('/').map(encodeURIComponent).join('/');
       return this.#openInput(new URL(path, this.#input));
     }
-    const url = nodeModule('node:url');
-    if (this.#input instanceof URL && url !== undefined)
-      return besidePath(url.fileURLToPath(this.#input), location, this.#openInput);
-    if (typeof this.#input === 'string') return besidePath(this.#input, location, this.#openInput);
-    throw typeError('file', `pass a list of the model and ${quoted(location)}, which holds data of its tensors`);
+    const input = this.#input instanceof URL ? nodeModule('node:url')?.fileURLToPath(this.#input) : this.#input;
+    const found = typeof input === 'string' ? await besidePath(input, location, this.#openInput, referrer) : undefined;
+    return (
+      found ?? missing(`pass a list of the model and ${quoted(location)}, which holds data of its tensors`, referrer)
+    );
   }
 
   /** Size of those that were opened. */

@@ -21,7 +21,7 @@ export function halveWeight(builder: Builder, weight: Weight): string | undefine
   const only = readers[0];
   if (only !== undefined && readers.every(({ node }) => scaled.includes(node.opType)))
     return `scales of ${only.node.opType}`;
-  if (!builder.raise(graph, 6)) return `opset ${builder.opsetOf(graph)}`;
+  if (!builder.raise(graph, 6)) return builder.obstacle(graph);
   const index = builder.convert(weight, form);
   const name = builder.graphs.freshValue(`${value}_fp16`);
   builder.addTensors(weight, [builder.tensorOf(index, 'data', name)]);

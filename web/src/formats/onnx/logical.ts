@@ -34,7 +34,12 @@ function linear(
   data: Weight,
   scale: Weight | undefined,
   zeroPoint: Weight | undefined,
-  wanted: { readonly axis: number; readonly blockSize: number | undefined; readonly symmetric: boolean },
+  wanted: {
+    readonly axis: number;
+    readonly leading?: boolean;
+    readonly blockSize: number | undefined;
+    readonly symmetric: boolean;
+  },
 ): Found | undefined {
   const [, sign, bits] = codeTypes.exec(data.source.dtype) ?? [];
   const { shape } = data.source;
@@ -45,7 +50,8 @@ function linear(
   const size = shape[axis];
   if (!one && size === undefined) return undefined;
   const { blockSize } = wanted;
-  const sets = blockSize === undefined ? [size ?? 0] : shape.map((n, i) => (i === axis ? Math.ceil(n / blockSize) : n));
+  const own = wanted.leading ? shape.slice(0, axis + 1) : [size ?? 0];
+  const sets = blockSize === undefined ? own : shape.map((n, i) => (i === axis ? Math.ceil(n / blockSize) : n));
   if (!one && !fits(scale, ...sets)) return undefined;
   if (
     zeroPoint !== undefined &&
@@ -59,7 +65,8 @@ function linear(
     one ? undefined : axis,
     one || blockSize === undefined ? options : { ...options, blockSize },
   );
-  const whole = { ...form, zeroPoint: zeroPoint !== undefined, scale: scale.source.dtype } as const;
+  const leading = wanted.leading && !one ? ({ sharing: 'rows', leading: true } as const) : {};
+  const whole = { ...form, ...leading, zeroPoint: zeroPoint !== undefined, scale: scale.source.dtype } as const;
   return { name, shape, form: whole, data, scale, zeroPoint };
 }
 
@@ -125,13 +132,15 @@ class Finder {
       return undefined;
     const blocks = Math.ceil(k / blockSize);
     if (!fits(second, n, blocks, (blockSize * bits) / 8) || !fits(third, n, blocks)) return undefined;
-    if (fourth !== undefined && (fourth.source.dtype !== 'U8' || !fits(fourth, n, Math.ceil((blocks * bits) / 8))))
-      return undefined;
+    const isFloat = fourth !== undefined && fourth.source.dtype === scale && bits !== 8;
+    if (fourth !== undefined && !isFloat && fourth.source.dtype !== 'U8') return undefined;
+    if (fourth !== undefined && !fits(fourth, n, isFloat ? blocks : Math.ceil((blocks * bits) / 8))) return undefined;
     const form: MatMulNBitsForm = {
       codec: 'matmul-nbits',
       bits: bits as 2 | 4 | 8,
       blockSize,
       zeroPoint: fourth !== undefined,
+      ...(isFloat ? { floatZeroPoint: true } : {}),
       transposed: false,
       scale,
     };
@@ -144,17 +153,33 @@ class Finder {
     const name = nameWithout(data, '_quantized');
     const reader = this.#graphs
       .readers(data)
-      .find(({ node }) => node.opType.endsWith('Integer') || node.opType === 'Gather');
+      .find(({ node }) => node.opType.endsWith('Integer') || integerReaders.includes(node.opType));
     if (reader === undefined) return undefined;
     const zeroPoint = this.#byName.get(`${name}_zero_point`);
     const symmetric = data.source.dtype === 'U8' && zeroPoint === undefined;
-    const wanted = { axis: axisOf(reader, data), blockSize: undefined, symmetric };
-    return linear(name, data, this.#byName.get(`${name}_scale`), zeroPoint, wanted);
+    const scale = this.#byName.get(`${name}_scale`);
+    const leading = reader.node.opType === 'DynamicQuantizeLSTM' && scale?.source.shape.length === 2;
+    // Scales that are multiplied have the rank of the weight.
+    const isMultiplied = reader.node.opType === 'Mul' || reader.node.opType === 'Sub';
+    const along = isMultiplied ? scale?.source.shape.findIndex((n) => n > 1) : axisOf(reader, data);
+    const wanted = { axis: leading ? 1 : Math.max(0, along ?? 0), leading, blockSize: undefined, symmetric };
+    return linear(name, data, scale, zeroPoint, wanted);
   }
 }
 
+/** Operators that read codes, besides those whose names end with Integer. */
+const integerReaders: readonly string[] = [
+  'Gather',
+  'Mul',
+  'Sub',
+  'DynamicQuantizeLSTM',
+  'QAttention',
+  'QEmbedLayerNormalization',
+];
+
 /** The axis of channels of codes that are multiplied as integers, or gathered. */
 function axisOf({ node, path }: Reader, { source }: Weight): number {
+  if (node.opType === 'QAttention') return 1;
   return node.opType === 'MatMulInteger' && !swaps(path) ? source.shape.length - 1 : 0;
 }
 

@@ -137,7 +137,7 @@ class Opener {
       return { byteOffset: 0, file: this.files.length - 1, rearranged: true };
     }
     const { location, offset, length } = data;
-    const source = await this.#external.find(checkLocation(location, begin, name));
+    const source = await this.#external.find(checkLocation(location, begin, name), { tensor: name, byteOffset: begin });
     if (length !== undefined && length !== bytes) {
       badFile(
         `tensor ${quoted(name)}: it has ${length} bytes in ${quoted(location)}, but its shape takes ${bytes}`,

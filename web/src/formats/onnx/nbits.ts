@@ -18,7 +18,7 @@ export type BlockOptions =
       readonly kind: 'integers';
       readonly bits: 2 | 4 | 8;
       readonly blockSize: number;
-      readonly zeroPoints: boolean;
+      readonly zeroPoints: boolean | 'float';
       /** Type of the scales. It is the type that MatMulNBits computes with. */
       readonly scale: 'F32' | 'F16';
       readonly range?: 'mse' | undefined;
@@ -68,13 +68,28 @@ function isLookup({ node, input, path }: Reader): boolean {
 function formOf(options: BlockOptions, transposed: boolean): MatMulNBitsForm | MatMulBnb4Form {
   if (options.kind === 'floats') return { codec: 'matmul-bnb4', blockSize: options.blockSize, transposed };
   const { bits, blockSize, zeroPoints, scale, range } = options;
-  const form = { codec: 'matmul-nbits', bits, blockSize, zeroPoint: zeroPoints, transposed, scale } as const;
+  const form = {
+    codec: 'matmul-nbits',
+    bits,
+    blockSize,
+    zeroPoint: zeroPoints !== false,
+    ...(zeroPoints === 'float' ? { floatZeroPoint: true } : {}),
+    transposed,
+    scale,
+  } as const;
   return range === undefined ? form : { ...form, range };
 }
 
 /** The largest half, quarter and so on of a block size that divides a number of rows. */
 function dividing(rows: number, blockSize: number): number {
   return rows % blockSize === 0 || blockSize < 16 ? blockSize : dividing(rows, blockSize / 2);
+}
+
+/** Options for a matrix of so many rows. */
+function optionsFor(given: BlockOptions, k: number, isTable: boolean): BlockOptions {
+  if (given.kind === 'floats') return { ...given, blockSize: dividing(k, given.blockSize) };
+  // Rows are looked up with whole zero points alone.
+  return isTable && given.zeroPoints === 'float' ? { ...given, zeroPoints: true } : given;
 }
 
 /** Stores a matrix as blocks. Returns why not, if that is not possible. */
@@ -100,7 +115,7 @@ export function blockWeight(
   if (other !== undefined) return `also read by ${other.node.opType}`;
   if (builder.graphs.isOutput(graph, value)) return 'an output';
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
-  const options = given.kind === 'floats' ? { ...given, blockSize: dividing(k, given.blockSize) } : given;
+  const options = optionsFor(given, k, lookups.length > 0);
   if (options.blockSize < 16) return `${k} rows, which blocks do not divide`;
   const form = formOf(options, transposed);
   if (builder.parts(weight, form).reduce((sum, part) => sum + part.bytes, 0) >= weight.source.bytes)
@@ -113,7 +128,7 @@ export function blockWeight(
   const blocks: Blocks = {
     codes: fresh(options.kind === 'floats' ? '_Bnb4' : `_Q${options.bits}`),
     scales: fresh(options.kind === 'floats' ? '_absmax' : '_scales'),
-    zeroPoints: options.kind === 'integers' && options.zeroPoints ? fresh('_zero_points') : undefined,
+    zeroPoints: options.kind === 'integers' && options.zeroPoints !== false ? fresh('_zero_points') : undefined,
     k,
     n,
     options,

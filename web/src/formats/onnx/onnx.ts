@@ -63,6 +63,15 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   unit: 'parameter',
   facts,
 
+  readers: (to, file) => [
+    { program: 'Python', code: `import onnxruntime as ort\nsession = ort.InferenceSession("${file}")` },
+    {
+      program: 'transformers.js',
+      code: `const model = await AutoModel.from_pretrained('./FOLDER', { dtype: '${to}' });`,
+      needs: "Put the file into the folder onnx/ beside the model's config.json.",
+    },
+  ],
+
   resultEnd: (to) => `_${endings[to] ?? to}.onnx`,
 
   sniff: isModel,

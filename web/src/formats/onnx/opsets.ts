@@ -1,52 +1,111 @@
 /**
- * Versions of operators. A newer version number changes what some operators mean. A number is raised only if the model has none of those.
+ * Versions of operators. A newer version number changes what some operators mean. A number is raised if all that change can be written in
+ * the new way.
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h
  */
+import type { AttributeValue } from './encode.js';
 import type { Graphs, Scope } from './graph.js';
+import type { OnnxGraph, OnnxNode } from './proto.js';
+import { floatOf, intOf } from './readers.js';
+
+/** How a node is written in a newer version. */
+export interface Rewriting {
+  /** Another operator. */
+  readonly opType?: string;
+  /** Attributes that are no longer there, and new ones. */
+  readonly without?: readonly string[];
+  readonly attributes?: Readonly<Record<string, AttributeValue>>;
+  /** Inputs behind those that there are: integers of a list, a float, or none. */
+  readonly inputs?: readonly (readonly number[] | { readonly float: number } | undefined)[];
+  /** The axis at which dimensions fall into two groups, each of which it sees as one. */
+  readonly flattened?: number;
+}
+
+/** Says how a node is written from a version on: in the same way, in another, or not at all. */
+type Change = (node: OnnxNode) => Rewriting | 'same' | undefined;
+
+const impossible: Change = () => undefined;
+const has = ({ attributes }: OnnxNode, ...names: string[]) => names.some((name) => attributes.has(name));
+
+/** A list of integers that becomes the next input. */
+function listToInput(name: string): Change {
+  return ({ attributes, inputs }) => {
+    const list = attributes.get(name);
+    if (list === undefined) return 'same';
+    return inputs.length === 1 && list.ints !== undefined && !list.refers
+      ? { without: [name], inputs: [list.ints] }
+      : undefined;
+  };
+}
+
+/** From the dimensions at an axis on, which count as one, to the axis itself. */
+const softmax: Change = (node) => {
+  const axis = intOf(node, 'axis', 1);
+  return axis === -1 ? 'same' : { without: ['axis'], attributes: { axis: -1 }, flattened: axis };
+};
+
+const clip: Change = (node) => {
+  if (!has(node, 'min', 'max')) return 'same';
+  const [min, max] = [floatOf(node, 'min', Number.NaN), floatOf(node, 'max', Number.NaN)];
+  const input = (value: number) => (Number.isNaN(value) ? undefined : { float: value });
+  return { without: ['min', 'max'], inputs: Number.isNaN(max) ? [input(min)] : [input(min), input(max)] };
+};
+
+const pad: Change = (node) => {
+  const pads = node.attributes.get('pads')?.ints;
+  return pads && { without: ['pads', 'value'], inputs: [pads, { float: floatOf(node, 'value', 0) }] };
+};
+
+const slice: Change = ({ attributes }) => {
+  const [starts, ends, axes] = ['starts', 'ends', 'axes'].map((name) => attributes.get(name)?.ints);
+  if (starts === undefined || ends === undefined) return undefined;
+  return { without: ['starts', 'ends', 'axes'], inputs: axes === undefined ? [starts, ends] : [starts, ends, axes] };
+};
+
+/** In training it gives more. */
+const normalization: Change = (node) => (node.outputs.length > 1 || has(node, 'spatial') ? undefined : 'same');
+
+/** When a model runs, nothing is dropped. */
+const dropout: Change = (node) =>
+  has(node, 'ratio', 'is_test', 'seed') ? { without: ['ratio', 'is_test', 'seed'] } : 'same';
+
+/** Parts of one size, if nothing says otherwise. */
+const split: Change = ({ inputs, outputs, attributes }) =>
+  inputs.length > 1 || attributes.has('num_outputs') ? 'same' : { attributes: { num_outputs: outputs.length } };
+
+const sampled: Change = ({ attributes }) => {
+  const mode = attributes.get('mode')?.s ?? 'bilinear';
+  const name = { bilinear: 'linear', bicubic: 'cubic' }[mode];
+  return name === undefined ? 'same' : { without: ['mode'], attributes: { mode: name } };
+};
+
+const reductions = 'Max Min Mean Prod L1 L2 LogSum LogSumExp SumSquare'.split(' ').map((name) => `Reduce${name}`);
+const each = (names: readonly string[], change: Change) => Object.fromEntries(names.map((name) => [name, change]));
+const broadcasting =
+  'Add Sub Mul Div Pow And Or Xor Equal Greater Less PRelu Gemm Upsample BatchNormalization Dropout'.split(' ');
 
 /** Operators that a version gave another meaning, or other inputs in place of attributes. */
-const changes: Readonly<Record<number, readonly string[]>> = {
-  7: [
-    'Gemm',
-    'Upsample',
-    'BatchNormalization',
-    'Dropout',
-    'Add',
-    'Sub',
-    'Mul',
-    'Div',
-    'Pow',
-    'And',
-    'Or',
-    'Xor',
-    'Equal',
-    'Greater',
-    'Less',
-    'PRelu',
+const changes: readonly (readonly [version: number, Readonly<Record<string, Change>>])[] = [
+  [7, each(broadcasting, impossible)],
+  [8, each(['Expand'], impossible)],
+  [9, { ...each(['Scan', 'Upsample'], impossible), BatchNormalization: normalization }],
+  [10, { ...each(['TopK', 'Upsample'], impossible), Slice: slice }],
+  [11, { ...each(['Resize', 'Scatter', 'Scan'], impossible), Clip: clip, Pad: pad }],
+  [12, { Dropout: dropout }],
+  [
+    13,
+    {
+      ...each(['Softmax', 'LogSoftmax', 'Hardmax'], softmax),
+      ...each(['Squeeze', 'Unsqueeze', 'ReduceSum'], listToInput('axes')),
+      Split: listToInput('split'),
+    },
   ],
-  8: ['Expand'],
-  9: ['BatchNormalization', 'Scan', 'Upsample'],
-  10: ['Slice', 'TopK', 'Upsample'],
-  11: ['Clip', 'Pad', 'Resize', 'Scatter', 'Scan'],
-  12: ['Dropout'],
-  13: ['Softmax', 'LogSoftmax', 'Hardmax', 'Squeeze', 'Unsqueeze', 'ReduceSum', 'Split'],
-  14: ['BatchNormalization'],
-  16: ['RoiAlign'],
-  18: [
-    'ReduceMax',
-    'ReduceMin',
-    'ReduceMean',
-    'ReduceProd',
-    'ReduceL1',
-    'ReduceL2',
-    'ReduceLogSum',
-    'ReduceLogSumExp',
-    'ReduceSumSquare',
-    'Split',
-  ],
-  20: ['GridSample', 'DFT'],
-  21: ['GroupNormalization'],
-};
+  [14, { BatchNormalization: normalization }],
+  [16, each(['RoiAlign'], impossible)],
+  [18, { ...each(reductions, listToInput('axes')), Split: split }],
+  [20, { DFT: impossible, GridSample: sampled }],
+  [21, each(['GroupNormalization'], impossible)],
+];
 
 /** The ir_version that goes with a version of ai.onnx. */
 const irVersions: readonly [opset: number, ir: number][] = [
@@ -66,15 +125,50 @@ export function irVersionOf(opset: number): number {
   return irVersions.find(([from]) => opset >= from)?.[1] ?? 3;
 }
 
-/** Whether the number of a model may be raised. */
-export function canRaise(graphs: Graphs, { opsets, function: inFunction }: Scope, to: number): boolean {
-  const from = opsets.get('');
+/** A node that is written in another way. */
+export interface Rewritten {
+  readonly node: OnnxNode;
+  readonly graph: OnnxGraph;
+  readonly rewriting: Rewriting;
+}
+
+/** Two changes, one after the other. */
+function both(a: Rewriting, b: Rewriting): Rewriting {
+  return {
+    ...a,
+    ...b,
+    without: [...(a.without ?? []), ...(b.without ?? [])],
+    attributes: { ...a.attributes, ...b.attributes },
+    inputs: [...(a.inputs ?? []), ...(b.inputs ?? [])],
+  };
+}
+
+/** How a node is written in a newer version; undefined if it cannot be. */
+function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | undefined {
+  let result: Rewriting = {};
+  for (const [version, byOperator] of changes) {
+    const change = byOperator[node.opType];
+    if (version <= from || version > to || change === undefined) continue;
+    // Split has its sizes as an input by then.
+    const isDone = (result.inputs?.length ?? 0) > 0;
+    const rewriting = isDone ? 'same' : change(node);
+    if (rewriting === undefined) return undefined;
+    if (rewriting !== 'same') result = both(result, rewriting);
+  }
+  return result;
+}
+
+/** What changes in a model whose number is raised; the type of an operator that stands in the way. */
+export function raising(graphs: Graphs, scope: Scope, to: number): readonly Rewritten[] | string {
+  const from = scope.opsets.get('');
   // Functions have numbers of their own.
-  if (from === undefined || inFunction !== undefined) return false;
-  const changed = new Set(
-    Object.entries(changes).flatMap(([version, names]) => (+version > from && +version <= to ? names : [])),
-  );
-  return !graphs.nodes.some(
-    ({ node, graph }) => graphs.scopeOf(graph).function === undefined && node.domain === '' && changed.has(node.opType),
-  );
+  if (from === undefined || scope.function !== undefined) return 'a function';
+  const found: Rewritten[] = [];
+  for (const { node, graph } of graphs.nodes) {
+    if (node.domain !== '' || graphs.scopeOf(graph) !== scope) continue;
+    const rewriting = rewritingOf(node, from, to);
+    if (rewriting === undefined) return node.opType;
+    if (Object.keys(rewriting).length > 0) found.push({ node, graph, rewriting });
+  }
+  return found;
 }

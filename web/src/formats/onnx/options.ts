@@ -1,5 +1,5 @@
 /** What ONNX models can become, and the options that decide about it. */
-import { rangeError } from '../../core/errors.js';
+import { rangeError, typeError } from '../../core/errors.js';
 import type { SearchedRange } from '../../core/range.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
@@ -39,9 +39,9 @@ export const targets: readonly Target[] = [
   {
     name: 'int8-weights',
     about: '8 bits, a scale for each channel; floats when it runs',
-    options: ['range', 'externalData'],
+    options: ['range', 'dequantize', 'externalData'],
   },
-  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'externalData'] },
+  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'dequantize', 'externalData'] },
   {
     name: 'int4-weights',
     about: '4 bits in blocks, for every runtime of opset 21',
@@ -73,8 +73,19 @@ export interface OnnxOptions {
   readonly perTensor?: boolean | undefined;
   /** ONNX, blocks: elements that share a scale: 16, 32, 64, 128 or 256. @defaultValue 32; bnb4: 64 */
   readonly blockSize?: number | undefined;
-  /** ONNX, blocks: whether they have zero points, which take 2 % more. @defaultValue false */
-  readonly zeroPoints?: boolean | undefined;
+  /**
+   * ONNX, blocks: whether they have zero points, which take 2 % more. 'float': zero points of any value, in products of 2 and 4 bits, which
+   * take 20 % more.
+   * @defaultValue false
+   */
+  readonly zeroPoints?: boolean | 'float' | undefined;
+  /**
+   * ONNX, int8-weights and uint8-weights: what makes floats of codes. 'linear': DequantizeLinear, which onnxruntime does again at every run,
+   * in the memory of the codes. 'cast': Cast and Mul, which it does once when it loads the model; then the model has the speed and takes the
+   * memory of float32, and only the file is small.
+   * @defaultValue 'linear'
+   */
+  readonly dequantize?: 'linear' | 'cast' | undefined;
   /**
    * ONNX: whether weights go into a second file, whose name is that of the output with `_data` at its end. transformers.js wants
    * `use_external_data_format` in config.json for it. The output has to be a path.
@@ -102,15 +113,43 @@ export const options = optionTable<OnnxOptions>({
       },
       read: (words) => Number(words['block-size']),
     },
+    dequantize: {
+      flags: [
+        {
+          name: 'dequantize',
+          value: 'HOW',
+          about: 'int8-weights, uint8-weights: at every run (linear), or once (cast)',
+        },
+      ],
+      check(value, name) {
+        if (value !== 'linear' && value !== 'cast')
+          throw rangeError(name, `expected 'linear' or 'cast', got ${show(value)}`);
+      },
+      read: (words) => words.dequantize,
+    },
     externalData: toggle({ name: 'external-data', about: 'weights in a second file, OUTPUT_data' }),
-    zeroPoints: toggle({ name: 'zero-points', about: 'zero points for blocks of integers' }),
+    zeroPoints: {
+      flags: [
+        { name: 'zero-points', about: 'zero points for blocks of integers' },
+        { name: 'float-zero-points', about: 'q4, q4f16, q2: zero points of any value' },
+      ],
+      check(value, name) {
+        if (typeof value === 'boolean' || value === 'float') return;
+        throw typeError(name, `expected true, false or 'float', got ${show(value)}`);
+      },
+      read: (words) => (words['float-zero-points'] === true ? 'float' : true),
+    },
   },
-  check({ to, range, perTensor, blockSize, zeroPoints, rules }) {
+  check({ to, range, perTensor, blockSize, zeroPoints, dequantize, rules }) {
     const target = targets.find(({ name }) => name === to);
-    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints })) {
+    for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
         throw rangeError(name, `not for to: '${to}'`);
       }
+    }
+    const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2'];
+    if (zeroPoints === 'float' && !takesFloats.includes(to as OnnxTarget)) {
+      throw rangeError('zeroPoints', `'float' is for to: ${takesFloats.map((name) => `'${name}'`).join(', ')}`);
     }
     const searched: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q8-blocks'];
     if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {

@@ -20,6 +20,7 @@ function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
   if (domain === 'com.microsoft') {
     if (opType === 'FusedMatMul' && input < 2) return input === 1 ? (intOf(node, 'transB', 0) ? -2 : -1) : -2;
     if (opType === 'Attention' && input === 1) return 1;
+    if (opType === 'EmbedLayerNormalization' && input >= 2 && input <= 4) return 0;
     if (opType === 'FusedConv' && input === 1) return 0;
     if (opType === 'FusedGemm' && input === 1) return intOf(node, 'transB', 0) ? 0 : 1;
   }

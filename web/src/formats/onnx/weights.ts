@@ -16,6 +16,8 @@ export interface CodeOptions {
   readonly symmetric: boolean;
   readonly blockSize?: number | undefined;
   readonly range?: SearchedRange | undefined;
+  /** Whether codes of 8 bits become floats by Cast and Mul. */
+  readonly casts?: boolean | undefined;
 }
 
 /** The form of codes with a scale for each index of an axis, or for blocks along it. */
@@ -100,12 +102,17 @@ export function dequantizeWeight(
   const gathered = weight.source.shape.length === 2 ? lookups(weight, form, channels) : [];
   const uses = builder.graphs.uses(graph, value);
   const isTable = gathered.length > 0 && gathered.length === uses.length && !builder.graphs.isOutput(graph, value);
-  const domain = isTable ? '' : dequantizer(builder, weight, form);
-  if (domain === undefined) return `opset ${builder.opsetOf(graph)}`;
+  const casts = options.casts === true && form.bits === 8 && !isTable;
+  // Integers are cast to floats since opset 6, and numbers are broadcast since 7.
+  const domain = isTable || (casts && builder.raise(graph, 7)) ? '' : dequantizer(builder, weight, form);
+  if (domain === undefined) return builder.obstacle(graph);
 
   // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
-  const names = storeCodes(builder, weight, form, isTable ? [shape[0] as number, 1] : undefined);
+  const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
+  const setShape = isTable ? [shape[0] as number, 1] : casts ? broadcast : undefined;
+  const names = storeCodes(builder, weight, form, setShape);
   if (isTable) for (const reader of gathered) gatherCodes(builder, reader, names);
+  else if (casts) addCast(builder, weight, names);
   else addDequantize(builder, weight, form, names, domain);
   return undefined;
 }
@@ -166,6 +173,26 @@ export function addDequantize(
     },
   };
   builder.addNodes({ graph, before: node }, [dequantize]);
+}
+
+/** Adds nodes that make floats of codes and that onnxruntime carries out when it loads the model. */
+function addCast(builder: Builder, weight: Weight, { codes, scale, zeroPoint }: CodeNames): void {
+  const { graph, value, node } = weight;
+  const fresh = (what: string) => builder.graphs.freshValue(`${value}_${what}`);
+  const cast = (from: string, to: string): NewNode => {
+    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber('F32') } };
+  };
+  const floats = fresh('floats');
+  const nodes = [cast(codes, floats)];
+  let centered = floats;
+  if (zeroPoint !== undefined) {
+    const zero = fresh('zero_float');
+    centered = fresh('centered');
+    nodes.push(cast(zeroPoint, zero), { opType: 'Sub', name: centered, inputs: [floats, zero], outputs: [centered] });
+  }
+  const output = builder.floatName(weight);
+  nodes.push({ opType: 'Mul', name: `${value}_Mul`, inputs: [centered, scale], outputs: [output] });
+  builder.addNodes({ graph, before: node }, nodes);
 }
 
 /** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */

@@ -243,7 +243,8 @@ function twice(a: readonly string[], b: readonly string[], compare: Compare): st
 function orderOf(tensors: readonly NamedTensor[]): number[] {
   const compare = comparerOf(tensors);
   const byType = new Map<TensorDType, number[]>();
-  for (const [index, { dtype }] of tensors.entries()) {
+  for (let index = 0; index < tensors.length; index++) {
+    const { dtype } = tensors[index] as NamedTensor;
     const list = byType.get(dtype);
     if (list === undefined) byType.set(dtype, [index]);
     else list.push(index);
@@ -282,6 +283,11 @@ function placesOf(tensors: readonly NamedTensor[], order: readonly number[]): { 
 /** Tensors whose JSON is made at a time. The header of a hundred thousand has tens of megabytes. */
 const tensorsAtOnce = 512;
 
+const isAscii = /^[ -~]*$/;
+
+/** Names that JSON writes as they are. */
+const isPlainKey = /^[\w.\-/]*$/;
+
 /** The JSON of a header, in pieces. */
 function* jsonOf(
   tensors: readonly NamedTensor[],
@@ -291,6 +297,8 @@ function* jsonOf(
   metadata: Readonly<Record<string, string>>,
 ): Generator<string, void> {
   let piece = '{';
+  let last: readonly number[] | undefined;
+  let dimensions = '';
   if (Object.keys(metadata).length > 0) {
     piece += `"__metadata__":${JSON.stringify(metadata)}${order.length > 0 ? ',' : ''}`;
   }
@@ -300,7 +308,10 @@ function* jsonOf(
     const next = order[i + 1];
     const stop = next === undefined ? end : offsets[next];
     const place = `[${offsets[index]},${stop}]}`;
-    piece += `${JSON.stringify(name)}:{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":${place}`;
+    if (shape !== last) dimensions = shape.join();
+    last = shape;
+    const key = isPlainKey.test(name) ? `"${name}"` : JSON.stringify(name);
+    piece += `${key}:{"dtype":"${dtype}","shape":[${dimensions}],"data_offsets":${place}`;
     if (next !== undefined) piece += ',';
     if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
     yield piece;
@@ -325,7 +336,7 @@ export function layoutSafetensors(
   const encoder = new TextEncoder();
   // Made twice, once to know its length: so it is never in memory as a string, or as bytes of any other size.
   let used = 0;
-  for (const piece of json()) used += encoder.encode(piece).length;
+  for (const piece of json()) used += isAscii.test(piece) ? piece.length : encoder.encode(piece).length;
   const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
     throw new ScalepointError(

@@ -38,6 +38,9 @@ const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean
   ['zero point', ({ last }) => zeroPointName.test(last)],
 ];
 
+/** Names that are remembered without their numbers. Models have a few dozen of them. */
+const mostPatterns = 1024;
+
 /**
  * Makes a function that returns why a tensor of some name is kept by default, or undefined.
  * @param names all names of the model, since some only have a meaning together
@@ -49,13 +52,25 @@ export function keeperByName(names: Iterable<string>): (name: string) => string 
     const at = name.search(/(^|[./])experts[./]/i);
     if (at >= 0) expertPrefixes.add(name.slice(0, at));
   }
-  return (name) => {
+  const reasonFor = (name: string): string | undefined => {
     const parts = name.split(/[./]/);
     const last = parts.at(-1) ?? '';
     const owner = parts.at(-2) ?? '';
     const prefix = name.slice(0, Math.max(0, name.length - last.length - owner.length - 2));
     const nextToExperts = expertPrefixes.has(prefix);
     return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts }))?.[0];
+  };
+  // Numbers of layers and experts mean nothing, but for what is next to experts.
+  if (expertPrefixes.size > 0) return reasonFor;
+  const known = new Map<string, { readonly reason: string | undefined }>();
+  return (name) => {
+    const pattern = name.replace(/(^|[./])\d+(?=[./]|$)/g, '$1#');
+    let found = known.get(pattern);
+    if (found === undefined) {
+      found = { reason: reasonFor(name) };
+      if (known.size < mostPatterns) known.set(pattern, found);
+    }
+    return found.reason;
   };
 }
 

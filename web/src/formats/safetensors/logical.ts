@@ -1,5 +1,6 @@
 /** Finds the codes among the tensors of a file, and the scales that belong to them. */
 import type { CastType } from '../../codecs/cast.js';
+import { codeWidths } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import type { ByteSource } from '../../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
@@ -108,7 +109,7 @@ async function packedCodes(model: OpenModel, candidate: Candidate): Promise<Logi
   const columns = elementCount(inner);
   if (columns === undefined) return undefined;
   const wordsOf = (n: number, bits: number) => Math.ceil((n * bits) / 32);
-  let bits = ([4, 8] as const).find((b) => wordsOf(columns, b) === data.shape[1]);
+  let bits = codeWidths.find((b) => wordsOf(columns, b) === data.shape[1]);
   // Up to four codes of either width take one word. If they have 4 bits, the rest of it is 0.
   if (columns <= 4 && bits !== undefined && (await reaches(model, data, columns * 4))) bits = 8;
   const [, groups = 0, ...others] = scale.shape;

@@ -1,8 +1,9 @@
 /** What safetensors can become, and the options that decide about it. */
+import { type CodeWidth, codeWidths } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import type { SearchedRange } from '../../core/range.js';
 import { show } from '../../core/show.js';
-import type { Target } from '../format.js';
+import type { Reader, Target } from '../format.js';
 import {
   checkRules,
   choice,
@@ -51,8 +52,8 @@ function isTarget(value: unknown): value is SafetensorsTarget {
 }
 
 /** Bits of integer codes; undefined for floats. */
-export function bitsOf(to: string | undefined): 4 | 8 | undefined {
-  return to === 'int8' ? 8 : to === 'int4' ? 4 : undefined;
+export function bitsOf(to: string | undefined): CodeWidth | undefined {
+  return codeWidths.find((bits) => to === `int${bits}`);
 }
 
 export function isFloat8(to: unknown): to is 'float8e4m3fn' {
@@ -68,7 +69,7 @@ export function isPlain({ packed, activations }: SafetensorsOptions): boolean {
 }
 
 /** What shares a scale by default. The groups of int8 may be smaller, see `defaultGroupSizes`. */
-function defaultKind(bits: 4 | 8, choices: SafetensorsOptions): ModelGranularity['kind'] {
+function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranularity['kind'] {
   return bits === 8 && isPlain(choices) ? 'per-channel' : 'per-group';
 }
 
@@ -258,6 +259,20 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   },
 });
 
+/** Programs that read a result. Codes need a program that knows the layout of compressed-tensors. */
+export function readers(to: string, file: string): readonly Reader[] {
+  const here = {
+    program: 'Scalepoint',
+    code: `import { readFloats } from 'scalepoint/model';\nconst { data, shape } = await readFloats('${file}', 'NAME.weight');`,
+  };
+  if (!hasCodes(to)) {
+    const code = `from safetensors.torch import load_file\ntensors = load_file("${file}")`;
+    return [{ program: 'Python', code, needs: 'Everything that reads safetensors reads this file.' }, here];
+  }
+  const needs = "Save config.json into the model's folder as well, in place of the one there.";
+  return [{ program: 'vLLM', code: 'vllm serve ./FOLDER', needs }, here];
+}
+
 // ----------------------------------------------------------------------------------------------------------- what goes together
 
 type Choices = PlanChoices<SafetensorsOptions>;
@@ -339,7 +354,7 @@ interface IntegerWeights {
   /** Where that is said: empty, or `rules[2].`. */
   readonly path: string;
   readonly to: string;
-  readonly bits: 4 | 8;
+  readonly bits: CodeWidth;
   readonly kind: ModelGranularity['kind'];
 }
 

@@ -4,6 +4,7 @@
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part, Role } from '../../codecs/codec.js';
+import type { CodeWidth } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
@@ -221,7 +222,7 @@ class Planner {
   }
 
   /** Elements that share a scale; undefined for whole rows. */
-  #groupSizeOf(wish: Wish, bits: 4 | 8, groupSizeOfInt8: number | undefined): number | undefined {
+  #groupSizeOf(wish: Wish, bits: CodeWidth, groupSizeOfInt8: number | undefined): number | undefined {
     const asked = this.#asked(wish);
     // Groups would cross the inner dimensions.
     if (wish.floats.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
@@ -284,7 +285,8 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
 function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>): OutputFile {
   const named: NamedTensor[] = [];
   const owners: number[] = [];
-  for (const [tensor, { source, parts }] of tensors.entries()) {
+  for (let tensor = 0; tensor < tensors.length; tensor++) {
+    const { source, parts } = tensors[tensor] as PlannedTensor;
     for (const { suffix, dtype, shape } of parts) {
       named.push({ name: suffix === '' ? source.name : source.name + suffix, dtype: dtype as TensorDType, shape });
       owners.push(tensor);

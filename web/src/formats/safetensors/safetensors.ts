@@ -5,6 +5,7 @@ import { readSafetensors } from './header.js';
 import { logicalTensors } from './logical.js';
 import {
   options,
+  readers,
   type SafetensorsOptions,
   type SafetensorsSidecars,
   type SafetensorsTarget,
@@ -73,6 +74,7 @@ export const safetensors: Format<
   ruleTargets: safetensorsTargets,
   options,
   unit: 'element',
+  readers,
 
   sniff: isFile,
   index: { name: 'index.json', sniff: isIndex },

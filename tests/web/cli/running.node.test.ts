@@ -1,0 +1,49 @@
+import { writeFile } from 'node:fs/promises';
+import { quantizeModel } from 'scalepoint/model';
+import { describe, expect, it } from 'vitest';
+import * as onnx from '../formats/onnx/encoder.js';
+import { path, run, useFolder } from './support.js';
+
+useFolder();
+
+const model = onnx.model({
+  nodes: [
+    { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+    { op: 'Relu', in: ['p'], out: ['y'] },
+  ],
+  initializers: [onnx.floatTensor('w', [64, 48])],
+  inputs: [['x', ['n', 64]]],
+  outputs: [['y', ['n', 48]]],
+});
+
+describe('scalepoint compare --run', () => {
+  it('tells how far outputs are off, and where that begins', async () => {
+    const { bytes } = await quantizeModel(model, { to: 'q4', workers: 0 });
+    const [a, b] = [path('model.onnx'), path('model_q4.onnx')];
+    await writeFile(a, model);
+    await writeFile(b, await bytes());
+    const { code, stdout } = await run(['compare', a, b, '--layers', '--dim', 'n=3']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/layer +operator +shape +SQNR dB +cosine +max error +loss dB\n/);
+    expect(stdout).toMatch(/the error begins at p \(MatMul\), SQNR \d\d\.\d\d dB\n/);
+    expect(stdout).toMatch(/\noutput +shape +SQNR dB +cosine +max error\ny +3×48 /);
+
+    const json = await run(['compare', a, b, '--run', '--seed', '2', '--json', '--min-sqnr', '10']);
+    expect(json.code).toBe(0);
+    expect(JSON.parse(json.stdout)).toMatchObject({ outputs: [{ name: 'y', shape: [1, 48] }], skippedOutputs: [] });
+    const missed = await run(['compare', a, b, '--run', '--quiet', '--min-sqnr', '90']);
+    expect(missed).toMatchObject({ code: 1, stderr: expect.stringMatching(/SQNR below 90 dB: "y" \(/) });
+  });
+
+  it('says what is wrong with its flags', async () => {
+    for (const [flags, message] of [
+      [['--dim', '3'], /--dim: expected NAME=N, got "3"/],
+      [['--dim', 'n=x'], /--dim: expected a whole number/],
+      [['--input', 'a.npz', '--input', 'b.npz'], /--input: with several, each is NAME=FILE.npy/],
+    ] as const) {
+      const { code, stderr } = await run(['compare', 'a', 'b', ...flags]);
+      expect(code).toBe(2);
+      expect(stderr).toMatch(message);
+    }
+  });
+});

@@ -1,0 +1,336 @@
+// The guide: its code runs and prints what it says, and its pages are complete.
+import { execFile } from 'node:child_process';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
+import * as scalepoint from 'scalepoint';
+import * as bench from 'scalepoint/bench';
+import * as model from 'scalepoint/model';
+import { transformWithOxc } from 'vite';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { serve } from '../../../../scripts/serve.mjs';
+import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
+import { referencePages } from '../../../../web/demo/guide/reference.mjs';
+import { path as inFolder, run, useFolder } from '../../cli/support.js';
+
+const root = (name: string) => fileURLToPath(new URL(`../../../../${name}`, import.meta.url));
+const sample = root('web/demo/public/samples/digits.safetensors');
+
+interface Block {
+  readonly language: string;
+  readonly code: string;
+}
+
+const blocksOf = ({ markdown = '' }: GuidePage): Block[] =>
+  [...markdown.matchAll(/^```(.*)\n([\s\S]*?)^```$/gm)].map(([, language = '', code = '']) => ({ language, code }));
+const texts = guidePages().filter(({ markdown }) => markdown !== undefined);
+const titled = texts.map((page) => [page.title, page] as const);
+const blocks = texts.flatMap((page) => blocksOf(page).map((block) => ({ ...block, page })));
+
+/** What a block says that it prints: comments after console.log, or after a loop with one. */
+function promised(code: string): string[] {
+  const lines = code.split('\n');
+  const first = lines.findIndex((line) => line.includes('console.log'));
+  return lines.flatMap((line, i) => {
+    const [, text] = (line.includes('console.log') ? /; \/\/ (.*)$/ : /^\/\/ (.*)$/).exec(line) ?? [];
+    return text !== undefined && i >= first && first >= 0 ? [text] : [];
+  });
+}
+
+const modules: Readonly<Record<string, unknown>> = { scalepoint, 'scalepoint/model': model, 'scalepoint/bench': bench };
+
+/** Runs the blocks of a page one after the other in one scope. Returns what each printed. */
+async function runBlocks(codes: readonly string[]): Promise<string[][]> {
+  const printed = codes.map((): string[] => []);
+  const body = codes.map((code, i) => {
+    const imported = code.replace(/^import (\{[^}]*\}) from '([^']*)';$/gm, "const $1 = modules['$2'];");
+    return `at = ${i};\n${imported}`;
+  });
+  const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
+  const program = new AsyncFunction(
+    'modules',
+    'printed',
+    `let at = 0;\nconst console = { log: (...values) => printed[at].push(values.join(' ')) };\n${body.join('\n')}`,
+  );
+  await program(modules, printed);
+  return printed;
+}
+
+describe('the code of the guide', () => {
+  useFolder();
+
+  it('is of a kind that is tested below', () => {
+    expect([...new Set(blocks.map(({ language }) => language))].sort()).toEqual([
+      'csp',
+      'js',
+      'js browser',
+      'js config',
+      'sh',
+    ]);
+  });
+
+  it.each(titled)('%s: runs in Node and prints what it says', async (_, page) => {
+    copyFileSync(sample, inFolder('model.safetensors'));
+    const codes = blocksOf(page).flatMap(({ language, code }) => (language === 'js' ? [code] : []));
+    const before = process.cwd();
+    process.chdir(inFolder());
+    try {
+      for (const [i, lines] of (await runBlocks(codes)).entries()) {
+        const expected = promised(codes[i]!);
+        if (expected.length > 0) expect(lines).toEqual(expected);
+      }
+    } finally {
+      process.chdir(before);
+    }
+  });
+
+  it.each(titled)('%s: its commands run', async (_, page) => {
+    copyFileSync(sample, inFolder('model.safetensors'));
+    const { name } = JSON.parse(readFileSync(root('package.json'), 'utf8'));
+    const lines = blocksOf(page).flatMap(({ language, code }) => (language === 'sh' ? code.trim().split('\n') : []));
+    for (const line of lines) {
+      const [program, command, ...args] = [...line.matchAll(/'([^']*)'|(\S+)/g)].map(
+        ([, quoted, word]) => quoted ?? word!,
+      );
+      if (program === 'npm') expect([command, ...args]).toEqual(['install', name]);
+      else {
+        expect([program, command]).toEqual(['npx', name]);
+        expect(await run(args)).toMatchObject({ code: 0, stderr: expect.not.stringContaining('error') });
+      }
+    }
+  });
+
+  it('configures bundlers for the package', async () => {
+    const [config, ...others] = blocks.filter(({ language }) => language === 'js config');
+    expect(others).toEqual([]);
+    const { default: made } = await import(`data:text/javascript,${encodeURIComponent(config!.code)}`);
+    expect(made).toEqual({ optimizeDeps: { exclude: ['scalepoint'] } });
+  });
+
+  it('for browsers has no type errors', async () => {
+    const folder = root('build/guide');
+    mkdirSync(folder, { recursive: true });
+    const files = blocks.flatMap(({ language, code }, i) =>
+      language === 'js browser' ? [{ name: `${i}.ts`, code }] : [],
+    );
+    for (const { name, code } of files) writeFileSync(`${folder}/${name}`, code);
+    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'] };
+    const config = {
+      extends: '../../tsconfig.json',
+      compilerOptions: options,
+      files: files.map(({ name }) => name),
+      include: [],
+    };
+    writeFileSync(`${folder}/tsconfig.json`, JSON.stringify(config));
+    const tsc = root('node_modules/typescript/bin/tsc');
+    const done = promisify(execFile)(process.execPath, [tsc, '-p', folder]);
+    expect((await done.catch((error) => error)).stdout).toBe('');
+  });
+});
+
+// --------------------------------------------------------------------------------------------------------------------- the pages
+
+let browser: Browser;
+let server: Awaited<ReturnType<typeof serve>>;
+beforeAll(async () => {
+  if (!existsSync(root('build/demo/index.html'))) {
+    const { build } = await import('vite');
+    await build({ configFile: root('vite.config.ts'), logLevel: 'warn' });
+  }
+  server = await serve({ folder: root('build/demo'), port: 0 });
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+  });
+}, 120_000);
+afterAll(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+/** Runs with a new page. It must not complain. */
+async function withPage(
+  options: Parameters<Browser['newContext']>[0],
+  work: (page: Page, context: BrowserContext) => Promise<void>,
+): Promise<void> {
+  const context = await browser.newContext({ serviceWorkers: 'block', reducedMotion: 'reduce', ...options });
+  const page = await context.newPage();
+  const complaints: string[] = [];
+  page.on('console', (message) => {
+    if (!message.text().includes('blocked by Playwright')) complaints.push(message.text());
+  });
+  page.on('pageerror', (error) => complaints.push(error.message));
+  try {
+    await work(page, context);
+  } finally {
+    await context.close();
+  }
+  expect(complaints).toEqual([]);
+}
+
+const addressOf = ({ name }: GuidePage) => `${server.url}guide/${name === '' ? '' : `${name}/`}`;
+
+describe('the code of the guide in Chromium', () => {
+  it('makes a model smaller, and finds files at other addresses', async () => {
+    await withPage({}, async (page) => {
+      await page.route('**/elsewhere/**', async (route) => {
+        const name = new URL(route.request().url()).pathname.replace(/^\/elsewhere\//, '');
+        const [, asked] = /^block-(\d+)\.js$/.exec(name) ?? [];
+        if (asked !== undefined) {
+          const { code } = await transformWithOxc(blocks[Number(asked)]!.code, 'block.ts');
+          return route.fulfill({ contentType: 'text/javascript', body: code });
+        }
+        if (name === 'page.html') {
+          const imports = { scalepoint: './dist/index.js', 'scalepoint/model': './dist/model.js' };
+          const map = JSON.stringify({ imports });
+          return route.fulfill({ contentType: 'text/html', body: `<script type="importmap">${map}</script>` });
+        }
+        return route.fulfill({ path: root(name) });
+      });
+      await page.route('**/assets/{core,worker}*', (route) =>
+        route.fulfill({ path: root(`dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`) }),
+      );
+      await page.goto(`${server.url}elsewhere/page.html`);
+      const numbers = blocks.flatMap(({ language }, i) => (language === 'js browser' ? [i] : []));
+      // As text, since the test runner would replace the import.
+      const results = await page.evaluate(`(async () => {
+        const bytes = Uint8Array.from(atob('${readFileSync(sample).toString('base64')}'), (char) => char.charCodeAt(0));
+        const file = new File([bytes], 'digits.safetensors');
+        const told = [];
+        for (const n of [${numbers}]) {
+          const block = await import('/elsewhere/block-' + n + '.js');
+          if (block.sp !== undefined) told.push(block.sp.quantize([1, 2]).data[0]);
+          else {
+            const result = await block.shrink(file);
+            told.push(result.download ?? result.report.totals.bytesAfter);
+          }
+        }
+        return told;
+      })()`);
+      const { totals } = await model.planModel(sample, { to: 'int8' });
+      expect(results).toEqual(['digits.int8.safetensors', 64, totals.bytesAfter]);
+    });
+  });
+
+  it('names a policy under which the core runs', async () => {
+    const [policy, ...others] = blocks.filter(({ language }) => language === 'csp');
+    expect(others).toEqual([]);
+    const strict = await serve({ folder: root('build/demo'), port: 0, policy: policy!.code.trim() });
+    try {
+      await withPage({}, async (page) => {
+        await page.goto(`${strict.url}numbers/`);
+        await page.waitForSelector('#result[aria-busy="false"]', { state: 'attached' });
+        expect(await page.textContent('#figure-sqnrDb')).toContain('dB');
+      });
+    } finally {
+      await strict.close();
+    }
+  });
+});
+
+describe('the pages of the guide', () => {
+  it('have titles, descriptions and neighbors of their own', async () => {
+    const pages = guidePages();
+    expect(texts.length).toBeLessThanOrEqual(10);
+    await withPage({}, async (page) => {
+      const titles = new Set<string>();
+      const descriptions = new Set<string | null>();
+      for (const [i, each] of pages.entries()) {
+        await page.goto(addressOf(each));
+        titles.add(await page.title());
+        descriptions.add(await page.getAttribute('meta[name="description"]', 'content'));
+        expect(await page.locator('h1').count()).toBe(1);
+        expect(await page.textContent('.contents [aria-current="page"]')).toBe(each.title.replace(/^API: /, ''));
+        const onward = await page.locator('.onward a').allTextContents();
+        const expected = [pages[i - 1]?.title, pages[i + 1]?.title].filter((title) => title !== undefined);
+        expect(onward.map((text) => text.replace(/^(Previous|Next) /, ''))).toEqual(expected);
+      }
+      expect([titles.size, descriptions.size]).toEqual([pages.length, pages.length]);
+    });
+  });
+
+  it('link to pages and headings that exist', async () => {
+    const known = new Map<string, Set<string>>();
+    await withPage({}, async (page) => {
+      const links: [from: string, to: string][] = [];
+      for (const each of guidePages()) {
+        const address = addressOf(each);
+        await page.goto(address);
+        known.set(address, new Set(await page.$$eval('[id]', (nodes) => nodes.map(({ id }) => id))));
+        const found = await page.$$eval('a[href]', (nodes) => nodes.map((node) => (node as HTMLAnchorElement).href));
+        links.push(...found.map((to): [string, string] => [address, to]));
+      }
+      const broken: string[] = [];
+      for (const [from, to] of links) {
+        const [address = '', id = ''] = to.split('#');
+        const ids = known.get(address);
+        if (ids === undefined) {
+          known.set(address, new Set());
+          if ((await page.request.get(address)).status() !== 200) broken.push(`${from} ${to}`);
+        } else if (id !== '' && ids.size > 0 && !ids.has(decodeURIComponent(id))) broken.push(`${from} ${to}`);
+      }
+      expect(broken).toEqual([]);
+    });
+  });
+
+  it('are readable at 360 and 2560 pixels, and accessible in both themes', async () => {
+    const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+    const [first, limits, api] = ['', 'limits', 'api-bench'].map(
+      (name) => guidePages().find((page) => page.name === name)!,
+    );
+    for (const [width, colorScheme] of [
+      [360, 'light'],
+      [2560, 'dark'],
+    ] as const) {
+      await withPage({ viewport: { width, height: 900 }, colorScheme }, async (page) => {
+        for (const each of guidePages()) {
+          await page.goto(addressOf(each));
+          const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          expect([each.title, over]).toEqual([each.title, 0]);
+          if (![first, limits, api].includes(each)) continue;
+          await page.evaluate(axe);
+          const violations = await page.evaluate(async () => {
+            type Axe = { run(): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+            const { violations } = await (globalThis as unknown as { axe: Axe }).axe.run();
+            return violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+          });
+          expect([each.title, ...violations]).toEqual([each.title]);
+        }
+      });
+    }
+  });
+
+  it('copy their code', async () => {
+    await withPage({ permissions: ['clipboard-read', 'clipboard-write'] }, async (page) => {
+      await page.goto(addressOf(texts[0]!));
+      await page.locator('.copy').first().click();
+      const copied = await page.evaluate(() => navigator.clipboard.readText());
+      expect(copied).toBe(blocksOf(texts[0]!)[0]!.code);
+    });
+  });
+});
+
+describe('the reference', () => {
+  it('has every value that the entry points export, and their types', () => {
+    const byName = new Map(referencePages().map((page) => [page.title.replace('API: ', ''), page]));
+    for (const [name, exported] of Object.entries(modules)) {
+      const { names } = byName.get(name)!;
+      // `plain` is a namespace of loops to compare with.
+      expect(names).toEqual(expect.arrayContaining(Object.keys(exported as object).filter((key) => key !== 'plain')));
+      expect(new Set(names).size).toBe(names.length);
+    }
+    expect(byName.get('scalepoint')!.names).toEqual(expect.arrayContaining(['QuantizeOptions', 'Scalepoint', 'Layer']));
+  });
+
+  it('tells signatures and doc comments, and nothing private', () => {
+    const [{ html }] = referencePages() as unknown as [{ html: string }];
+    expect(html).toContain('id="Scalepoint.quantize"');
+    expect(html).toContain('quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor');
+    // The code of types has comments of its own.
+    expect(html.replace(/<pre[\s\S]*?<\/pre>/g, '')).not.toMatch(
+      /#core|@internal|@param|@throws|@example|@defaultValue/,
+    );
+  });
+});

@@ -1,0 +1,120 @@
+// Shared by the tests of the site: the built pages in one browser, each test in a context of its own.
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { fileURLToPath } from 'node:url';
+import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright';
+import { afterAll, afterEach, beforeAll, expect } from 'vitest';
+import { serve } from '../../../scripts/serve.mjs';
+
+export const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
+
+/** The sample model that is served beside the pages. */
+export const sample = path('web/demo/public/samples/digits.safetensors');
+
+/** A site in a browser. */
+export interface Site {
+  readonly url: string;
+  page: Page;
+  /** Errors, warnings, and requests to other servers. It must be empty after each test; a test removes what it expects. */
+  complaints: string[];
+  /** Opens a page of the site in a new context. */
+  open(path?: string, options?: BrowserContextOptions, prepare?: (page: Page) => Promise<void>): Promise<Page>;
+  /** Findings of axe on a part of the page. */
+  axe(selector?: string): Promise<string[]>;
+}
+
+/** Starts a server and a browser for the tests of a file. */
+export function startSite(): Site {
+  let server: Awaited<ReturnType<typeof serve>>;
+  let browser: Browser;
+  let context: BrowserContext | undefined;
+  const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+  const site: Site = {
+    get url() {
+      return server.url;
+    },
+    page: undefined as unknown as Page,
+    complaints: [],
+    async open(name = '', options = {}, prepare) {
+      await context?.close();
+      context = await browser.newContext({
+        viewport: { width: 1280, height: 900 },
+        reducedMotion: 'reduce',
+        serviceWorkers: 'block',
+        ...options,
+      });
+      const page = await context.newPage();
+      site.page = page;
+      page.setDefaultTimeout(10_000);
+      page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));
+      page.on('console', (message) => {
+        if (!message.text().includes('blocked by Playwright')) site.complaints.push(message.text());
+      });
+      page.on('request', (request) => {
+        const address = request.url();
+        if (!/^(blob|data):/.test(address) && !address.startsWith(server.url)) {
+          site.complaints.push(`request to ${address}`);
+        }
+      });
+      await page.addInitScript(() => {
+        addEventListener('securitypolicyviolation', (event) => {
+          console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+        });
+        // A test cannot answer the save dialog. Without one the page writes to the origin private file system.
+        delete (globalThis as { showSaveFilePicker?: unknown }).showSaveFilePicker;
+      });
+      await prepare?.(page);
+      await page.goto(server.url + name);
+      return page;
+    },
+    async axe(selector = 'body') {
+      // Code that the debugger evaluates is not subject to the page's policy.
+      await site.page.evaluate(`if (!globalThis.axe) { ${axeSource} }`);
+      return site.page.evaluate(async (selector) => {
+        const { axe } = globalThis as unknown as {
+          axe: { run(context: string): Promise<{ violations: { id: string; nodes: { html: string }[] }[] }> };
+        };
+        const { violations } = await axe.run(selector);
+        return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
+      }, selector);
+    },
+  };
+  beforeAll(async () => {
+    if (!existsSync(path('build/demo/index.html'))) {
+      const { build } = await import('vite');
+      await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
+    }
+    server = await serve({ folder: path('build/demo'), port: 0 });
+    browser = await chromium.launch({
+      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
+    });
+  }, 120_000);
+  afterAll(async () => {
+    await browser?.close();
+    await server?.close();
+  });
+  afterEach(async () => {
+    await context?.close();
+    context = undefined;
+    const seen = site.complaints;
+    site.complaints = [];
+    expect(seen).toEqual([]);
+  });
+  return site;
+}
+
+/** The contrast of WCAG 2.2 of an element's text on its own background, which both are given as rgb(): 4.5 is its least. */
+export function contrastOf(page: Page, selector: string): Promise<number> {
+  return page.$eval(selector, (node) => {
+    const { color, backgroundColor } = getComputedStyle(node);
+    const [a, b] = [color, backgroundColor].map((text) => {
+      const [red, green, blue] = (text.match(/[\d.]+/g) ?? []).map((v) => {
+        const part = Number(v) / 255;
+        return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+      }) as [number, number, number];
+      return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+    }) as [number, number];
+    return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+  });
+}

@@ -1,0 +1,7 @@
+import { generate } from '../shared/generate.js';
+
+/** Bell-shaped numbers for the figures, like the weights of most layers. */
+export const bell = generate({ distribution: 'normal', size: 2048, seed: 5, rowsDiffer: false });
+
+/** The largest magnitude of the bell. */
+export const reach = bell.reduce((most, x) => Math.max(most, Math.abs(x)), 0);

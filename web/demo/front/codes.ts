@@ -1,0 +1,86 @@
+import type { Scalepoint } from 'scalepoint';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
+import { formatDecibels } from '../shared/format.js';
+import { bell } from './bell.js';
+import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { State } from './state.js';
+
+/** Numbers that share the largest magnitude, by which the codes are multiplied. */
+const blockSize = 64;
+/** The level that is dragged. The others move with it. */
+const held = 12;
+const span = 3.6;
+/** The largest magnitude of a usual block of the bell, for the picture. */
+const usual = (() => {
+  const largest = Array.from({ length: bell.length / blockSize }, (_, block) =>
+    bell.subarray(block * blockSize, (block + 1) * blockSize).reduce((most, x) => Math.max(most, Math.abs(x)), 0),
+  );
+  return largest.reduce((a, b) => a + b, 0) / largest.length;
+})();
+
+/** Sixteen levels, even on both sides of 0, as NF4 has seven below and eight above. */
+const even = Float32Array.from({ length: 16 }, (_, i) => (i - 7) / (i < 7 ? 7 : 8));
+
+/** Levels between even ones and those of NF4: bend 0 and 1. */
+function levelsOf(nf4: Float32Array, bend: number): Float32Array {
+  return even.map((x, i) => x + (nf4[i]! - x) * bend);
+}
+
+/** Sixteen levels over a bell, from even ones to more where more numbers are. */
+export function startCodes(set: (change: Partial<State>) => void, current: () => State) {
+  const figure = figureIn('fig-codes');
+  let size = sizeOf(figure);
+  let nf4: Float32Array | undefined;
+  const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
+  const ends = () => [even[held]! * usual, (nf4?.[held] ?? 0.44) * usual] as const;
+  const handle = makeHandle(figure, {
+    label: 'Where the levels are',
+    min: 0,
+    max: 1,
+    step: 0.05,
+    valueAt: (x) => {
+      const [from, to] = ends().map(at) as [number, number];
+      return (x - from) / (to - from);
+    },
+    current: () => current().bend,
+    onChange: (bend) => set({ bend }),
+  });
+  const bars = svg('path', { class: 'bars' });
+  const moving = svg('g', {});
+  figure.append(bars, moving, handle.node);
+  const heights = histogram(bell, -span, span, 80);
+
+  const wordsOf = (core: Scalepoint, levels: Float32Array, bend: number) => {
+    const q = core.quantizeCodebook(bell, { codebook: levels, blockSize });
+    const where = bend < 0.03 ? 'Even levels' : bend > 0.97 ? 'More levels in the middle (NF4)' : 'In between';
+    return `${where}: ${formatDecibels(core.compare(bell, q).sqnrDb)} with the same 4 bits.`;
+  };
+
+  const draw = ({ core, bend }: State) => {
+    size = sizeOf(figure);
+    if (core !== undefined && nf4 === undefined) {
+      const q = core.quantizeCodebook(bell.subarray(0, blockSize), { codebook: 'nf4', blockSize });
+      nf4 = Float32Array.from(q.codebook);
+    }
+    const ground = size.height - 26;
+    bars.setAttribute(
+      'd',
+      barPath(heights, (share) => at((share * 2 - 1) * span), ground, ground - 50),
+    );
+    const levels = nf4 === undefined ? even : levelsOf(nf4, bend);
+    const d = [...levels].map((level) => `M${at(level * usual).toFixed(1)} 40V${ground}`);
+    const [from, to] = ends().map(at) as [number, number];
+    moving.replaceChildren(
+      svg('path', { class: 'level', d: d.join('') }),
+      svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
+      svg('line', { class: 'track', x1: from, x2: to, y1: 34, y2: 34 }),
+    );
+    const words = core === undefined ? '' : wordsOf(core, levels, bend);
+    handle.place(from + (to - from) * bend, 34, bend, words);
+    setText(byId('fig-codes-words', HTMLElement), words);
+  };
+  onResize(figure, () => draw(current()));
+  return (state: State, before: State | undefined) => {
+    if (state.bend !== before?.bend || state.core !== before.core) draw(state);
+  };
+}

@@ -1,0 +1,126 @@
+import type { Layer, QuantizeOptions, Scalepoint } from 'scalepoint';
+import { classes } from '../shared/digits.mjs';
+
+/** How the network's weights are stored. */
+export interface Storage {
+  readonly bits: number;
+  readonly granularity: 'tensor' | 'row' | 'group';
+  readonly range: 'min-max' | 'mse';
+  readonly codes: 'even' | 'nf4';
+}
+
+/** Widths from which to choose, the widest first. */
+export const widths = [32, 16, 8, 7, 6, 5, 4, 3, 2] as const;
+
+/** The plain way: one scale for each tensor, wide enough for its largest number. */
+export const plainStorage = (bits: number): Storage => ({
+  bits,
+  granularity: 'tensor',
+  range: 'min-max',
+  codes: 'even',
+});
+
+/** Numbers that share a scale in a group. */
+export const groupSize = 32;
+
+interface Tensor {
+  readonly shape: readonly number[];
+  readonly data: Float32Array<ArrayBuffer>;
+}
+export type Tensors = Readonly<Record<string, Tensor>>;
+
+/** The tensors of the sample, which holds float32 only. */
+export function readSample(file: ArrayBuffer): Tensors {
+  const length = Number(new DataView(file).getBigUint64(0, true));
+  const header = JSON.parse(new TextDecoder().decode(new Uint8Array(file, 8, length))) as Record<
+    string,
+    { dtype?: string; shape: number[]; data_offsets: [number, number] }
+  >;
+  const tensors: Record<string, Tensor> = {};
+  for (const [name, { dtype, shape, data_offsets }] of Object.entries(header)) {
+    if (dtype === undefined) continue;
+    const [begin, end] = data_offsets.map((offset) => 8 + length + offset) as [number, number];
+    tensors[name] = { shape, data: new Float32Array(file.slice(begin, end)) };
+  }
+  return tensors;
+}
+
+const tensorOf = (tensors: Tensors, name: string): Tensor => {
+  const tensor = tensors[name];
+  if (tensor === undefined) throw new TypeError(`the sample has no tensor ${name}`);
+  return tensor;
+};
+
+/** The network with its weights stored in one way. Layers of Scalepoint compute it: dense, layer norm, ReLU, dense, ReLU, dense. */
+export class Network {
+  /** Bytes of all tensors. */
+  readonly bytes: number;
+  readonly #layers: readonly Layer[];
+  readonly #gain: Float32Array;
+  readonly #shift: Float32Array;
+
+  constructor(core: Scalepoint, tensors: Tensors, storage: Storage) {
+    let bytes = 0;
+    this.#layers = ['fc1', 'fc2', 'fc3'].map((name) => {
+      const made = layerOf(core, tensorOf(tensors, `${name}.weight`), tensorOf(tensors, `${name}.bias`).data, storage);
+      bytes += made.bytes;
+      return made.layer;
+    });
+    this.#gain = tensorOf(tensors, 'norm.weight').data;
+    this.#shift = tensorOf(tensors, 'norm.bias').data;
+    for (const [name, { data }] of Object.entries(tensors)) if (!/^fc.\.weight$/.test(name)) bytes += data.byteLength;
+    this.bytes = bytes;
+  }
+
+  /** What it takes each image for. */
+  read(images: Float32Array, count: number): Uint8Array {
+    const [first, second, third] = this.#layers as [Layer, Layer, Layer];
+    const scores = third.forward(relu(second.forward(this.#normalize(first.forward(images, { batch: count }), count))));
+    return Uint8Array.from({ length: count }, (_, n) => {
+      let best = 0;
+      for (let c = 1; c < classes; c++) if (scores[n * classes + c]! > scores[n * classes + best]!) best = c;
+      return best;
+    });
+  }
+
+  #normalize(x: Float32Array<ArrayBuffer>, count: number): Float32Array<ArrayBuffer> {
+    const size = x.length / count;
+    for (let at = 0; at < x.length; at += size) {
+      let mean = 0;
+      for (let i = 0; i < size; i++) mean += x[at + i]!;
+      mean /= size;
+      let variance = 0;
+      for (let i = 0; i < size; i++) variance += (x[at + i]! - mean) ** 2;
+      const sharpness = 1 / Math.sqrt(variance / size + 1e-5);
+      for (let i = 0; i < size; i++) x[at + i] = (x[at + i]! - mean) * sharpness * this.#gain[i]! + this.#shift[i]!;
+    }
+    return relu(x);
+  }
+}
+
+function relu(x: Float32Array<ArrayBuffer>): Float32Array<ArrayBuffer> {
+  for (let i = 0; i < x.length; i++) if (x[i]! < 0) x[i] = 0;
+  return x;
+}
+
+function layerOf(core: Scalepoint, { data, shape }: Tensor, bias: Float32Array, storage: Storage) {
+  const { bits, granularity, range, codes } = storage;
+  if (bits === 32) return { layer: core.matmulFloat(data, { shape, bias }), bytes: data.byteLength };
+  if (bits === 16) {
+    const half = core.castFloat(data, 'float16') as Uint16Array<ArrayBuffer>;
+    return { layer: core.matmulFloat(half, { shape, bias, from: 'float16' }), bytes: half.byteLength };
+  }
+  if (codes === 'nf4' && bits === 4) {
+    const q = core.quantizeCodebook(data, { codebook: 'nf4', blockSize: groupSize });
+    const layer = core.matmulFloat(core.dequantize(q), { shape, bias });
+    return { layer, bytes: data.length / 2 + (4 * data.length) / groupSize };
+  }
+  const scopes: Readonly<Record<Storage['granularity'], NonNullable<QuantizeOptions['granularity']>>> = {
+    tensor: { kind: 'per-tensor' },
+    row: { kind: 'per-channel', axis: 0 },
+    group: { kind: 'per-group', groupSize },
+  };
+  const dtype = `int${bits}` as NonNullable<QuantizeOptions['dtype']>;
+  const q = core.quantize(data, { dtype, shape: [...shape], granularity: scopes[granularity], range });
+  return { layer: core.linear(q, { bias }), bytes: Math.ceil((data.length * bits) / 8) + 4 * q.scale.length };
+}

@@ -1,0 +1,92 @@
+import type { Scalepoint } from 'scalepoint';
+import { byId, onResize, setText, svg } from '../shared/dom.js';
+import { formatDecibels, formatLabel, formatShare } from '../shared/format.js';
+import { bell, reach } from './bell.js';
+import { barPath, figureIn, histogram, makeHandle, sizeOf } from './figure.js';
+import type { State } from './state.js';
+
+/** The largest code of 4 bits. */
+const qmax = 7;
+const span = 5;
+/** Steps of the curve under the histogram. */
+const curveSteps = 60;
+
+/** Signal over noise with a scale around zero, by the core. */
+function sqnrOf(core: Scalepoint, scale: number): number {
+  const range = { scale, zeroPoint: 0 };
+  return core.compare(bell, core.quantize(bell, { dtype: 'int4', range })).sqnrDb;
+}
+
+/** Levels over a histogram. The outermost level is dragged, and with it the scale. */
+export function startScale(set: (change: Partial<State>) => void, current: () => State) {
+  const figure = figureIn('fig-scale');
+  let size = sizeOf(figure);
+  const at = (value: number) => size.width / 2 + (value / span) * (size.width / 2 - 16);
+  const scaleAt = (x: number) => (((x - size.width / 2) / (size.width / 2 - 16)) * span) / qmax;
+  const handle = makeHandle(figure, {
+    label: 'The largest level',
+    min: 0.05,
+    max: span / qmax,
+    step: 0.01,
+    valueAt: scaleAt,
+    current: () => current().scale,
+    onChange: (scale) => set({ scale }),
+  });
+  const bars = svg('path', { class: 'bars' });
+  const moving = svg('g', {});
+  figure.append(bars, moving, handle.node);
+  let curve: readonly { scale: number; sqnr: number }[] = [];
+  const heights = histogram(bell, -span, span, 80);
+
+  const draw = ({ core, scale }: State) => {
+    size = sizeOf(figure);
+    const ground = size.height - 96;
+    bars.setAttribute(
+      'd',
+      barPath(heights, (share) => at((share * 2 - 1) * span), ground, ground - 40),
+    );
+    const levels = [];
+    for (let code = -8; code <= qmax; code++) {
+      const x = at(code * scale);
+      if (x >= 0 && x <= size.width) levels.push(`M${x.toFixed(1)} 34V${ground}`);
+    }
+    const [left, right] = [at(-8.5 * scale), at(7.5 * scale)];
+    const clipped = [
+      left > at(-reach)
+        ? svg('rect', { class: 'clipped', x: at(-reach), y: 34, width: left - at(-reach), height: ground - 34 })
+        : '',
+      right < at(reach)
+        ? svg('rect', { class: 'clipped', x: right, y: 34, width: at(reach) - right, height: ground - 34 })
+        : '',
+    ].filter((node) => node !== '');
+    if (core !== undefined && curve.length === 0) {
+      curve = Array.from({ length: curveSteps }, (_, i) => {
+        const one = ((i + 1) / curveSteps) * (span / qmax);
+        return { scale: one, sqnr: sqnrOf(core, one) };
+      });
+    }
+    const floor = size.height - 20;
+    const yOf = (sqnr: number) => floor - (Math.max(0, sqnr) / 22) * 58;
+    const line = curve.map(
+      (point, i) => `${i === 0 ? 'M' : 'L'}${at(point.scale * qmax).toFixed(1)} ${yOf(point.sqnr).toFixed(1)}`,
+    );
+    const sqnr = core === undefined ? undefined : sqnrOf(core, scale);
+    moving.replaceChildren(
+      ...clipped,
+      svg('path', { class: 'level', d: levels.join('') }),
+      svg('line', { class: 'base', x1: 8, x2: size.width - 8, y1: ground, y2: ground }),
+      svg('path', { class: 'curve', d: line.join('') }),
+      svg('text', { x: 8, y: floor - 44 }, 'quality'),
+      ...(sqnr === undefined ? [] : [svg('circle', { class: 'spot', cx: at(scale * qmax), cy: yOf(sqnr), r: 6 })]),
+    );
+    let beyond = 0;
+    for (const x of bell) if (x > 7.5 * scale || x < -8.5 * scale) beyond++;
+    const words = `Scale ${formatLabel(scale, 2)}: ${sqnr === undefined ? '' : `quality ${formatDecibels(sqnr)}, `}${formatShare(beyond / bell.length)} clipped`;
+    handle.place(at(scale * qmax), 34, scale, words);
+    setText(byId('fig-scale-words', HTMLElement), `${words}.`);
+  };
+  onResize(figure, () => draw(current()));
+  return (state: State, before: State | undefined) => {
+    if (state.scale !== before?.scale || state.core !== before.core) draw(state);
+  };
+}

@@ -1,0 +1,157 @@
+import { side } from '../shared/digits.mjs';
+import { byId, onResize, onTheme, setText } from '../shared/dom.js';
+import { imageOf, labels } from './digits.js';
+import { plainStorage } from './network.js';
+import { keyOf, type State } from './state.js';
+
+/** Most digits on the wall. */
+const most = 240;
+/** Least size of a cell in CSS pixels. */
+const leastCell = 27;
+
+/** A color of the theme as red, green and blue. */
+function colorOf(name: string): string {
+  const probe = byId('wall', HTMLElement);
+  probe.style.color = `var(${name})`;
+  const { color } = getComputedStyle(probe);
+  probe.style.color = '';
+  return color;
+}
+
+/** The images of the wall in one picture, one below the other, in a color of the theme. */
+class Atlas {
+  readonly canvas: HTMLCanvasElement;
+  readonly #context: CanvasRenderingContext2D;
+  readonly #color: readonly number[];
+  #count = 0;
+
+  constructor(color: string, room: number) {
+    this.canvas = document.createElement('canvas');
+    this.canvas.width = side;
+    this.canvas.height = side * room;
+    this.#context = this.canvas.getContext('2d') as CanvasRenderingContext2D;
+    this.#context.fillStyle = color;
+    this.#context.fillRect(0, 0, 1, 1);
+    this.#color = [...this.#context.getImageData(0, 0, 1, 1).data];
+  }
+
+  /** Adds images until there are so many. */
+  fill(count: number): void {
+    const [red = 0, green = 0, blue = 0] = this.#color;
+    for (; this.#count < count; this.#count++) {
+      const data = new Uint8ClampedArray(4 * side * side);
+      const image = imageOf(this.#count);
+      for (let i = 0, to = 0; i < image.length; i++, to += 4) {
+        data[to] = red;
+        data[to + 1] = green;
+        data[to + 2] = blue;
+        data[to + 3] = image[i]! ** 1.4 * 255;
+      }
+      this.#context.putImageData(new ImageData(data, side), 0, side * this.#count);
+    }
+  }
+}
+
+/** The wall of digits. Those that are read wrongly are lit. */
+export function startWall(onPoint: (digit: number | undefined) => void) {
+  const canvas = byId('wall', HTMLCanvasElement);
+  let columns = 1;
+  let cell = leastCell;
+  let shown = 0;
+  let atlas: { key: string; plain: Atlas; wrong: Atlas } | undefined;
+
+  const layOut = () => {
+    const { width } = canvas.getBoundingClientRect();
+    columns = Math.max(8, Math.min(20, Math.floor(width / leastCell)));
+    cell = width / columns;
+    shown = Math.min(most, columns * 12);
+    const height = Math.ceil(shown / columns) * cell;
+    canvas.style.height = `${height}px`;
+    const ratio = devicePixelRatio || 1;
+    canvas.width = Math.round(width * ratio);
+    canvas.height = Math.round(height * ratio);
+  };
+  const digitAt = ({ offsetX, offsetY }: PointerEvent) => {
+    const n = Math.floor(offsetY / cell) * columns + Math.min(columns - 1, Math.floor(offsetX / cell));
+    return n >= 0 && n < shown ? n : undefined;
+  };
+  canvas.addEventListener('pointermove', (event) => onPoint(digitAt(event)));
+  canvas.addEventListener('pointerdown', (event) => onPoint(digitAt(event)));
+  canvas.addEventListener('pointerleave', () => onPoint(undefined));
+
+  const draw = (state: State) => {
+    const count = Math.min(shown, state.digits);
+    const [ink, tint, warn, accent] = ['--ink', '--warn', '--on-warn', '--accent'].map(colorOf) as [
+      string,
+      string,
+      string,
+      string,
+    ];
+    const key = [ink, warn, shown].join();
+    if (atlas?.key !== key) atlas = { key, plain: new Atlas(ink, shown), wrong: new Atlas(warn, shown) };
+    atlas.plain.fill(count);
+    atlas.wrong.fill(count);
+    const context = canvas.getContext('2d') as CanvasRenderingContext2D;
+    const ratio = canvas.width / (columns * cell);
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingEnabled = true;
+    const read = state.readings.get(keyOf(plainStorage(state.bits)))?.read;
+    const gap = cell * 0.05;
+    for (let n = 0; n < count; n++) {
+      const [x, y] = [(n % columns) * cell + gap, Math.floor(n / columns) * cell + gap];
+      const size = cell - 2 * gap;
+      const isWrong = read !== undefined && read[n] !== undefined && n < read.length && read[n] !== labels[n];
+      if (isWrong) {
+        context.fillStyle = tint;
+        context.beginPath();
+        context.roundRect(x, y, size, size, cell * 0.12);
+        context.fill();
+      }
+      context.drawImage((isWrong ? atlas.wrong : atlas.plain).canvas, 0, n * side, side, side, x, y, size, size);
+      if (n !== state.pointed) continue;
+      context.strokeStyle = accent;
+      context.lineWidth = 2;
+      context.strokeRect(x, y, size, size);
+    }
+  };
+
+  let last: State | undefined;
+  const redraw = () => {
+    layOut();
+    if (last !== undefined) draw(last);
+  };
+  onResize(canvas.parentElement as Element, redraw);
+  onTheme(canvas, redraw);
+
+  return (state: State, before: State | undefined) => {
+    last = state;
+    const { digits, bits, readings, pointed } = state;
+    if (
+      digits === before?.digits &&
+      bits === before.bits &&
+      readings === before.readings &&
+      pointed === before.pointed
+    ) {
+      return;
+    }
+    if (shown === 0) layOut();
+    // More digits below the wall change nothing on it.
+    draw(state);
+    setText(byId('wall-caption', HTMLElement), captionOf(state, shown));
+  };
+}
+
+/** What the wall shows, in words. */
+function captionOf({ readings, bits, pointed, digits }: State, shown: number): string {
+  const read = readings.get(keyOf(plainStorage(bits)))?.read;
+  if (read === undefined || read.length < Math.min(digits, shown)) return 'Digits that the network has never seen.';
+  if (pointed !== undefined && pointed < read.length) {
+    return read[pointed] === labels[pointed]
+      ? `This ${labels[pointed]} is read right.`
+      : `This ${labels[pointed]} is taken for a ${read[pointed]}.`;
+  }
+  let wrong = 0;
+  for (let n = 0; n < shown; n++) if (read[n] !== labels[n]) wrong++;
+  return `${wrong} of these ${shown} are read wrongly${wrong === 0 ? '' : ', and lit'}. It has never seen any of them.`;
+}

@@ -1,0 +1,38 @@
+import { ScalepointError } from 'scalepoint/model';
+import { FileError } from '../shared/files.js';
+import { messageOf, type Problem } from '../shared/problems.js';
+
+/** What an error of the package means to someone with a file. */
+const titles: Readonly<Record<string, string>> = {
+  BAD_FILE: 'The file is damaged or cut off',
+  CHANGED: 'The file was changed while it was read',
+  NON_FINITE: 'A tensor holds numbers that no code stands for',
+  OVERFLOW: 'A tensor holds numbers that are too large',
+  OUT_OF_MEMORY: 'The browser gave no more memory',
+  IO: 'The file could not be read or written',
+  WASM_LOAD: 'The core did not load',
+  CSP: 'This server forbids WebAssembly',
+};
+
+const advice: Readonly<Record<string, string>> = {
+  BAD_FILE: 'Download it again and compare its size with the original.',
+  CHANGED: 'Open it again.',
+  OUT_OF_MEMORY: 'Close other tabs, or use the command line, which needs less.',
+  IO: 'Check that there is room on the disk, then try again.',
+};
+
+/** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
+export function explain(error: unknown, keep?: (name: string) => void): Problem {
+  if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
+  const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
+  const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
+  const words = `${messageOf(error)
+    .replace(/^scalepoint: /, '')
+    .replace(/\.$/, '')}${place}.`;
+  const text = `${words[0]?.toUpperCase()}${words.slice(1)} ${advice[code ?? ''] ?? ''}`.trim();
+  const action =
+    tensor !== undefined && keep !== undefined
+      ? { action: { label: `Keep ${tensor} as it is`, run: () => keep(tensor) } }
+      : {};
+  return { title: titles[code ?? ''] ?? 'That does not work', text, ...action };
+}

@@ -1,0 +1,84 @@
+import type { ErrorMeasures } from 'scalepoint';
+import type { PlannedTensorInfo } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
+import { kindLike, kindOf } from './kinds.js';
+
+/** What is asked about a tensor. */
+export interface LookQuestion {
+  readonly id: number;
+  /** Tells tensors apart, of different files too. */
+  readonly key: string;
+  readonly files: readonly File[];
+  readonly name: string;
+  readonly kinds: readonly [string, string];
+  /** Which stretch of neighboring numbers to show, from 1; 0 for all. */
+  readonly stretch: number;
+}
+
+/** One way to store the tensor. */
+export interface Side {
+  readonly kind: string;
+  readonly error: ErrorMeasures;
+  /** Bits a number, scales included. */
+  readonly bits: number;
+  /** The values that numbers of the stretch come back as, ascending. */
+  readonly levels: Float32Array;
+  /** Share of the stretch that lies beyond its levels. */
+  readonly clipped: number;
+  readonly reach: number;
+  /** Histogram of the errors of the stretch, from -reach to reach of both sides. */
+  readonly errors: ArrayLike<number>;
+}
+
+export interface LookAnswer {
+  readonly id: number;
+  readonly key: string;
+  /** How many numbers were tried, and whether these are all. */
+  readonly numbers: number;
+  readonly exact: boolean;
+  readonly stretch: number;
+  readonly stretches: number;
+  readonly low: number;
+  readonly high: number;
+  readonly bins: Uint32Array;
+  readonly reach: number;
+  readonly sides: readonly [Side, Side];
+}
+
+/** The tensor that is looked at. */
+export interface Look {
+  readonly name: string;
+  readonly kinds: readonly [string, string];
+  readonly stretch: number;
+  /** Whether the visitor chose what to compare. If not, A follows the plan. */
+  readonly isChosen: boolean;
+  readonly answer?: LookAnswer;
+  readonly problem?: string;
+}
+
+/** What to compare at first: the type of the plan, and one with half or twice the bits. */
+export function firstLook(tensor: PlannedTensorInfo): Look {
+  const width = Math.max(1, tensor.shape.at(-1) ?? 1);
+  const a = kindLike(tensor.to, width).id;
+  const is4 = /4/.test(a);
+  const b = is4 ? 'int8-row' : 'int4-128';
+  return { name: tensor.name, kinds: [a, kindOf(b).id], stretch: 1, isChosen: false };
+}
+
+/** Asks a worker about tensors. It is started with the first question. */
+export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: (message: string) => void) {
+  let worker: Worker | undefined;
+  let id = 0;
+  return (model: ModelFile, key: string, { name, kinds, stretch }: Look) => {
+    if (worker === undefined) {
+      worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
+      worker.onerror = () => onProblem('The browser did not start the worker that reads tensors.');
+      worker.onmessage = ({ data }: MessageEvent<LookAnswer | { id: number; message: string }>) => {
+        if (data.id !== id) return;
+        if ('message' in data) onProblem(data.message);
+        else onAnswer(data);
+      };
+    }
+    worker.postMessage({ id: ++id, key, files: model.files, name, kinds, stretch } satisfies LookQuestion);
+  };
+}

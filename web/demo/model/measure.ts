@@ -1,0 +1,113 @@
+import { estimateModel, type ModelPlan, type Preset, planModel, presetTarget, ScalepointError } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
+import { messageOf } from '../shared/problems.js';
+import { type Choice, optionsOf, withTarget } from './choice.js';
+import type { Errors, Measured, Offer } from './state.js';
+
+/** A model up to this size is measured as a whole, after the sample. */
+const wholeBytes = 2 ** 28;
+/** Workers that measure. Others are left to the page. */
+const measuringWorkers = 1;
+
+/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one. */
+const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);
+
+interface Known {
+  readonly errors: Errors;
+  readonly exact: boolean;
+}
+
+/** Measures choices for one model, and remembers what it found. */
+export class Measurer {
+  readonly #model: ModelFile;
+  readonly #known = new Map<string, Known>();
+  /** Elements that one worker quantizes in a second; undefined until that is known. */
+  rate: number | undefined;
+
+  constructor(model: ModelFile) {
+    this.#model = model;
+  }
+
+  plan(choice: Choice): Promise<ModelPlan> {
+    return planModel(this.#model.files, optionsOf(this.#model.format, choice));
+  }
+
+  known(choice: Choice): Known | undefined {
+    return this.#known.get(keyOf(choice));
+  }
+
+  /** Adds errors of a result. */
+  learn(choice: Choice, errors: Errors, exact: boolean): Known {
+    const all = new Map([...(this.known(choice)?.errors ?? []), ...errors]);
+    const known = { errors: all, exact: exact && [...all.values()].every((one) => one.exact) };
+    this.#known.set(keyOf(choice), known);
+    return known;
+  }
+
+  /** Whether everything that a plan converts was measured. */
+  isMeasured(choice: Choice, { tensors }: ModelPlan): boolean {
+    const errors = this.known(choice)?.errors;
+    return tensors.every(({ name, kept, shape }) => kept !== undefined || shape.includes(0) || errors?.has(name));
+  }
+
+  get #isSmall(): boolean {
+    return this.#model.files.reduce((sum, { size }) => sum + size, 0) <= wholeBytes;
+  }
+
+  /** Whether a choice can still be measured more exactly. */
+  canBeExact(choice: Choice): boolean {
+    return this.#isSmall && this.known(choice)?.exact !== true;
+  }
+
+  /** Measures a choice. */
+  async measure(choice: Choice, sample: number | undefined, signal: AbortSignal): Promise<Known> {
+    const { files, format } = this.#model;
+    let begin: number | undefined;
+    let measured = 0;
+    const work = (workers: number) =>
+      estimateModel(files, {
+        ...optionsOf(format, choice),
+        ...(sample === undefined ? {} : { sample }),
+        workers,
+        signal,
+        // The first tensor waits for the worker to start, so it does not count.
+        onProgress: () => {
+          begin ??= performance.now();
+        },
+      });
+    const result = await work(measuringWorkers).catch((error: unknown) => {
+      if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
+      return work(0);
+    });
+    const errors = new Map<string, Measured>();
+    const exact = result.sampled === 0;
+    for (const { name, error, shape } of result.tensors) {
+      if (error === undefined) continue;
+      const elements = shape.reduce((a, b) => a * b, 1);
+      measured += Math.min(elements, sample ?? 65536);
+      errors.set(name, { error, exact: exact || elements <= (sample ?? 65536) });
+    }
+    const seconds = begin === undefined ? 0 : (performance.now() - begin) / 1000;
+    if (seconds > 0.05) this.rate = measured / seconds;
+    return this.learn(choice, errors, exact);
+  }
+
+  /** What a preset does beside the other choices: sizes at once, errors as far as they are known. */
+  async offer(preset: Preset, current: Choice): Promise<{ offer: Offer; choice: Choice; plan?: ModelPlan }> {
+    const { format } = this.#model;
+    const choice = withTarget(format, current, presetTarget(format, preset));
+    try {
+      const plan = await this.plan(choice);
+      return { offer: this.#offerOf(choice, plan), choice, plan };
+    } catch (error) {
+      return { offer: { to: choice.to, obstacle: messageOf(error) }, choice };
+    }
+  }
+
+  #offerOf(choice: Choice, plan: ModelPlan): Offer {
+    const { bytesAfter, bytesBefore, quantized, cast } = plan.totals;
+    const known = this.isMeasured(choice, plan) ? this.known(choice) : undefined;
+    const errors = known === undefined ? {} : { errors: known.errors, exact: known.exact };
+    return { to: choice.to, bytesAfter, bytesBefore, converted: quantized + cast, ...errors };
+  }
+}

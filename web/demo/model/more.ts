@@ -1,0 +1,96 @@
+import type { ModelFormat } from 'scalepoint/model';
+import { copy } from '../shared/copy.js';
+import { byId, html, setText } from '../shared/dom.js';
+import { type Choice, codeOf, commandOf, infoOf, initialChoice, ruleOf, withTarget } from './choice.js';
+import { type Control, controlsFor, valueAt, withValue } from './options.js';
+import type { State } from './state.js';
+
+/** A control for an option, at its value. */
+function controlNode(control: Control, choice: Choice, onChange: (choice: Choice) => void): HTMLElement {
+  const at = valueAt(control, choice.words);
+  const set = (value: number) => onChange({ ...choice, words: withValue(control, choice.words, value) });
+  const id = `option-${control.option}`;
+  if (control.values.length === 2) {
+    const box = html('input', { type: 'checkbox', id });
+    box.checked = at === 1;
+    box.addEventListener('change', () => set(Number(box.checked)));
+    return html('label', { class: 'check' }, box, html('span', {}, control.label));
+  }
+  const options = control.values.map(({ label }, i) => html('option', { value: i }, label));
+  const select = html('select', { id }, ...options);
+  select.value = String(at);
+  select.addEventListener('change', () => set(Number(select.value)));
+  return html('label', { class: 'field' }, control.label, select);
+}
+
+/** What is wrong with a text of rules, one a line; undefined if nothing is. */
+function ruleProblem(format: ModelFormat, rules: readonly string[]): string | undefined {
+  for (const text of rules) {
+    try {
+      const { to } = ruleOf(text);
+      const known = infoOf(format).ruleTargets;
+      if (to !== undefined && !known.includes(to)) return `“${to}” is no type. There are ${known.join(', ')} and keep.`;
+    } catch (error) {
+      return error instanceof Error ? `${error.message}.` : String(error);
+    }
+  }
+  return undefined;
+}
+
+/** Sets up what is under "More": the target, its options, rules, and the same as a command and as code. */
+export function startMore(session: { choose(choice: Choice): void }, current: () => State) {
+  const target = byId('model-target', HTMLSelectElement);
+  const rules = byId('model-rules', HTMLTextAreaElement);
+  const options = byId('model-options', HTMLElement);
+  const now = () => {
+    const { model, choice } = current();
+    return model === undefined || choice === undefined ? undefined : { model, choice };
+  };
+  target.addEventListener('change', () => {
+    const there = now();
+    if (there) session.choose(withTarget(there.model.format, there.choice, target.value as Choice['to']));
+  });
+  rules.addEventListener('change', () => {
+    const there = now();
+    const lines = rules.value.split('\n').flatMap((line) => line.trim() || []);
+    const problem = there && ruleProblem(there.model.format, lines);
+    setText(byId('rules-problem', HTMLElement), problem ?? '');
+    rules.setAttribute('aria-invalid', String(problem !== undefined));
+    if (there && problem === undefined) session.choose({ ...there.choice, rules: lines });
+  });
+  byId('model-reset', HTMLButtonElement).addEventListener('click', () => {
+    const there = now();
+    if (there) session.choose(initialChoice(there.model.format));
+  });
+  const onCopy = (id: string, what: string, text: typeof commandOf) =>
+    byId(id, HTMLButtonElement).addEventListener('click', () => {
+      const there = now();
+      if (there) void copy(text(there.model.name, there.model.format, there.choice), what);
+    });
+  onCopy('model-copy-command', 'Command', commandOf);
+  onCopy('model-copy-code', 'Code', codeOf);
+  byId('model-link', HTMLButtonElement).addEventListener(
+    'click',
+    () => void copy(location.href, 'Link to the settings'),
+  );
+
+  return (state: State, before: State | undefined) => {
+    const { model, choice, run } = state;
+    byId('more-fields', HTMLFieldSetElement).disabled = run.kind === 'running' || run.kind === 'asking';
+    if (model === undefined || choice === undefined || choice === before?.choice) return;
+    if (model !== before?.model) {
+      const labels = infoOf(model.format).targets.map(({ name, about }) =>
+        html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
+      );
+      target.replaceChildren(...labels);
+    }
+    target.value = choice.to;
+    rules.value = choice.rules.join('\n');
+    const focused = document.activeElement?.id;
+    options.replaceChildren(
+      ...controlsFor(model.format, choice.to).map((control) => controlNode(control, choice, session.choose)),
+    );
+    if (focused?.startsWith('option-')) document.getElementById(focused)?.focus();
+    setText(byId('model-command', HTMLElement), commandOf(model.name, model.format, choice));
+  };
+}

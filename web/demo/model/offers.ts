@@ -1,0 +1,80 @@
+import { type Preset, presets } from 'scalepoint/model';
+import { byId, html } from '../shared/dom.js';
+import { formatBytes } from '../shared/format.js';
+import { infoOf } from './choice.js';
+import { type Offer, type State, totalSqnr } from './state.js';
+import { closeness, shortDecibels } from './words.js';
+
+const titles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
+
+/** SQNR in dB at which the meter of a card is full. */
+const fullMeter = 60;
+
+/** The smallest share of a file that has to go for a preset to be worth it. */
+const leastGain = 0.01;
+
+/** Whether a preset leaves the file about as it is. */
+function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): boolean {
+  return converted === 0 || bytesAfter > bytesBefore * (1 - leastGain);
+}
+
+/** What a preset loses, in a line with a meter. */
+function lossOf(offer: Offer, state: State): Node[] {
+  if (offer.errors === undefined) return [html('span', { class: 'offer-loss pending' }, 'measuring the error…')];
+  // The choice's own plan knows which tensors are kept. The other presets convert what they can.
+  const sqnr = totalSqnr(
+    (state.plan?.tensors ?? []).map((tensor) => {
+      const { kept: _, ...rest } = tensor;
+      return rest;
+    }),
+    offer.errors,
+  );
+  if (sqnr === undefined) return [];
+  const meter = html('span', { class: 'offer-meter', 'aria-hidden': 'true' });
+  meter.style.setProperty('--share', String(Math.max(0.02, Math.min(1, sqnr / fullMeter))));
+  const about = offer.exact ? '' : 'about ';
+  return [
+    meter,
+    html('span', { class: 'offer-loss' }, html('strong', {}, closeness(sqnr)), ` · ${about}${shortDecibels(sqnr)}`),
+  ];
+}
+
+function contentOf(preset: Preset, offer: Offer | undefined, state: State): Node[] {
+  const title = html('span', { class: 'offer-title' }, titles[preset]);
+  if (offer === undefined) return [title, html('span', { class: 'offer-size' }, '…')];
+  const target = html('span', { class: 'offer-target' }, offer.to);
+  const head = html('span', { class: 'offer-head' }, title, target);
+  if (offer.obstacle !== undefined) return [head, html('span', { class: 'offer-note' }, offer.obstacle)];
+  const { bytesAfter = 0, bytesBefore = 1 } = offer;
+  const size = html('span', { class: 'offer-size' }, formatBytes(bytesAfter));
+  if (changesNothing(offer)) {
+    const types = [...new Set((state.model?.tensors ?? []).map(({ dtype }) => dtype))].slice(0, 3).join(', ');
+    return [head, size, html('span', { class: 'offer-note' }, `Changes nothing: this file is ${types} already.`)];
+  }
+  const share = Math.round((1 - bytesAfter / bytesBefore) * 100);
+  const saved = html('span', { class: 'offer-saved' }, `${share} % smaller`);
+  return [head, size, saved, ...lossOf(offer, state)];
+}
+
+/** Sets up the cards of the presets. They are radio buttons. */
+export function startOffers(onPreset: (preset: Preset) => void) {
+  const box = byId('offers', HTMLElement);
+  const cards = presets.map((preset) => {
+    const radio = html('input', { type: 'radio', name: 'preset', value: preset });
+    radio.addEventListener('change', () => onPreset(preset));
+    const content = html('span', { class: 'offer-card' });
+    box.append(html('label', { class: 'offer' }, radio, content));
+    return { preset, radio, content };
+  });
+  return (state: State, before: State | undefined) => {
+    const { offers, choice, model, run, plan } = state;
+    const same = offers === before?.offers && choice === before.choice && run === before.run && plan === before.plan;
+    if (same || model === undefined || choice === undefined) return;
+    for (const { preset, radio, content } of cards) {
+      const target = infoOf(model.format).targets.find((one) => one.preset === preset)?.name;
+      radio.checked = target === choice.to;
+      radio.disabled = run.kind === 'running' || run.kind === 'asking';
+      content.replaceChildren(...contentOf(preset, offers[preset], state));
+    }
+  };
+}

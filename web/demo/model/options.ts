@@ -1,0 +1,98 @@
+import type { ModelFormat } from 'scalepoint/model';
+import { type Choice, infoOf, optionNames } from './choice.js';
+
+type Words = Choice['words'];
+
+/** A control for an option: a checkbox if it has two values, a list otherwise. The first value is the usual one. */
+export interface Control {
+  readonly option: string;
+  readonly label: string;
+  readonly values: readonly { readonly label: string; readonly words: Words }[];
+}
+
+const flag = (option: string, label: string, words: Words): Control => {
+  return {
+    option,
+    label,
+    values: [
+      { label: 'no', words: {} },
+      { label: 'yes', words },
+    ],
+  };
+};
+
+/** What the page calls the options of the command line. Options that are not listed here get their text of the help. */
+const controls: readonly Control[] = [
+  {
+    option: 'granularity',
+    label: 'One scale for each',
+    values: [
+      { label: 'group of 128, or less where that fits no row', words: {} },
+      { label: 'row', words: { granularity: 'per-channel' } },
+      { label: 'group of 32', words: { 'group-size': '32' } },
+      { label: 'group of 64', words: { 'group-size': '64' } },
+      { label: 'group of 128', words: { 'group-size': '128' } },
+    ],
+  },
+  {
+    option: 'blockSize',
+    label: 'One scale for each',
+    values: [
+      { label: 'usual block', words: {} },
+      ...['16', '32', '64', '128', '256'].map((size) => ({ label: `block of ${size}`, words: { 'block-size': size } })),
+    ],
+  },
+  {
+    option: 'range',
+    label: 'Levels cover',
+    values: [
+      { label: 'all numbers (min-max)', words: {} },
+      { label: 'what loses least (slower)', words: { range: 'mse' } },
+      { label: 'all but 0.1 % (percentile)', words: { range: 'percentile:99.9' } },
+      { label: 'what keeps most information (entropy)', words: { range: 'entropy' } },
+    ],
+  },
+  flag('scheme', 'Zero points, for weights that lean to one side', { scheme: 'asymmetric' }),
+  flag('zeroPoints', 'Zero points, for weights that lean to one side', { 'zero-points': true }),
+  flag('perTensor', 'One scale for a whole tensor', { 'per-tensor': true }),
+  flag('include', 'Also convolutions and the like, for programs that read the file with Scalepoint', { all: true }),
+  flag('activations', 'Activations in 8 bits, too, when the model runs (W8A8)', { activations: 'int8-dynamic' }),
+  flag('packed', 'Codes one a byte, not packed', { plain: true }),
+  flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
+  flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
+];
+
+/** Options that the page cannot carry out: they write a second file, or are about one. */
+const notHere = ['externalData', 'config'];
+
+/** The controls for a target. */
+export function controlsFor(format: ModelFormat, to: string): Control[] {
+  const { entries } = infoOf(format).options;
+  return optionNames(format, to).flatMap((option) => {
+    const known = controls.find((control) => control.option === option);
+    if (known !== undefined) return [known];
+    const [first] = entries[option]?.flags ?? [];
+    if (notHere.includes(option) || first === undefined || first.value !== undefined) return [];
+    return [flag(option, `${first.about[0]?.toUpperCase()}${first.about.slice(1)}`, { [first.name]: true })];
+  });
+}
+
+const flagsOf = ({ values }: Control) => new Set(values.flatMap(({ words }) => Object.keys(words)));
+
+/** Which value of a control the words say. */
+export function valueAt(control: Control, words: Words): number {
+  const said = [...flagsOf(control)].filter((name) => words[name] !== undefined);
+  const matches = (candidate: Words) =>
+    Object.keys(candidate).length === said.length && said.every((name) => candidate[name] === words[name]);
+  return Math.max(
+    0,
+    control.values.findIndex((value) => matches(value.words)),
+  );
+}
+
+/** The words with another value of a control. */
+export function withValue(control: Control, words: Words, value: number): Words {
+  const flags = flagsOf(control);
+  const others = Object.entries(words).filter(([name]) => !flags.has(name));
+  return { ...Object.fromEntries(others), ...control.values[value]?.words };
+}

@@ -1,0 +1,104 @@
+import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
+import { announce } from '../shared/live.js';
+import type { Store } from '../shared/store.js';
+import { optionsOf, outputName } from './choice.js';
+import { explain } from './explain.js';
+import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
+import type { Session } from './session.js';
+import type { Measured, State } from './state.js';
+
+/** Workers that save. One processor is left to the page. */
+export const savingWorkers = Math.max(1, Math.min(8, (navigator.hardwareConcurrency ?? 2) - 1));
+
+/** The share that has to be done before the time left is worth telling. */
+const leastShare = 0.02;
+
+/** Saves the open model, one at a time. */
+export class Runner {
+  readonly #store: Store<State>;
+  readonly #session: Session;
+  #controller: AbortController | undefined;
+
+  constructor(store: Store<State>, session: Session) {
+    this.#store = store;
+    this.#session = session;
+    void removeLeftovers();
+  }
+
+  cancel(): void {
+    this.#controller?.abort(new DOMException('cancelled', 'AbortError'));
+  }
+
+  async start(): Promise<void> {
+    const { model, choice, run } = this.#store.get();
+    // The dialog may be open: one run at a time.
+    if (model === undefined || choice === undefined || run.kind === 'asking' || run.kind === 'running') return;
+    this.#store.set({ run: { kind: 'asking' }, problem: undefined });
+    const name = outputName(model.name, model.format, choice);
+    const place = await choosePlace(name);
+    if (place === undefined) {
+      this.#store.set({ run: { kind: 'none' } });
+      return;
+    }
+    this.#controller = new AbortController();
+    this.#session.rest();
+    this.#store.set({
+      run: { kind: 'running', tensor: '', bytesDone: 0, bytesTotal: 0, secondsLeft: undefined },
+    });
+    announce(`Quantizing ${model.name}`, 0);
+    const begin = performance.now();
+    try {
+      const result = await this.#quantize(place, this.#controller.signal, begin);
+      await place.finish(result);
+      const seconds = (performance.now() - begin) / 1000;
+      this.#store.set({ run: { kind: 'saved', name, seconds, result } });
+      this.#session.learn(errorsOf(result));
+      announce(`Saved ${name}`, 0);
+    } catch (error) {
+      await place.discard();
+      this.#fail(error);
+    } finally {
+      this.#controller = undefined;
+    }
+  }
+
+  #fail(error: unknown): void {
+    if (this.#controller?.signal.aborted) {
+      this.#store.set({ run: { kind: 'cancelled' } });
+      announce('Cancelled', 0);
+      return;
+    }
+    this.#store.set({ run: { kind: 'none' }, problem: explain(error, (name) => this.#session.keep(name)) });
+  }
+
+  async #quantize(place: SavePlace, signal: AbortSignal, begin: number): Promise<QuantizeModelResult> {
+    const { model, choice } = this.#store.get();
+    if (model === undefined || choice === undefined) throw new TypeError('there is no model');
+    const onProgress = ({ tensor, bytesDone, bytesTotal }: Progress) => {
+      const share = bytesDone / Math.max(bytesTotal, 1);
+      const seconds = (performance.now() - begin) / 1000;
+      const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
+      this.#store.set({ run: { kind: 'running', tensor, bytesDone, bytesTotal, secondsLeft } });
+    };
+    const work = (workers: number) =>
+      quantizeModel(model.files, {
+        ...optionsOf(model.format, choice),
+        // The dialog has asked about a file that is there.
+        ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
+        workers,
+        signal,
+        onProgress,
+      });
+    return work(savingWorkers).catch((error: unknown) => {
+      // If the page may not start workers, its own thread does the work.
+      if (!(error instanceof ScalepointError && error.code === 'WORKER')) throw error;
+      return work(0);
+    });
+  }
+}
+
+function errorsOf({ report }: QuantizeModelResult): ReadonlyMap<string, Measured> {
+  return new Map(
+    report.tensors.flatMap(({ name, error }) => (error === undefined ? [] : [[name, { error, exact: true }]])),
+  );
+}

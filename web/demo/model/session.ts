@@ -1,0 +1,258 @@
+import { type Preset, presets } from 'scalepoint/model';
+import {
+  FileError,
+  headOf,
+  type ModelFile,
+  mainFile,
+  modelExtensions,
+  openModelFiles,
+  strangerOf,
+} from '../shared/files.js';
+import { announce } from '../shared/live.js';
+import type { Store } from '../shared/store.js';
+import { type Choice, choiceOf, hashOf } from './choice.js';
+import { explain } from './explain.js';
+import { firstLook, type Look, startLooking } from './look.js';
+import { Measurer } from './measure.js';
+import { initialState, type State, tensorsOf } from './state.js';
+
+/** A model that was opened, with what was found out about it. */
+interface Opened {
+  readonly model: ModelFile;
+  readonly measurer: Measurer;
+  choice: Choice;
+}
+
+/** Changes of the choice within this time make one step of the history. */
+const stepMilliseconds = 1500;
+
+/** What the visitor does with models, apart from saving. It changes the state, which is then drawn. */
+export class Session {
+  readonly #store: Store<State>;
+  /** Every model of this visit, for going back and forward. */
+  readonly #opened: Opened[] = [];
+  #current = -1;
+  #measuring = new AbortController();
+  #lastStep = Number.NEGATIVE_INFINITY;
+  /** Number of the newest request to open files. */
+  #request = 0;
+  readonly #ask: ReturnType<typeof startLooking>;
+
+  constructor(store: Store<State>) {
+    this.#store = store;
+    this.#ask = startLooking(
+      (answer) => this.#changeLook({ answer }),
+      (problem) => this.#changeLook({ problem }),
+    );
+    addEventListener('popstate', () => this.#return());
+  }
+
+  // ------------------------------------------------------------------------------------------------------- opening and closing
+
+  /** Opens files. A failure leaves what was open. */
+  async open(files: readonly File[]): Promise<void> {
+    const request = ++this.#request;
+    const { name } = mainFile(files);
+    this.#store.set({ opening: name, problem: undefined });
+    try {
+      const model = await openModelFiles(files);
+      if (request !== this.#request) return;
+      if (model === undefined) throw new FileError(await whyNot(files));
+      const choice = choiceOf(model.format, location.hash);
+      const at = this.#opened.push({ model, measurer: new Measurer(model), choice }) - 1;
+      const hash = hashOf(model.format, choice);
+      history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
+      this.#show(at);
+    } catch (error) {
+      if (request === this.#request) this.#store.set({ opening: undefined, problem: explain(error) });
+    }
+  }
+
+  /** Closes the model. Going back opens it again. */
+  close(): void {
+    if (this.#store.get().model === undefined) return;
+    history.pushState({ model: -1 }, '', location.pathname);
+    this.#show(-1);
+    announce('Model closed', 0);
+  }
+
+  #return(): void {
+    const at = (history.state as { model?: number } | null)?.model ?? -1;
+    const opened = this.#opened[at];
+    if (opened !== undefined) opened.choice = choiceOf(opened.model.format, location.hash);
+    this.#show(at);
+  }
+
+  #show(at: number): void {
+    this.#measuring.abort();
+    this.#current = at;
+    const opened = this.#opened[at];
+    const { sort, run } = this.#store.get();
+    if (run.kind === 'running') return;
+    this.#store.set({ ...initialState, sort, model: opened?.model, choice: opened?.choice });
+    if (opened === undefined) return;
+    const { model } = opened;
+    announce(`${model.name} is open, ${model.tensors.length} tensors`, 0);
+    void this.#update(true);
+  }
+
+  // --------------------------------------------------------------------------------------------------------------- the choice
+
+  /** Applies a choice. */
+  choose(choice: Choice): void {
+    const opened = this.#opened[this.#current];
+    if (opened === undefined || this.#store.get().run.kind === 'running') return;
+    opened.choice = choice;
+    const hash = hashOf(opened.model.format, choice);
+    const address = `${location.pathname}${hash && `#${hash}`}`;
+    const now = performance.now();
+    if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
+    else history.pushState({ model: this.#current }, '', address);
+    this.#lastStep = now;
+    this.#store.set({ choice, run: { kind: 'none' }, problem: undefined });
+    void this.#update(false);
+  }
+
+  /** Keeps a tensor as it is, or no longer. */
+  keep(name: string): void {
+    const { choice } = this.#store.get();
+    if (choice === undefined) return;
+    const kept = new Set(choice.kept);
+    const isKept = !kept.delete(name);
+    if (isKept) kept.add(name);
+    this.choose({ ...choice, kept });
+    announce(isKept ? `${name} stays as it is` : `${name} is converted`, 0);
+  }
+
+  /** Plans the choice and the presets, and measures them: first samples, then the choice as a whole. */
+  async #update(isNew: boolean): Promise<void> {
+    const opened = this.#opened[this.#current];
+    if (opened === undefined) return;
+    this.#measuring.abort();
+    this.#measuring = new AbortController();
+    const { signal } = this.#measuring;
+    const { choice, measurer } = opened;
+    const known = measurer.known(choice)?.errors ?? new Map();
+    try {
+      const plan = await measurer.plan(choice);
+      if (signal.aborted) return;
+      this.#store.set({ plan, errors: known });
+      if (isNew) this.#lookAtFirst();
+      else this.#followPlan();
+      await this.#offers(opened, signal);
+      if (!measurer.isMeasured(choice, plan)) {
+        this.#store.set({ measuring: 'sample' });
+        const { errors } = await measurer.measure(choice, undefined, signal);
+        this.#store.set({ errors });
+      }
+      await this.#offers(opened, signal, true);
+      if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
+        this.#store.set({ measuring: 'all' });
+        const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
+        this.#store.set({ errors });
+        await this.#offers(opened, signal);
+      }
+    } catch (error) {
+      if (signal.aborted) return;
+      const keep = (name: string) => this.keep(name);
+      this.#store.set({ problem: explain(error, keep) });
+      const { plan } = this.#store.get();
+      if (plan !== undefined && plan.to !== choice.to) this.#store.set({ plan: undefined });
+      await this.#offers(opened, signal, true).catch(() => {});
+    } finally {
+      if (!signal.aborted) this.#store.set({ measuring: 'no' });
+    }
+  }
+
+  /** Fills in what the presets do. Measures them too if `measures`. */
+  async #offers({ measurer, choice: current }: Opened, signal: AbortSignal, measures = false): Promise<void> {
+    const set = (preset: Preset, offer: State['offers'][Preset]) => {
+      if (!signal.aborted) this.#store.set({ offers: { ...this.#store.get().offers, [preset]: offer } });
+    };
+    for (const preset of presets) {
+      const { offer, choice, plan } = await measurer.offer(preset, current);
+      set(preset, offer);
+      if (!measures || plan === undefined || measurer.isMeasured(choice, plan)) continue;
+      this.#store.set({ measuring: 'sample' });
+      await measurer.measure(choice, undefined, signal).catch(() => {});
+      if (signal.aborted) return;
+      set(preset, (await measurer.offer(preset, current)).offer);
+    }
+  }
+
+  /** Stops measuring, to leave the processors to saving. */
+  rest(): void {
+    this.#measuring.abort();
+    this.#store.set({ measuring: 'no' });
+  }
+
+  /** Takes over the errors of a result. */
+  learn(errors: State['errors']): void {
+    const opened = this.#opened[this.#current];
+    if (opened === undefined) return;
+    this.#store.set({ errors: opened.measurer.learn(opened.choice, errors, true).errors });
+    this.#measuring = new AbortController();
+    void this.#offers(opened, this.#measuring.signal);
+  }
+
+  // -------------------------------------------------------------------------------------------------------------- one tensor
+
+  /** Looks at a tensor. */
+  look(name: string): void {
+    const tensor = tensorsOf(this.#store.get()).find((one) => one.name === name);
+    if (tensor === undefined) return;
+    this.#store.set({ look: firstLook(tensor) });
+    this.#askAgain();
+  }
+
+  /** Looks at the same tensor in another way. */
+  compare(change: Partial<Pick<Look, 'kinds' | 'stretch'>>): void {
+    this.#changeLook(change.kinds === undefined ? change : { ...change, isChosen: true });
+    this.#askAgain();
+  }
+
+  /** Shows the tensor as it is planned now, unless the visitor chose something else to compare. */
+  #followPlan(): void {
+    const { look } = this.#store.get();
+    const tensor = tensorsOf(this.#store.get()).find(({ name }) => name === look?.name);
+    if (look === undefined || look.isChosen || tensor === undefined) return;
+    const { kinds } = firstLook(tensor);
+    if (kinds.join() === look.kinds.join()) return;
+    this.#changeLook({ kinds });
+    this.#askAgain();
+  }
+
+  #lookAtFirst(): void {
+    // On a narrow window the panel would come between the visitor and the table.
+    if (!matchMedia('(min-width: 64rem)').matches) return;
+    // A matrix that is converted is more interesting than a bias. A large one takes long to read.
+    const sizeOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+    const tensors = tensorsOf(this.#store.get());
+    const first =
+      tensors.find(({ shape, kept }) => kept === undefined && shape.length > 1 && sizeOf(shape) <= 2 ** 22) ??
+      tensors.find(({ shape, from }) => /^B?F/.test(from) && sizeOf(shape) > 1 && sizeOf(shape) <= 2 ** 22);
+    if (first !== undefined) this.look(first.name);
+  }
+
+  #changeLook(change: Partial<Look>): void {
+    const { look } = this.#store.get();
+    if (look === undefined) return;
+    const { problem: _, ...rest } = look;
+    this.#store.set({ look: { ...rest, ...change } });
+  }
+
+  #askAgain(): void {
+    const { look, model } = this.#store.get();
+    if (look !== undefined && model !== undefined) this.#ask(model, `${this.#current} ${look.name}`, look);
+  }
+}
+
+/** Why files are no model. */
+async function whyNot(files: readonly File[]): Promise<string> {
+  const file = mainFile(files);
+  const supported = `This page reads ${modelExtensions()}.`;
+  if (file.size === 0) return `${file.name} is empty. ${supported}`;
+  const stranger = strangerOf(await headOf(file));
+  if (stranger !== undefined) return `${file.name} is ${stranger}. ${supported}`;
+  return `${file.name} is no model that is known here. ${supported} For a text with numbers there is “Your numbers”.`;
+}

@@ -1,0 +1,165 @@
+import type { ErrorMeasures } from 'scalepoint';
+import type { ModelPlan, PlannedTensorInfo, Preset, QuantizeModelResult } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
+import type { Problem } from '../shared/problems.js';
+import type { Choice } from './choice.js';
+import type { Look } from './look.js';
+
+/** The error of a tensor. */
+export interface Measured {
+  readonly error: ErrorMeasures;
+  /** Whether all of the tensor was measured, and not a sample. */
+  readonly exact: boolean;
+}
+
+/** Errors by the names of tensors. */
+export type Errors = ReadonlyMap<string, Measured>;
+
+/** What a preset would do. */
+export interface Offer {
+  readonly to: Choice['to'];
+  readonly bytesAfter?: number;
+  readonly bytesBefore?: number;
+  /** How many tensors it converts. */
+  readonly converted?: number;
+  /** Errors of the converted tensors; undefined until they are measured. */
+  readonly errors?: Errors;
+  readonly exact?: boolean;
+  /** Why it is not possible. */
+  readonly obstacle?: string;
+}
+
+/** The state of saving. */
+export type Run =
+  | { readonly kind: 'none' | 'asking' | 'cancelled' }
+  | {
+      readonly kind: 'running';
+      readonly tensor: string;
+      readonly bytesDone: number;
+      readonly bytesTotal: number;
+      readonly secondsLeft: number | undefined;
+    }
+  | { readonly kind: 'saved'; readonly name: string; readonly seconds: number; readonly result: QuantizeModelResult };
+
+export type SortKey = 'order' | 'name' | 'type' | 'size' | 'before' | 'after' | 'sqnr' | 'mse' | 'cosine' | 'max';
+
+/** Everything that the page shows. */
+export interface State {
+  /** Name of a file that is being opened. */
+  readonly opening: string | undefined;
+  readonly model: ModelFile | undefined;
+  readonly choice: Choice | undefined;
+  readonly plan: ModelPlan | undefined;
+  /** The errors of the choice as far as they are known. Those of kept tensors stay, so that keeping one loses nothing. */
+  readonly errors: Errors;
+  readonly measuring: 'no' | 'sample' | 'all';
+  /** Seconds that saving will take, about; undefined until something was measured. */
+  readonly expectedSeconds: number | undefined;
+  readonly offers: Readonly<Partial<Record<Preset, Offer>>>;
+  /** What is wrong with the choice. */
+  readonly problem: Problem | undefined;
+  readonly run: Run;
+  readonly sort: { readonly key: SortKey; readonly descending: boolean };
+  readonly filter: string;
+  readonly look: Look | undefined;
+}
+
+export const initialState: State = {
+  opening: undefined,
+  model: undefined,
+  choice: undefined,
+  plan: undefined,
+  errors: new Map(),
+  measuring: 'no',
+  expectedSeconds: undefined,
+  offers: {},
+  problem: undefined,
+  run: { kind: 'none' },
+  sort: { key: 'order', descending: false },
+  filter: '',
+  look: undefined,
+};
+
+/** The tensors as planned; as they are in the file, if there is no plan. */
+export function tensorsOf({ plan, model }: Pick<State, 'plan' | 'model'>): readonly PlannedTensorInfo[] {
+  if (plan !== undefined) return plan.tensors;
+  return (model?.tensors ?? []).map(({ name, shape, dtype, bytes }) => {
+    return { name, shape, from: dtype, to: dtype, bytesBefore: bytes, bytesAfter: bytes };
+  });
+}
+
+const elementsOf = (shape: readonly number[]) => shape.reduce((a, b) => a * b, 1);
+
+/** A sum over tensors of squares of signal and noise, as one ratio in decibels. Undefined if nothing was measured. */
+export function totalSqnr(tensors: readonly PlannedTensorInfo[], errors: Errors): number | undefined {
+  let signal = 0;
+  let noise = 0;
+  let found = false;
+  for (const { name, shape, kept } of tensors) {
+    const error = kept === undefined ? errors.get(name)?.error : undefined;
+    if (error === undefined) continue;
+    found = true;
+    const own = error.mse * elementsOf(shape);
+    noise += own;
+    // Without noise the ratio is infinite and tells nothing about the signal.
+    if (Number.isFinite(error.sqnrDb)) signal += own * 10 ** (error.sqnrDb / 10);
+  }
+  if (!found) return undefined;
+  return noise === 0 ? Number.POSITIVE_INFINITY : 10 * Math.log10(signal / noise);
+}
+
+/** Converted tensors by their SQNR, the lowest first. */
+export function worstOf({ plan, errors }: Pick<State, 'plan' | 'errors'>, most: number): readonly PlannedTensorInfo[] {
+  const sqnr = ({ name }: PlannedTensorInfo) => errors.get(name)?.error.sqnrDb ?? Number.POSITIVE_INFINITY;
+  return (plan?.tensors ?? [])
+    .filter((tensor) => tensor.kept === undefined && Number.isFinite(sqnr(tensor)))
+    .sort((a, b) => sqnr(a) - sqnr(b))
+    .slice(0, most);
+}
+
+/** Sort key of a tensor without the figure. Such tensors come last in both directions. */
+const missing = Number.NaN;
+
+function keyOf(
+  key: SortKey,
+  { name, from, to, shape, bytesBefore, bytesAfter, kept }: PlannedTensorInfo,
+  errors: Errors,
+) {
+  const error = kept === undefined ? errors.get(name)?.error : undefined;
+  const keys: Record<SortKey, string | number> = {
+    order: 0,
+    name,
+    type: `${to} ${from}`,
+    size: elementsOf(shape),
+    before: bytesBefore,
+    after: bytesAfter,
+    sqnr: error?.sqnrDb ?? missing,
+    mse: error?.mse ?? missing,
+    cosine: error?.cosine ?? missing,
+    max: error?.maxAbsoluteError ?? missing,
+  };
+  return keys[key];
+}
+
+/** The worst fifth of the measured tensors, at most five. */
+export function markedTensors(state: Pick<State, 'plan' | 'errors'>): ReadonlySet<string> {
+  const all = worstOf(state, Number.POSITIVE_INFINITY);
+  return new Set(all.slice(0, Math.min(5, Math.ceil(all.length / 5))).map(({ name }) => name));
+}
+
+/** The tensors that the table shows, in its order. */
+export function shownTensors(state: Pick<State, 'plan' | 'model' | 'errors' | 'sort' | 'filter'>) {
+  const { sort, filter, errors } = state;
+  const wanted = filter.trim().toLowerCase();
+  const found = tensorsOf(state).filter(({ name }) => name.toLowerCase().includes(wanted));
+  if (sort.key === 'order') return found;
+  const sign = sort.descending ? -1 : 1;
+  const keyed = found.map((tensor) => ({ tensor, key: keyOf(sort.key, tensor, errors) }));
+  keyed.sort(({ key: a }, { key: b }) => {
+    if (typeof a === 'number' && typeof b === 'number' && (Number.isNaN(a) || Number.isNaN(b))) {
+      return Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+    }
+    return a < b ? -sign : a > b ? sign : 0;
+  });
+  return keyed.map(({ tensor }) => tensor);
+}

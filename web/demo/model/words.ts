@@ -1,0 +1,44 @@
+import type { QuantizeModelResult } from 'scalepoint/model';
+import { formatDecibels } from '../shared/format.js';
+
+/** A duration for people: `0.4 s`, `1 min 5 s`. */
+export function formatSeconds(seconds: number): string {
+  if (seconds < 9.95) return `${seconds < 0.05 ? '< 0.1' : seconds.toFixed(1)} s`;
+  const whole = Math.ceil(seconds);
+  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+}
+
+/** How close weights with such an SQNR are to the original, in words. What a network makes of them is another matter. */
+export function closeness(sqnrDb: number): string {
+  if (sqnrDb >= 45) return 'hardly any loss';
+  if (sqnrDb >= 30) return 'very close';
+  if (sqnrDb >= 18) return 'close';
+  return 'rough';
+}
+
+/** Decibels in few digits, for cards: `31 dB`. */
+export function shortDecibels(sqnrDb: number): string {
+  return Number.isFinite(sqnrDb) ? `${Math.round(sqnrDb)} dB` : formatDecibels(sqnrDb);
+}
+
+/** The report as CSV for spreadsheets. */
+export function csvOf({ report }: QuantizeModelResult): string {
+  const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';
+  const text = (value: string) => `"${value.replace(/"/g, '""')}"`;
+  const rows = report.tensors.map(({ name, shape, from, to, bytesBefore, bytesAfter, error, kept }) =>
+    [
+      text(name),
+      text(shape.join('x')),
+      from,
+      to,
+      bytesBefore,
+      bytesAfter,
+      error?.sqnrDb ?? '',
+      error?.mse ?? '',
+      error?.cosine ?? '',
+      error?.maxAbsoluteError ?? '',
+      text(kept ?? ''),
+    ].join(','),
+  );
+  return `${[head, ...rows].join('\r\n')}\r\n`;
+}

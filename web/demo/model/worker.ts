@@ -1,0 +1,135 @@
+// Reads one tensor at a time, tries two ways to store it, and sends what the pictures show.
+import { load, type Scalepoint } from 'scalepoint';
+import { readFloats } from 'scalepoint/model';
+import { kindOf } from './kinds.js';
+import type { LookAnswer, LookQuestion, Side } from './look.js';
+
+/** Most numbers that are tried at first. More of them follow. */
+const quickNumbers = 1 << 17;
+/** Most numbers that are tried at all. Of more, rows from the middle stand for the others. */
+const mostNumbers = 1 << 24;
+/** Numbers of a stretch, which the picture shows at a time. */
+const stretchNumbers = 256;
+const binCount = 48;
+
+let core: Promise<Scalepoint> | undefined;
+let tensor: { key: string; values: Float32Array; width: number } | undefined;
+/** The newest question. Answers to earlier ones are no longer of use. */
+let newest = 0;
+
+/** Rows from the middle, at most so many numbers. */
+function middleRows(values: Float32Array, width: number, most: number): Float32Array {
+  const rows = Math.ceil(values.length / width);
+  const wanted = Math.max(1, Math.floor(most / width));
+  if (wanted >= rows) return values;
+  const first = Math.floor((rows - wanted) / 2);
+  return values.subarray(first * width, (first + wanted) * width);
+}
+
+function binsOf(values: ArrayLike<number>, low: number, high: number): Uint32Array {
+  const counts = new Uint32Array(binCount);
+  const width = (high - low) / binCount || 1;
+  for (let i = 0; i < values.length; i++) {
+    const bin = Math.floor(((values[i] as number) - low) / width);
+    if (bin >= 0) counts[Math.min(bin, binCount - 1)]!++;
+  }
+  return counts;
+}
+
+function extremes(values: ArrayLike<number>): [number, number] {
+  let [low, high] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (let i = 0; i < values.length; i++) {
+    const x = values[i] as number;
+    if (x < low) low = x;
+    if (x > high) high = x;
+  }
+  return low <= high ? [low, high] : [0, 0];
+}
+
+/** Numbers more than half a step beyond the outermost levels, as a share. */
+function clippedShare(values: Float32Array, levels: Float32Array): number {
+  const last = levels.length - 1;
+  if (last < 1) return 0;
+  const low = levels[0]! - (levels[1]! - levels[0]!) * 0.51;
+  const high = levels[last]! + (levels[last]! - levels[last - 1]!) * 0.51;
+  let count = 0;
+  for (const x of values) if (x < low || x > high) count++;
+  return count / values.length;
+}
+
+/** Tries one way to store the numbers. `part` is what the picture shows of them. */
+function sideOf(sp: Scalepoint, id: string, all: Float32Array, width: number, part: [number, number]): Side {
+  const { restored, bytes, error } = kindOf(id).apply(sp, all, [all.length / width, width]);
+  const shown = restored.subarray(...part);
+  const levels = Float32Array.from(new Set(shown)).sort();
+  const errors = new Float32Array(shown.length);
+  for (let i = 0; i < errors.length; i++) errors[i] = shown[i]! - all[part[0] + i]!;
+  const [low, high] = extremes(errors);
+  const reach = Math.max(-low, high);
+  return {
+    kind: id,
+    error,
+    bits: (8 * bytes) / all.length,
+    levels,
+    clipped: clippedShare(all.subarray(...part), levels),
+    reach,
+    errors,
+  };
+}
+
+function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnswer {
+  const { values, width } = tensor as NonNullable<typeof tensor>;
+  const all = middleRows(values, width, limit);
+  const length = Math.min(stretchNumbers, width);
+  const stretches = Math.ceil(all.length / length);
+  const stretch = Math.min(question.stretch, stretches);
+  // The first stretch is number 1; 0 stands for all numbers.
+  const part: [number, number] =
+    stretch === 0 ? [0, all.length] : [(stretch - 1) * length, Math.min(stretch * length, all.length)];
+  const [a, b] = question.kinds.map((id) => sideOf(sp, id, all, width, part)) as [Side, Side];
+  const shown = all.subarray(...part);
+  const [low, high] = extremes(shown);
+  const reach = Math.max(a.reach, b.reach) || 1;
+  const withBins = (side: Side) => ({ ...side, errors: binsOf(side.errors, -reach, reach) });
+  return {
+    id: question.id,
+    key: question.key,
+    numbers: all.length,
+    exact: all.length === values.length,
+    stretch,
+    stretches,
+    low,
+    high,
+    bins: binsOf(shown, low, high),
+    reach,
+    sides: [withBins(a), withBins(b)],
+  };
+}
+
+const pause = () => new Promise((done) => setTimeout(done));
+
+async function look(question: LookQuestion): Promise<void> {
+  core ??= load();
+  const sp = await core;
+  if (tensor?.key !== question.key) {
+    const { data, shape } = await readFloats([...question.files], question.name, { workers: 0 });
+    const width = Math.max(1, shape.at(-1) ?? 1);
+    const values = middleRows(data, width, mostNumbers);
+    tensor = { key: question.key, values, width };
+  }
+  const { values } = tensor;
+  for (const limit of values.length > quickNumbers ? [quickNumbers, mostNumbers] : [mostNumbers]) {
+    if (question.id !== newest) return;
+    self.postMessage(answer(sp, question, limit));
+    // A newer question may have come.
+    await pause();
+  }
+}
+
+self.onmessage = ({ data }: MessageEvent<LookQuestion>) => {
+  newest = data.id;
+  look(data).catch((error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    self.postMessage({ id: data.id, key: data.key, message });
+  });
+};

@@ -1,0 +1,53 @@
+import { byId, html, setText } from '../shared/dom.js';
+import { formatBytes, formatDecibels } from '../shared/format.js';
+import { type State, worstOf } from './state.js';
+
+/** How many layers are listed. */
+const most = 5;
+/** SQNR in dB at which a bar is empty. At 0 dB, when the error is as large as the numbers, it is full. */
+const noLoss = 60;
+
+/** Sets up the list of the layers with the largest errors, each with a button that keeps it. */
+export function startWorst(events: { look(name: string): void; keep(name: string): void }) {
+  const list = byId('worst', HTMLElement);
+  const section = byId('worst-section', HTMLElement);
+  return (state: State, before: State | undefined) => {
+    const { errors, plan, run, measuring, model } = state;
+    const same = errors === before?.errors && plan === before.plan && run.kind === before.run.kind;
+    if (same && measuring === before?.measuring && model === before.model) return;
+    const worst = worstOf(state, most);
+    section.hidden = worst.length === 0;
+    const isExact = worst.length > 0 && worst.every(({ name }) => errors.get(name)?.exact);
+    const basis = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
+    const now = measuring === 'all' ? ' Now measuring all of them…' : measuring === 'sample' ? ' Still measuring…' : '';
+    setText(byId('worst-basis', HTMLElement), `${basis}${now}`);
+    const { keep: focused } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
+    const hadFocus = list.contains(document.activeElement);
+    list.replaceChildren(
+      ...worst.map(({ name, bytesBefore, bytesAfter }) => {
+        const sqnr = errors.get(name)?.error.sqnrDb ?? 0;
+        const bar = html('span', { class: 'worst-bar', 'aria-hidden': 'true' });
+        bar.style.setProperty('--share', String(Math.max(0.02, Math.min(1, 1 - sqnr / noLoss))));
+        const look = html('button', { type: 'button', class: 'link name', title: name }, name);
+        look.addEventListener('click', () => events.look(name));
+        const disabled = run.kind === 'running' || run.kind === 'asking';
+        const keep = html(
+          'button',
+          { type: 'button', class: 'small', 'data-keep': name, disabled: disabled && '' },
+          html('span', {}, 'Keep'),
+          html('span', { class: 'hidden' }, ` ${name}`),
+          html('span', { class: 'cost' }, ` +${formatBytes(Math.max(0, bytesBefore - bytesAfter))}`),
+        );
+        keep.addEventListener('click', () => events.keep(name));
+        return html('li', {}, look, bar, html('span', { class: 'worst-db' }, formatDecibels(sqnr)), keep);
+      }),
+    );
+    // The layer that was kept has left the list.
+    if (hadFocus) {
+      const again = list.querySelector<HTMLElement>(`[data-keep="${CSS.escape(focused ?? '')}"]`);
+      (again ?? list.querySelector<HTMLElement>('[data-keep]') ?? byId('model-run', HTMLElement)).focus({
+        preventScroll: true,
+      });
+    }
+  };
+}

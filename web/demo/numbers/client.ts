@@ -1,0 +1,75 @@
+import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
+import type { Comma } from './numbers.js';
+import type { Failure, View, Wish } from './view.js';
+import type { Call, Reply } from './worker.js';
+
+/** An error of the worker. */
+export class WorkerError extends Error {
+  override readonly name = 'WorkerError';
+  readonly code: string | undefined;
+  /** Whether the message is written for the visitor. */
+  readonly isFileError: boolean;
+  readonly details: { readonly tensor?: unknown; readonly byteOffset?: unknown };
+
+  constructor({ message, code }: Failure, isFileError = false, details: unknown = {}) {
+    super(message);
+    this.code = code;
+    this.isFileError = isFileError;
+    this.details = details as WorkerError['details'];
+  }
+}
+
+/** The worker as functions. */
+export interface Client {
+  /** Settles when the core is loaded. */
+  readonly ready: Promise<{ readonly version: string; readonly simd: boolean }>;
+  view(wish: Wish): Promise<View>;
+  text(text: string, comma: Comma | undefined): Promise<TextAnswer>;
+  files(files: readonly File[]): Promise<FileAnswer>;
+  tensor(index: number): Promise<HeldData>;
+  drop(id: number): Promise<void>;
+  pack(wish: Pick<Wish, 'settings' | 'own'>): Promise<{ bytes: Uint8Array<ArrayBuffer>; name: string }>;
+}
+
+interface Waiting {
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+/** Starts the worker. */
+export function startClient(): Client {
+  const worker = new Worker(new URL('./worker.ts', import.meta.url), { type: 'module' });
+  const waiting = new Map<number, Waiting>();
+  let calls = 0;
+  const wait = (id: number) =>
+    new Promise<unknown>((resolve, reject) => {
+      waiting.set(id, { resolve, reject });
+    });
+  worker.onmessage = ({ data }: MessageEvent<Reply>) => {
+    const call = waiting.get(data.id);
+    waiting.delete(data.id);
+    if ('error' in data) call?.reject(new WorkerError(data.error, data.error.isFileError, data.error.details));
+    else call?.resolve(data.value);
+  };
+  worker.onerror = (event) => {
+    const error = new WorkerError({ message: event.message || 'the worker could not be started' });
+    for (const { reject } of waiting.values()) reject(error);
+    waiting.clear();
+  };
+  const ready = wait(0) as Client['ready'];
+  const call = (name: Call['name'], ...values: readonly unknown[]) => {
+    const id = ++calls;
+    const answer = wait(id);
+    worker.postMessage({ id, name, values } satisfies Call);
+    return answer;
+  };
+  return {
+    ready,
+    view: (wish) => call('view', wish) as Promise<View>,
+    text: (text, comma) => call('text', text, comma) as Promise<TextAnswer>,
+    files: (files) => call('files', files) as Promise<FileAnswer>,
+    tensor: (index) => call('tensor', index) as Promise<HeldData>,
+    drop: (id) => call('drop', id) as Promise<void>,
+    pack: (wish) => call('pack', wish) as ReturnType<Client['pack']>,
+  };
+}

@@ -1,0 +1,76 @@
+import { byId, html, setText } from '../shared/dom.js';
+import { formatDecibels, formatReal, formatShare } from '../shared/format.js';
+import { drawLines } from '../shared/lines.js';
+import type { ClippingView, View } from './view.js';
+
+/** Numbers of a part below which entropy is not to be trusted: it compares histograms, and those of few numbers are mostly empty. */
+const fewForEntropy = 2048;
+
+/** What clipping gains. */
+function captionOf({ marks, length }: ClippingView, clipped: number): string {
+  const first = 'Smaller steps err less inside and clip more outside.';
+  const best = marks.reduce((a, b) => (b.y > a.y ? b : a));
+  const gain = best.y - marks[0]!.y;
+  if (!(Number.isFinite(gain) && gain > 0.005)) return `${first} Here nothing is gained by clipping.`;
+  const name = `${best.label[0]?.toUpperCase()}${best.label.slice(1)}`;
+  const now = clipped > 0 ? `, and ${formatShare(clipped / length)} is clipped now` : '';
+  return `${first} ${name} gains ${formatReal(gain, 3)} dB over min-max here${now}.`;
+}
+
+/** Why entropy does badly, if it does. */
+function entropyNote({ marks, length }: ClippingView): string {
+  const entropy = marks.find(({ method }) => method === 'entropy');
+  if (entropy === undefined || length >= fewForEntropy || !(entropy.y < marks[0]!.y - 1)) return '';
+  return ` Entropy compares the histogram before and after, and was made for millions of activations. With ${length.toLocaleString('en')} numbers most bins are empty or hold one number, so it keeps only the dense middle and clips the rest. Use least error for weights.`;
+}
+
+/** Draws SQNR against the scale, and fills the table of range methods. */
+export function showClipping(clipping: ClippingView | undefined, { settings, part }: View): void {
+  const integers = settings.codes === 'integers';
+  byId('clipping', SVGSVGElement).toggleAttribute('hidden', !integers);
+  byId('methods-table', HTMLElement).hidden = !integers;
+  if (!integers) {
+    const words =
+      'Only integers have a range to choose. Lists of values and blocks take their scale from the largest number.';
+    setText(byId('clipping-caption', HTMLElement), words);
+    return;
+  }
+  if (clipping === undefined) return;
+  const node = byId('clipping', SVGSVGElement);
+  const { width, height } = node.getBoundingClientRect();
+  const { points, marks } = clipping;
+  const told = marks.map(({ label, x, y }) => `${label}: ${formatReal(x, 3)} % of the range, ${formatDecibels(y)}`);
+  drawLines(
+    node,
+    {
+      series: [{ name: 'clipping', style: 0, points }],
+      marks,
+      unit: '% of the min-max step',
+      width: Math.round(width),
+      height: Math.round(height),
+    },
+    'SQNR against the size of the step',
+    `${told.join('. ')}.`,
+  );
+  byId('methods', HTMLElement).replaceChildren(
+    ...marks.map(({ method, label, x, y }) =>
+      html(
+        'tr',
+        { class: method === settings.range ? 'current' : false },
+        html('th', { scope: 'row' }, label),
+        html('td', { class: 'number' }, `${formatReal(x, 4)}\u00a0%`),
+        html('td', { class: 'number' }, formatDecibels(y)),
+      ),
+    ),
+  );
+  const caption = captionOf(clipping, part?.clipped ?? 0);
+  setText(byId('clipping-caption', HTMLElement), `${caption}${entropyNote(clipping)}`);
+}
+
+/** Fills the legend of the curves of several kinds of codes. */
+export function showLegend(series: View['codes']): void {
+  if (series === undefined) return;
+  byId('codes-legend', HTMLElement).replaceChildren(
+    ...series.map(({ name, style }) => html('li', { class: `style-${style}` }, name)),
+  );
+}

@@ -1,0 +1,87 @@
+import type { Frame, Place } from '../shared/axis.js';
+import { byId, setText, svg } from '../shared/dom.js';
+import { formatCode, formatCount, formatLabel, formatMany } from '../shared/format.js';
+import { type Levels, levelAt } from '../shared/levels.js';
+import { type Bars, mostShares } from './bars.js';
+
+/** The ends of a bar. */
+function endsOf({ min, max, counts }: Bars, bar: number): [number, number] {
+  const step = (max - min) / counts.length;
+  return [min + bar * step, min + (bar + 1) * step];
+}
+
+const named = (levels: Levels, code: number) => `${formatCode(code)} (${formatLabel(levelAt(levels, code))})`;
+
+/** Which floats a bar holds, and which codes they became. */
+export function tellBar(bars: Bars, levels: Levels | undefined, bar: number): string {
+  const count = bars.counts[bar] ?? 0;
+  const [from, to] = endsOf(bars, bar);
+  const where = from === to ? `${formatLabel(from)}` : `${formatLabel(from)} to ${formatLabel(to)}`;
+  const told = `${where}: ${formatMany(count, 'number')}`;
+  const { codes } = bars;
+  if (count === 0 || levels === undefined || codes === undefined) return told;
+  const [first, last] = [codes.first[bar]!, codes.last[bar]!];
+  if (first === last) return `${told} → code ${named(levels, first)}`;
+  if (last - first >= mostShares) return `${told} → codes ${named(levels, first)} to ${named(levels, last)}`;
+  const parts: string[] = [];
+  for (let code = first; code <= last; code++) {
+    const share = codes.shares[bar * mostShares + code - first]!;
+    if (share > 0) parts.push(`${formatCount(share)} → code ${named(levels, code)}`);
+  }
+  return `${told}: ${parts.join(', ')}`;
+}
+
+/** Draws the chosen bar and the levels that its numbers went to over the histogram. */
+export function drawProbe(bars: Bars, levels: Levels | undefined, bar: number, frame: Frame, at: Place): SVGGElement {
+  const group = svg('g', { class: 'probed' });
+  const [from, to] = endsOf(bars, bar);
+  const [left, right] = from === to ? [at(from) - 3, at(from) + 3] : [at(from), at(to)];
+  const ground = frame.height - frame.bottom;
+  group.append(
+    svg('rect', {
+      class: 'probed-bar',
+      x: left.toFixed(1),
+      width: Math.max(1, right - left).toFixed(1),
+      y: frame.top,
+      height: ground - frame.top,
+    }),
+  );
+  const { codes } = bars;
+  if (levels === undefined || codes === undefined || bars.counts[bar] === 0) return group;
+  const [first, last] = [codes.first[bar]!, codes.last[bar]!];
+  for (let code = first; code <= Math.min(last, first + mostShares - 1); code++) {
+    const x = at(levelAt(levels, code));
+    group.append(svg('line', { class: 'probed-level', x1: x, x2: x, y1: frame.top - 3, y2: ground }));
+  }
+  return group;
+}
+
+/** What was pointed at: a bar, or a share of the picture's width. */
+export type Probed = { readonly bar: number } | { readonly share: number };
+
+/** Sets up the slider that lies over the histogram. It is for the keyboard and for fingers; a pointer only has to hover. */
+export function startProbe(onProbe: (place: Probed | undefined) => void): void {
+  const slider = byId('bar', HTMLInputElement);
+  const box = byId('probe', HTMLElement);
+  slider.addEventListener('input', () => onProbe({ bar: slider.valueAsNumber }));
+  slider.addEventListener('focus', () => {
+    if (slider.matches(':focus-visible')) onProbe({ bar: slider.valueAsNumber });
+  });
+  slider.addEventListener('blur', () => onProbe(undefined));
+  box.addEventListener('pointermove', (event) => {
+    const { left, width } = box.getBoundingClientRect();
+    onProbe({ share: (event.clientX - left) / width });
+  });
+  box.addEventListener('pointerleave', () => onProbe(undefined));
+}
+
+/** Makes the slider say what the chosen bar holds. */
+export function showProbe(bars: number, bar: number | undefined, words: string): void {
+  const slider = byId('bar', HTMLInputElement);
+  slider.max = String(Math.max(0, bars - 1));
+  if (bar !== undefined) slider.value = String(bar);
+  slider.setAttribute('aria-valuetext', words);
+  const told = byId('probe-words', HTMLElement);
+  setText(told, bar === undefined ? 'Point at a bar to see which codes its numbers became.' : words);
+  told.classList.toggle('asked', bar !== undefined);
+}

@@ -1,0 +1,21 @@
+import type { HeldData } from './engine.js';
+import type { Settings } from './settings.js';
+import type { View, Wish } from './view.js';
+
+/** All that the page knows. What is drawn follows from it. */
+export interface State {
+  settings: Settings;
+  /** The visitor's own data, once there are any. */
+  own: HeldData | undefined;
+  /** The newest answer of the worker. Sections that take longer are added to it when the controls rest. */
+  view: View | undefined;
+  /**
+   * Position of the number line's view, from 0 (lowest code) to 1 (highest). As a fraction it fits every bit width. Undefined until the
+   * visitor moves it.
+   */
+  lineAt: number | undefined;
+  /** The rows of the table to show. */
+  row: Wish['row'];
+  /** The bar of the histogram that is looked at. */
+  bar: number | undefined;
+}

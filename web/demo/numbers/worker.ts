@@ -1,0 +1,39 @@
+// Computes for the page, so that it never waits.
+
+import { load } from 'scalepoint';
+import { Engine, failureOf } from './engine.js';
+
+/** A call of the page. */
+export interface Call {
+  readonly id: number;
+  readonly name: 'view' | 'text' | 'files' | 'tensor' | 'drop' | 'pack';
+  readonly values: readonly unknown[];
+}
+
+/** What the page hears. The first message, with id 0, says that the core is loaded. */
+export type Reply =
+  | { readonly id: number; readonly value: unknown }
+  | {
+      readonly id: number;
+      readonly error: ReturnType<typeof failureOf> & { readonly isFileError: boolean; details: unknown };
+    };
+
+const errorReply = (id: number, error: unknown): Reply => {
+  const { name, tensor, byteOffset } = error as { name?: unknown; tensor?: unknown; byteOffset?: unknown };
+  return { id, error: { ...failureOf(error), isFileError: name === 'FileError', details: { tensor, byteOffset } } };
+};
+
+const engine = load().then((core) => {
+  self.postMessage({ id: 0, value: { version: core.version, simd: core.simd } } satisfies Reply);
+  return new Engine(core);
+});
+engine.catch((error: unknown) => self.postMessage(errorReply(0, error)));
+
+self.onmessage = async ({ data: { id, name, values } }: MessageEvent<Call>) => {
+  try {
+    const target = (await engine) as unknown as Record<Call['name'], (...values: readonly unknown[]) => unknown>;
+    self.postMessage({ id, value: await target[name](...values) } satisfies Reply);
+  } catch (error) {
+    self.postMessage(errorReply(id, error));
+  }
+};

@@ -1,0 +1,103 @@
+import { type BenchPart, type BenchRow, benchParts } from 'scalepoint/bench';
+import { byId, html, setText } from '../shared/dom.js';
+import { formatMany, formatReal } from '../shared/format.js';
+import type { State } from './state.js';
+import { cellsOf, formatTime, titles } from './texts.js';
+
+const hints: Readonly<Record<State['length'], string>> = {
+  quick: 'A million numbers, layers of 1024: about 20 seconds.',
+  full: '16 million numbers, layers of 4096: about a minute, and half a gigabyte of memory.',
+};
+
+/** A bar of the headline: a name, its time, and its length as a share of the longest. */
+function bar(name: string, milliseconds: number, longest: number, ours = false): HTMLElement {
+  const fill = html('span', { class: 'race-fill' });
+  fill.style.setProperty('--share', String(milliseconds / longest));
+  return html(
+    'li',
+    { class: ours ? 'ours' : false },
+    html('span', { class: 'race-name' }, name),
+    html('span', { class: 'race-bar' }, fill),
+    html('span', { class: 'race-time' }, formatTime(milliseconds)),
+  );
+}
+
+/** The headline: one ratio, and the times that it comes from. */
+function drawHeadline({ headline, run }: State): void {
+  const ratio = byId('ratio', HTMLElement);
+  byId('race', HTMLElement).classList.toggle('waiting', headline === undefined);
+  if (headline?.plain === undefined) {
+    setText(ratio, run === 'none' ? '–' : '…');
+    return;
+  }
+  const { milliseconds, plain, limit, size } = headline;
+  setText(ratio, `${formatReal(plain, plain < 10 ? 2 : 3)}×`);
+  setText(
+    byId('race-size', HTMLElement),
+    size.replace('Mi floats', 'million floats').replace(/^1 million/, 'A million'),
+  );
+  const slowest = Math.max(milliseconds, milliseconds * plain);
+  byId('race-bars', HTMLElement).replaceChildren(
+    bar('Scalepoint', milliseconds, slowest, true),
+    ...(limit === undefined ? [] : [bar('Memory alone', milliseconds / limit, slowest)]),
+    bar('Plain JavaScript', milliseconds * plain, slowest),
+  );
+}
+
+function rowOf(row: BenchRow): HTMLTableRowElement {
+  const [operation = '', size = '', ...cells] = cellsOf(row);
+  return html(
+    'tr',
+    {},
+    html('th', { scope: 'row' }, operation, html('span', { class: 'on' }, size)),
+    ...cells.map((cell, i) => html('td', { class: i === 2 ? 'number ratio-cell' : 'number' }, cell)),
+  );
+}
+
+/** The rows of a part under its name. */
+function bodyOf(part: BenchPart, rows: readonly BenchRow[]): HTMLTableSectionElement {
+  const title = html('tr', {}, html('th', { scope: 'rowgroup', colspan: 5, class: 'part' }, titles[part]));
+  return html('tbody', { 'data-part': part }, title, ...rows.map(rowOf));
+}
+
+function drawTable({ rows }: State): void {
+  byId('results', HTMLElement).hidden = rows.length === 0;
+  const table = byId('table', HTMLTableElement);
+  for (const body of [...table.tBodies]) body.remove();
+  for (const part of benchParts) {
+    const own = rows.filter((row) => row.part === part);
+    if (own.length > 0) table.append(bodyOf(part, own));
+  }
+}
+
+/** What is going on, in words. */
+function statusOf({ run, ended, rows }: State): string {
+  const last = rows.at(-1)?.operation;
+  if (run === 'first') return 'Measuring the headline…';
+  if (run === 'all')
+    return last === undefined ? 'Loading and warming up…' : `${rows.length} measured, the last: ${last}`;
+  if (ended === 'done' && rows.length > 0) return `Done: ${formatMany(rows.length, 'operation')}.`;
+  if (ended === 'stopped') return `Stopped after ${formatMany(rows.length, 'operation')}.`;
+  if (ended === 'failed') return 'Stopped by an error.';
+  return 'Thirty operations, beside memory and plain JavaScript.';
+}
+
+/** Draws the page. */
+export function draw(state: State): void {
+  drawHeadline(state);
+  drawTable(state);
+  setText(byId('length-hint', HTMLElement), hints[state.length]);
+  setText(byId('status', HTMLElement), statusOf(state));
+  const problem = byId('problem', HTMLElement);
+  problem.hidden = state.problem === undefined;
+  setText(problem, state.problem ?? '');
+  const run = byId('run', HTMLButtonElement);
+  const stop = byId('stop', HTMLButtonElement);
+  const running = state.run === 'all';
+  // A button that is disabled loses the focus, so the other one gets it.
+  const focused = document.activeElement;
+  run.disabled = running;
+  stop.disabled = !running;
+  if (focused === run && running) stop.focus();
+  if (focused === stop && !running) run.focus();
+}

@@ -1,0 +1,138 @@
+/** What `compare --run` takes and prints. */
+import type { ComparedLayer, ComparedOutput, CompareModelsReport, InputArray, RunOptions } from '../model.js';
+import { ScalepointError } from '../model.js';
+import { wholeOf } from './options.js';
+import { UsageError } from './process.js';
+import {
+  type Column,
+  columnsOf,
+  formatDecibels,
+  formatError,
+  formatShape,
+  listed,
+  nameText,
+  painter,
+  printable,
+  table,
+  withDecibels,
+} from './text.js';
+
+export const runFlags = {
+  run: { type: 'boolean' },
+  layers: { type: 'boolean' },
+  input: { type: 'string', multiple: true },
+  dim: { type: 'string', multiple: true },
+  seed: { type: 'string' },
+} as const;
+
+interface RunValues {
+  readonly run?: boolean | undefined;
+  readonly layers?: boolean | undefined;
+  readonly input?: string[] | undefined;
+  readonly dim?: string[] | undefined;
+  readonly seed?: string | undefined;
+}
+
+/** NAME=VALUE, or VALUE alone. Paths may hold "=" as well. */
+function split(text: string): readonly [name: string, value: string] {
+  const at = text.indexOf('=');
+  return at < 0 ? ['', text] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function inputsOf(given: readonly string[]): RunOptions['inputs'] {
+  const named: Record<string, string | InputArray> = {};
+  for (const one of given) {
+    const [name, file] = split(one);
+    if (name === '' && given.length > 1) throw new UsageError('--input: with several, each is NAME=FILE.npy');
+    if (name === '') return file;
+    named[name] = file;
+  }
+  return named;
+}
+
+/** What the flags mean; undefined if nothing is to be run. @throws UsageError */
+export function runOptionsOf({ run, layers, input, dim, seed }: RunValues): RunOptions | undefined {
+  const wanted = [layers, input, dim, seed].some((value) => value !== undefined);
+  if (run !== true && !wanted) return undefined;
+  const dimensions: Record<string, number> = {};
+  for (const one of dim ?? []) {
+    const [name, size] = split(one);
+    if (name === '') throw new UsageError(`--dim: expected NAME=N, got ${JSON.stringify(one)}`);
+    dimensions[name] = wholeOf('dim', size) as number;
+  }
+  return {
+    dimensions,
+    ...(layers === true ? { layers } : {}),
+    ...(input === undefined ? {} : { inputs: inputsOf(input) }),
+    ...(seed === undefined ? {} : { seed: wholeOf('seed', seed) }),
+  };
+}
+
+const numbers: readonly Column[] = [
+  { title: 'SQNR dB', align: 'right' },
+  { title: 'cosine', align: 'right' },
+  { title: 'max error', align: 'right' },
+];
+
+const cellsOf = ({ error }: ComparedOutput) => [
+  formatDecibels(error.sqnrDb),
+  error.cosine.toFixed(6),
+  formatError(error.maxAbsoluteError),
+];
+
+/** Where the error begins, and where most is lost. */
+function layerLines(layers: readonly ComparedLayer[]): string[] {
+  const first = layers.find(({ error }) => error.sqnrDb !== Infinity);
+  if (first === undefined) return ['no layer differs'];
+  const worst = layers.reduce((most, layer) => (layer.lossDb > most.lossDb ? layer : most), first);
+  const told = ({ name, op, error }: ComparedLayer) =>
+    `${printable(name)} (${printable(op)}), SQNR ${withDecibels(error.sqnrDb)}`;
+  return [`the error begins at ${told(first)}`, `most is lost at ${told(worst)}`];
+}
+
+/** What the models compute, in lines of text. */
+export function runText({ outputs = [], skippedOutputs = [], layers }: CompareModelsReport): string[] {
+  const paint = painter(process.stdout);
+  const width = columnsOf(process.stdout);
+  const lines: string[] = [];
+  if (layers !== undefined) {
+    const columns: Column[] = [
+      { title: 'layer', align: 'left' },
+      { title: 'operator', align: 'left' },
+      { title: 'shape', align: 'left' },
+      ...numbers,
+      { title: 'loss dB', align: 'right' },
+    ];
+    const rows = layers.map((layer) => ({
+      cells: [
+        nameText(layer.name),
+        printable(layer.op),
+        formatShape(layer.shape),
+        ...cellsOf(layer),
+        layer.lossDb === 0 ? '' : layer.lossDb.toFixed(1),
+      ],
+    }));
+    if (rows.length > 0) lines.push(...table(columns, rows, width, paint), '', ...layerLines(layers), '');
+  }
+  const columns: Column[] = [{ title: 'output', align: 'left' }, { title: 'shape', align: 'left' }, ...numbers];
+  const rows = outputs.map((output) => ({
+    cells: [nameText(output.name), formatShape(output.shape), ...cellsOf(output)],
+  }));
+  if (rows.length > 0) lines.push(...table(columns, rows, width, paint));
+  for (const { name, reason } of skippedOutputs) lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
+  return lines;
+}
+
+/** The error if an output has a lower SQNR than wanted, or cannot be compared. */
+export function missedOutput(
+  { outputs = [], skippedOutputs = [] }: CompareModelsReport,
+  limit: number,
+): ScalepointError | undefined {
+  const below = outputs.filter(({ error, mismatched }) => error.sqnrDb < limit || mismatched > 0);
+  const names = [
+    ...below.map(({ name, error }) => `${JSON.stringify(name)} (${withDecibels(error.sqnrDb)})`),
+    ...skippedOutputs.map(({ name, reason }) => `${JSON.stringify(name)} (${reason})`),
+  ];
+  if (names.length === 0) return undefined;
+  return new ScalepointError('QUALITY', `outputs with an SQNR below ${limit} dB: ${listed(names, 3)}`);
+}

@@ -1,0 +1,87 @@
+/**
+ * Batches as they are sent to workers. Small tensors come in long rows of equals, whose tasks differ only in where their bytes are: one of
+ * them is sent as an example, and the others as numbers. As objects, their messages would take longer than the work.
+ */
+import { type Batch, type Input, isSameForm, type Output, type TileTask } from './tasks.js';
+
+/** A batch in few objects. */
+export interface PackedBatch extends Omit<Batch, 'tasks'> {
+  /** Number of tasks. */
+  readonly count: number;
+  /** One task of each kind. */
+  readonly examples: readonly TileTask[];
+  /** For each task which example it is like, where its inputs begin in their files, and its outputs in the output of the batch. */
+  readonly numbers: Float64Array<ArrayBuffer>;
+}
+
+/** Examples that a task is compared with. Many different ones mean that the tensors are different. */
+const mostCompared = 8;
+
+function areAlike<T>(a: readonly T[], b: readonly T[], isSame: (x: T, y: T) => boolean): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (!isSame(a[i] as T, b[i] as T)) return false;
+  return true;
+}
+
+const isAlikeOutput = (a: Output, b: Output) => a.role === b.role && a.bytes === b.bytes;
+
+const isAlikeInput = (a: Input, b: Input) =>
+  a.role === b.role && a.file === b.file && a.bytes === b.bytes && a.count === b.count && a.stride === b.stride;
+
+/** Whether two tasks differ at most in where their bytes are. */
+export function isAlike(a: TileTask, b: TileTask): boolean {
+  if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
+  const [[x], [y]] = [a.pieces, b.pieces];
+  return (
+    isSameForm(a.to, b.to) &&
+    isSameForm(x.form, y.form) &&
+    a.rows === b.rows &&
+    a.columns === b.columns &&
+    a.measures === b.measures &&
+    areAlike(a.outputs, b.outputs, isAlikeOutput) &&
+    areAlike(x.inputs, y.inputs, isAlikeInput)
+  );
+}
+
+const outputsOf = (task: TileTask) => (task.kind === 'encode' ? task.outputs : []);
+
+/** Packs a batch to be sent. */
+export function packBatch({ tasks, ...rest }: Batch): PackedBatch {
+  const examples: TileTask[] = [];
+  let size = 0;
+  for (const task of tasks) {
+    size += 1 + outputsOf(task).length;
+    for (const { inputs } of task.pieces) size += inputs.length;
+  }
+  const numbers = new Float64Array(size);
+  let at = 0;
+  for (const task of tasks) {
+    const from = Math.max(0, examples.length - mostCompared);
+    let like = examples.length - 1;
+    while (like >= from && !isAlike(examples[like] as TileTask, task)) like--;
+    if (like < from) like = examples.push(task) - 1;
+    numbers[at++] = like;
+    for (const { inputs } of task.pieces) for (const { begin } of inputs) numbers[at++] = begin;
+    for (const { offset } of outputsOf(task)) numbers[at++] = offset;
+  }
+  return { ...rest, count: tasks.length, examples, numbers };
+}
+
+/** The batch that was packed. */
+export function unpackBatch({ count, examples, numbers, ...rest }: PackedBatch): Batch {
+  let at = 0;
+  const next = () => numbers[at++] as number;
+  const tasks: TileTask[] = [];
+  for (let i = 0; i < count; i++) {
+    const example = examples[next()] as TileTask;
+    const pieces = example.pieces.map(({ form, inputs }) => {
+      const placed = inputs.map(({ role, file, bytes, count, stride }) => {
+        return { role, file, begin: next(), bytes, count, stride };
+      });
+      return { form, inputs: placed };
+    });
+    const outputs = outputsOf(example).map(({ role, bytes }) => ({ role, offset: next(), bytes }));
+    tasks.push({ ...example, pieces, ...(example.kind === 'encode' ? { outputs } : {}) } as unknown as TileTask);
+  }
+  return { ...rest, tasks };
+}

@@ -1,0 +1,106 @@
+/** What has to be known of an ONNX model to run it. */
+import { ScalepointError } from '../core/errors.js';
+import type { ByteSource } from '../files/bytes.js';
+import { Graphs, isMover } from '../formats/onnx/graph.js';
+import type { OnnxModel } from '../formats/onnx/model.js';
+import type { OnnxGraph } from '../formats/onnx/proto.js';
+import { intOf } from '../formats/onnx/readers.js';
+import type { Opened } from '../pipeline/open.js';
+import type { Loadable } from './runtime.js';
+
+/** A value of a graph, and the node that gives it. */
+export interface GraphValue {
+  readonly name: string;
+  readonly op: string;
+  readonly inputs: readonly string[];
+  /** Whether the model gives it already. */
+  readonly isOutput: boolean;
+}
+
+/** A model that can be run. */
+export interface RunnableModel extends Loadable {
+  /** Values that nodes of the main graph give, in its order. */
+  readonly values: readonly GraphValue[];
+  /** For inputs that are indices: how many rows the table has that they are for. */
+  readonly limits: ReadonlyMap<string, number>;
+}
+
+/** A file as a whole. */
+const whole = (source: ByteSource) => source.read(0, source.size);
+
+/** The least number of rows of the tables that an input is an index of; undefined if it is none. */
+function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
+  if (seen.has(name)) return undefined;
+  seen.add(name);
+  let least: number | undefined;
+  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
+    const table = node.opType === 'Gather' && input === 1 ? graphs.weightAt(inside, node.inputs[0] ?? '') : undefined;
+    const found =
+      table !== undefined
+        ? table.source.shape.at(intOf(node, 'axis', 0))
+        : isMover(node) && input === 0
+          ? limitOf(graphs, inside, node.outputs[0] ?? '', seen)
+          : undefined;
+    if (found !== undefined) least = Math.min(found, least ?? found);
+  }
+  return least;
+}
+
+/** Operators whose outputs are no tensors. */
+const withoutTensors = /^(Sequence|SplitToSequence|Optional)/;
+
+/** Reads all of a model. @throws ScalepointError `RUNTIME` if it is of a format that is not run */
+export async function runnableOf({ format, model }: Opened): Promise<RunnableModel> {
+  if (format.name !== 'onnx') {
+    throw new ScalepointError('RUNTIME', `only ONNX models can be run, and this is ${format.label}`);
+  }
+  const { proto, source, weights, files } = model as OnnxModel;
+  const external = new Map<string, ByteSource>();
+  for (const { source: place, tensor } of weights) {
+    if (tensor.data.kind === 'external') external.set(tensor.data.location, files[place.file ?? 0] as ByteSource);
+  }
+  const externalData = [];
+  for (const [path, file] of external) externalData.push({ path, data: await whole(file) });
+  const graphs = new Graphs(model as OnnxModel);
+  const outputs = new Set(proto.graph.outputs.map(({ name }) => name));
+  const values = proto.graph.nodes.flatMap(({ opType, domain, inputs, outputs: given }) => {
+    if (opType === 'Constant' || (domain === '' && withoutTensors.test(opType))) return [];
+    const named = given.filter((name) => name !== '');
+    return named.map((name): GraphValue => ({ name, op: opType, inputs, isOutput: outputs.has(name) }));
+  });
+  const limits = new Map<string, number>();
+  for (const { name } of proto.graph.inputs) {
+    const limit = limitOf(graphs, proto.graph, name);
+    if (limit !== undefined) limits.set(name, limit);
+  }
+  return { bytes: await whole(source), externalData, values, limits };
+}
+
+/** The fields of a message that hold bytes: its tag, their length, the bytes. */
+function field(number: number, bytes: readonly number[]): number[] {
+  const length: number[] = [];
+  let rest = bytes.length;
+  for (; rest > 127; rest >>>= 7) length.push((rest & 127) | 128);
+  return [(number << 3) | 2, ...length, rest, ...bytes];
+}
+
+/** The model with more outputs. A graph may come in several messages: the last one holds the outputs. Their types follow from the nodes. */
+export function withOutputs(model: RunnableModel, names: readonly string[]): Loadable {
+  const encoder = new TextEncoder();
+  const outputs = names.map((name) => Uint8Array.from(field(12, field(1, [...encoder.encode(name)]))));
+  const size = outputs.reduce((sum, { length }) => sum + length, 0);
+  const head = field(7, []).slice(0, 1);
+  for (let rest = size; ; rest = Math.floor(rest / 128)) {
+    head.push(rest > 127 ? (rest % 128) + 128 : rest);
+    if (rest <= 127) break;
+  }
+  const bytes = new Uint8Array(model.bytes.length + head.length + size);
+  bytes.set(model.bytes);
+  bytes.set(head, model.bytes.length);
+  let at = model.bytes.length + head.length;
+  for (const output of outputs) {
+    bytes.set(output, at);
+    at += output.length;
+  }
+  return { bytes, externalData: model.externalData };
+}
