@@ -40,7 +40,7 @@ constexpr int kMultiples = 2;
 /// A codebook made ready for a search.
 struct Book {
   kernels::CodeSearch search;
-  kernels::FitValue values[kMaxCodebookSize];
+  float values[kMaxCodebookSize];
   float largest;
 };
 
@@ -196,7 +196,7 @@ Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<co
   if (first_non_finite(codebook) < codebook.size()) return Status::kBadRange;
   Book book = {};
   prepare_search(codebook, decision, book.search);
-  for (size_t i = 0; i < codebook.size(); i++) book.values[i] = {codebook[i], static_cast<double>(codebook[i]) * codebook[i]};
+  std::copy(codebook.begin(), codebook.end(), book.values);
   book.largest = largest_of(codebook);
   for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
     if (absmax[block] > 0) absmax[block] = search_scale(x.subspan(i, size), absmax[block], book);

@@ -91,19 +91,23 @@ void search_codes_by_counting(const float* x, size_t n, float factor, const Code
   std::memcpy(codes + i, made, n - i);
 }
 
-void fit_codes(const float* x, size_t n, const uint8_t* codes, const FitValue* values, double* products, double* squares) {
-  F64x2 even = splat(0.0), odd = even;
-  const auto both = [&](size_t i) { return mul(pair(x[i], 1), load(&values[codes[i]].value)); };
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
+  double product[2] = {}, square[2] = {};
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i + 2 <= n; i += 2) {
-    even = add(even, both(i));
-    odd = add(odd, both(i + 1));
+    const double even = values[codes[i]], odd = values[codes[i + 1]];
+    product[0] += x[i] * even;
+    product[1] += x[i + 1] * odd;
+    square[0] += even * even;
+    square[1] += odd * odd;
   }
-  if (n % 2 != 0) even = add(even, both(n - 1));
-  double sums[2];
-  store(sums, add(even, odd));
-  *products += sums[0];
-  *squares += sums[1];
+  if (n % 2 != 0) {
+    const double last = values[codes[n - 1]];
+    product[0] += x[n - 1] * last;
+    square[0] += last * last;
+  }
+  *products += product[0] + product[1];
+  *squares += square[0] + square[1];
 }
 
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {

@@ -34,13 +34,8 @@ void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSe
 /// At most 16 codes. Compares every threshold with 16 values at a time.
 void search_codes_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes);
 
-/// A value of a codebook and its square.
-struct FitValue {
-  double value, square;
-};
-
 /// Adds sum x v and sum v^2 of the values v of the codes. Each is two sums, of the even and of the odd elements.
-void fit_codes(const float* x, size_t n, const uint8_t* codes, const FitValue* values, double* products, double* squares);
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares);
 
 /// x[i] = values[codes[i]] * factor. There are 256 values. Returns the largest code.
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x);

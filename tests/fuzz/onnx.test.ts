@@ -15,7 +15,7 @@ import { filesOf, seedOf, timeout } from './rounds.js';
 // them that can be read again and has the size of the plan, or throw a ScalepointError with an offset in the file, and write nothing.
 // Seeds are fixed; see rounds.ts.
 
-const mutations = filesOf(500);
+const mutations = filesOf(250);
 
 /** No file takes longer. Alone, most take a millisecond. */
 const mostMilliseconds = 10_000;

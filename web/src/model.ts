@@ -6,7 +6,6 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
@@ -96,7 +95,7 @@ export type { WorkerLike } from './pipeline/worker-like.js';
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js';
 export type { Runtime } from './running/runtime.js';
-export { loadTensors, saveTensors } from './saving.js';
+export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
 
 /**
@@ -392,20 +391,6 @@ export async function quantizeModel(
     bytes: async () => inMemory().bytes(),
     blob: async () => inMemory().blob(),
   };
-}
-
-/**
- * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
- * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
- */
-export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
-  const sink = await pathSink(path, overwrite);
-  try {
-    await sink.write(0, new TextEncoder().encode(text));
-    await sink.finish();
-  } finally {
-    await sink.discard(undefined);
-  }
 }
 
 // --------------------------------------------------------------------------------------------------------------------- compare

@@ -1,8 +1,9 @@
-// Quantized tensors of arrays to files and back: what users call. tensors.ts does it.
+// What users call to write small files and to read them back: quantized tensors of arrays (tensors.ts does it), and files beside a result.
 import type { QuantizedTensor } from './arrays/tensor.js';
 import { typeError } from './core/errors.js';
 import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
+import { pathSink } from './files/path-sink.js';
 import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
 import { checkNames, checkWorkOptions } from './pipeline/options.js';
 import type { WorkOptions } from './pipeline/start.js';
@@ -62,4 +63,18 @@ export async function loadTensors(
     const meanings = meaningsOf(opened);
     return withCore(options, (core) => readTensors(core, opened, meanings));
   });
+}
+
+/**
+ * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
+ * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
+ */
+export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
+  const sink = await pathSink(path, overwrite);
+  try {
+    await sink.write(0, new TextEncoder().encode(text));
+    await sink.finish();
+  } finally {
+    await sink.discard(undefined);
+  }
 }

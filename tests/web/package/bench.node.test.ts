@@ -195,10 +195,14 @@ describe('the page of the benchmark', () => {
         viewport: { width: 360, height: 800 },
         permissions: ['clipboard-read', 'clipboard-write'],
         reducedMotion: 'reduce',
+        // It would answer for the worker's script, which is replaced below.
+        serviceWorkers: 'block',
       });
       const page = await context.newPage();
       const complaints: string[] = [];
-      page.on('console', (message) => complaints.push(message.text()));
+      page.on('console', (message) => {
+        if (!message.text().includes('blocked by Playwright')) complaints.push(message.text());
+      });
       page.on('pageerror', (error) => complaints.push(error.message));
       page.on('request', (request) => {
         if (!request.url().startsWith(server.url)) complaints.push(`request to ${request.url()}`);

@@ -91,9 +91,12 @@ describe('the packed package', () => {
 
   it('has no dependencies and no install scripts', () => {
     const manifest = manifestOf(installed) as object as Record<string, Record<string, string> | undefined>;
-    for (const field of ['dependencies', 'optionalDependencies', 'peerDependencies', 'bundleDependencies']) {
+    for (const field of ['dependencies', 'optionalDependencies', 'bundleDependencies']) {
       expect(Object.keys(manifest[field] ?? {}), field).toEqual([]);
     }
+    // It runs models if it is there. npm installs no optional peer by itself.
+    expect(Object.keys(manifest.peerDependencies ?? {})).toEqual(['onnxruntime-web']);
+    expect(manifest.peerDependenciesMeta).toEqual({ 'onnxruntime-web': { optional: true } });
     const scripts = Object.keys(manifest.scripts ?? {});
     expect(scripts.filter((name) => /^(pre|post)?install$|^(pre|post)?prepare$/.test(name))).toEqual([]);
     const lock = JSON.parse(readFileSync(join(consumer, 'package-lock.json'), 'utf8')) as { packages: object };

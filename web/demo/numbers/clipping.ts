@@ -1,9 +1,9 @@
 import { byId, html, setText } from '../shared/dom.js';
-import { formatDecibels, formatReal, formatShare } from '../shared/format.js';
+import { formatCount, formatDecibels, formatMany, formatReal, formatShare } from '../shared/format.js';
 import { drawLines } from '../shared/lines.js';
 import type { ClippingView, View } from './view.js';
 
-/** Numbers of a part below which entropy is not to be trusted: it compares histograms, and those of few numbers are mostly empty. */
+/** Numbers of a part below which entropy keeps all of them: as many as its histogram has bins. */
 const fewForEntropy = 2048;
 
 /** What clipping gains. */
@@ -17,12 +17,11 @@ function captionOf({ marks, length }: ClippingView, clipped: number): string {
   return `${first} ${name} gains ${formatReal(gain, 3)} dB over min-max here${now}.`;
 }
 
-/** Why entropy does badly, if it does. */
-function entropyNote({ marks, length }: ClippingView): string {
-  const entropy = marks.find(({ method }) => method === 'entropy');
-  if (entropy === undefined || length >= fewForEntropy || !(entropy.y < marks[0]!.y - 1)) return '';
-  return ` Entropy compares the histogram before and after, and was made for millions of activations. With ${length.toLocaleString('en')} numbers most bins are empty or hold one number, so it keeps only the dense middle and clips the rest. Use least error for weights.`;
-}
+/** Why entropy gains nothing on few numbers. */
+const entropyNote = ({ length }: ClippingView) =>
+  length < fewForEntropy
+    ? ` Entropy equals min-max here: it compares histograms of ${formatCount(fewForEntropy)} bins, and with ${formatMany(length, 'number')} most bins are empty.`
+    : '';
 
 /** Draws SQNR against the scale, and fills the table of range methods. */
 export function showClipping(clipping: ClippingView | undefined, { settings, part }: View): void {

@@ -104,7 +104,8 @@ const rangeHints: Readonly<Record<Settings['range'], string>> = {
   'min-max': 'The levels reach the farthest numbers.',
   percentile: `The levels reach ${percentile} % of the numbers; the rest is clipped.`,
   mse: 'The range with the least squared error. Clipping a few numbers pays for finer steps.',
-  entropy: 'The range that changes the histogram least. Made for activations: it needs thousands of numbers.',
+  entropy:
+    'The range that changes the histogram least. Made for activations: with fewer than 2,048 numbers it is min-max.',
 };
 
 /** The hint that says what the scheme means for the zero point. */

@@ -23,84 +23,96 @@ export interface LoopEvents {
   rested(): void;
 }
 
-/** Asks the worker for what the page shows, one view at a time. Changes that come meanwhile make one more view. */
-export interface Loop {
-  schedule(): void;
-  /** Something is being read, so the page is not at rest. */
-  setReading(reading: boolean): void;
-}
-
 /** What to ask for. */
 function wishOf({ settings, own, lineAt, row }: State, limit: number, open: readonly Section[]): Wish {
   const id = settings.data === 'own' ? own?.id : undefined;
   return { settings, own: id, limit, widths: widthsNow(), lineAt, row, open };
 }
 
-/** Starts the loop. Nothing is asked for before the first `schedule`. */
-export function startLoop(client: Client, state: State, events: LoopEvents): Loop {
-  const region = byId('result', HTMLElement);
-  let dirty = false;
-  let running = false;
-  let reading = false;
-  let rest: ReturnType<typeof setTimeout> | undefined;
+/** Asks the worker for what the page shows, one view at a time. Changes that come meanwhile make one more view. */
+export class Loop {
+  readonly #client: Client;
+  readonly #state: State;
+  readonly #events: LoopEvents;
+  readonly #region = byId('result', HTMLElement);
+  #dirty = false;
+  #running = false;
+  #reading = false;
+  #rest: ReturnType<typeof setTimeout> | undefined;
 
-  const ask = async (limit: number, open: readonly Section[]): Promise<View> => client.view(wishOf(state, limit, open));
-  const quick = () =>
-    events.openSections().filter((section) => !(slowSections as readonly Section[]).includes(section));
+  constructor(client: Client, state: State, events: LoopEvents) {
+    this.#client = client;
+    this.#state = state;
+    this.#events = events;
+  }
 
-  const live = async () => {
-    while (dirty) {
-      await new Promise(requestAnimationFrame);
-      dirty = false;
-      state.view = await ask(liveLimit, quick());
-      events.draw();
-    }
+  /** Something has changed. */
+  readonly schedule = (): void => {
+    this.#dirty = true;
+    clearTimeout(this.#rest);
+    this.#region.ariaBusy = 'true';
+    void this.#run('live');
   };
-  const atRest = async () => {
-    const { view } = state;
+
+  /** Something is being read, so the page is not at rest; or no longer. */
+  readonly setReading = (reading: boolean): void => {
+    this.#reading = reading;
+    if (reading) this.#region.ariaBusy = 'true';
+    else this.schedule();
+  };
+
+  #ask(limit: number, open: readonly Section[]): Promise<View> {
+    return this.#client.view(wishOf(this.#state, limit, open));
+  }
+
+  #quickSections(): readonly Section[] {
+    return this.#events.openSections().filter((section) => !(slowSections as readonly Section[]).includes(section));
+  }
+
+  async #run(what: 'live' | 'rest'): Promise<void> {
+    if (this.#running) return;
+    this.#running = true;
+    try {
+      if (what === 'live') await this.#live();
+      else await this.#atRest();
+    } catch (error) {
+      const text = `${messageOf(error)}. Load the page again.`;
+      showProblem('settings', { title: 'The page stopped computing', text });
+    } finally {
+      this.#running = false;
+    }
+    clearTimeout(this.#rest);
+    if (this.#dirty) void this.#run('live');
+    else if (what === 'live') this.#rest = setTimeout(() => void this.#run('rest'), restMilliseconds);
+  }
+
+  /** Draws while controls move. */
+  async #live(): Promise<void> {
+    while (this.#dirty) {
+      await new Promise(requestAnimationFrame);
+      this.#dirty = false;
+      this.#state.view = await this.#ask(liveLimit, this.#quickSections());
+      this.#events.draw();
+    }
+  }
+
+  /** Draws what takes longer, until something changes. */
+  async #atRest(): Promise<void> {
+    const { view } = this.#state;
     if (view?.result?.exact === false && countOf(view.data) <= restLimit) {
-      state.view = await ask(restLimit, quick());
-      if (dirty) return;
-      events.draw();
+      this.#state.view = await this.#ask(restLimit, this.#quickSections());
+      if (this.#dirty) return;
+      this.#events.draw();
     }
     for (const section of slowSections) {
-      if (dirty || state.view === undefined) return;
-      if (!events.openSections().includes(section)) continue;
-      const part = await ask(restLimit, [section]);
-      state.view = { ...state.view, ...(part[section] !== undefined && { [section]: part[section] }) };
+      if (this.#dirty || this.#state.view === undefined) return;
+      if (!this.#events.openSections().includes(section)) continue;
+      const { [section]: part } = await this.#ask(restLimit, [section]);
+      if (part !== undefined) this.#state.view = { ...this.#state.view, [section]: part };
     }
-    if (dirty) return;
-    events.drawRest();
-    events.rested();
-    region.ariaBusy = String(reading);
-  };
-  const run = async (work: () => Promise<void>) => {
-    if (running) return;
-    running = true;
-    try {
-      await work();
-    } catch (error) {
-      showProblem('settings', {
-        title: 'The page stopped computing',
-        text: `${messageOf(error)}. Load the page again.`,
-      });
-    } finally {
-      running = false;
-    }
-    clearTimeout(rest);
-    if (dirty) void run(live);
-    else if (work === live) rest = setTimeout(() => void run(atRest), restMilliseconds);
-  };
-  const schedule = () => {
-    dirty = true;
-    clearTimeout(rest);
-    region.ariaBusy = 'true';
-    void run(live);
-  };
-  const setReading = (now: boolean) => {
-    reading = now;
-    if (now) region.ariaBusy = 'true';
-    else schedule();
-  };
-  return { schedule, setReading };
+    if (this.#dirty) return;
+    this.#events.drawRest();
+    this.#events.rested();
+    this.#region.ariaBusy = String(this.#reading);
+  }
 }

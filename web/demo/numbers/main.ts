@@ -7,7 +7,7 @@ import { type Client, startClient } from './client.js';
 import { startControls } from './controls.js';
 import { draw, drawRest } from './draw.js';
 import { startAddress } from './history.js';
-import { startLoop } from './loop.js';
+import { Loop } from './loop.js';
 import { barAt, showBar } from './pictures.js';
 import { startProbe } from './probe.js';
 import { sentence } from './results.js';
@@ -67,7 +67,7 @@ function startPage(client: Client): void {
     useIntegers: () => change({ ...state.settings, codes: 'integers' }, 'integers'),
   };
   const controls = startControls(() => state.settings, change);
-  const loop = startLoop(client, state, {
+  const loop = new Loop(client, state, {
     openSections,
     draw: () => draw(state, controls, ways),
     drawRest: () => drawRest(state, (settings) => change(settings, 'ladder')),

@@ -35,34 +35,6 @@ export function addSums(sums: Float64Array, more: Float64Array, at = 0, from = 0
   }
 }
 
-/** The sums of pairs in memory, which need no core. They are added up in double. */
-export function sumsOf(x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {
-  const sums = new Float64Array(sumCount);
-  let [squaredError, absoluteError, largest, squaredX, squaredY, product, nonFinite] = [0, 0, 0, 0, 0, 0, 0];
-  for (let i = 0; i < x.length; i++) {
-    const [a, b] = [x[i] as number, y[i] as number];
-    const error = Math.abs(a - b);
-    if (!Number.isFinite(a) || !Number.isFinite(b)) {
-      nonFinite++;
-      continue;
-    }
-    squaredError += error * error;
-    absoluteError += error;
-    if (error > largest) largest = error;
-    squaredX += a * a;
-    squaredY += b * b;
-    product += a * b;
-  }
-  sums[order.squaredError] = squaredError;
-  sums[order.absoluteError] = absoluteError;
-  sums[order.maxAbsoluteError] = largest;
-  sums[order.squaredX] = squaredX;
-  sums[order.squaredY] = squaredY;
-  sums[order.product] = product;
-  sums[order.nonFinite] = nonFinite;
-  return sums;
-}
-
 /** How many of the pairs have a NaN or an infinity. */
 export function nonFiniteOf(sums: Float64Array): number {
   return sums[order.nonFinite] as number;

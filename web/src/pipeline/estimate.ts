@@ -10,6 +10,7 @@ import { planFor } from './plan.js';
 import { type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
 import {
+  BatchLimit,
   type BatchResult,
   type Output,
   problemIn,
@@ -53,90 +54,124 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
 }
 
-/** Memory for the parts of a tile, which nobody reads. */
-function outputsOf({ destinations }: TileStep): { outputs: Output[]; outputBytes: number } {
-  let outputBytes = 0;
+/** Memory for the parts of a tile, which nobody reads, from an offset on. */
+function outputsOf({ destinations }: TileStep, offset: number): { outputs: Output[]; end: number } {
+  let end = offset;
   const outputs = destinations.map(({ role, bytes, count }) => {
-    const offset = outputBytes;
-    outputBytes += bytes * count;
-    return { role, offset, bytes: bytes * count };
+    const at = end;
+    end += bytes * count;
+    return { role, offset: at, bytes: bytes * count };
   });
-  return { outputs, outputBytes };
+  return { outputs, end };
 }
 
-/** Carries out tasks for the tensors of a plan, and adds up their errors. */
+/** A task, and what it is about. */
+interface Subject {
+  readonly tensor: PlannedTensor;
+  readonly rectangle: Rectangle;
+}
+
+/** Carries out tasks for the tensors of a plan, and adds up their errors. Small tiles travel together. */
 class Measuring {
   readonly #work: Omit<Work, 'sinks'>;
   readonly #sums: (Float64Array | undefined)[];
+  readonly #limit = new BatchLimit();
+  #tiles: TileStep[] = [];
+  /** Batches under way. Each gives what adds its sums, so that they are added in order. */
+  readonly #waiting: Promise<() => void>[] = [];
 
   constructor(work: Omit<Work, 'sinks'>) {
     this.#work = work;
     this.#sums = new Array(work.plan.tensors.length);
   }
 
-  async #carryOut(tensor: PlannedTensor, task: TileTask, outputBytes: number, rectangle: Rectangle) {
+  async #carryOut(tasks: readonly TileTask[], outputBytes: number, subjects: readonly Subject[]): Promise<BatchResult> {
     const { runner, signal } = this.#work;
     signal?.throwIfAborted();
     let result: BatchResult;
     try {
-      result = await runner.run({ tasks: [task], outputBytes });
+      result = await runner.run({ tasks, outputBytes });
     } catch (error) {
       throw error instanceof TaskError ? error.cause : error;
     }
     runner.recycle(result.output);
     const problem = problemIn(result);
-    if (problem !== undefined) throw problemError(tensor, problem, elementAt(rectangle, problem.index));
-    const { measured, sums, answers } = result;
-    return { ...answers[0], sums: measured[0] === 1 ? sums : undefined };
+    if (problem === undefined) return result;
+    const { tensor, rectangle } = subjects[result.done - 1] as Subject;
+    throw problemError(tensor, problem, elementAt(rectangle, problem.index));
   }
 
-  async #addTile(index: number, step: TileStep): Promise<() => void> {
-    const { outputs, outputBytes } = outputsOf(step);
-    const { sums } = await this.#carryOut(step.tensor, { ...step.task, outputs }, outputBytes, step.rectangle);
+  async #ask(tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) {
+    const { answers } = await this.#carryOut([task], 0, [{ tensor, rectangle }]);
+    return { ...answers[0] };
+  }
+
+  async #measure(tiles: readonly TileStep[]): Promise<() => void> {
+    let outputBytes = 0;
+    const tasks = tiles.map((step) => {
+      const { outputs, end } = outputsOf(step, outputBytes);
+      outputBytes = end;
+      return { ...step.task, outputs };
+    });
+    const { measured, sums } = await this.#carryOut(tasks, outputBytes, tiles);
     return () => {
-      const all = this.#sums[index] ?? new Float64Array(sumCount);
-      this.#sums[index] = all;
-      if (sums !== undefined) addSums(all, sums);
+      for (const [i, { index }] of tiles.entries()) {
+        const all = this.#sums[index] ?? new Float64Array(sumCount);
+        this.#sums[index] = all;
+        if (measured[i] === 1) addSums(all, sums.subarray(i * sumCount, (i + 1) * sumCount));
+      }
     };
+  }
+
+  /** Starts what was collected, and waits if enough is under way. */
+  async #flush(): Promise<void> {
+    if (this.#tiles.length === 0) return;
+    const added = this.#measure(this.#tiles);
+    // If it fails, that shows when its turn comes.
+    added.catch(() => {});
+    this.#waiting.push(added);
+    this.#tiles = [];
+    this.#limit.clear();
+    if (this.#waiting.length > this.#work.runner.concurrency) (await this.#waiting.shift())?.();
+  }
+
+  async #collect(tensor: PlannedTensor, index: number): Promise<void> {
+    // The first part holds the elements. Errors are measured when it is made.
+    const roles = tensor.parts.slice(0, 1).map(({ role }) => role);
+    const places = roles.map((role) => ({ role, file: 0, at: 0, into: undefined }));
+    const steps = tilesOf(tensor, index, roles, places);
+    for (let next = steps.next(); !next.done; ) {
+      const step = next.value;
+      if (step.kind === 'question') {
+        next = steps.next(await answerTo(step, (...about) => this.#ask(...about)));
+        continue;
+      }
+      if (step.kind === 'tile' && step.task.measures) {
+        if (!this.#limit.admits(step.task)) {
+          await this.#flush();
+          this.#limit.admits(step.task);
+        }
+        this.#tiles.push(step);
+      }
+      next = steps.next(undefined);
+    }
   }
 
   /** Measures the tensors. `chosen` are those of the plan, or samples of them. */
   async run(chosen: readonly PlannedTensor[]): Promise<void> {
-    const { runner, onProgress, signal } = this.#work;
+    const { onProgress, signal } = this.#work;
     const bytesTotal = chosen.reduce((sum, { source }) => sum + storedBytes(source), 0);
     let bytesDone = 0;
-    const waiting: Promise<() => void>[] = [];
-    const ask = (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) =>
-      this.#carryOut(tensor, task, 0, rectangle);
     for (const [index, tensor] of chosen.entries()) {
-      const { source, parts, kept } = tensor;
-      bytesDone += storedBytes(source);
-      if (kept !== undefined) continue;
-      // The first part holds the elements. Errors are measured when it is made.
-      const roles = parts.slice(0, 1).map(({ role }) => role);
-      const places = roles.map((role) => ({ role, file: 0, at: 0, into: undefined }));
-      const steps = tilesOf(tensor, index, roles, places);
-      let next = steps.next();
-      while (!next.done) {
-        const step = next.value;
-        if (step.kind === 'question') {
-          next = steps.next(await answerTo(step, ask));
-          continue;
-        }
-        if (step.kind === 'tile' && step.task.measures) {
-          const added = this.#addTile(index, step);
-          // If it fails, that shows when its turn comes.
-          added.catch(() => {});
-          waiting.push(added);
-          if (waiting.length > runner.concurrency) (await waiting.shift())?.();
-        }
-        next = steps.next(undefined);
-      }
-      const { name } = source;
+      const { name } = tensor.source;
+      bytesDone += storedBytes(tensor.source);
+      if (tensor.kept !== undefined) continue;
+      await this.#collect(tensor, index);
       onProgress?.({ phase: 'quantize', tensor: name, index, count: chosen.length, bytesDone, bytesTotal });
       signal?.throwIfAborted();
     }
-    for (const added of waiting) (await added)();
+    await this.#flush();
+    for (const added of this.#waiting) (await added)();
   }
 
   /** The measures of each tensor. */

@@ -1,5 +1,5 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
-import { type ErrorMeasures, measuresOf, nonFiniteOf, sumsOf } from '../core/measure.js';
+import { type ErrorMeasures, measuresOf, nonFiniteOf } from '../core/measure.js';
 import type { Opened } from '../pipeline/open.js';
 import { feedsOf, fromHalf, type InputOptions } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './model.js';
@@ -12,6 +12,7 @@ import {
   type TypedRuntime,
   withSession,
 } from './runtime.js';
+import { sumsOf } from './sums.js';
 
 /** How two models are run. */
 export interface RunOptions extends InputOptions {

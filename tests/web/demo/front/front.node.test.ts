@@ -117,7 +117,9 @@ it('saves the network with finer scales and better ranges', async () => {
 it('hands a model to the page for models, and comes back', async () => {
   await open();
   await page.click('#sample');
-  await expect.poll(() => page.textContent('#model-name').catch(() => '')).toBe('digits.safetensors');
+  await expect
+    .poll(() => page.textContent('#model-name').catch(() => ''), { timeout: 15_000 })
+    .toBe('digits.safetensors');
   expect(new URL(page.url()).pathname).toBe('/model/');
   expect(await page.title()).toContain('Make a model smaller');
   expect(await page.getAttribute('.nav a[aria-current]', 'href')).toBe(`${site.url}model/`);

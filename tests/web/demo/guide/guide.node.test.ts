@@ -2,7 +2,7 @@
 import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
 import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
 import * as scalepoint from 'scalepoint';
@@ -40,6 +40,8 @@ function promised(code: string): string[] {
 }
 
 const modules: Readonly<Record<string, unknown>> = { scalepoint, 'scalepoint/model': model, 'scalepoint/bench': bench };
+/** What the code of the guide may import. The inline module is there once the package is built. */
+const imports = { ...modules, 'scalepoint/inline': await import(pathToFileURL(root('dist/inline.js')).href) };
 
 /** Runs the blocks of a page one after the other in one scope. Returns what each printed. */
 async function runBlocks(codes: readonly string[]): Promise<string[][]> {
@@ -54,7 +56,7 @@ async function runBlocks(codes: readonly string[]): Promise<string[][]> {
     'printed',
     `let at = 0;\nconst console = { log: (...values) => printed[at].push(values.join(' ')) };\n${body.join('\n')}`,
   );
-  await program(modules, printed);
+  await program(imports, printed);
   return printed;
 }
 
@@ -100,6 +102,15 @@ describe('the code of the guide', () => {
         expect(await run(args)).toMatchObject({ code: 0, stderr: expect.not.stringContaining('error') });
       }
     }
+  });
+
+  it('has a row for every code of an error', () => {
+    const source = readFileSync(root('web/src/core/errors.ts'), 'utf8');
+    const codes = [...source.matchAll(/^ {2}\| '(\w+)'/gm)].map(([, code]) => code);
+    const errors = texts.find(({ name }) => name === 'errors')?.markdown ?? '';
+    const rows = [...errors.matchAll(/^\| `(\w+)` /gm)].map(([, code]) => code);
+    expect(codes.length).toBeGreaterThan(10);
+    expect(rows.sort()).toEqual(codes.sort());
   });
 
   it('configures bundlers for the package', async () => {
@@ -189,7 +200,7 @@ describe('the code of the guide in Chromium', () => {
         }
         return route.fulfill({ path: root(name) });
       });
-      await page.route('**/assets/{core,worker}*', (route) =>
+      await page.route('**/assets/{core,scalepoint-worker}*', (route) =>
         route.fulfill({ path: root(`dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`) }),
       );
       await page.goto(`${server.url}elsewhere/page.html`);

@@ -40,7 +40,7 @@ const planned = (before = 0) =>
   }, before);
 /** Waits until everything is measured. */
 const measured = () =>
-  expect.poll(() => page.textContent('#worst-basis'), { timeout: 10_000 }).toBe('Measured on all numbers.');
+  expect.poll(() => page.textContent('#worst-basis'), { timeout: 30_000 }).toBe('Measured on all numbers.');
 /** The texts of a column of the table. */
 const column = (name: string) =>
   page.$$eval(

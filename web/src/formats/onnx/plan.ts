@@ -116,9 +116,15 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
     const casts = choices.dequantize === 'cast';
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range, casts });
   }
+  if (channels.readers.some(({ node }) => recurrent.includes(node.opType))) {
+    return dequantizeWeight(builder, weight, channels, { bits: 8, signed: true, symmetric: true, range });
+  }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
+
+/** Layers in which errors add up from step to step: int4-weights gives their weights 8 bits. */
+const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
 
 /** Whether a weight is read by nodes that compute with floats, such as Add. */
 function isComputed(reason: string): boolean {
