@@ -3,11 +3,9 @@
  * tile by tile, so that memory does not grow with the model. Reading headers needs no wasm; the core is loaded when the first tensor
  * is converted.
  */
-import type { BlockTensor, LinearQuantizedTensor, QuantizedTensor } from './arrays/tensor.js';
+import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
-import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
-import { pathSink } from './files/path-sink.js';
 import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
@@ -22,7 +20,7 @@ import {
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
-import { type ModelInput, type OpenOptions, withModel } from './pipeline/open.js';
+import { type ModelInput, type Opened, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -41,13 +39,13 @@ import {
   read,
   readAsFloats,
   readCodes,
+  readStored,
   type Tensor,
 } from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
-import type { SavedTensorsOptions } from './tensors.js';
 
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -95,8 +93,9 @@ export type { WorkOptions } from './pipeline/start.js';
 export type { VerifyOptions, VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/worker-like.js';
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
-export type { InputArray, ModelInputs } from './running/inputs.js';
+export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js';
 export type { Runtime } from './running/runtime.js';
+export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
 
 /**
@@ -179,6 +178,33 @@ export async function readTensor(file: ModelInput, name: string, options: OpenOp
 }
 
 /**
+ * Reads all tensors of a model file one by one, in the order of their bytes. The file is open until the loop ends.
+ * @example for await (const tensor of tensors('model.safetensors')) console.log(tensor.name, tensor.data.length);
+ * @throws what `inspectModel` throws
+ */
+export async function* tensors(file: ModelInput, options: OpenOptions = {}): AsyncGenerator<Tensor, void, void> {
+  checkOpenOptions(options);
+  let close = () => {};
+  const closed = new Promise<void>((resolve) => {
+    close = resolve;
+  });
+  let work: Promise<void> | undefined;
+  const opened = await new Promise<Opened>((resolve, reject) => {
+    work = withModel(file, options, (model) => {
+      resolve(model);
+      return closed;
+    });
+    work.catch(reject);
+  });
+  try {
+    for (const tensor of opened.model.tensors) yield await readStored(opened, tensor);
+  } finally {
+    close();
+    await work;
+  }
+}
+
+/**
  * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
  * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
  * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
@@ -202,64 +228,6 @@ export async function readQuantized(
 ): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
   checkOpenOptions(options);
   return withModel(file, options, (opened) => readCodes(opened, name));
-}
-
-// --------------------------------------------------------------------------------------------------------- tensors of arrays
-
-function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, names);
-  checkWorkOptions(options as WorkOptions);
-}
-
-/** Loads the core for a call. */
-async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
-  // Here and not at the top, so that looking into a file loads no wasm.
-  const { loadCore } = await import('./core/load.js');
-  const core = await loadCore(options);
-  try {
-    return await use(core);
-  } finally {
-    core.dispose();
-  }
-}
-
-/**
- * The bytes of a safetensors file with quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other
- * programs open it; what the codes mean is in its metadata.
- * @example const bytes = await saveTensors({ embeddings: q }); await writeFile('q.safetensors', bytes);
- * @throws TypeError or RangeError naming the tensor, or if two parts have one name; ScalepointError `WASM_LOAD`, `CSP`, `OUT_OF_MEMORY`
- */
-export async function saveTensors(
-  tensors: Readonly<Record<string, QuantizedTensor>>,
-  options: SavedTensorsOptions = {},
-): Promise<Uint8Array<ArrayBuffer>> {
-  if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
-    throw typeError('tensors', `expected an object of quantized tensors by name, got ${show(tensors)}`);
-  }
-  checkTensorOptions(options, ['core']);
-  const { writeTensors } = await import('./tensors.js');
-  return withCore(options, (core) => writeTensors(core, tensors));
-}
-
-/**
- * The quantized tensors that `saveTensors` wrote, as they were.
- * @example const { embeddings } = await loadTensors('q.safetensors');
- * @throws ScalepointError `BAD_FILE` if the file is damaged or not of `saveTensors`; what `inspectModel` throws; `WASM_LOAD`, `CSP`,
- *   `OUT_OF_MEMORY`
- */
-export async function loadTensors(
-  file: ModelInput,
-  options: SavedTensorsOptions & OpenOptions = {},
-): Promise<Record<string, QuantizedTensor>> {
-  checkTensorOptions(options, ['core', 'signal']);
-  return withModel(file, options, async (opened) => {
-    const { meaningsOf, readTensors } = await import('./tensors.js');
-    const meanings = meaningsOf(opened);
-    return withCore(options, (core) => readTensors(core, opened, meanings));
-  });
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ plan
@@ -291,6 +259,8 @@ export interface ModelPlan {
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];
+  /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
+  readonly options: PlanOptions;
 }
 
 /**
@@ -306,7 +276,8 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
     const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
     const { entries } = opened.format.options;
-    return {
+    const { signal: _, ...made } = options;
+    const result = {
       format: plan.format as ResultFormat,
       to: options.to,
       tensors,
@@ -314,6 +285,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
       notes: plan.notes,
       ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
     };
+    return Object.defineProperty(result, 'options', { value: made }) as ModelPlan;
   });
 }
 
@@ -355,6 +327,19 @@ export interface QuantizeModelResult {
   blob(): Promise<Blob>;
 }
 
+/** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
+function optionsOf(
+  choices: QuantizeModelOptions | ModelPlan,
+  more: FormatSidecars & ResultOptions,
+): QuantizeModelOptions {
+  const isPlan = typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
+  if (!isPlan) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
+  if (choices.options === undefined) {
+    throw typeError('plan', 'expected what planModel gave itself: copies have lost what it was made with');
+  }
+  return { ...choices.options, ...more } as QuantizeModelOptions;
+}
+
 /**
  * Makes a model smaller.
  *
@@ -368,12 +353,26 @@ export interface QuantizeModelResult {
  * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 2 KiB for each tensor; and the result unless
  * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
+ * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
+ * @param plan of the same file
+ * @param more options in addition to those of a plan
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
  *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
  *   one is beyond the type that it is to be stored in; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error
  *   there is no output, nor a part of one.
  */
-export async function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult> {
+export function quantizeModel(
+  file: ModelInput,
+  plan: ModelPlan,
+  more?: FormatSidecars & ResultOptions,
+): Promise<QuantizeModelResult>;
+export function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult>;
+export async function quantizeModel(
+  file: ModelInput,
+  choices: QuantizeModelOptions | ModelPlan,
+  more: FormatSidecars & ResultOptions = {},
+): Promise<QuantizeModelResult> {
+  const options = optionsOf(choices, more);
   const names = [...planNames(), 'output', 'overwrite', ...sidecarNames(), 'minSqnrDb', ...workNames];
   checkPlanOptions(options, names);
   checkWorkOptions(options);
@@ -392,20 +391,6 @@ export async function quantizeModel(file: ModelInput, options: QuantizeModelOpti
     bytes: async () => inMemory().bytes(),
     blob: async () => inMemory().blob(),
   };
-}
-
-/**
- * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
- * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
- */
-export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
-  const sink = await pathSink(path, overwrite);
-  try {
-    await sink.write(0, new TextEncoder().encode(text));
-    await sink.finish();
-  } finally {
-    await sink.discard(undefined);
-  }
 }
 
 // --------------------------------------------------------------------------------------------------------------------- compare

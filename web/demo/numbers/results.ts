@@ -49,9 +49,9 @@ function steps(count: number): string {
 }
 
 /** What the largest error is to be held against. */
-function stepsOf({ parts, firstScale, comparison }: Result, { codes }: View['settings']): string {
+function stepsOf({ parts, firstScale, comparison }: Result, { codes, granularity }: View['settings']): string {
   if (parts.count > 1) {
-    const what = codes === 'blocks' ? 'block' : parts.kind === 'per-group' ? 'group' : 'channel';
+    const what = codes === 'blocks' ? 'block' : granularity === 'per-group' ? 'group' : 'channel';
     return `the worst of ${formatMany(parts.count, what)}`;
   }
   return codes === 'integers' && firstScale !== undefined ? steps(comparison.maxAbsoluteError / firstScale) : '';

@@ -113,7 +113,9 @@ const characterWidth = 6.6;
 
 /** Draws the marks, each with a line to its label at the top. Labels that would overlap are stacked, the leftmost lowest. */
 function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SVGGElement {
+  // Lines are drawn first, so that none crosses a label.
   const group = svg('g', { class: 'marks' });
+  const labels = svg('g', {});
   const lines: number[] = [];
   for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
     const at = x(mark.x);
@@ -127,8 +129,9 @@ function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SV
     group.append(
       svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label + 5 }),
       svg('circle', { cx: at, cy: y(mark.y), r: 5 }),
-      svg('text', { x: middle, y: label, 'text-anchor': 'middle' }, mark.label),
     );
+    labels.append(svg('text', { x: middle, y: label, 'text-anchor': 'middle' }, mark.label));
   }
+  group.append(labels);
   return group;
 }

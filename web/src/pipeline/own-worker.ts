@@ -12,6 +12,6 @@ export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
   // Not a literal URL: bundlers would emit a second file for it.
   const url = new URL(import.meta.url.replace(/[^/]*$/, 'scalepoint-worker.js'));
   // Arguments of this process such as --input-type would keep the file from running.
-  // They keep next to nothing, and would let garbage grow to tens of megabytes each.
+  // Workers keep next to nothing, and would let garbage grow to tens of megabytes each.
   return () => new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
 }

@@ -152,9 +152,13 @@ async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promise<Uint
 }
 
 /** Reads one tensor into a new array. @throws ScalepointError `NOT_FOUND` */
-export async function read({ model }: Opened, name: string): Promise<Tensor> {
-  const tensor = named(model.tensors, name);
-  const { dtype, shape } = tensor;
+export async function read(opened: Opened, name: string): Promise<Tensor> {
+  return readStored(opened, named(opened.model.tensors, name));
+}
+
+/** Reads a tensor of an open model. */
+export async function readStored({ model }: Opened, tensor: SourceTensor): Promise<Tensor> {
+  const { name, dtype, shape } = tensor;
   const own = await bytesOf(model, tensor);
   const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
   const data = new array(own.buffer);
