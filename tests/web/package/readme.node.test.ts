@@ -14,7 +14,8 @@ async function run(code: string, names: string[]): Promise<Record<string, unknow
   const body = code.replace(/^import .*$/m, '');
   const sp = /const sp =/.test(body) ? '' : 'const sp = await load();\n';
   const given = { load, file: sample, ...model };
-  const program = new AsyncFunction(...Object.keys(given), `${sp}${body}\nreturn { ${names.join(', ')} };`);
+  // In a block of its own, an example may call a variable like a function that it does not use.
+  const program = new AsyncFunction(...Object.keys(given), `{ ${sp}${body}\nreturn { ${names.join(', ')} }; }`);
   return await program(...Object.values(given));
 }
 
