@@ -232,11 +232,12 @@ function axisName(dimensions: number, axis: number): string {
 /**
  * Sets up the form.
  * @param current gives the settings at the time of the call
- * @param onChange called at each input event with the new settings and the name of the control
+ * @param onChange called at each input event with the new settings, the name of the control, and whether it is one that moves through
+ *   many values
  */
 export function startControls(
   current: () => Settings,
-  onChange: (settings: Settings, control: string) => void,
+  onChange: (settings: Settings, control: string, moving: boolean) => void,
 ): Controls {
   const form = byId('controls', HTMLFormElement);
   byId('distribution', HTMLSelectElement).append(
@@ -247,16 +248,17 @@ export function startControls(
   input('cover').min = String(leastCover);
   form.addEventListener('submit', (event) => event.preventDefault());
   form.addEventListener('input', (event) => {
-    const name = (event.target as HTMLInputElement).name;
-    if (name !== '' && name !== 'source') onChange(readForm(form, current(), name), name);
+    const { name, type } = event.target as HTMLInputElement;
+    const moving = type === 'range' || type === 'number';
+    if (name !== '' && name !== 'source') onChange(readForm(form, current(), name), name, moving);
   });
   byId('another', HTMLButtonElement).addEventListener('click', () => {
     const seed = (current().seed + 1) % 1_000_000;
-    onChange({ ...current(), seed }, 'another');
+    onChange({ ...current(), seed }, 'another', false);
   });
   byId('reset', HTMLButtonElement).addEventListener('click', () => {
     // The data source stays: a reset of the settings must not discard a file.
-    onChange({ ...defaultSettings, data: current().data }, 'reset');
+    onChange({ ...defaultSettings, data: current().data }, 'reset', false);
   });
   return { show: (settings, context) => show(form, settings, context) };
 }

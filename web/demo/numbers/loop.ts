@@ -10,7 +10,7 @@ import type { Section, View, Wish } from './view.js';
 const liveLimit = 2 ** 18;
 /** Most numbers that are quantized once the controls rest. Larger data stay a sample, and the page says so. */
 const restLimit = 2 ** 24;
-/** Time without a change after which the controls count as resting. */
+/** Time without a movement after which a control that was moved counts as resting. */
 const restMilliseconds = 160;
 /** Sections that are computed when the controls rest, one after the other, so that a change waits for one of them at most. */
 const slowSections = ['ladder', 'clipping', 'codes'] as const satisfies readonly Section[];
@@ -38,6 +38,8 @@ export class Loop {
   #dirty = false;
   #running = false;
   #reading = false;
+  /** When a control moved last. */
+  #moved = Number.NEGATIVE_INFINITY;
   #rest: ReturnType<typeof setTimeout> | undefined;
 
   constructor(client: Client, state: State, events: LoopEvents) {
@@ -46,8 +48,12 @@ export class Loop {
     this.#events = events;
   }
 
-  /** Something has changed. */
-  readonly schedule = (): void => {
+  /**
+   * Something has changed.
+   * @param moving whether more such changes are likely to follow at once, as from a slider. What takes longer waits for their end.
+   */
+  readonly schedule = (moving = false): void => {
+    if (moving) this.#moved = performance.now();
     this.#dirty = true;
     clearTimeout(this.#rest);
     this.#region.ariaBusy = 'true';
@@ -83,7 +89,12 @@ export class Loop {
     }
     clearTimeout(this.#rest);
     if (this.#dirty) void this.#run('live');
-    else if (what === 'live') this.#rest = setTimeout(() => void this.#run('rest'), restMilliseconds);
+    else if (what === 'live') this.#rest = setTimeout(() => void this.#run('rest'), this.#untilRest());
+  }
+
+  /** How long to wait until what moves has come to rest. */
+  #untilRest(): number {
+    return Math.max(0, this.#moved + restMilliseconds - performance.now());
   }
 
   /** Draws while controls move. */

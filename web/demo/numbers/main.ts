@@ -21,11 +21,11 @@ import { sections } from './view.js';
 const detailsOf = (section: string) => byId(section === 'twin' ? 'twin' : `closer-${section}`, HTMLDetailsElement);
 
 /** Sets up what only looks at the result: the number line, the bars, the table, and the sections that open. */
-function startLooking(state: State, schedule: () => void): void {
+function startLooking(state: State, schedule: (moving?: boolean) => void): void {
   const slider = byId('window', HTMLInputElement);
   slider.addEventListener('input', () => {
     state.lineAt = slider.valueAsNumber / Math.max(1, Number(slider.max));
-    schedule();
+    schedule(true);
   });
   startTable(
     () => state.view?.rows,
@@ -40,8 +40,13 @@ function startLooking(state: State, schedule: () => void): void {
     state.bar = place === undefined ? undefined : 'bar' in place ? place.bar : barAt(view, place.share);
     showBar(view, state.bar);
   });
-  new ResizeObserver(schedule).observe(byId('histogram', SVGSVGElement));
-  for (const section of sections) detailsOf(section).addEventListener('toggle', schedule);
+  // The first call tells of the size that the page has when it is drawn for the first time.
+  let first = true;
+  new ResizeObserver(() => {
+    if (!first) schedule(true);
+    first = false;
+  }).observe(byId('histogram', SVGSVGElement));
+  for (const section of sections) detailsOf(section).addEventListener('toggle', () => schedule());
 }
 
 /** The sections that are open. */
@@ -57,10 +62,10 @@ function startPage(client: Client): void {
     row: { start: 0 },
     bar: undefined,
   };
-  const change = (settings: Settings, control: string) => {
+  const change = (settings: Settings, control: string, moving = false) => {
     state.settings = settings;
     address.commit(settings, control);
-    loop.schedule();
+    loop.schedule(moving);
   };
   const ways = {
     saturate: () => change({ ...state.settings, nonFinite: 'saturate' }, 'saturate'),

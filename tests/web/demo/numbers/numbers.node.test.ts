@@ -756,11 +756,13 @@ describe('the demo page', { timeout: 60_000 }, () => {
         const run = (
           globalThis as unknown as {
             axe: {
-              run(): Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>;
+              run(
+                options: object,
+              ): Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }>;
             };
           }
         ).axe;
-        const { violations } = await run.run();
+        const { violations } = await run.run({ resultTypes: ['violations'], preload: false });
         return violations.map(
           ({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} ${node.failureSummary}`).join('; ')}`,
         );
