@@ -41,8 +41,14 @@ let browser: Browser;
 /** The page of the test that runs, and its context. */
 let context: BrowserContext;
 let page: Page;
-/** The page that most tests use, one after the other, and what clears its history. A test that fails takes it down. */
-let shared: { readonly page: Page; readonly forget: () => Promise<unknown> } | undefined;
+/** A page that tests use one after the other, and what clears its history. */
+interface Shared {
+  readonly page: Page;
+  readonly forget: () => Promise<unknown>;
+}
+/** The pages that most tests use, by which sections are open. A test that fails takes its page down. */
+const shared = new Map<Sections, Shared>();
+const sharedNow = () => [...shared].find(([, each]) => each.page === page);
 /** Console messages, uncaught errors, and requests to other servers. It must be empty after each test; a test removes those that it expects. */
 let complaints: string[] = [];
 /** The server that pages may ask. */
@@ -66,10 +72,11 @@ afterAll(async () => {
 });
 
 afterEach(async ({ task }) => {
-  if (page !== undefined && page === shared?.page && task.result?.state !== 'fail') await leave();
-  else if (context !== undefined) {
-    if (page === shared?.page) shared = undefined;
-    await context.close();
+  const mine = sharedNow();
+  if (mine !== undefined && task.result?.state !== 'fail') await leave();
+  else {
+    if (mine !== undefined) shared.delete(mine[0]);
+    await context?.close();
   }
   const seen = complaints;
   complaints = [];
@@ -87,8 +94,11 @@ async function leave(): Promise<void> {
   await page.unrouteAll();
   await page.goto('about:blank');
   await page.mouse.move(0, 0);
-  await shared?.forget();
+  await sharedNow()?.[1].forget();
 }
+
+/** Sections that are open when the page is loaded: those that follow a slider, or those too that are computed at rest. */
+type Sections = 'quick' | 'all';
 
 /** Options of `open`. */
 interface OpenOptions {
@@ -96,6 +106,7 @@ interface OpenOptions {
   readonly height?: number;
   readonly colorScheme?: 'light' | 'dark';
   readonly url?: string;
+  readonly sections?: Sections;
   /** Runs before the page is loaded, which is then a new one in a context of its own, with its sections closed. */
   readonly prepare?: () => Promise<void>;
 }
@@ -120,27 +131,29 @@ async function newPage(): Promise<void> {
   });
 }
 
-/** Makes the page that tests share. It opens every section except the tables of the histogram, as most tests look at several of them. */
-async function sharePage(): Promise<void> {
+/** Makes a page that tests share. It opens sections, but not the tables of the histogram. */
+async function sharePage(sections: Sections): Promise<void> {
   await newPage();
-  await page.addInitScript(() => {
+  await page.addInitScript((sections) => {
+    const closed = sections === 'all' ? '#twin' : '#twin, #closer-ladder, #closer-clipping, #closer-codes';
+    const unfold = () => {
+      for (const details of document.querySelectorAll('details')) details.open = !details.matches(closed);
+    };
     // Before the page's own modules run, so that it computes everything once.
     addEventListener('readystatechange', unfold, { capture: true, once: true });
-    function unfold() {
-      for (const details of document.querySelectorAll<HTMLDetailsElement>('details:not(#twin)')) details.open = true;
-    }
-  });
+  }, sections);
   const session = await context.newCDPSession(page);
-  shared = { page, forget: () => session.send('Page.resetNavigationHistory') };
+  shared.set(sections, { page, forget: () => session.send('Page.resetNavigationHistory') });
 }
 
 /** Loads the page with these settings in the address. */
 async function open(hash = '', options: OpenOptions = {}): Promise<void> {
-  const { width = 1280, height = 900, colorScheme = 'light', url = server.url, prepare } = options;
+  const { width = 1280, height = 900, colorScheme = 'light', url = server.url, sections = 'quick', prepare } = options;
+  const known = shared.get(sections);
   if (prepare !== undefined) await newPage();
-  else if (shared === undefined) await sharePage();
+  else if (known === undefined) await sharePage(sections);
   else {
-    page = shared.page;
+    page = known.page;
     context = page.context();
     // Another hash alone would not load the page again.
     if (page.url() !== 'about:blank') await leave();
@@ -385,7 +398,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('shows the SQNR of each range method, and what the chosen one clips', async () => {
-    await open('distribution=heavy-tailed&range=mse');
+    await open('distribution=heavy-tailed&range=mse', { sections: 'all' });
     const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
     const methods = ['min-max', { percentile: 99.9 }, 'mse', 'entropy'] as const;
     const made = methods.map((range) => sp.quantize(values, { dtype: 'int4', range }));
@@ -414,7 +427,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('compares linear codes with NF4, FP4 and learned codebooks at every bit width', async () => {
-    await open('distribution=heavy-tailed&granularity=per-group&groupSize=32');
+    await open('distribution=heavy-tailed&granularity=per-group&groupSize=32', { sections: 'all' });
     const values = generate({ ...defaultSettings, distribution: 'heavy-tailed' });
     const told = (await page.textContent('#codes desc')) as string;
     const granularity = { kind: 'per-group', groupSize: 32 } as const;
@@ -610,7 +623,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('draws valid charts for zeros, constants, NaN, and the largest and smallest floats', async () => {
-    await open('nonFinite=saturate');
+    await open('nonFinite=saturate', { sections: 'all' });
     for (const text of ['0', '0 0 0', '5 5 5', 'nan nan', '3e38 -3e38', '1e-45 -1e-45', '-7']) {
       await paste(text);
       expect(await page.textContent('#problems')).toBe('');
@@ -666,7 +679,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('can be used by keyboard alone, with the focus always visible', async () => {
-    await open();
+    await open('', { sections: 'all' });
     const stops: string[] = [];
     for (let i = 0; i < 120; i++) {
       await page.keyboard.press('Tab');
@@ -775,7 +788,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
       { colorScheme: 'dark', width: 360 },
     ] as const;
     for (const { colorScheme, width } of looks) {
-      await open('granularity=per-group', { colorScheme, width });
+      await open('granularity=per-group', { colorScheme, width, sections: 'all' });
       await page.click('#twin summary');
       await rested();
       await check(`${colorScheme} ${width} groups`);
@@ -789,7 +802,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
 
   it('does not scroll horizontally at widths from 320 pixels', async () => {
     const height = 740;
-    await open('granularity=per-group&bits=16&scheme=asymmetric', { width: 320, height });
+    await open('granularity=per-group&bits=16&scheme=asymmetric', { width: 320, height, sections: 'all' });
     await page.click('#twin summary');
     await drop(
       `${'a-very-long-name-without-any-break'.repeat(4)}.safetensors`,
@@ -857,7 +870,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('says so where there is nothing to draw', async () => {
-    await open();
+    await open('', { sections: 'all' });
     await paste('5 5 5');
     expect(await page.textContent('#histogram-caption')).toContain('all numbers are equal');
     for (const chart of ['codes', 'errors']) {
@@ -868,7 +881,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('keeps labels apart and columns whole', async () => {
-    await open('distribution=uniform');
+    await open('distribution=uniform', { sections: 'all' });
     for (const width of [1280, 360]) {
       await page.setViewportSize({ width, height: 900 });
       await rested();
@@ -893,7 +906,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('explains why entropy gains nothing on small groups', async () => {
-    await open('granularity=per-group&groupSize=128&range=entropy');
+    await open('granularity=per-group&groupSize=128&range=entropy', { sections: 'all' });
     expect(await page.$$eval('#methods tr', (rows) => rows.map((row) => row.children[1]?.textContent).at(-1))).toBe(
       '100\u00a0%',
     );
@@ -968,7 +981,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('gives every slider, field and chart a name of its own', async () => {
-    await open('granularity=per-group');
+    await open('granularity=per-group', { sections: 'all' });
     const session = await context.newCDPSession(page);
     const { nodes } = await session.send('Accessibility.getFullAXTree');
     const named = (role: string) =>
@@ -987,7 +1000,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('leaves the main thread free while numbers are made, pasted and dragged through', async () => {
-    await open();
+    await open('', { sections: 'all' });
     /** Milliseconds of processor time of the longest task on the page's main thread. Other processes do not count. */
     const longest = async (act: () => Promise<void>): Promise<number> => {
       await browser.startTracing(page, { categories: ['toplevel', '__metadata'] });
@@ -1050,7 +1063,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
   });
 
   it('changes the bit width from the table of bit widths, and keeps the focus there', async () => {
-    await open();
+    await open('', { sections: 'all' });
     expect(await page.getAttribute('[data-bits="4"]', 'aria-pressed')).toBe('true');
     await page.focus('[data-bits="6"]');
     await page.keyboard.press('Enter');
