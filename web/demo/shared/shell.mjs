@@ -77,7 +77,7 @@ const header = (root, path) => `
 /** @param {string} root */
 const footer = (root) => `
     <footer class="foot">
-      <p>Scalepoint <span id="about-version"></span> <span id="about-tier"></span> · MIT licence · <a href="${root}guide/">Guide</a> · <a href="${root}speed/">Speed in this browser</a></p>
+      <p>Scalepoint <span id="about-version"></span> <span id="about-tier"></span> · MIT license · <a href="${root}guide/">Guide</a> · <a href="${root}speed/">Speed in this browser</a></p>
       <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
     </footer>
     <p class="hidden" id="live" role="status"></p>

@@ -200,21 +200,27 @@ export async function pathSink(
   const { fs, paths, urls } = nodeFiles();
   const { signal, soon } = waiting;
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;
-  const open = async () => {
+  const prepare = async () => {
     const target = await targetOf(named, overwrite);
     const folder = paths.dirname(target.path);
     await removeDead(folder);
-    const temporary = paths.join(folder, await partialName());
-    signal?.throwIfAborted();
-    remember(temporary);
-    try {
-      const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
-      const place = placeOf(await handle.stat().catch(() => ({})));
-      return new PartialFile(temporary, handle, place, target, overwrite, waiting);
-    } catch (cause) {
-      forget(temporary);
-      throw ioError(`cannot write ${quoted(named)}`, cause);
-    }
+    return { target, temporary: paths.join(folder, await partialName()) };
   };
-  return soon(open(), (late) => void late.discard());
+  const { target, temporary } = await soon(prepare());
+  // From here on nobody waits without us: a call that is canceled ends when the file is gone again.
+  remember(temporary);
+  let sink: PartialFile;
+  try {
+    const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
+    const place = placeOf(await handle.stat().catch(() => ({})));
+    sink = new PartialFile(temporary, handle, place, target, overwrite, waiting);
+  } catch (cause) {
+    forget(temporary);
+    throw ioError(`cannot write ${quoted(named)}`, cause);
+  }
+  if (signal?.aborted) {
+    await sink.discard();
+    throw signal.reason;
+  }
+  return sink;
 }
