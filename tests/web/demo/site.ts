@@ -1,4 +1,4 @@
-// Shared by the tests of the site: the built pages in one browser, each test in a context of its own.
+// Shared by the tests of the site: the built pages in one browser, where tests share a page if they can.
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { fileURLToPath } from 'node:url';
@@ -17,7 +17,10 @@ export interface Site {
   page: Page;
   /** Errors, warnings, and requests to other servers. It must be empty after each test; a test removes what it expects. */
   complaints: string[];
-  /** Opens a page of the site in a new context. */
+  /**
+   * Opens a page of the site. Tests that ask for no more than a viewport and a color scheme have the same tab, emptied in between; others
+   * have a context of their own.
+   */
   open(path?: string, options?: BrowserContextOptions, prepare?: (page: Page) => Promise<void>): Promise<Page>;
   /** Findings of axe on a part of the page. */
   axe(selector?: string): Promise<string[]>;
@@ -27,7 +30,10 @@ export interface Site {
 export function startSite(): Site {
   let server: Awaited<ReturnType<typeof serve>>;
   let browser: Browser;
+  /** The context of the test that runs, if it is its own. */
   let context: BrowserContext | undefined;
+  /** The tab that tests share. A test that fails takes it down. */
+  let shared: Page | undefined;
   const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
   const site: Site = {
     get url() {
@@ -37,35 +43,21 @@ export function startSite(): Site {
     complaints: [],
     async open(name = '', options = {}, prepare) {
       await context?.close();
-      context = await browser.newContext({
-        viewport: { width: 1280, height: 900 },
-        reducedMotion: 'reduce',
-        serviceWorkers: 'block',
-        ...options,
-      });
-      const page = await context.newPage();
-      site.page = page;
-      page.setDefaultTimeout(10_000);
-      page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));
-      page.on('console', (message) => {
-        if (!message.text().includes('blocked by Playwright')) site.complaints.push(message.text());
-      });
-      page.on('request', (request) => {
-        const address = request.url();
-        if (!/^(blob|data):/.test(address) && !address.startsWith(server.url)) {
-          site.complaints.push(`request to ${address}`);
-        }
-      });
-      await page.addInitScript(() => {
-        addEventListener('securitypolicyviolation', (event) => {
-          console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
-        });
-        // A test cannot answer the save dialog. Without one the page writes to the origin private file system.
-        delete (globalThis as { showSaveFilePicker?: unknown }).showSaveFilePicker;
-      });
-      await prepare?.(page);
-      await page.goto(server.url + name);
-      return page;
+      context = undefined;
+      const { viewport = { width: 1280, height: 900 }, colorScheme = 'light', ...others } = options;
+      if (prepare === undefined && Object.keys(others).length === 0) {
+        if (shared === undefined) shared = await newPage({});
+        else if (shared.url() !== 'about:blank') await leave(shared);
+        site.page = shared;
+        if (viewport !== null) await shared.setViewportSize(viewport);
+        await shared.emulateMedia({ colorScheme });
+      } else {
+        site.page = await newPage({ ...others, viewport, colorScheme });
+        context = site.page.context();
+        await prepare?.(site.page);
+      }
+      await site.page.goto(server.url + name);
+      return site.page;
     },
     async axe(selector = 'body') {
       // Code that the debugger evaluates is not subject to the page's policy.
@@ -79,6 +71,40 @@ export function startSite(): Site {
       }, selector);
     },
   };
+  /** Makes a page in a context of its own. */
+  async function newPage(options: BrowserContextOptions): Promise<Page> {
+    const made = await browser.newContext({ reducedMotion: 'reduce', serviceWorkers: 'block', ...options });
+    const page = await made.newPage();
+    page.setDefaultTimeout(10_000);
+    page.on('pageerror', (error) => site.complaints.push(`uncaught: ${error.message}`));
+    page.on('console', (message) => {
+      if (!message.text().includes('blocked by Playwright')) site.complaints.push(message.text());
+    });
+    page.on('request', (request) => {
+      const address = request.url();
+      if (!/^(blob|data):/.test(address) && !address.startsWith(server.url)) {
+        site.complaints.push(`request to ${address}`);
+      }
+    });
+    await page.addInitScript(() => {
+      addEventListener('securitypolicyviolation', (event) => {
+        console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+      });
+      // A test cannot answer the save dialog. Without one the page writes to the origin private file system.
+      delete (globalThis as { showSaveFilePicker?: unknown }).showSaveFilePicker;
+    });
+    return page;
+  }
+  /** Empties the shared tab, with all that a test can have left behind with it. */
+  async function leave(page: Page): Promise<void> {
+    await page.unrouteAll();
+    await page.goto('about:blank');
+    const session = await page.context().newCDPSession(page);
+    await session.send('Storage.clearDataForOrigin', { origin: new URL(server.url).origin, storageTypes: 'all' });
+    await session.send('Page.resetNavigationHistory');
+    await session.detach();
+    await page.mouse.move(0, 0);
+  }
   beforeAll(async () => {
     if (!existsSync(path('build/demo/index.html'))) {
       const { build } = await import('vite');
@@ -94,9 +120,13 @@ export function startSite(): Site {
     await browser?.close();
     await server?.close();
   });
-  afterEach(async () => {
+  afterEach(async ({ task }) => {
     await context?.close();
     context = undefined;
+    if (task.result?.state === 'fail') {
+      await shared?.context().close();
+      shared = undefined;
+    } else if (shared !== undefined && shared.url() !== 'about:blank') await leave(shared);
     const seen = site.complaints;
     site.complaints = [];
     expect(seen).toEqual([]);

@@ -869,6 +869,34 @@ describe('the demo page', { timeout: 60_000 }, () => {
     ]);
   });
 
+  it('waits for the end of a movement, but not after a choice', async () => {
+    await open();
+    /** The delays of the timers that the page starts meanwhile, without that of the announcement. */
+    const delays = async (act: () => Promise<void>) => {
+      await page.evaluate(() => {
+        const timers: number[] = [];
+        const { setTimeout } = globalThis;
+        const start = (call: TimerHandler, delay = 0) => {
+          timers.push(delay);
+          return setTimeout(call, delay);
+        };
+        Object.assign(globalThis, { timers, setTimeout: start, realSetTimeout: setTimeout });
+      });
+      await act();
+      await rested();
+      return page.evaluate(() => {
+        const { timers, realSetTimeout } = globalThis as unknown as { timers: number[]; realSetTimeout: unknown };
+        Object.assign(globalThis, { setTimeout: realSetTimeout });
+        return timers.filter((delay) => delay < 900);
+      });
+    };
+    const chosen = await delays(() => page.check('input[name="scheme"][value="asymmetric"]'));
+    expect(chosen.length).toBeGreaterThan(0);
+    expect(Math.max(...chosen)).toBe(0);
+    await page.focus('#bits');
+    expect(Math.max(...(await delays(() => page.keyboard.press('ArrowRight'))))).toBeGreaterThan(0);
+  });
+
   it('says so where there is nothing to draw', async () => {
     await open('', { sections: 'all' });
     await paste('5 5 5');
