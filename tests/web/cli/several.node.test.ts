@@ -59,6 +59,14 @@ describe('several types', () => {
     expect(await names('onnx')).toEqual(['model.onnx', 'model_fp16.onnx']);
   });
 
+  it('are all left if one of them would convert nothing, which is named', async () => {
+    await writeFile(path('onnx', 'model.onnx'), onnx.product('Conv', [32, 16, 3, 3], [1, 16, 8, 8], [1, 32, 6, 6])());
+    const { code, stderr } = await run(['onnx/model.onnx', '--to', 'q8,q4']);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^scalepoint: onnx\/model.onnx to q4: nothing would be converted \(kept: 1 read by Conv\)/);
+    expect(await names('onnx')).toEqual(['model.onnx']);
+  });
+
   it.each([
     ['q8,q3', [], /--to: there is no type "q3"/],
     ['q8,', [], /--to: there is no type ""/],

@@ -320,6 +320,11 @@ interface Prepared {
   readonly places: readonly Place[];
 }
 
+/** What an error is about: the input, and the type if there are several. */
+function whatOf({ values }: Line, { input, plan }: Request): string {
+  return values.to?.includes(',') ? `${input.name} to ${plan.to}` : input.name;
+}
+
 async function prepare(line: Line, request: Request, signal: AbortSignal): Promise<Prepared> {
   const { force = false } = line.values;
   const { input } = request;
@@ -330,7 +335,7 @@ async function prepare(line: Line, request: Request, signal: AbortSignal): Promi
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(output, input);
   if (planned.totals.quantized + planned.totals.cast === 0 && !force)
-    await about(input.name, () => Promise.reject(nothingToDo(planned)));
+    await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   const places: Place[] = [];
   for (const sidecar of sidecars) {
     places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
