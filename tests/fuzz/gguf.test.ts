@@ -7,23 +7,12 @@ import { ggufTargets } from '../../web/src/formats/gguf/options.js';
 import { ggmlBytes, ggmlType } from '../../web/src/formats/gguf/types.js';
 import { planGguf } from '../web/support/plans.js';
 import { everyPair, ggufFile, tinyLlama } from '../web/support/tiny-llama.js';
-import { filesOf, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // The reader gets valid files with random damage. It must return tensors that lie inside of the file and can be planned, or throw a
 // ScalepointError with an offset in the file. Seeds are fixed; see rounds.ts.
 
 const mutations = filesOf(10_000);
-
-/** A seeded generator of whole numbers in [0, n) (xorshift32). */
-function random(seed: number): (n: number) => number {
-  let state = seed | 1;
-  return (n) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % n;
-  };
-}
 
 const files = [
   ggufFile({

@@ -4,23 +4,12 @@ import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { readArrays } from '../../web/src/running/npz.js';
 import { npy, zip } from '../web/support/npz.js';
-import { filesOf, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // The reader gets .npz files with random damage. It must return arrays that have the bytes of their shape, or throw a ScalepointError with an
 // offset. Seeds are fixed; see rounds.ts.
 
 const mutations = filesOf(1000);
-
-/** A seeded generator of whole numbers in [0, n) (xorshift32). */
-function random(seed: number): (n: number) => number {
-  let state = seed | 1;
-  return (n) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % n;
-  };
-}
 
 const small = npy('<f4', '(1, 2)', Float32Array.of(3, -4).buffer);
 const large = npy('<i8', '(40,)', new BigInt64Array(40).buffer);

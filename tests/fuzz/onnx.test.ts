@@ -1,14 +1,8 @@
-import {
-  inspectModel,
-  type ModelTarget,
-  type PlanOptions,
-  planModel,
-  quantizeModel,
-  ScalepointError,
-} from 'scalepoint/model';
+import { inspectModel, type PlanOptions, planModel, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { onnxTargets } from '../../web/src/formats/onnx/options.js';
 import * as onnx from '../web/formats/onnx/encoder.js';
-import { filesOf, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // The reader gets valid ONNX models with random damage, in bytes and in the messages that they stand for: fields that are missing, twice, of
 // another type or elsewhere, lengths that lie, numbers out of range, paths that lead away, messages in themselves. It must make a model of
@@ -19,17 +13,6 @@ const mutations = filesOf(250);
 
 /** No file takes longer. Alone, most take a millisecond. */
 const mostMilliseconds = 10_000;
-
-/** A seeded generator of whole numbers in [0, n) (xorshift32). */
-function random(seed: number): (n: number) => number {
-  let state = seed | 1;
-  return (n) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % n;
-  };
-}
 
 // ------------------------------------------------------------------------------------------------------------------------- models
 
@@ -395,21 +378,6 @@ function damage(file: Uint8Array, pick: (n: number) => number): Uint8Array<Array
 
 // ----------------------------------------------------------------------------------------------------------------------- the test
 
-const targets: readonly ModelTarget[] = [
-  'q8',
-  'int8',
-  'uint8',
-  'int8-weights',
-  'uint8-weights',
-  'int4-weights',
-  'q4',
-  'q4f16',
-  'q2',
-  'q8-blocks',
-  'bnb4',
-  'fp16',
-];
-
 /** Converts a model into a stream. Returns what came there, or undefined with the error if there was one. */
 async function convert(files: readonly File[], options: PlanOptions) {
   const pieces: Uint8Array<ArrayBuffer>[] = [];
@@ -471,7 +439,7 @@ describe('damaged ONNX models', () => {
       let file = write(tree);
       if (pick(4) === 0) file = damage(file, pick);
       const files = [new File([file], 'm.onnx'), ...(pick(20) === 0 ? [] : [data])];
-      const to = targets[pick(targets.length)] as ModelTarget;
+      const to = onnxTargets[pick(onnxTargets.length)] as (typeof onnxTargets)[number];
       const options: PlanOptions = { to, ...(pick(3) === 0 && to.startsWith('q4') ? { zeroPoints: true } : {}) };
       const start = performance.now();
       const outcome = await attempt(files, options);

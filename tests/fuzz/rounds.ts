@@ -12,3 +12,14 @@ export const seedOf = (seed: number): number => (seed + round * 1_000_003) % 2 *
 
 /** Long enough for a busy machine. Alone, the tests take about a second. */
 export const timeout = 60_000 * factor;
+
+/** A seeded generator of whole numbers in [0, n) (xorshift32). */
+export function random(seed: number): (n: number) => number {
+  let state = seed | 1;
+  return (n) => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (state >>> 0) % n;
+  };
+}

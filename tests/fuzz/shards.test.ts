@@ -2,23 +2,12 @@ import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
-import { filesOf, seedOf, timeout } from './rounds.js';
+import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an
 // offset in the file. Seeds are fixed; see rounds.ts.
 
 const mutations = filesOf(6000);
-
-/** A seeded generator of whole numbers in [0, n) (xorshift32). */
-function random(seed: number): (n: number) => number {
-  let state = seed | 1;
-  return (n) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % n;
-  };
-}
 
 const words = [
   '"weight_map":',

@@ -1,12 +1,11 @@
 // Shared by the tests of the site: the built pages in one browser, where tests share a page if they can.
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright';
+import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { serve } from '../../../scripts/serve.mjs';
+import { path, type Served, servePages } from './served.js';
 
-export const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
+export { path };
 
 /** The sample model that is served beside the pages. */
 export const sample = path('web/demo/public/samples/digits.safetensors');
@@ -28,7 +27,8 @@ export interface Site {
 
 /** Starts a server and a browser for the tests of a file. */
 export function startSite(): Site {
-  let server: Awaited<ReturnType<typeof serve>>;
+  let served: Served | undefined;
+  let server: Served['server'];
   let browser: Browser;
   /** The context of the test that runs, if it is its own. */
   let context: BrowserContext | undefined;
@@ -106,20 +106,10 @@ export function startSite(): Site {
     await page.mouse.move(0, 0);
   }
   beforeAll(async () => {
-    if (!existsSync(path('build/demo/index.html'))) {
-      const { build } = await import('vite');
-      await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
-    }
-    server = await serve({ folder: path('build/demo'), port: 0 });
-    browser = await chromium.launch({
-      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-    });
+    served = await servePages();
+    ({ server, browser } = served);
   }, 120_000);
-  afterAll(async () => {
-    await browser?.close();
-    await server?.close();
-  });
+  afterAll(() => served?.close());
   afterEach(async ({ task }) => {
     await context?.close();
     context = undefined;

@@ -1,10 +1,10 @@
 // The guide: its code runs and prints what it says, and its pages are complete.
 import { execFile } from 'node:child_process';
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath, pathToFileURL } from 'node:url';
+import { pathToFileURL } from 'node:url';
 import { promisify } from 'node:util';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
+import type { Browser, BrowserContext, Page } from 'playwright';
 import * as scalepoint from 'scalepoint';
 import * as bench from 'scalepoint/bench';
 import * as model from 'scalepoint/model';
@@ -14,8 +14,8 @@ import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { path as root, type Served, servePages } from '../served.js';
 
-const root = (name: string) => fileURLToPath(new URL(`../../../../${name}`, import.meta.url));
 const sample = root('web/demo/public/samples/digits.safetensors');
 
 interface Block {
@@ -143,23 +143,14 @@ describe('the code of the guide', () => {
 
 // --------------------------------------------------------------------------------------------------------------------- the pages
 
+let served: Served | undefined;
 let browser: Browser;
-let server: Awaited<ReturnType<typeof serve>>;
+let server: Served['server'];
 beforeAll(async () => {
-  if (!existsSync(root('build/demo/index.html'))) {
-    const { build } = await import('vite');
-    await build({ configFile: root('vite.config.ts'), logLevel: 'warn' });
-  }
-  server = await serve({ folder: root('build/demo'), port: 0 });
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  served = await servePages();
+  ({ server, browser } = served);
 }, 120_000);
-afterAll(async () => {
-  await browser?.close();
-  await server?.close();
-});
+afterAll(() => served?.close());
 
 /** Runs with a new page. It must not complain. */
 async function withPage(

@@ -1,8 +1,7 @@
 // The built demo page in a browser, and the modules of the page that can be tested without one.
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContext, chromium, type Page } from 'playwright';
+import type { Browser, BrowserContext, Page } from 'playwright';
 import { load, type QuantizeOptions, type Scalepoint } from 'scalepoint';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
@@ -16,9 +15,7 @@ import { bitsOf } from '../../../../web/demo/numbers/table.js';
 import { ticks } from '../../../../web/demo/shared/axis.js';
 import { formatBytes, formatDecibels, formatReal, formatShare } from '../../../../web/demo/shared/format.js';
 import { distributions, generate } from '../../../../web/demo/shared/generate.js';
-
-const root = new URL('../../../..', import.meta.url);
-const path = (name: string) => fileURLToPath(new URL(name, root));
+import { path, type Served, servePages } from '../served.js';
 
 let sp: Scalepoint;
 beforeAll(async () => {
@@ -36,7 +33,8 @@ function noise(length: number, seed = 7): Float32Array {
 
 // --------------------------------------------------------------------------------------------------------------------- the page
 
-let server: Awaited<ReturnType<typeof serve>>;
+let served: Served | undefined;
+let server: Served['server'];
 let browser: Browser;
 /** The page of the test that runs, and its context. */
 let context: BrowserContext;
@@ -55,21 +53,11 @@ let complaints: string[] = [];
 let here = '';
 
 beforeAll(async () => {
-  if (!existsSync(path('build/demo/index.html'))) {
-    const { build } = await import('vite');
-    await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
-  }
-  server = await serve({ folder: path('build/demo'), port: 0 });
-  browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  served = await servePages();
+  ({ server, browser } = served);
 }, 120_000);
 
-afterAll(async () => {
-  await browser?.close();
-  await server?.close();
-});
+afterAll(() => served?.close());
 
 afterEach(async ({ task }) => {
   const mine = sharedNow();
