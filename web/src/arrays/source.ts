@@ -9,6 +9,7 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
+import { typedArrayName } from '../core/realms.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
@@ -35,13 +36,6 @@ export type HalfFormat = 'float16' | 'bfloat16';
 export const halfFormats: readonly HalfFormat[] = ['float16', 'bfloat16'];
 
 type AnyTypedArray = WasmView | Float64Array | Float16ArrayLike | Uint32Array;
-
-const tagOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag)?.get;
-
-/** 'Float32Array' and so on, also for arrays of other windows; undefined for anything that is no typed array. */
-export function typedArrayName(value: unknown): string | undefined {
-  return tagOf?.call(value) as string | undefined;
-}
 
 /** @throws TypeError if the array's buffer was detached, or shrank below it. */
 export function checkAttached(array: AnyTypedArray, what: string): void {
