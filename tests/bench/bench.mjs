@@ -198,7 +198,7 @@ function linearTableOf(results) {
 }
 
 /** Where the tables stand, each between two marker comments. A page need not have all of them. */
-const pages = ['README.md', 'web/demo/guide/09-limits.md'];
+const pages = ['README.md', 'web/demo/guide/11-limits.md'];
 
 /** Replaces the tables that were measured in the pages that have them. */
 function updatePages(results) {
