@@ -118,6 +118,7 @@ export function resultName(name: string, { to, format }: { readonly to: string; 
 
 /** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
 export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+/** A name of a choice between size and quality; see `presetTarget`. */
 export type Preset = (typeof presets)[number];
 
 /**
@@ -250,6 +251,7 @@ export interface PlanOptions extends FormatOptions {
 export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
+  /** What weights become. */
   readonly to: ModelTarget;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
@@ -315,6 +317,7 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
+  /** What became of each tensor, and how far it is from the original. */
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without

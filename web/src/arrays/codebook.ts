@@ -13,7 +13,9 @@ import type { CodebookTensor } from './tensor.js';
 /** What `unpack` has to know about codes of a codebook. */
 export interface PackedCodebookTensor {
   readonly kind: 'codebook';
+  /** The values that codes stand for, times the absmax of their block. */
   readonly codebook: Float32Array;
+  /** Its product is the number of codes. */
   readonly shape: readonly number[];
 }
 

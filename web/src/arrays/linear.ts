@@ -22,7 +22,9 @@ import {
 
 /** What `unpack` has to know about codes with a dtype. */
 export interface PackedTensor {
+  /** What the codes are. */
   readonly dtype: DType;
+  /** Its product is the number of codes. */
   readonly shape: readonly number[];
 }
 

@@ -15,6 +15,7 @@ import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
 /** A Float16Array, which not all engines have. */
 export interface Float16ArrayLike extends ArrayBufferView {
+  /** Number of elements. */
   readonly length: number;
   readonly [Symbol.toStringTag]: 'Float16Array';
 }
@@ -249,7 +250,9 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
 export interface StoredFloats {
   /** F16 and BF16: the array holds their bits. */
   readonly dtype: 'F32' | 'F64' | 'F16' | 'BF16';
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
+  /** The floats, or the bits of 16-bit floats. */
   readonly data: Float32Array | Float64Array | Uint16Array;
 }
 

@@ -41,7 +41,9 @@ export interface AddOptions {
 
 /** What a search found, best first; of equal scores the lower index comes first. */
 export interface SearchResult {
+  /** Which vectors, counted in the order in which they were given. */
   readonly indices: Uint32Array<ArrayBuffer>;
+  /** Their scores: dot products, or cosines. */
   readonly scores: Float32Array<ArrayBuffer>;
 }
 
