@@ -170,12 +170,33 @@ describe('the code of the guide', () => {
     expect(made).toEqual({ optimizeDeps: { exclude: ['scalepoint'] } });
   });
 
-  it('for browsers has no type errors', async () => {
+  /** The recipes as a program in TypeScript: what one copies from there needs no `as const`. */
+  function recipes(): string {
+    const page = texts.find(({ name }) => name === 'recipes')!;
+    const parts = blocksOf(page).filter(
+      ({ language, code }) => /^js( alone)?$/.test(language) && !code.includes('react'),
+    );
+    const imports: Record<string, Set<string>> = {};
+    const body = parts.map(({ language, code }) => {
+      const rest = code.replace(/^import \{ (.*) \} from (.*);\n/gm, (_, names: string, from: string) => {
+        imports[from] = new Set([...(imports[from] ?? []), ...names.split(', ')]);
+        return '';
+      });
+      return language === 'js alone' ? `{\n${rest}}` : rest;
+    });
+    const heads = Object.entries(imports).map(([from, names]) => `import { ${[...names].join(', ')} } from ${from};`);
+    // Parameters of helpers are all that has no type by itself.
+    return [...heads, ...body].join('\n').replace(/const (\w+) = \((\w+)\) =>/g, 'const $1 = ($2: number) =>');
+  }
+
+  it('for browsers and in recipes has no type errors', async () => {
     const folder = root('build/guide');
     mkdirSync(folder, { recursive: true });
     const files = browserBlocks.map(({ name, code }) => ({ name: `${name}.ts`, code }));
+    files.push({ name: 'recipes.ts', code: recipes() });
     for (const { name, code } of files) writeFileSync(`${folder}/${name}`, code);
-    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'] };
+    const loose = { noUncheckedIndexedAccess: false, noUnusedLocals: false };
+    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'], ...loose };
     const config = {
       extends: '../../tsconfig.json',
       compilerOptions: options,
