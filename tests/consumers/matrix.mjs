@@ -1,7 +1,7 @@
 // The packed package in every environment that it promises to work in: each is installed into an empty folder, and the same app has to give
 // the same hash in all of them. `npm run test:consumers -- NAME...` tries some.
 
-import { cpSync, mkdirSync } from 'node:fs';
+import { cpSync, mkdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { inlinePolicy, open, serveBelow, strictPolicy } from './place.mjs';
@@ -334,6 +334,47 @@ const node = (version) => ({
   },
 });
 
+/** Bundles without the files of the package: what they say has to lead to them. @type {Environment} */
+const missingFiles = {
+  name: 'esbuild, files missing',
+  packages: ['esbuild'],
+  async run(place) {
+    /** @param {string} what @param {Promise<Results>} results @param {RegExp} expected */
+    const expectHint = async (what, results, expected) => {
+      for (const { hash, note } of await results) {
+        if (!expected.test(hash + note)) throw new Error(`${what}: expected ${expected}, got ${hash} ${note}`);
+      }
+    };
+    for (const [format, expected] of Object.entries({
+      cjs: /Invalid URL.*'scalepoint\/inline'/,
+      esm: /ENOENT.*'scalepoint\/inline'/,
+    })) {
+      const file = `bundle.${format === 'cjs' ? 'cjs' : 'mjs'}`;
+      await place.bin('esbuild', [
+        'print.js',
+        '--bundle',
+        '--platform=node',
+        `--format=${format}`,
+        `--outfile=${file}`,
+      ]);
+      await expectHint(format, place.results(place.run('node', [file])), expected);
+    }
+    await place.bin('esbuild', ['alone.js', '--bundle', '--format=esm', '--outdir=dist']);
+    addPage(place, 'dist', './alone.js');
+    await expectHint('a page', place.openBuilt('dist'), /status 404.*'scalepoint\/inline'/);
+    copyFiles(place, 'dist');
+    rmSync(join(place.folder, 'dist/scalepoint-worker.js'));
+    await expectHint('no worker', place.openBuilt('dist'), /serve scalepoint-worker\.js beside the bundle/);
+    place.write('dist/scalepoint-worker.js', '// Another worker, which says nothing.');
+    const start = Date.now();
+    const silent = place.openBuilt('dist');
+    await expectHint('a silent worker', silent, /said nothing for 5 s: its file is not scalepoint-worker\.js/);
+    if (Date.now() - start > 15_000) throw new Error('it took more than 15 s to see that a worker says nothing');
+    copyFiles(place, 'dist');
+    return place.openBuilt('dist');
+  },
+};
+
 /** @type {Environment[]} */
 const runtimes = [
   node('20'),
@@ -447,4 +488,4 @@ const runtimes = [
 ];
 
 /** All environments. */
-export const environments = [...bundlers, ...servers, ...pages, ...runtimes];
+export const environments = [...bundlers, missingFiles, ...servers, ...pages, ...runtimes];
