@@ -6,6 +6,7 @@ import { compare } from './compare.js';
 import { inspect } from './inspect.js';
 import { errorJson, fileOf, Interrupted, printJson, UsageError } from './process.js';
 import { plan, quantize } from './quantize.js';
+import { merge, split as splitFile } from './split.js';
 import { painter, printable } from './text.js';
 import { usage } from './usage.js';
 import { verify } from './verify.js';
@@ -15,6 +16,8 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   inspect,
   plan,
   quantize,
+  split: splitFile,
+  merge,
   compare,
   verify,
   bench,

@@ -2,11 +2,12 @@
 import { rangeError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
-import type { FilePlan, OutputFile } from '../formats/format.js';
+import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
 import type { Opened } from './open.js';
-import { planFor } from './plan.js';
+import { checkIndex, complete, type PlaceOf } from './parts.js';
+import { type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
 import type { TileRunner } from './workers.js';
@@ -38,6 +39,10 @@ export interface Quantized {
   readonly sidecars: Readonly<Record<string, unknown>>;
   /** The result, if it is in memory. */
   readonly memory: MemorySink | undefined;
+  /** Its files, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the other parts of the work are done, too. */
+  readonly isWhole: boolean;
 }
 
 /** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
@@ -58,12 +63,21 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
   return contents;
 }
 
+const onlyPaths = 'the result has several files, which only a path has room for';
+
 /** Where a file of a result goes. */
-function outputOf(output: ModelOutput, { suffix }: OutputFile): ModelOutput {
-  if (suffix === '') return output;
-  if (typeof output === 'string') return output + suffix;
-  if (output instanceof URL) return new URL(output.href + suffix);
-  throw rangeError('output', 'the result has several files, which only a path has room for');
+function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
+  if (typeof output === 'string') return fileName(output, file);
+  if (output instanceof URL) return new URL(fileName(output.href, file));
+  if (file.suffix === '') return output;
+  throw rangeError('output', onlyPaths);
+}
+
+/** Where the files of all parts go. */
+function placesOf(output: ModelOutput | undefined): PlaceOf {
+  if (typeof output !== 'string' && !(output instanceof URL))
+    throw rangeError('output', 'parts need a path that all of them have');
+  return (file) => outputOf(output, file) as string | URL;
 }
 
 /** The name of a result that goes to a path. */
@@ -83,7 +97,7 @@ async function openSinks(
   const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
   if (output === undefined && files.length > 1) {
-    throw rangeError('output', 'the result has several files, which only a path has room for');
+    throw rangeError('output', onlyPaths);
   }
   try {
     for (const file of files) {
@@ -96,17 +110,35 @@ async function openSinks(
   }
 }
 
+/** Makes the files of a result visible: all of them or, if one cannot be, none where nothing was replaced. */
+async function finish(sinks: readonly ByteSink[]): Promise<void> {
+  const done: ByteSink[] = [];
+  try {
+    // The first file is the main one. It appears when all others are there.
+    for (const sink of sinks.toReversed()) {
+      await sink.finish();
+      done.push(sink);
+    }
+  } catch (error) {
+    for (const sink of done) await sink.withdraw?.();
+    throw error;
+  }
+}
+
 /** Quantizes an open model. See `quantizeModel`. */
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
-  const { output, minSqnrDb, onProgress, signal } = options;
+  const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
   const plan = await planFor(opened, choices, nameOf(output));
   const sidecars = sidecarsOf(opened, plan, choices);
+  const { others } = plan;
+  const placeOf = others && placesOf(output);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
+    if (placeOf !== undefined && !overwrite) await checkIndex(others ?? [], placeOf, waiting);
     sinks = await openSinks(plan, opened, options, waiting);
     runner = await waiting.soon(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
@@ -116,9 +148,16 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
     const made = reportOf(model, plan, measures);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
-    // The first file is the main one. It appears when all others are there.
-    for (const sink of sinks.toReversed()) await sink.finish();
-    return { report, sidecars, memory: output === undefined ? (sinks[0] as MemorySink) : undefined };
+    await finish(sinks);
+    const isWhole = placeOf === undefined || (await complete(others ?? [], placeOf, overwrite, waiting));
+    const name = nameOf(output) ?? usualOutput(plan.format);
+    return {
+      report,
+      sidecars,
+      memory: output === undefined ? (sinks[0] as MemorySink) : undefined,
+      files: plan.files.map((file) => ({ name: fileName(name, file), bytes: file.size })),
+      isWhole,
+    };
   } catch (error) {
     failure = error;
     throw error;
