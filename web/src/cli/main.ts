@@ -16,10 +16,10 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   inspect,
   plan,
   quantize,
-  split: splitFile,
-  merge,
   compare,
   verify,
+  split: splitFile,
+  merge,
   bench,
 };
 const names = Object.keys(commands);

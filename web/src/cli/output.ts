@@ -23,7 +23,8 @@ export function outputOf({ name, isPath }: Input, asked: string | undefined, pla
 /** The paths of all files of a result, the main one first. Standard output has room for one. */
 export function pathsOf(output: string, plan: ModelPlan): string[] {
   if (output === standardOutput) return [output];
-  return resultFiles(basename(output), plan).map((file) => join(dirname(output), file));
+  const name = basename(output);
+  return resultFiles(name, plan).map((file) => output.slice(0, output.length - name.length) + file);
 }
 
 /** Whether a path is that of a folder, by its end. */
