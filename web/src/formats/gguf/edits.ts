@@ -93,8 +93,10 @@ function override(word: string): readonly [key: string, value: MetadataEdit] {
 
 /** The text of a file (Node). @throws RangeError if it cannot be read */
 function textOf(path: string): string {
+  const fs = nodeModule('node:fs');
+  if (fs === undefined) throw rangeError('--chat-template', 'files are read by name in Node alone');
   try {
-    const bytes = nodeModule('node:fs')?.readFileSync(path) ?? new Uint8Array(0);
+    const bytes = fs.readFileSync(path);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
     const why = cause instanceof TypeError ? 'it is not UTF-8' : systemMessage(cause);
