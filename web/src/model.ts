@@ -306,10 +306,14 @@ export interface QuantizeModelResult {
   readonly files: readonly PlannedFile[];
   /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
   readonly isWhole: boolean;
-  /** The file's bytes. @throws TypeError if it went to `output` */
-  bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file as a Blob. @throws TypeError if it went to `output` */
-  blob(): Promise<Blob>;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
 }
 
 /** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
@@ -366,17 +370,19 @@ export async function quantizeModel(
   const { report, sidecars, memory, files, isWhole } = await withCallbacks(options, (own) =>
     withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
-  const inMemory = () => {
+  const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
-    return memory;
+    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
   };
   return {
     report,
     ...sidecars,
     files,
     isWhole,
-    bytes: async () => inMemory().bytes(),
-    blob: async () => inMemory().blob(),
+    bytes: async (name) => inMemory(name).bytes(),
+    blob: async (name) => inMemory(name).blob(),
   };
 }
 

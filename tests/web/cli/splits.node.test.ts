@@ -111,7 +111,8 @@ describe('--part', () => {
     expect(await readdir(path())).toEqual(expect.arrayContaining(['config.json', 'model.safetensors.index.json']));
     expect(await done('verify', 'model.safetensors.index.json')).toContain('compared with config.json');
     expect(await run([...args, '1/2'])).toMatchObject({ code: 1 });
-    await done(...args, '1/2', '--force');
+    const { files, isWhole, tensors } = JSON.parse(await done(...args, '1/2', '--force', '--json', '--quiet'));
+    expect([files.length, isWhole, tensors.length]).toEqual([3, true, 3]);
   });
 });
 

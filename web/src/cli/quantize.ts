@@ -259,6 +259,8 @@ interface Written {
   readonly output: string | null;
   /** Paths of its files, the main one first. */
   readonly paths: readonly string[];
+  /** Whether the other parts of the work are done, too. */
+  readonly isWhole: boolean;
   /** Paths of the files beside it, by option; null where there is none. */
   readonly sidecars: Readonly<Record<string, string | null>>;
 }
@@ -271,10 +273,10 @@ function show(
   written: Written,
   missed?: QualityError,
 ): object[] {
-  const { output, paths, sidecars } = written;
+  const { output, paths, sidecars, isWhole } = written;
   if (values.json) {
     const failure = missed && { error: errorJson(missed) };
-    const files = paths.length > 1 || plan.part !== undefined ? { files: paths } : {};
+    const files = paths.length > 1 || plan.part !== undefined ? { files: paths, isWhole } : {};
     const rest = { to: plan.to, ...files, ...report, peakBytes: peakBytes(), ...failure };
     return [{ file: input.name, output, ...sidecars, ...rest }];
   }
@@ -315,7 +317,9 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         const request = requests[documents.length] ?? requests[0];
         if (error instanceof QualityError && request !== undefined) {
           const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
-          documents.push(...show(line, request, error.report, { output: null, paths: [], sidecars: none }, error));
+          documents.push(
+            ...show(line, request, error.report, { output: null, paths: [], isWhole: false, sidecars: none }, error),
+          );
         }
         throw asUsage(error, words, values.rule);
       } finally {
@@ -434,7 +438,8 @@ async function carryOut(
   for (const place of made) await write(place, result, output, force || isPart);
   const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   const paths = pathsOf(output, planned);
-  const documents = show(line, request, result.report, { output, paths, sidecars: written });
+  const { report, isWhole } = result;
+  const documents = show(line, request, report, { output, paths, isWhole, sidecars: written });
   if (quiet) return documents;
   if (isPart) remark([partNote(plan.part, result)]);
   for (const { sidecar, path, cleared } of made) {

@@ -185,7 +185,10 @@ export function quantizeUsage(): string {
     ),
     ...explained('--dry-run', 'only tell what would be done, like scalepoint plan'),
     ...explained('--force', 'replace OUT, and what belongs beside it, if they are there'),
-    ...explained('--json', 'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }'),
+    ...explained(
+      '--json',
+      'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }, of several files also { files, isWhole }',
+    ),
     ...explained('--quiet', 'print errors only'),
     ...commonLines(column),
     ...tables().flatMap(({ table }) => tableLines(table, true)),
@@ -212,7 +215,7 @@ export function planUsage(): string {
     ...targetLines(),
     ...explained(
       '--json',
-      'print JSON: { file, output, format, to, tensors, totals, notes, quantizationConfig, peakBytes }',
+      'print JSON: { file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }',
     ),
     ...explained('--quiet', 'print errors only'),
     ...commonLines(column),

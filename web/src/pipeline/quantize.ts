@@ -1,7 +1,7 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, reports. */
 import { rangeError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
@@ -16,7 +16,8 @@ import type { TileRunner } from './workers.js';
 export interface ResultOptions extends WorkOptions {
   /**
    * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
-   * show nothing until the result is whole.
+   * show nothing until the result is whole. A result in several files goes to a path, by which all of them are called, or into a
+   * FileSystemDirectoryHandle, where they are called `model`.
    * @defaultValue memory, see `result.bytes()` and `result.blob()`
    */
   readonly output?: ModelOutput;
@@ -37,8 +38,8 @@ export interface Quantized {
   readonly report: ModelReport;
   /** The contents of files beside the result, by option. */
   readonly sidecars: Readonly<Record<string, unknown>>;
-  /** The result, if it is in memory. */
-  readonly memory: MemorySink | undefined;
+  /** The files of the result, if they are in memory. */
+  readonly memory: readonly MemorySink[] | undefined;
   /** Its files, the main one first. */
   readonly files: readonly PlannedFile[];
   /** Whether the other parts of the work are done, too. */
@@ -63,10 +64,11 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
   return contents;
 }
 
-const onlyPaths = 'the result has several files, which only a path has room for';
+const onlyPaths = 'the result has several files, which only a path or a folder has room for';
 
 /** Where a file of a result goes. */
 function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
+  if (isFolder(output)) return output;
   if (typeof output === 'string') return fileName(output, file);
   if (output instanceof URL) return new URL(fileName(output.href, file));
   if (file.suffix === '') return output;
@@ -88,7 +90,7 @@ function nameOf(output: ModelOutput | undefined): string | undefined {
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
 async function openSinks(
-  { files }: FilePlan,
+  { files, format }: FilePlan,
   { model }: Opened,
   { output, overwrite = false }: ResultOptions,
   waiting: Waiting,
@@ -96,12 +98,11 @@ async function openSinks(
   const inputs = model.files.flatMap(({ identity }) => identity ?? []);
   const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
-  if (output === undefined && files.length > 1) {
-    throw rangeError('output', onlyPaths);
-  }
   try {
     for (const file of files) {
-      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), options));
+      const name = fileName(usualOutput(format), file);
+      const open = (place: ModelOutput) => openSink(place, { ...options, name });
+      sinks.push(output === undefined ? memorySink(file.size) : await open(outputOf(output, file)));
     }
     return sinks;
   } catch (error) {
@@ -154,7 +155,7 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
     return {
       report,
       sidecars,
-      memory: output === undefined ? (sinks[0] as MemorySink) : undefined,
+      memory: output === undefined ? (sinks as readonly MemorySink[]) : undefined,
       files: plan.files.map((file) => ({ name: fileName(name, file), bytes: file.size })),
       isWhole,
     };
