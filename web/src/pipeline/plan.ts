@@ -1,10 +1,12 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
-import type { FilePlan, PlannedTensor } from '../formats/format.js';
+import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
+import { formatNamed } from '../formats/registry.js';
 import type { Opened } from './open.js';
 import { checkChoices } from './options.js';
+import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
 
@@ -65,7 +67,7 @@ export async function planFor({ format, model }: Opened, choices: PlanChoices, o
   checkChoices(format, choices);
   const plan = await format.plan(model, choices, partsOf, output);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
-  return { ...plan, notes };
+  return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
 }
 
 /** What a plan says about a tensor. */
@@ -78,6 +80,24 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   return kept === undefined
     ? { name, shape, from, to, bytesBefore, bytesAfter }
     : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+}
+
+/** A file of a result. */
+export interface PlannedFile {
+  /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** The files of a plan, the main one first. */
+export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
+  const output = usualOutput(format);
+  return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
+}
+
+/** What a result is called if nothing was said. */
+export function usualOutput(format: string): string {
+  return `model${formatNamed(format).extensions[0]}`;
 }
 
 /** Size of a result in bytes. */

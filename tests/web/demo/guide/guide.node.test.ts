@@ -102,7 +102,10 @@ describe('the code of the guide', () => {
       'js alone',
       'js browser',
       'js config',
+      'kubernetes',
       'sh',
+      'sh jobs',
+      'slurm',
     ]);
   });
 
@@ -150,6 +153,53 @@ describe('the code of the guide', () => {
       else {
         expect([program, command]).toEqual(['npx', name]);
         expect(await run(args)).toMatchObject({ code: 0, stderr: expect.not.stringContaining('error') });
+      }
+    }
+  });
+
+  it('starts parts of the work with three job runners, which make the same files as one run', {
+    timeout: 30_000,
+  }, async () => {
+    copyFileSync(sample, inFolder('model.safetensors'));
+    const codeOf = (language: string) => blocks.filter((block) => block.language === language).map(({ code }) => code);
+    const [[jobs], [slurm], [kubernetes]] = [codeOf('sh jobs'), codeOf('slurm'), codeOf('kubernetes')];
+    // The shell does what it says, with the program of this folder in place of npx.
+    const npx = `npx() { shift; "${process.execPath}" "${root('dist/cli.js')}" "$@"; }; export -f npx`;
+    const shell = (code: string, env: Record<string, string> = {}) =>
+      promisify(execFile)('bash', ['-ec', `${npx}\n${code}`], { cwd: inFolder(), env: { ...process.env, ...env } });
+    const { stdout } = await shell(jobs!.replace('npx scalepoint model', 'bash -c \'npx "$@"\' - scalepoint model'));
+    expect(stdout).toContain('no problems found');
+    // Parts that other machines run are run here, one after the other, and the folder is made before.
+    const parts = async (code: string, name: string, variable: (i: number) => string, made: string) => {
+      expect(code).toContain(`mkdir -p ${made}`);
+      mkdirSync(inFolder(made));
+      const line = code
+        .split('\n')
+        .find((text) => text.includes('npx scalepoint'))!
+        .trim();
+      expect(line).toContain(name);
+      for (let i = 15; i >= 0; i--) {
+        const [, , ...args] = line.replace(name, variable(i)).split(' ');
+        expect(await run(args)).toMatchObject({ code: 0, stderr: '' });
+      }
+    };
+    expect(slurm).toContain('--array=1-16');
+    await parts(slurm!, '$SLURM_ARRAY_TASK_ID', (i) => String(i + 1), 'slurm');
+    expect(kubernetes).toMatch(/completionMode: Indexed\n +completions: 16/);
+    await parts(kubernetes!, '$((JOB_COMPLETION_INDEX + 1))', (i) => String(i + 1), 'kubernetes');
+    mkdirSync(inFolder('one'));
+    const plan = await model.planModel(sample, { to: 'int8' });
+    for (const [folder, count] of [
+      ['local', 4],
+      ['slurm', 16],
+      ['kubernetes', 16],
+    ] as const) {
+      const sizes = plan.tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
+      const output = inFolder('one', `${folder}.safetensors`);
+      const { files } = await model.quantizeModel(sample, { to: 'int8', shardSize: Math.ceil(sizes / count), output });
+      for (const { name } of files.filter((file) => !file.name.endsWith('.json'))) {
+        const made = name.replace(folder, 'model');
+        expect(readFileSync(inFolder(folder, made))).toEqual(readFileSync(inFolder('one', name)));
       }
     }
   });
