@@ -7,14 +7,7 @@ import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import type { FormatInfo } from './formats/format.js';
-import type { PlanChoices, Rule } from './formats/options.js';
-import {
-  type FormatOptions,
-  type FormatSidecars,
-  formats,
-  type ModelTarget,
-  type ResultFormat,
-} from './formats/registry.js';
+import { type FormatSidecars, formats } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
@@ -28,15 +21,7 @@ import {
   sidecarNames,
   workNames,
 } from './pipeline/options.js';
-import {
-  infoOf,
-  type ModelTotals,
-  type PlannedFile,
-  type PlannedTensorInfo,
-  planFor,
-  plannedFiles,
-  totalsOf,
-} from './pipeline/plan.js';
+import type { PlannedFile } from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import {
   describe,
@@ -51,6 +36,7 @@ import {
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
+import { fitted, type ModelFit, type ModelPlan, type PlanOptions } from './planning.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
@@ -90,6 +76,8 @@ export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensor
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
+export type { SizePoint, TensorTypes, TypeFit, TypeOption, TypeTable } from './pipeline/fit.js';
+export { ruleFrom, rulesFrom, rulesText } from './pipeline/mixture-rules.js';
 export { type Preset, presets, presetTarget, resultFiles, resultName } from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
@@ -97,9 +85,20 @@ export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/pla
 export type { ResultOptions } from './pipeline/quantize.js';
 export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
+export type { SizeOptions } from './pipeline/sizes.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { VerifyOptions, VerifyReport } from './pipeline/verify.js';
 export type { WorkerLike } from './pipeline/worker-like.js';
+export {
+  fitTypes,
+  type ModelFit,
+  type ModelPlan,
+  measureTypes,
+  type PlanOptions,
+  planModel,
+  type SizedPlanOptions,
+  sizeCurve,
+} from './planning.js';
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js';
 export type { Runtime } from './running/runtime.js';
@@ -208,68 +207,7 @@ export async function readQuantized(
   return withModel(file, options, (opened) => readCodes(opened, name));
 }
 
-// ------------------------------------------------------------------------------------------------------------------------ plan
-
-/** What decides about a result. */
-export interface PlanOptions extends FormatOptions {
-  /**
-   * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files.
-   */
-  readonly to: ModelTarget;
-  /**
-   * Exceptions from what is converted by default; the first match wins.
-   * @defaultValue none
-   */
-  readonly rules?: readonly Rule[];
-}
-
-/** What would become of a model. */
-export interface ModelPlan {
-  /** Format of the result. */
-  readonly format: ResultFormat;
-  /** What weights become. */
-  readonly to: ModelTarget;
-  /** In the order of the input. */
-  readonly tensors: readonly PlannedTensorInfo[];
-  /** `bytesAfter` is the exact size of the result. */
-  readonly totals: ModelTotals;
-  /** safetensors with codes: what belongs into config.json as `quantization_config`. */
-  readonly quantizationConfig?: Readonly<Record<string, unknown>>;
-  /** The files of the result, the main one first. */
-  readonly files: readonly PlannedFile[];
-  /** What you should know about the result; mostly nothing. */
-  readonly notes: readonly string[];
-  /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
-  readonly options: PlanOptions;
-}
-
-/**
- * What would become of a model: the type and size of every tensor, and the exact size of the result. Reads headers only.
- * @example const { totals } = await planModel('model.gguf', { to: 'Q4_K_M' });
- * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
- *   be converted
- */
-export async function planModel(file: ModelInput, options: PlanOptions & OpenOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, [...planNames(), 'signal']);
-  checkWorkOptions(options as WorkOptions);
-  return withModel(file, options, async (opened) => {
-    const plan = await planFor(opened, options);
-    const tensors = plan.tensors.map(infoOf);
-    const { entries } = opened.format.options;
-    const { signal: _, ...made } = options;
-    const result = {
-      format: plan.format as ResultFormat,
-      to: options.to,
-      tensors,
-      totals: totalsOf(tensors, opened.model.bytes, plan),
-      files: plannedFiles(plan),
-      notes: plan.notes,
-      ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
-    };
-    return Object.defineProperty(result, 'options', { value: made }) as ModelPlan;
-  });
-}
+// -------------------------------------------------------------------------------------------------------------------- estimate
 
 /**
  * What a conversion would lose: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of a
@@ -286,7 +224,7 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
   }
   options.signal?.throwIfAborted();
   return withCallbacks(options, (own) =>
-    withModel(file, own, (opened) => estimateOpen(opened, options as PlanChoices, own)),
+    withModel(file, own, async (opened) => estimateOpen(opened, (await fitted(opened, own, own)).choices, own)),
   );
 }
 
@@ -306,6 +244,8 @@ export interface QuantizeModelResult {
   readonly config?: Readonly<Record<string, unknown>>;
   /** The files that were made, the main one first. */
   readonly files: readonly PlannedFile[];
+  /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
+  readonly fit?: ModelFit;
   /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
   readonly isWhole: boolean;
   /**
@@ -369,8 +309,11 @@ export async function quantizeModel(
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory, files, isWhole } = await withCallbacks(options, (own) =>
-    withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
+  const { report, sidecars, memory, files, isWhole, fit } = await withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => {
+      const { choices, fit: found } = await fitted(opened, own, own);
+      return { ...(await quantizeOpen(opened, choices, own)), fit: found };
+    }),
   );
   const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
@@ -383,6 +326,7 @@ export async function quantizeModel(
     ...sidecars,
     files,
     isWhole,
+    ...(fit === undefined ? {} : { fit }),
     bytes: async (name) => inMemory(name).bytes(),
     blob: async (name) => inMemory(name).blob(),
   };

@@ -75,7 +75,10 @@ describe('least error', () => {
       return bits.map((width) => ({ bytes: 32 * Math.ceil((elements * width) / 256), error: energy * 4 ** -width }));
     });
     const smallest = lists.reduce((total, [first]) => total + first!.bytes, 0);
-    check(lists, Array.from({ length: 25 }, (_, i) => Math.floor(smallest * (1 + i / 10))));
+    check(
+      lists,
+      Array.from({ length: 25 }, (_, i) => Math.floor(smallest * (1 + i / 10))),
+    );
   });
 });
 

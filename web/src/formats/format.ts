@@ -190,6 +190,23 @@ export interface Target {
   readonly preset?: 'small' | 'balanced' | 'safe';
 }
 
+/** What weights of a result become where each of them may become something else, so that the result has a given size. */
+export interface Mixtures {
+  /** The target that a mixture is called by, if none was given. */
+  readonly to: string;
+  /** What rules may give a weight beside leaving it as it is, for a target; undefined if it takes no mixtures. */
+  types(to: string): readonly string[] | undefined;
+  /** Bytes that a part takes in a file, with what pads it. */
+  stored(bytes: number): number;
+  /**
+   * How much the error of a tensor counts, in relation to the squares of its elements; 1 if it is not there. What all else goes through
+   * counts more.
+   */
+  weight?(name: string): number;
+  /** The target that says most of a mixture. @param elements how many of them have each type */
+  nearest?(elements: ReadonlyMap<string, number>): string;
+}
+
 /**
  * What users are told about a format.
  * @typeParam TargetName what `to` may be
@@ -216,6 +233,8 @@ export interface FormatInfo<
   readonly examples: readonly string[];
   /** What weights of its files can become. */
   readonly targets: readonly Target[];
+  /** How weights of a result may differ in type. Undefined if they may not. */
+  readonly mixtures?: Mixtures;
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };
   /** What rules may ask for. */

@@ -4,6 +4,7 @@ import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
 import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
+import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
 import type { WorkOptions } from './start.js';
 
 /** One table for formats that share it, with the first of these formats. */
@@ -25,7 +26,7 @@ function optionNames(sidecars: boolean): string[] {
 
 /** Options of `planModel`. */
 export function planNames(): string[] {
-  return ['to', ...optionNames(false), 'rules'];
+  return ['to', ...optionNames(false), 'rules', ...sizeNames];
 }
 
 /** Options about files beside the result. */
@@ -57,6 +58,8 @@ export function checkPlanOptions(options: object, names: readonly string[]): voi
   }
   checkNames(options, names);
   const { to } = options as { to?: unknown };
+  checkSize(options as SizeOptions);
+  if (to === 'auto' && hasSize(options as SizeOptions)) return;
   if (formats().some((format) => accepts(format, to))) return;
   const lists = [...tables().values()].map((format) => `${targetList(format)} for ${format.label}`);
   const known = [...tables().values()].map(({ targets }) => targets.map(({ name }) => name));

@@ -3,6 +3,7 @@ import type { Format, OpenFile, OpenModel } from '../format.js';
 import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
 import { type GgufHeader, readGguf } from './header.js';
+import { mixtures } from './mixtures.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
 import { openSplits, splitCount } from './splits.js';
@@ -44,6 +45,7 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
   targets,
   aliases,
   ruleTargets,
+  mixtures,
   options,
   unit: 'parameter',
   facts,

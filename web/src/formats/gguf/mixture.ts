@@ -21,7 +21,8 @@ const categories = [
 ] as const;
 type Category = (typeof categories)[number][0];
 
-function categoryOf(name: string): Category | undefined {
+/** Which part of a model a tensor is; undefined if that does not matter. */
+export function categoryOf(name: string): Category | undefined {
   return categories.find(([, pattern]) => pattern.test(name))?.[0];
 }
 

@@ -46,6 +46,15 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
 /** transformers.js looks for the file `_quantized` if it is asked for q8. All other targets are called alike. */
 const endings: Readonly<Record<string, string>> = { q8: 'quantized' };
 
+/** What weights of a model may become together with others. All of them are read as floats when the model runs. */
+const mixed: Readonly<Record<string, readonly OnnxTarget[]>> = {
+  q4: ['q4', 'q8-blocks'],
+  q2: ['q2', 'q4', 'q8-blocks'],
+  'q8-blocks': ['q8-blocks'],
+  'int4-weights': ['int4-weights', 'int8-weights'],
+  'int8-weights': ['int8-weights'],
+};
+
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
   name: 'onnx',
   label: 'ONNX',
@@ -59,6 +68,11 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   targets,
   aliases: {},
   ruleTargets: onnxTargets,
+  mixtures: {
+    to: 'q4',
+    types: (to) => mixed[to],
+    stored: (bytes) => bytes,
+  },
   options,
   unit: 'parameter',
   facts,

@@ -50,6 +50,13 @@ async function openFile(source: ByteSource): Promise<OpenModel> {
   };
 }
 
+/** What weights of a file may become together with others. Codes of other kinds would need a configuration of another kind. */
+const integerMixtures: Readonly<Record<string, readonly SafetensorsTarget[]>> = {
+  int4: ['int4', 'int8', 'bfloat16'],
+  int8: ['int8', 'bfloat16'],
+  float8e4m3fn: ['float8e4m3fn', 'bfloat16'],
+};
+
 export const safetensors: Format<
   'safetensors',
   SafetensorsTarget,
@@ -73,6 +80,11 @@ export const safetensors: Format<
   targets,
   aliases: {},
   ruleTargets: safetensorsTargets,
+  mixtures: {
+    to: 'int4',
+    types: (to) => integerMixtures[to],
+    stored: (bytes) => bytes,
+  },
   options,
   unit: 'element',
   readers,

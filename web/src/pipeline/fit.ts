@@ -1,0 +1,246 @@
+/** Results of a given size: the error of each tensor in each type, and the types that fit best. */
+import { elementsOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
+import { rangeError } from '../core/errors.js';
+import type { ErrorMeasures } from '../core/measure.js';
+import { show } from '../core/show.js';
+import type { FilePlan, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
+import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { formatNamed, type ModelFormat } from '../formats/registry.js';
+import { bytesOf } from '../formats/shards.js';
+import { type Choice, chooseWithin, frontier, type Point } from './budget.js';
+import { measureAll } from './measuring.js';
+import { rulesFor } from './mixture-rules.js';
+import type { Opened } from './open.js';
+import { planFor, resultBytes } from './plan.js';
+import type { SizeOptions } from './sizes.js';
+import type { WorkOptions } from './start.js';
+
+// ------------------------------------------------------------------------------------------------------------------------- tables
+
+/** A type that a tensor may have in a result, and what it costs. */
+export interface TypeOption extends Choice {
+  /** As rules call it; `keep` for a tensor that stays as it is. */
+  readonly to: string;
+  /** Bytes that it takes in the file, with what pads it. */
+  readonly bytes: number;
+  /** What is lost: the squared error in relation to the squares of the tensor, times its weight among all tensors. */
+  readonly error: number;
+}
+
+/** The types that a tensor may have. */
+export interface TensorTypes {
+  readonly name: string;
+  /** Number of its elements. */
+  readonly elements: number;
+  /** One where there is no choice. */
+  readonly types: readonly TypeOption[];
+}
+
+/** What each tensor of a model loses in each type. Plain data: it can be stored and sent. */
+export interface TypeTable {
+  /** Format of the model. */
+  readonly format: ModelFormat;
+  /** The target that was asked for. */
+  readonly to: string;
+  /** In the order of the input. */
+  readonly tensors: readonly TensorTypes[];
+  /** Bytes of the result that belong to no tensor, such as its header. */
+  readonly otherBytes: number;
+}
+
+/** What the tensors of a table lose in all in a size. */
+export type SizePoint = Point;
+
+/** Which types fit best. */
+export interface TypeFit {
+  /** What to ask for together with the rules. */
+  readonly to: string;
+  /** A rule for each tensor that has a choice; tensors of different layers share one. */
+  readonly rules: readonly Rule[];
+  /** Size of the result. Of safetensors and ONNX about that. */
+  readonly bytes: number;
+  /** Sum of the errors of all tensors. */
+  readonly error: number;
+  /** No choice of types in this size has a lower sum. Equal to `error` if that is proven to be the least. */
+  readonly bound: number;
+  /** The type of each tensor, in the order of the table. */
+  readonly types: readonly TypeOption[];
+}
+
+// --------------------------------------------------------------------------------------------------------------------- measuring
+
+/** A tensor in a type, as planned. */
+interface PlannedType {
+  readonly to: string;
+  readonly tensor: PlannedTensor;
+  readonly bytes: number;
+}
+
+/** The mixtures of a format for a target. @throws RangeError if there are none */
+function mixturesOf({ mixtures, label }: FormatInfo, to: string, option: string) {
+  const types = mixtures?.types(to);
+  if (mixtures === undefined || types === undefined) {
+    throw rangeError(option, `the types of a ${label} file follow from its target; not for to: '${to}'`);
+  }
+  return { mixtures, types };
+}
+
+const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
+  parts.reduce((sum, part) => sum + stored(part.bytes), 0);
+
+/** What each tensor can become. The types of each plan are what rules make of all tensors that the target converts. */
+async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
+  const { format } = opened;
+  const { mixtures, types } = mixturesOf(format, choices.to, option);
+  const { rules = [] } = choices;
+  const base = await planFor(opened, choices);
+  const isOpen = ({ kept, source }: PlannedTensor) =>
+    (kept === undefined || kept === 'same type') && ruleFor(rules, source.name) === undefined;
+  const open = base.tensors.map(isOpen);
+  const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
+  const planned = async (to: string): Promise<FilePlan> =>
+    planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
+  const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor, mixtures), 0);
+  const kept = await planned('keep');
+  const otherBytes = resultBytes(kept) - sum(kept);
+  const found = kept.tensors.map((tensor, i): PlannedType[] => {
+    const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
+    return [{ to: keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
+  });
+  for (const to of types) {
+    const plan = await planned(to);
+    // What the header of the result says of the tensors in addition.
+    const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
+    for (const [i, tensor] of plan.tensors.entries()) {
+      const list = found[i] as PlannedType[];
+      const bytes = bytesIn(tensor, mixtures) + more;
+      const label = nameIn(format, tensor, to);
+      const [asItIs] = list as [PlannedType];
+      // Whatever is as large as the original is no better.
+      const isWorth = open[i] && tensor.kept === undefined && bytes < asItIs.bytes;
+      if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
+    }
+  }
+  return { found, otherBytes };
+}
+
+/** What rules call the type that a tensor got. Where rows do not fit a type, another one takes its place. */
+function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
+  const label = codecOf(form).label(form);
+  return ruleTargets.includes(label) ? label : to;
+}
+
+/** What rules call it if a tensor stays as it is. */
+function keptName(format: FormatInfo, { source }: PlannedTensor): string {
+  return format.ruleTargets.includes(source.type) ? source.type : 'keep';
+}
+
+/** The error of a tensor in relation to what is in it. */
+function lossOf(error: ErrorMeasures | undefined, weight: number): number {
+  return error === undefined || error.mse === 0 ? 0 : weight * error.relativeL2 ** 2;
+}
+
+/** Measures what the tensors of an open model lose in each type that they can have. See `measureTypes`. */
+export async function measureOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: WorkOptions,
+  option = 'to',
+): Promise<TypeTable> {
+  const { found, otherBytes } = await plannedTypes(opened, choices, option);
+  const all = found.flat().map(({ tensor }) => tensor);
+  const measures = await measureAll(opened.model, all, options);
+  let next = 0;
+  const tensors = found.map((list): TensorTypes => {
+    const [{ tensor }] = list as [PlannedType];
+    const { name, shape } = tensor.source;
+    const weight = opened.format.mixtures?.weight?.(name) ?? 1;
+    const types = list.map(({ to, bytes }): TypeOption => ({ to, bytes, error: lossOf(measures[next++], weight) }));
+    return { name, elements: elementsOf(shape), types };
+  });
+  return { format: opened.format.name as ModelFormat, to: choices.to, tensors, otherBytes };
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- choosing
+
+/** Bytes that the tensors of a table may take. */
+function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPerWeight = 0 }: SizeOptions): number {
+  if (targetSize !== undefined) return (bytesOf(targetSize) as number) - otherBytes;
+  const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  return Math.floor((targetBitsPerWeight * elements) / 8);
+}
+
+/** The error for a size that is too small, with the smallest one that is not. */
+function tooSmall({ tensors, otherBytes }: TypeTable, { targetSize }: SizeOptions): RangeError {
+  const least = tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), 0);
+  if (targetSize !== undefined) {
+    const text = `the smallest types take ${least + otherBytes} bytes, which is more than ${show(targetSize)}`;
+    return rangeError('targetSize', text);
+  }
+  const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  const bits = (Math.ceil((8e4 * least) / elements) / 1e4).toFixed(4);
+  return rangeError('targetBitsPerWeight', `the smallest types take ${bits} bits for each weight`);
+}
+
+/** @param less bytes that turned out to be needed for something else */
+export function fitWithin(table: TypeTable, size: SizeOptions, less = 0): TypeFit {
+  const { tensors, otherBytes, format, to } = table;
+  const chosen = chooseWithin(
+    tensors.map((tensor) => tensor.types),
+    budgetOf(table, size) - less,
+  );
+  if (chosen === undefined) throw tooSmall(table, size);
+  const types = tensors.map((tensor, i) => tensor.types[chosen.picks[i] as number] as TypeOption);
+  const elements = new Map<string, number>();
+  for (const [i, type] of types.entries()) {
+    elements.set(type.to, (elements.get(type.to) ?? 0) + (tensors[i] as TensorTypes).elements);
+  }
+  const named = tensors.flatMap(({ name, types: all }, i) =>
+    all.length > 1 ? [[name, (types[i] as TypeOption).to] as const] : [],
+  );
+  const { mixtures } = formatNamed(format);
+  const { bytes, error, bound } = chosen;
+  return {
+    to: to === 'auto' ? (mixtures?.nearest?.(elements) ?? mixtures?.to ?? to) : to,
+    rules: rulesFor(named),
+    bytes: bytes + otherBytes,
+    error,
+    bound,
+    types,
+  };
+}
+
+/** Sizes of results, and the least that is lost in them. See `sizeCurve`. */
+export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
+  return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
+}
+
+/** Headers may be larger than what the table says. So often that is made up for. */
+const mostTries = 20;
+
+/** The choices with rules in place of a size. */
+export async function fitOpen(
+  opened: Opened,
+  { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
+  options: WorkOptions,
+): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
+  const size = { targetSize, targetBitsPerWeight };
+  const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
+  const isAuto = given.to === 'auto';
+  const start = { ...given, to: isAuto ? (opened.format.mixtures?.to ?? given.to) : given.to };
+  // Parts of the work are parts of the whole that fits.
+  const whole = { ...start, part: undefined };
+  const measured = await measureOpen(opened, whole, options, option);
+  const table = isAuto ? { ...measured, to: 'auto' } : measured;
+  let less = 0;
+  for (let i = 0; ; i++) {
+    const fit = fitWithin(table, size, less);
+    const rules = [...(given.rules ?? []), ...fit.rules];
+    if (targetSize === undefined) return { choices: { ...start, to: fit.to, rules }, fit };
+    const bytes = resultBytes(await planFor(opened, { ...whole, to: fit.to, rules }));
+    const over = bytes - (bytesOf(targetSize) as number);
+    if (over <= 0 || i === mostTries) return { choices: { ...start, to: fit.to, rules }, fit: { ...fit, bytes } };
+    less += over;
+  }
+}
