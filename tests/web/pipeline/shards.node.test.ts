@@ -128,8 +128,9 @@ describe('a safetensors result in several files', () => {
   it('is as in one file whatever the tensors are, and gives larger ones a file of their own', async () => {
     for (const [i, to] of (['int4', 'bfloat16', 'copy'] as const).entries()) {
       const file = smallModel();
-      const { files } = await run(`m${i}`, { to, shardSize: 3000, workers: i }, file);
+      const { files, report } = await run(`m${i}`, { to, shardSize: 3000, workers: i }, file);
       expect(files.some(({ bytes }) => bytes > 6000)).toBe(true);
+      expect(report.notes.at(-1)).toMatch(/^larger than the files that were asked for.* and \d more$/);
       const index = path(`m${i}`, 'model.safetensors.index.json');
       const joined = await quantizeModel(index, { to: 'copy', workers: 0 });
       expectBytes(await joined.bytes(), await (await quantizeModel(file, { to, workers: 0 })).bytes());
