@@ -229,6 +229,7 @@ export interface PlanOptions extends FormatOptions {
 export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
+  /** What weights become. */
   readonly to: ModelTarget;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
@@ -297,6 +298,7 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
+  /** What became of each tensor, and how far it is from the original. */
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without

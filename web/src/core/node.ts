@@ -5,7 +5,9 @@
 export interface NodeFileHandle {
   /** The descriptor, by which workers read. */
   readonly fd?: number;
+  /** Reads into a part of the buffer. */
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
+  /** What the system knows of the file. */
   stat(): Promise<{
     readonly size: number;
     readonly mtimeMs?: number;
@@ -17,12 +19,14 @@ export interface NodeFileHandle {
 
 /** An open file of Node's `fs/promises` for writing: what is used of one that a caller gives. */
 export interface NodeWritableHandle {
+  /** Writes a part of the buffer. */
   write(
     buffer: Uint8Array,
     offset: number,
     length: number,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
+  /** Cuts the file off, or fills it up with zeros. */
   truncate(length: number): Promise<void>;
 }
 

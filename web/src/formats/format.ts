@@ -15,7 +15,9 @@ export type MetadataScalar = string | number | bigint | boolean;
 export interface MetadataArray {
   /** Such as `string`, `i32`, `f32`. */
   readonly elementType: string;
+  /** Number of its elements. */
   readonly length: number;
+  /** The first of its elements. */
   readonly first: readonly MetadataScalar[];
 }
 
@@ -24,6 +26,7 @@ export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | Metadat
 
 /** A tensor as a file stores it. */
 export interface SourceTensor {
+  /** Its name in the file. */
   readonly name: string;
   /** As the format spells it: `F32`, `BF16`, `Q4_K`, `I64`. */
   readonly dtype: string;
@@ -163,6 +166,7 @@ export interface Finding {
   readonly kind: 'problem' | 'note';
   /** What it is, without the tensor's name. */
   readonly message: string;
+  /** Name of the tensor that it is about. */
   readonly tensor?: string;
   /** Name of the file, if the model has several. */
   readonly file?: string;
@@ -210,6 +214,7 @@ export interface FormatInfo<
   readonly about: string;
   /** Arguments of a command line that makes something of a file. */
   readonly examples: readonly string[];
+  /** What weights of its files can become. */
   readonly targets: readonly Target[];
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };
@@ -231,6 +236,7 @@ export interface FormatInfo<
 
 /** A program that reads results. */
 export interface Reader {
+  /** The name of the program. */
   readonly program: string;
   /** What it takes to load the file: a command, or a line or two of code. */
   readonly code: string;

@@ -37,6 +37,7 @@ export function resultFiles(
 
 /** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
 export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+/** A name of a choice between size and quality; see `presetTarget`. */
 export type Preset = (typeof presets)[number];
 
 /**

@@ -12,11 +12,15 @@ import { storedBytes } from './tiles.js';
 
 /** What would become of a tensor. */
 export interface PlannedTensorInfo {
+  /** Its name in the file. */
   readonly name: string;
+  /** Its shape in the file. */
   readonly shape: readonly number[];
+  /** Its type in the file. */
   readonly from: string;
   /** Of packed codes: I4 or I8. */
   readonly to: string;
+  /** Bytes of it in the file. */
   readonly bytesBefore: number;
   /** With scales and zero points. */
   readonly bytesAfter: number;
@@ -28,10 +32,13 @@ export interface PlannedTensorInfo {
 export interface ModelTotals {
   /** Number of tensors that become codes with scales or blocks, that become plain floats of another type, and that are kept. */
   readonly quantized: number;
+  /** Tensors that become other floats. */
   readonly cast: number;
+  /** Tensors that stay as they are. */
   readonly kept: number;
   /** Sizes of the files, headers included. */
   readonly bytesBefore: number;
+  /** Bytes of the result, with its header. */
   readonly bytesAfter: number;
   /** bytesBefore / bytesAfter. */
   readonly ratio: number;

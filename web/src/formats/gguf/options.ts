@@ -34,6 +34,7 @@ export const fileTypes = {
   BF16: { id: 32, base: 'BF16' },
   F32: { id: 0, base: 'F32' },
 } as const satisfies Readonly<Record<string, { id: number; base: TargetType }>>;
+/** A name of a mixture of block types for a whole file, as llama-quantize has them. */
 export type FileType = keyof typeof fileTypes;
 
 /** Short names, which mean the same on llama-quantize's command line. */
