@@ -8,6 +8,7 @@ import { dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright';
+import { launchOptions } from '../../scripts/chromium.mjs';
 
 const app = fileURLToPath(new URL('app', import.meta.url));
 
@@ -65,10 +66,7 @@ let browser;
 
 /** Opens a page and waits for what its app says. @param {string} url @returns {Promise<Results>} */
 export async function open(url) {
-  browser ??= await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  browser ??= await chromium.launch(launchOptions);
   const tab = await browser.newPage();
   /** @type {string[]} */
   const problems = [];
