@@ -9,7 +9,17 @@ import { boolPair, f32Pair, stringPair, u32Pair } from './layout.js';
 import { splitKeys } from './splits.js';
 
 /** A value of the metadata to be written: a text, a truth value, a whole number (stored as u32) or a fraction (stored as f32). */
-export type MetadataEdit = string | boolean | { readonly int: number } | { readonly float: number };
+export type MetadataEdit =
+  | string
+  | boolean
+  | {
+      /** A whole number. */
+      readonly int: number;
+    }
+  | {
+      /** A float32. */
+      readonly float: number;
+    };
 
 /** Values by their keys. */
 export type MetadataEdits = Readonly<Record<string, MetadataEdit>>;
