@@ -138,7 +138,7 @@ function* padding(file: number, from: number, to: number): Steps {
 type RunsOf<T> = Runs & T;
 
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
-interface Tile extends Pick<TileCut, 'rectangle'> {
+interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly ranges: TileCut['ranges'] | undefined;
   readonly reads: boolean | undefined;
   readonly measures: boolean;
@@ -149,19 +149,19 @@ interface Tile extends Pick<TileCut, 'rectangle'> {
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
 }
 
-function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut): Tile {
+function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads, step }: TileCut): Tile {
   const inputs = source.parts.map(({ role }) => {
     return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
   });
   const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
   const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, ranges, reads, measures, sourceBytes, inputs, outputs };
+  return { rectangle, step, ranges, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
   const { source, form } = tensor;
-  const { rectangle, ranges, reads, measures, sourceBytes } = tile;
+  const { rectangle, step, ranges, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =
@@ -174,7 +174,7 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
   const pieces = [{ form: source.form, inputs }] as const;
   const task: TileStep['task'] =
     ranges === undefined
-      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures }
+      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, step }
       : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
   const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
