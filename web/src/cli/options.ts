@@ -1,6 +1,6 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
-import { didYouMean, maxWorkers, modelFormats, type Rule } from '../model.js';
+import { didYouMean, maxWorkers, modelFormats, type Rule, ruleFrom } from '../model.js';
 import { UsageError } from './process.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
@@ -110,26 +110,21 @@ export function targetOf(text: string): string {
   return spelled(text, names) ?? text;
 }
 
-/** What --rule means. Whether its type fits the file, the model functions check. @throws UsageError */
-export function ruleOf(text: string): Rule {
-  // Types have no "=", but expressions may.
-  const split = text.lastIndexOf('=');
-  const target = text.slice(split + 1);
-  if (split < 1 || target === '') {
-    throw new UsageError(`--rule: expected 'REGEX=TYPE' or 'REGEX=keep', got ${JSON.stringify(text)}`);
-  }
-  let match: RegExp;
-  try {
-    match = new RegExp(text.slice(0, split));
-  } catch (error) {
-    // The engine's text repeats the expression before it says what is wrong.
-    const why = (error instanceof Error ? error.message : String(error)).split(': ').at(-1);
-    throw new UsageError(`--rule: ${JSON.stringify(text.slice(0, split))} is no regular expression: ${why}`);
-  }
-  if (target.toLowerCase() === 'keep') return { match, keep: true };
+/** A rule whose type has the spelling of the lists. Whether it fits the file, the model functions check. */
+export function spelledRule(rule: Rule): Rule {
+  if (rule.to === undefined) return rule;
   const names = modelFormats().flatMap(({ targets, ruleTargets }) => [
     ...targets.map(({ name }) => name),
     ...ruleTargets,
   ]);
-  return { match, to: spelled(target, names) ?? target };
+  return { ...rule, to: spelled(rule.to, names) ?? rule.to };
+}
+
+/** What --rule means. @throws UsageError */
+export function ruleOf(text: string): Rule {
+  try {
+    return spelledRule(ruleFrom(text, '--rule'));
+  } catch (error) {
+    throw error instanceof RangeError ? new UsageError(error.message) : error;
+  }
 }

@@ -27,6 +27,26 @@ export function pathsOf(output: string, plan: ModelPlan): string[] {
   return resultFiles(name, plan).map((file) => output.slice(0, output.length - name.length) + file);
 }
 
+/** The files of a plan as they are called where it goes. */
+export function named(planned: ModelPlan, output: string): ModelPlan['files'] {
+  const names = resultFiles(basename(output), planned);
+  return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
+}
+
+/** A plan by whose target a result is called if no name was given: by its size, where that was given. */
+export function called(planned: ModelPlan, size: string | undefined): ModelPlan {
+  return size === undefined ? planned : { ...planned, to: size as ModelPlan['to'] };
+}
+
+/** Files that are named one by one. Of more, the first and the last. */
+const mostFiles = 6;
+
+export function fewOf(paths: readonly string[]): string[] {
+  const last = paths.at(-1);
+  if (paths.length <= mostFiles || last === undefined) return [...paths];
+  return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
+}
+
 /** Whether a path is that of a folder, by its end. */
 function isFolder(path: string): boolean {
   return path.endsWith('/') || path.endsWith(sep);

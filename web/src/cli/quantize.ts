@@ -1,8 +1,8 @@
-import { basename } from 'node:path';
 import {
   didYouMean,
   type FormatInfo,
   inspectModel,
+  type ModelFit,
   type ModelPlan,
   type ModelReport,
   modelFormats,
@@ -14,20 +14,23 @@ import {
   QualityError,
   type QuantizeModelResult,
   quantizeModel,
-  resultFiles,
   ScalepointError,
   type Words,
+  type WorkOptions,
 } from '../model.js';
 import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
 import { type Input, withInput } from './input.js';
-import { commonOptions, decibelsOf, filesOf, parse, ruleOf, targetOf, workersOf } from './options.js';
+import { commonOptions, decibelsOf, filesOf, parse, targetOf, workersOf } from './options.js';
 import {
+  called,
   checkFree,
   checkName,
   checkNotInput,
   checkStandardOutput,
+  fewOf,
   folderOf,
   insideOf,
+  named,
   outputOf,
   pathsOf,
   standardOutput,
@@ -35,6 +38,19 @@ import {
 } from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
+import {
+  checkRulesFree,
+  checkSizes,
+  fitJson,
+  isSized,
+  rulesOf,
+  ruleTexts,
+  savedLine,
+  saveRules,
+  sizeFlags,
+  sizeLabel,
+  sizeOf,
+} from './sizes.js';
 import { planText, reportText } from './tables.js';
 import { count, listed, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
@@ -47,6 +63,7 @@ const options = {
   preset: { type: 'string' },
   output: { type: 'string', short: 'o' },
   rule: { type: 'string', multiple: true },
+  ...sizeFlags,
   workers: { type: 'string' },
   'min-sqnr': { type: 'string' },
   force: { type: 'boolean' },
@@ -85,7 +102,8 @@ function checkLine({ values, positionals }: Line, command: string): string {
   decibelsOf(values['min-sqnr']);
   if (output === '') throw new UsageError('--output: expected the name of a file, or - for standard output');
   if (to !== undefined && preset !== undefined) throw new UsageError('--preset chooses a type, and so does --to');
-  if (to === undefined && preset === undefined) {
+  checkSizes(values, !to?.includes(','));
+  if (to === undefined && preset === undefined && !isSized(values)) {
     const some = tables().map(({ formats: [first] }) => first?.targets[0]?.name);
     throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
@@ -99,11 +117,13 @@ function checkLine({ values, positionals }: Line, command: string): string {
 const isPreset = (text: string | undefined): text is Preset => presets.some((preset) => preset === text);
 
 /** What --to or --preset means: one type, or several. @throws UsageError if there is no such type */
-async function wantedOf({ to = '', preset }: Values, input: Input): Promise<readonly string[]> {
+async function wantedOf({ to, preset }: Values, input: Input): Promise<readonly string[]> {
   if (isPreset(preset)) {
     const { format } = await about(input.name, () => inspectModel(input.file));
     return [presetTarget(format, preset)];
   }
+  // There is a size, then.
+  if (to === undefined) return ['auto'];
   const wanted: string[] = [];
   for (const one of to.split(',')) wanted.push(await oneTarget(one.trim(), input));
   return [...new Set(wanted)];
@@ -127,12 +147,12 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
 /** Reads the command line: a request for each type. @throws UsageError */
 async function requestsOf({ values, words }: Line, input: Input): Promise<readonly Request[]> {
   const wanted = await wantedOf(values, input);
-  const rules = (values.rule ?? []).map(ruleOf);
+  const rules = await rulesOf(values);
   const asked = wanted.length > 1 ? await folderOf(values.output) : await insideOf(values.output);
   return wanted.map((to) => {
     const sidecars = sidecarsOf(words, to);
     // The model functions check what is not checked here.
-    const plan = { to, rules, ...choicesOf(words, to, wanted) } as unknown as PlanOptions;
+    const plan = { to, rules, ...sizeOf(values), ...choicesOf(words, to, wanted) } as unknown as PlanOptions;
     return { input, asked, plan, sidecars };
   });
 }
@@ -174,7 +194,14 @@ export async function copy(
     process.stdout.write(usage());
     return 0;
   }
-  const other = (['to', 'preset', 'rule', 'min-sqnr'] as const).find((name) => values[name] !== undefined);
+  const converting = [
+    'to',
+    'preset',
+    'rule',
+    'min-sqnr',
+    ...(Object.keys(sizeFlags) as (keyof typeof sizeFlags)[]),
+  ] as const;
+  const other = converting.find((name) => values[name] !== undefined);
   if (other !== undefined) throw new UsageError(`--${other}: ${command} converts nothing; scalepoint quantize does`);
   check(words);
   const line: Line = { values: { ...values, to: 'copy' }, words, positionals };
@@ -185,16 +212,17 @@ export async function copy(
 async function planFor(
   { values, words }: Line,
   { input, asked, plan }: Request,
-  signal?: AbortSignal,
+  work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
+  const workers = workersOf(values.workers);
   try {
     const planned = await about(input.name, () =>
-      planModel(input.file, signal === undefined ? plan : { ...plan, signal }),
+      planModel(input.file, { ...plan, ...work, ...(workers === undefined ? {} : { workers }) }),
     );
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
     return planned;
   } catch (error) {
-    throw asUsage(error, words, values.rule);
+    throw asUsage(error, words, ruleTexts(plan.rules ?? []));
   }
 }
 
@@ -214,41 +242,31 @@ function printDocuments(documents: readonly object[], requests: readonly Request
   if (first !== undefined) printJson(requests.length > 1 ? documents : first);
 }
 
-/** The files of a plan as they are called where it goes. */
-function named(planned: ModelPlan, output: string): ModelPlan['files'] {
-  const names = resultFiles(basename(output), planned);
-  return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
-}
-
-/** Files that are named one by one. Of more, the first and the last. */
-const mostFiles = 6;
-
-function fewOf(paths: readonly string[]): string[] {
-  const last = paths.at(-1);
-  if (paths.length <= mostFiles || last === undefined) return [...paths];
-  return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
-}
-
 /** Shows a plan. Returns what is to be printed as JSON. */
 async function showPlan(line: Line, request: Request): Promise<object[]> {
   const { values } = line;
   const { input, sidecars } = request;
-  const planned = await planFor(line, request);
-  const output = input.isPath || request.asked !== undefined ? outputOf(input, request.asked, planned) : null;
+  await checkRulesFree(values, values.force ?? false);
+  const progress = progressLine(values.quiet ?? false);
+  const planned = await planFor(line, request, { onProgress: progress.update }).finally(progress.clear);
+  await saveRules(values, planned.options.rules ?? []);
+  const hasName = input.isPath || request.asked !== undefined;
+  const output = hasName ? outputOf(input, request.asked, called(planned, sizeLabel(values))) : null;
   const documents: object[] = [];
   if (values.json) {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
     // null if there is none.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
     const files = output === null ? planned.files : named(planned, output);
-    documents.push({ file: input.name, output, ...planned, files, ...additions, peakBytes: peakBytes() });
+    const rest = { files, ...additions, ...fitJson(planned.fit), peakBytes: peakBytes() };
+    documents.push({ file: input.name, output, ...planned, ...rest });
   } else if (!values.quiet) {
     const isFile = output !== null && output !== standardOutput;
     const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
     const paths = isFile ? pathsOf(output, planned) : [];
     const several = paths.length > 1 ? fewOf(paths) : [];
     const main = paths.length === 1 ? (paths[0] as string) : isFile ? count(paths.length, 'file') : output;
-    const lines = planText(input.name, main, planned, [...several, ...written]);
+    const lines = [...planText(input.name, main, planned, [...several, ...written]), ...savedLine(values)];
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
@@ -258,6 +276,9 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
 
 /** What was written. */
 interface Written {
+  /** The target of the result. */
+  readonly to: string;
+  readonly fit?: ModelFit | undefined;
   readonly output: string | null;
   /** Paths of its files, the main one first. */
   readonly paths: readonly string[];
@@ -275,16 +296,16 @@ function show(
   written: Written,
   missed?: QualityError,
 ): object[] {
-  const { output, paths, sidecars, isWhole } = written;
+  const { to, fit, output, paths, sidecars, isWhole } = written;
   if (values.json) {
     const failure = missed && { error: errorJson(missed) };
     const files = paths.length > 1 || plan.part !== undefined ? { files: paths, isWhole } : {};
-    const rest = { to: plan.to, ...files, ...report, peakBytes: peakBytes(), ...failure };
+    const rest = { to, ...files, ...report, ...fitJson(fit), peakBytes: peakBytes(), ...failure };
     return [{ file: input.name, output, ...sidecars, ...rest }];
   }
   if (values.quiet) return [];
   const stream = output === standardOutput ? process.stderr : process.stdout;
-  const lines = reportText(input.name, report, stream);
+  const lines = reportText(input.name, report, stream, fit);
   if (values.verbose) lines.push(effort());
   for (const path of [...fewOf(paths), ...Object.values(sidecars)]) {
     if (path !== null && path !== standardOutput) lines.push(painter(stream)('green', `wrote ${printable(path)}`));
@@ -309,7 +330,8 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
       try {
         // Whatever can be told before the work is told before any of it.
         const prepared: Prepared[] = [];
-        for (const request of requests) prepared.push(await prepare(line, request, signal));
+        const work = { signal, onProgress: progress.update };
+        for (const request of requests) prepared.push(await prepare(line, request, work));
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1) await checkFree(paths, values.force ?? false);
         for (const one of prepared) documents.push(...(await carryOut(line, one, signal, progress)));
@@ -320,10 +342,16 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         if (error instanceof QualityError && request !== undefined) {
           const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
           documents.push(
-            ...show(line, request, error.report, { output: null, paths: [], isWhole: false, sidecars: none }, error),
+            ...show(
+              line,
+              request,
+              error.report,
+              { to: request.plan.to, output: null, paths: [], isWhole: false, sidecars: none },
+              error,
+            ),
           );
         }
-        throw asUsage(error, words, values.rule);
+        throw asUsage(error, words, ruleTexts(request?.plan.rules ?? []));
       } finally {
         printDocuments(documents, requests);
       }
@@ -376,7 +404,11 @@ function whatOf({ values }: Line, { input, plan }: Request): string {
   return values.to?.includes(',') ? `${input.name} to ${plan.to}` : input.name;
 }
 
-async function prepare(line: Line, request: Request, signal: AbortSignal): Promise<Prepared> {
+async function prepare(
+  line: Line,
+  request: Request,
+  work: Pick<WorkOptions, 'signal' | 'onProgress'>,
+): Promise<Prepared> {
   const { force = false } = line.values;
   const { input, plan } = request;
   // What stands beside a model is true of its copies.
@@ -386,8 +418,9 @@ async function prepare(line: Line, request: Request, signal: AbortSignal): Promi
   }
   const sidecars = isCopy ? [] : await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
-  const planned = await planFor(line, request, signal);
-  const output = outputOf(input, request.asked, planned);
+  await checkRulesFree(line.values, force);
+  const planned = await planFor(line, request, work);
+  const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(pathsOf(output, planned), input);
   const isMeant = isCopy || plan.part !== undefined;
@@ -423,7 +456,8 @@ async function carryOut(
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
   const result = await about(input.name, () =>
     quantizeModel(input.file, {
-      ...plan,
+      // What was measured need not be measured again.
+      ...planned.options,
       ...Object.fromEntries(given),
       output: isFile ? output : standardOutputStream(),
       overwrite: force,
@@ -441,7 +475,16 @@ async function carryOut(
   const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
   const paths = pathsOf(output, planned);
   const { report, isWhole } = result;
-  const documents = show(line, request, report, { output, paths, isWhole, sidecars: written });
+  const documents = show(line, request, report, {
+    to: planned.to,
+    fit: result.fit ?? planned.fit,
+    output,
+    paths,
+    isWhole,
+    sidecars: written,
+  });
+  await saveRules(line.values, planned.options.rules ?? []);
+  if (!quiet) remark(savedLine(line.values));
   if (quiet) return documents;
   if (isPart) remark([partNote(plan.part, result)]);
   for (const { sidecar, path, cleared } of made) {

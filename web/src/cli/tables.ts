@@ -1,6 +1,6 @@
 /** Tables of plans and reports. */
 import { basename } from 'node:path';
-import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
+import type { ModelFit, ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
 import {
   type Column,
   columnsOf,
@@ -59,11 +59,20 @@ function leftOutLine(tensors: readonly TensorReport[]): string[] {
   return [`${count(total, 'pair')} left out of the errors, NaN or infinite: ${where}`];
 }
 
+/** What a result of a given size loses. */
+function fitLines(fit: ModelFit | undefined): string[] {
+  if (fit === undefined) return [];
+  const { error, bound } = fit;
+  const gap = bound === 0 ? Number.POSITIVE_INFINITY : 100 * (error / bound - 1);
+  const least = error === bound ? 'the least in this size' : `at most ${gap.toPrecision(2)} % above the least`;
+  return [`predicted error ${error.toPrecision(3)}, ${least}`];
+}
+
 /** What a plan says. `written`: the files that would be written beside the output. */
 export function planText(
   file: string,
   output: string | null,
-  { tensors, totals }: ModelPlan,
+  { tensors, totals, fit }: ModelPlan,
   written: readonly string[],
 ): string[] {
   const paint = painter(process.stdout);
@@ -74,13 +83,18 @@ export function planText(
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
   const what = output === null ? 'would be' : `would write ${printable(output)}:`;
-  lines.push(...totalsText(file, tensors, totals), `${what} ${count(totals.bytesAfter, 'byte')}`);
+  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), `${what} ${count(totals.bytesAfter, 'byte')}`);
   for (const path of written) lines.push(`would write ${printable(path)}`);
   return lines;
 }
 
 /** What a report says. */
-export function reportText(file: string, { tensors, totals }: ModelReport, stream: NodeJS.WriteStream): string[] {
+export function reportText(
+  file: string,
+  { tensors, totals }: ModelReport,
+  stream: NodeJS.WriteStream,
+  fit?: ModelFit,
+): string[] {
   const paint = painter(stream);
   const columns: Column[] = [
     ...firstColumns,
@@ -96,6 +110,6 @@ export function reportText(file: string, { tensors, totals }: ModelReport, strea
     return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
-  lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors), ...leftOutLine(tensors));
+  lines.push(...totalsText(file, tensors, totals), ...fitLines(fit), ...lowestLine(tensors), ...leftOutLine(tensors));
   return lines;
 }

@@ -145,6 +145,17 @@ function targetLines(): string[] {
       "--rule 'REGEX=keep'",
       'tensors whose name matches are kept; rules can be repeated, the first one that matches decides',
     ),
+    ...explained('--rules FILE', 'rules from a file, one in each line; they come after those of --rule'),
+    ...explained(
+      '--target-size SIZE',
+      'types for the weights that lose least in a file of this size, such as 3.5GB; every weight is measured in every type, and TYPE ' +
+        'may be left out',
+    ),
+    ...explained('--target-bpw BITS', 'the same for so many bits per weight, such as 4.5'),
+    ...explained(
+      '--save-rules FILE',
+      'write the types that were chosen as rules, to be edited and given back with --rules',
+    ),
   ];
 }
 

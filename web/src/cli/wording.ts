@@ -4,6 +4,8 @@ import { keepMention, modelFormats, type OptionInfo } from '../model.js';
 /** Options that are about no format. */
 export const plainFlags: Readonly<Record<string, string>> = {
   to: 'to',
+  targetSize: 'target-size',
+  targetBitsPerWeight: 'target-bpw',
   workers: 'workers',
   minSqnrDb: 'min-sqnr',
   output: 'output',

@@ -30,6 +30,7 @@ export interface TypeOption extends Choice {
 
 /** The types that a tensor may have. */
 export interface TensorTypes {
+  /** Its name in the file. */
   readonly name: string;
   /** Number of its elements. */
   readonly elements: number;
@@ -171,26 +172,36 @@ function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPe
   return Math.floor((targetBitsPerWeight * elements) / 8);
 }
 
+/** What the smallest types of all tensors take. */
+function leastBytes({ tensors, otherBytes }: TypeTable): number {
+  return tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), otherBytes);
+}
+
 /** The error for a size that is too small, with the smallest one that is not. */
-function tooSmall({ tensors, otherBytes }: TypeTable, { targetSize }: SizeOptions): RangeError {
-  const least = tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), 0);
+function tooSmall(table: TypeTable, { targetSize }: SizeOptions, least: number): RangeError {
   if (targetSize !== undefined) {
-    const text = `the smallest types take ${least + otherBytes} bytes, which is more than ${show(targetSize)}`;
-    return rangeError('targetSize', text);
+    return rangeError('targetSize', `the smallest types take ${least} bytes, which is more than ${show(targetSize)}`);
   }
-  const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
-  const bits = (Math.ceil((8e4 * least) / elements) / 1e4).toFixed(4);
+  const elements = table.tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  const bits = (Math.ceil((8e4 * (least - table.otherBytes)) / elements) / 1e4).toFixed(4);
   return rangeError('targetBitsPerWeight', `the smallest types take ${bits} bits for each weight`);
 }
 
-/** @param less bytes that turned out to be needed for something else */
-export function fitWithin(table: TypeTable, size: SizeOptions, less = 0): TypeFit {
+/** The types with the least sum of errors in a size. @throws RangeError if there is nothing as small */
+export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
+  const fit = fitFor(table, budgetOf(table, size));
+  if (fit === undefined) throw tooSmall(table, size, leastBytes(table));
+  return fit;
+}
+
+/** The same for bytes of tensors; undefined if there is nothing as small. */
+function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   const { tensors, otherBytes, format, to } = table;
   const chosen = chooseWithin(
     tensors.map((tensor) => tensor.types),
-    budgetOf(table, size) - less,
+    budget,
   );
-  if (chosen === undefined) throw tooSmall(table, size);
+  if (chosen === undefined) return undefined;
   const types = tensors.map((tensor, i) => tensor.types[chosen.picks[i] as number] as TypeOption);
   const elements = new Map<string, number>();
   for (const [i, type] of types.entries()) {
@@ -216,9 +227,6 @@ export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
   return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
 }
 
-/** Headers may be larger than what the table says. So often that is made up for. */
-const mostTries = 20;
-
 /** The choices with rules in place of a size. */
 export async function fitOpen(
   opened: Opened,
@@ -233,14 +241,27 @@ export async function fitOpen(
   const whole = { ...start, part: undefined };
   const measured = await measureOpen(opened, whole, options, option);
   const table = isAuto ? { ...measured, to: 'auto' } : measured;
-  let less = 0;
-  for (let i = 0; ; i++) {
-    const fit = fitWithin(table, size, less);
-    const rules = [...(given.rules ?? []), ...fit.rules];
-    if (targetSize === undefined) return { choices: { ...start, to: fit.to, rules }, fit };
-    const bytes = resultBytes(await planFor(opened, { ...whole, to: fit.to, rules }));
+  const chosenBy = (fit: TypeFit): PlanChoices => ({
+    ...start,
+    to: fit.to,
+    rules: [...(given.rules ?? []), ...fit.rules],
+  });
+  const sizeOf = async (fit: TypeFit) =>
+    resultBytes(await planFor(opened, { ...chosenBy(fit), part: undefined } as PlanChoices));
+  if (targetSize === undefined) {
+    const fit = fitWithin(table, size);
+    return { choices: chosenBy(fit), fit: { ...fit, bytes: await sizeOf(fit) } };
+  }
+  // Headers may be larger than what the table says. Then the tensors have less room.
+  for (let budget = budgetOf(table, size); ; ) {
+    const fit = fitFor(table, budget);
+    if (fit === undefined) {
+      const smallest = fitFor(table, leastBytes(table) - table.otherBytes) as TypeFit;
+      throw tooSmall(table, size, await sizeOf(smallest));
+    }
+    const bytes = await sizeOf(fit);
     const over = bytes - (bytesOf(targetSize) as number);
-    if (over <= 0 || i === mostTries) return { choices: { ...start, to: fit.to, rules }, fit: { ...fit, bytes } };
-    less += over;
+    if (over <= 0) return { choices: chosenBy(fit), fit: { ...fit, bytes } };
+    budget -= over;
   }
 }

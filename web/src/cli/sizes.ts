@@ -1,0 +1,104 @@
+/** Results of a given size, and files of rules. */
+import { lstat, readFile, writeFile } from 'node:fs/promises';
+import { type ModelFit, type Rule, rulesFrom, rulesText, ScalepointError } from '../model.js';
+import { ruleOf, spelledRule } from './options.js';
+import { systemText, UsageError } from './process.js';
+import { printable } from './text.js';
+
+/** Flags about sizes and rules. */
+export const sizeFlags = {
+  'target-size': { type: 'string' },
+  'target-bpw': { type: 'string' },
+  rules: { type: 'string' },
+  'save-rules': { type: 'string' },
+} as const;
+
+/** Their values. */
+export interface SizeValues {
+  readonly 'target-size'?: string;
+  readonly 'target-bpw'?: string;
+  readonly rule?: readonly string[];
+  readonly rules?: string;
+  readonly 'save-rules'?: string;
+}
+
+/** Whether a result is to have a size. */
+export function isSized(values: SizeValues): boolean {
+  return values['target-size'] !== undefined || values['target-bpw'] !== undefined;
+}
+
+/** What can be told without the file. @throws UsageError */
+export function checkSizes(values: SizeValues, isOne: boolean): void {
+  const { 'target-bpw': bits, 'save-rules': path } = values;
+  if (bits !== undefined && values['target-size'] !== undefined)
+    throw new UsageError('--target-bpw: a size is given by --target-size or by --target-bpw, not by both');
+  if (bits !== undefined && !/^(\d+\.?\d*|\.\d+)$/.test(bits))
+    throw new UsageError(`--target-bpw: expected a number of bits, such as 4.5, got ${JSON.stringify(bits)}`);
+  if (path === undefined) return;
+  if (path === '') throw new UsageError('--save-rules: expected the name of a file');
+  if (!isSized(values)) throw new UsageError('--save-rules goes with --target-size or --target-bpw');
+  if (!isOne) throw new UsageError('--save-rules: one file has room for the rules of one type, not of several');
+}
+
+/** The options that say how large a result may be. */
+export function sizeOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) {
+  // A number alone means bytes.
+  return {
+    ...(size === undefined ? {} : { targetSize: size }),
+    ...(bits === undefined ? {} : { targetBitsPerWeight: Number(bits) }),
+  };
+}
+
+/** What a result of that size has in its name: `3.5GB`, `4.5bpw`; undefined if no size was given. */
+export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValues): string | undefined {
+  return size?.replaceAll(' ', '') ?? (bits === undefined ? undefined : `${bits}bpw`);
+}
+
+/** The rules of a command line, then those of a file. @throws UsageError */
+export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<readonly Rule[]> {
+  const given = rule.map(ruleOf);
+  if (path === undefined) return given;
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new ScalepointError('IO', `cannot read ${JSON.stringify(path)}: ${systemText(cause)}`, { cause });
+  }
+  try {
+    return [...given, ...rulesFrom(text).map(spelledRule)];
+  } catch (error) {
+    throw error instanceof RangeError ? new UsageError(`--rules: ${error.message}`) : error;
+  }
+}
+
+/** How messages name rules: as they would stand after --rule. */
+export function ruleTexts(rules: readonly Rule[]): string[] {
+  return rules.map((rule) => rulesText([rule]).trimEnd());
+}
+
+/** Fails if the file of rules is there already. @throws ScalepointError `EXISTS` */
+export async function checkRulesFree({ 'save-rules': path }: SizeValues, force: boolean): Promise<void> {
+  if (path === undefined || force || (await lstat(path).catch(() => undefined)) === undefined) return;
+  throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`);
+}
+
+/** Writes the rules of a result, if that was asked for. */
+export async function saveRules({ 'save-rules': path }: SizeValues, rules: readonly Rule[]): Promise<void> {
+  if (path === undefined) return;
+  try {
+    await writeFile(path, rulesText(rules));
+  } catch (cause) {
+    throw new ScalepointError('IO', `cannot write ${JSON.stringify(path)}: ${systemText(cause)}`, { cause });
+  }
+}
+
+/** A fit for --json: the rules as texts. */
+export function fitJson(fit: ModelFit | undefined): object {
+  return fit === undefined ? {} : { fit: { ...fit, rules: ruleTexts(fit.rules) } };
+}
+
+/** The line about the file of rules. */
+export function savedLine(values: SizeValues): string[] {
+  const path = values['save-rules'];
+  return path === undefined ? [] : [`wrote ${printable(path)}`];
+}
