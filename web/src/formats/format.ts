@@ -73,8 +73,24 @@ export interface LogicalTensor {
   /** Its type in reports, such as `F16`, `Q4_K` or, for packed codes, `I4`. */
   readonly type: string;
   readonly form: Form;
-  /** The stored tensors that it consists of, in the order of the codec's parts. */
+  /**
+   * The stored tensors that it consists of, in the order of the codec's parts. If it is gathered, these are stored tensors of one size,
+   * whose elements follow each other.
+   */
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
+  /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
+  readonly gathered?: Gathered;
+}
+
+/** Elements that are put together when they are read. */
+export interface Gathered {
+  /**
+   * If rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of what is read. This is d. It is even, and
+   * divides the number of rows.
+   */
+  readonly headRows?: number;
+  /** Elements of a row. */
+  readonly width: number;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans

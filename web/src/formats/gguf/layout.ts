@@ -2,21 +2,12 @@
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../../files/bytes.js';
 import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
+import { pairOf } from './pairs.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
-/** The number of the type of values in 32 bits, unsigned. */
-const u32Type = 4;
-
 /** A key with an unsigned 32-bit value. */
-export function u32Pair(key: string, value: number): GgufPair {
-  const text = new TextEncoder().encode(key);
-  const bytes = new Uint8Array(8 + text.length + 8);
-  const view = new DataView(bytes.buffer);
-  view.setBigUint64(0, BigInt(text.length), true);
-  bytes.set(text, 8);
-  view.setUint32(8 + text.length, u32Type, true);
-  view.setUint32(12 + text.length, value, true);
-  return { key, bytes };
+export function u32Pair(name: string, value: number): GgufPair {
+  return pairOf({ name, type: 'u32', value });
 }
 
 /** A GGUF file to be written: its header, and where each tensor's bytes go. */
@@ -40,9 +31,18 @@ interface Entry {
   readonly ne: readonly number[];
 }
 
-/** Places tensors one after the other, from 0 on. Trailing dimensions of 1 are left out. */
+/** How a file is laid out. */
+export interface LayoutOptions {
+  /** Whether pairs that state another alignment than 32 are corrected. @defaultValue false */
+  readonly fixAlignment?: boolean;
+  /** Whether dimensions of 1 at the end of ggml's order are stated, which ggml itself leaves out. @defaultValue false */
+  readonly keepDimensions?: boolean;
+}
+
+/** Places tensors one after the other, from 0 on. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  keepDimensions: boolean,
 ): { entries: Entry[]; end: number } {
   const encoder = new TextEncoder();
   let end = 0;
@@ -55,7 +55,7 @@ function entriesOf(
     const tensor = { name, dtype, shape, bytes, byteOffset: end };
     end = padded(end + bytes, defaultAlignment);
     const ne = [...shape].reverse();
-    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
     return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
   });
   return { entries, end };
@@ -87,9 +87,9 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  fixAlignment = false,
+  { fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors);
+  const { entries, end } = entriesOf(tensors, keepDimensions);
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
   const dataOffset = padded(length, defaultAlignment);

@@ -3,28 +3,26 @@
  * header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
  */
-import type { CastForm } from '../../codecs/cast.js';
-import type { GgmlForm } from '../../codecs/ggml.js';
-import { type BlockType, isBlockType } from '../../core/blocks.js';
+import { isBlockType } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepMention, type PlanChoices, ruleFor } from '../options.js';
-import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
+import { compareNames, plainTensor } from '../tensors.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { layoutGguf, u32Pair } from './layout.js';
+import { u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
   type FileType,
   fileTypes,
-  fixAlignmentMention,
   type GgufOptions,
   type GgufTarget,
   isCastType,
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { type Choice, planResult, type ResultTensor } from './result.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -54,29 +52,21 @@ function keptReason({ name, shape }: GgufTensor): string | undefined {
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
 
-/** The type of a tensor in the result, and why it is kept if it is. */
-interface Choice {
-  readonly type: string;
-  readonly kept?: string;
-}
-
-/** The form of a tensor that is converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): CastForm | GgmlForm {
+/** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
   const fail = (message: string): never => {
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
   };
   if (!isCastType(dtype) && !isBlockType(dtype)) {
     fail(`${dtype} cannot be converted to ${type}; ${keepMention} copies it`);
   }
-  if (isCastType(type)) return { codec: 'cast', to: type };
-  if (isBlockType(dtype) && !requantize) {
+  if (!isCastType(type) && isBlockType(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
   }
-  return { codec: 'ggml', to: type as BlockType };
 }
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
-function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
+function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   const replaced = [
     'general.quantization_version',
     'general.file_type',
@@ -97,10 +87,10 @@ class Chooser {
   readonly #base: TargetType;
   readonly #mixture: Mixture;
 
-  constructor(header: GgufHeader, fileType: FileType, choices: GgufChoices) {
+  constructor(view: GgufView, fileType: FileType, choices: GgufChoices) {
     this.#choices = choices;
     this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(header, fileType);
+    this.#mixture = new Mixture(view, fileType);
   }
 
   choose(tensor: GgufTensor): Choice {
@@ -118,60 +108,51 @@ class Chooser {
   }
 }
 
-/** The note about an alignment that is stated but does not hold. */
-function alignmentNote(stated: number): string {
-  return (
-    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
-    `tensors. ${fixAlignmentMention} states 32`
-  );
-}
-
 /** What decides about a GGUF result, after it has been checked. */
 export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
 
+/** A target without its aliases. */
+export function fileTypeOf(to: GgufTarget): FileType {
+  return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
+}
+
+/** What llama-quantize looks at. A file need not exist: a model that is to become one has the same. */
+export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs'>;
+
 /**
  * Plans what llama-quantize would make of a file. The tensors of the result are sorted by layer and name.
+ * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; `UNKNOWN_FORMAT` if the file is
  *   one of several that make up a model
  */
-export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: PartsOf): FilePlan {
+export function planGguf(
+  view: GgufView,
+  choices: GgufChoices,
+  partsOf: PartsOf,
+  sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
+): FilePlan {
   const { to, requantize = false, fixAlignment = false } = choices;
-  const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const parts = header.metadata['split.count'];
-  if (typeof parts === 'number' && parts > 1) {
+  const fileType = fileTypeOf(to);
+  const count = view.metadata['split.count'];
+  if (typeof count === 'number' && count > 1) {
     throw new ScalepointError(
       'UNKNOWN_FORMAT',
-      `the file is one of ${parts} that make up a model; llama-gguf-split --merge joins them`,
+      `the file is one of ${count} that make up a model; llama-gguf-split --merge joins them`,
     );
   }
-  const chooser = new Chooser(header, fileType, choices);
-  const sorted = header.tensors
-    .map((tensor, index) => ({ tensor, index, layer: layerOf(tensor.name) }))
-    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
-    .map(({ tensor, index }) => ({ tensor, index, choice: chooser.choose(tensor) }));
-  const layout = layoutGguf(
-    pairsOf(header, fileType),
-    sorted.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape })),
-    fixAlignment,
-  );
-
-  const tensors: PlannedTensor[] = [];
-  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-  for (const [i, { tensor, index, choice }] of sorted.entries()) {
-    const source = { ...tensor, file: 0 };
-    if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
-    else {
-      const form = formTo(tensor, choice.type, requantize);
-      tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
-    }
-    segments.push({ at: (layout.tensors[i] as GgufTensor).byteOffset, tensor: index, role: 'data' });
-  }
-  const { wrongAlignment } = layout;
-  return {
-    format: 'gguf',
-    files: [{ suffix: '', size: layout.size, segments }],
-    tensors,
-    notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
-    sidecars: [],
-  };
+  const chooser = new Chooser(view, fileType, choices);
+  let read = 0;
+  const sorted = view.tensors
+    .map((tensor, i) => {
+      const source = sources === undefined ? plainTensor({ ...tensor, file: 0 }) : sources[i];
+      const from = source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ };
+      return { tensor, from, layer: layerOf(tensor.name) };
+    })
+    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name));
+  const results = sorted.map(({ tensor, from }): ResultTensor => {
+    const choice = chooser.choose(tensor);
+    if (choice.kept === undefined) checkConvertible(tensor, choice.type, requantize);
+    return { name: tensor.name, shape: tensor.shape, ...choice, from };
+  });
+  return planResult(pairsOf(view, fileType), results, partsOf, { fixAlignment });
 }
