@@ -20,6 +20,7 @@ import {
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
+import { entriesFor } from './pipeline/maker.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
@@ -275,7 +276,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
   return withModel(file, options, async (opened) => {
     const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
-    const { entries } = opened.format.options;
+    const entries = entriesFor(opened.format, options.to);
     const { signal: _, ...made } = options;
     const result = {
       format: plan.format as ResultFormat,

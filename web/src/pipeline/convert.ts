@@ -100,18 +100,26 @@ export class TileConverter {
     return { done, measured, sums, answers };
   }
 
-  /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
-  #placesOf({ pieces }: TileTask, start: number): { places: Stored['parts'][]; size: number } {
+  /** Where the inputs of a task go, and which parts they are, if its memory begins at `start`; and how much of it they take. */
+  #placesOf({ pieces }: TileTask, start: number): { places: Stored['parts'][]; addresses: number[][]; size: number } {
     let size = 0;
+    const addresses: number[][] = [];
     const places = pieces.map(({ inputs }) => {
       const parts: Record<string, number> = {};
-      for (const { role, bytes, count } of inputs) {
-        parts[role] = start + size;
-        size = aligned(size + bytes * count);
+      const own: number[] = [];
+      for (const [i, { role, bytes, count }] of inputs.entries()) {
+        // Several inputs of a part are one stretch of memory.
+        if (inputs[i - 1]?.role !== role) {
+          size = aligned(size);
+          parts[role] = start + size;
+        }
+        own.push(start + size);
+        size += bytes * count;
       }
+      addresses.push(own);
       return parts;
     });
-    return { places, size };
+    return { places, addresses, size: aligned(size) };
   }
 
   /** Bytes that a task needs. */
@@ -145,10 +153,10 @@ export class TileConverter {
 
   /** Memory for the inputs of a task. */
   #views(task: TileTask): Uint8Array[] {
-    const { places } = this.#placesOf(task, this.#start());
+    const { addresses } = this.#placesOf(task, this.#start());
     const { buffer } = this.#core.module.HEAPU8;
     return task.pieces.flatMap(({ inputs }, i) =>
-      inputs.map(({ role, bytes, count }) => new Uint8Array(buffer, places[i]?.[role] as number, bytes * count)),
+      inputs.map(({ bytes, count }, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, bytes * count)),
     );
   }
 

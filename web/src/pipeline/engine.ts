@@ -48,7 +48,7 @@ export function indexOf(element: number, shape: readonly number[]): string {
 function offsetOf(source: LogicalTensor, element: number): number | undefined {
   const codec = codecOf(source.form);
   const { byteOffset, rearranged } = mainPart(source);
-  if (codec.elementType === undefined || rearranged) return undefined;
+  if (codec.elementType === undefined || rearranged || source.gathered !== undefined) return undefined;
   const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(source.shape) };
   const { offset, bytes } = codec.place(source.shape, source.form, 'data', rectangle);
   return Number.isInteger(bytes) ? byteOffset + offset : undefined;

@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Input, inputsOf, type TileTask } from './tasks.js';
+import { type Input, inputsOf, type MovedRows, type TileTask } from './tasks.js';
 
 /** Reads bytes of a file, from a position on, into memory. */
 export type ReadInto = (file: number, begin: number, target: Uint8Array) => Promise<void>;
@@ -14,6 +14,8 @@ const smallRun = 1 << 16;
 const mostStride = 32;
 /** Bytes that are read at once. */
 const mostAtOnce = 1 << 20;
+/** The same of rows that are moved within them. Real heads have 64 to 256 rows. */
+const mostHead = 1 << 23;
 
 /** Neighbors in a file. */
 interface Group {
@@ -25,7 +27,7 @@ interface Group {
 
 /** Small inputs, those together that are close to each other. */
 function groupsOf(inputs: readonly Input[]): Group[] {
-  const small = inputs.filter(({ bytes, count }) => count === 1 && bytes <= smallInput);
+  const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
   for (const input of small) {
@@ -83,10 +85,33 @@ export class InputReader {
       place.set(found);
       return;
     }
-    const { file, begin, bytes, count, stride } = input;
+    const { file, begin, bytes, count, stride, moved } = input;
+    if (moved !== undefined) return this.#move(input, moved, place);
     if (count > 1 && stride <= mostStride * bytes && bytes < smallRun) return this.#pick(input, place);
     for (let i = 0; i < count; i++) {
       await this.#read(file, begin + i * stride, place.subarray(i * bytes, (i + 1) * bytes));
+    }
+  }
+
+  /** Reads rows that are moved, those of a head at once if there is room for them. */
+  async #move({ file, begin, bytes }: Input, { head, rowBytes, from }: MovedRows, place: Uint8Array): Promise<void> {
+    const headBytes = head * rowBytes;
+    const held = new Uint8Array(headBytes <= mostHead ? headBytes : 0);
+    let inMemory = -1;
+    for (let at = from; at < from + bytes; ) {
+      const row = Math.floor(at / rowBytes);
+      const [first, i] = [Math.floor(row / head), row % head];
+      const stored = (i % 2) * (head / 2) + (i >> 1);
+      const skip = at - row * rowBytes;
+      const length = Math.min(rowBytes - skip, from + bytes - at);
+      const target = place.subarray(at - from, at - from + length);
+      if (held.length === 0) await this.#read(file, begin + (first * head + stored) * rowBytes + skip, target);
+      else {
+        if (inMemory !== first) await this.#read(file, begin + first * headBytes, held);
+        inMemory = first;
+        target.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length));
+      }
+      at += length;
     }
   }
 

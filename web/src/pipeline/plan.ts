@@ -3,8 +3,9 @@ import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
+import { convertedBy } from './maker.js';
 import type { Opened } from './open.js';
-import { checkChoices } from './options.js';
+import { checkChoices, targetError } from './options.js';
 import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
 
@@ -54,9 +55,12 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
-export async function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
-  checkChoices(format, choices);
-  const plan = await format.plan(model, choices, partsOf, output);
+export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
+  const { format, converter } = checkChoices(opened.format, choices);
+  let plan: FilePlan | undefined;
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  else plan = (await convertedBy(converter, opened))?.plan(choices, partsOf);
+  if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };
 }

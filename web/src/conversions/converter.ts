@@ -1,0 +1,48 @@
+/**
+ * What a conversion between formats is to the rest of the package. It takes an open model of one format for one of another, whose tensors
+ * are read from the model. So everything that the other format can do follows: its targets, its options, its plans.
+ */
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf } from '../formats/format.js';
+import type { PlanChoices } from '../formats/options.js';
+
+/** What lies beside a model. */
+export interface Beside {
+  /** Name of the folder, if it is known. */
+  readonly folder: string | undefined;
+  /**
+   * The bytes of a file of the folder, such as `config.json`; undefined if there is none of that name.
+   * @throws ScalepointError `IO`, `BAD_FILE` if it is absurdly long
+   */
+  file(name: string): Promise<Uint8Array<ArrayBuffer> | undefined>;
+}
+
+/** A model that was taken for one of another format. */
+export interface Converted {
+  /** What it is, as the other format calls it, such as `flux`. */
+  readonly architecture: string;
+  /** Its tensors as the other format has them. Those that are made and not read are not among them. */
+  readonly tensors: readonly LogicalTensor[];
+  /**
+   * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
+   * @throws ScalepointError `UNSUPPORTED_DTYPE`
+   */
+  plan(choices: PlanChoices, partsOf: PartsOf): FilePlan;
+}
+
+/** A conversion from models of one format to another. */
+export interface Converter {
+  /** Names of the formats. */
+  readonly from: string;
+  readonly result: string;
+  /** For the help: what is converted, in a sentence. */
+  readonly about: string;
+  /** For messages: what a file has to be, behind `if it is`. */
+  readonly condition: string;
+  /** Arguments of a command line that converts something. */
+  readonly examples: readonly string[];
+  /**
+   * Undefined if nothing says that it is a model of the other format's kind.
+   * @throws ScalepointError `UNKNOWN_FORMAT` if it is one that cannot be converted, `BAD_FILE`, `UNSUPPORTED_DTYPE`
+   */
+  convert(model: OpenModel, beside: Beside): Promise<Converted | undefined>;
+}
