@@ -51,15 +51,17 @@ function flat(entry: unknown, depth = 0): readonly Json[] {
   return arrayMember(entry, 'pretokenizers').flatMap((one) => flat(one, depth + 1));
 }
 
-/** A step as the table has it, or words about it in parentheses. */
-function stepOf(entry: Json): string {
+/** A step as the table has it, or its name in parentheses. `alone` says that no other step splits by a pattern. */
+function stepOf(entry: Json, alone: boolean): string {
   const type = member(entry, 'type');
   if (type === 'ByteLevel' && member(entry, 'add_prefix_space') !== true)
     return member(entry, 'use_regex') === false ? byteLevel : wordBytes;
   if (type === 'Digits' && member(entry, 'individual_digits') === true) return digit;
   if (type === 'Split') {
     const pattern = member(objectMember(entry, 'pattern'), 'Regex');
-    const isolated = member(entry, 'behavior') === 'Isolated' && member(entry, 'invert') !== true;
+    const [behavior, inverted] = [member(entry, 'behavior'), member(entry, 'invert') === true];
+    // To take away what no match covers is the same, because the patterns of all known steps that stand alone cover every text.
+    const isolated = inverted ? alone && behavior === 'Removed' : behavior === 'Isolated';
     // Some files have real line ends in a pattern, others their escapes.
     if (typeof pattern === 'string' && isolated) return pattern.replaceAll('\r', '\\r').replaceAll('\n', '\\n');
   }
@@ -71,7 +73,9 @@ export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,
 ): { readonly pre: string; readonly note?: string } {
-  const steps = flat(member(tokenizer, 'pre_tokenizer') ?? {}).map(stepOf);
+  const entries = flat(member(tokenizer, 'pre_tokenizer') ?? {});
+  const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
+  const steps = entries.map((entry) => stepOf(entry, alone));
   const found = known.find(
     (one) => one.steps.length === steps.length && one.steps.every((step, i) => step === steps[i]),
   );
