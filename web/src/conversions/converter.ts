@@ -42,7 +42,8 @@ export interface Converter {
   readonly examples: readonly string[];
   /**
    * Undefined if nothing says that it is a model of the other format's kind.
+   * @param choices what decides about the result. It has been checked.
    * @throws ScalepointError `UNKNOWN_FORMAT` if it is one that cannot be converted, `BAD_FILE`, `UNSUPPORTED_DTYPE`
    */
-  convert(model: OpenModel, beside: Beside): Promise<Converted | undefined>;
+  convert(model: OpenModel, beside: Beside, choices: object): Promise<Converted | undefined>;
 }

@@ -2,11 +2,14 @@
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
-import type { Converter } from './converter.js';
+import { type GgufChoices, planGguf } from '../formats/gguf/plan.js';
+import { carryOutAll } from './carry-out.js';
+import type { Beside, Converted, Converter } from './converter.js';
 import { convertDiffusion, detectDiffusion, diffusersLayout } from './diffusion/convert.js';
+import { type ConvertOptions, convertHuggingface } from './huggingface/index.js';
 
 /** How the tensors of adapters are called. They change a model and are none. */
-const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w|\.alpha$/i;
+const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
 
 function checkKind({ tensors }: OpenModel): void {
   const found = tensors.find(({ name }) => adapter.test(name));
@@ -18,15 +21,44 @@ function checkKind({ tensors }: OpenModel): void {
   );
 }
 
+/** A language model, as its config.json and its tokenizer describe it. */
+async function convertFolder(
+  model: OpenModel,
+  beside: Beside,
+  choices: ConvertOptions,
+): Promise<Converted | undefined> {
+  if ((await beside.file('config.json')) === undefined) return undefined;
+  const { missingBytes = 'refuse' } = choices;
+  const conversion = await convertHuggingface(
+    {
+      name: beside.folder,
+      tensors: model.tensors,
+      metadata: model.metadata as Readonly<Record<string, string>>,
+      file: (name) => beside.file(name),
+    },
+    { missingBytes },
+  );
+  const { view, sources } = carryOutAll(model, conversion);
+  return {
+    architecture: conversion.architecture,
+    tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
+    plan(own, partsOf) {
+      const plan = planGguf(view, own as GgufChoices, partsOf, sources);
+      return { ...plan, notes: [...conversion.notes, ...plan.notes] };
+    },
+  };
+}
+
 export const toGguf: Converter = {
   from: 'safetensors',
   result: 'gguf',
   about:
-    'Checkpoints of diffusion models (FLUX, SD, Wan, Qwen-Image and others) also become GGUF by the rules of the tools of ComfyUI-GGUF.',
-  condition: 'a diffusion model of a known architecture',
-  examples: ['flux1-dev.safetensors --to Q4_K_S'],
+    'A folder with config.json and tokenizer also becomes GGUF, as llama.cpp converts and quantizes it; a checkpoint of a diffusion model ' +
+    'does by the rules of the tools of ComfyUI-GGUF.',
+  condition: 'a diffusion model of a known kind, or has its config.json beside it',
+  examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
 
-  async convert(model) {
+  async convert(model, beside, choices) {
     checkKind(model);
     const diffusion = detectDiffusion(model.tensors);
     if (diffusion !== undefined) return convertDiffusion(model, diffusion);
@@ -38,6 +70,6 @@ export const toGguf: Converter = {
           'load it in ComfyUI and save it with the node ModelSave first',
       );
     }
-    return undefined;
+    return convertFolder(model, beside, choices);
   },
 };

@@ -10,7 +10,7 @@ import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
 import type { Progress } from './engine.js';
-import { convertedBy, makersFor } from './maker.js';
+import { makersFor } from './maker.js';
 import type { Opened } from './open.js';
 import { pieceOf } from './pieces.js';
 import { reportTimes } from './progress.js';
@@ -68,9 +68,9 @@ function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
 }
 
 /** Undefined if a model cannot be converted, for whatever reason. Its tensors can be compared by their own names. */
-async function convertedIfPossible(converter: Converter, opened: Opened): Promise<Converted | undefined> {
+async function convertedIfPossible(converter: Converter, { model, beside }: Opened): Promise<Converted | undefined> {
   try {
-    return await convertedBy(converter, opened);
+    return await converter.convert(model, beside, { missingBytes: 'keep' });
   } catch (error) {
     if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
     throw error;

@@ -3,7 +3,6 @@ import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
 import type { FilePlan, PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
-import { convertedBy } from './maker.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
 import { ruleNotes } from './rules.js';
@@ -59,7 +58,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const { format, converter } = checkChoices(opened.format, choices);
   let plan: FilePlan | undefined;
   if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
-  else plan = (await convertedBy(converter, opened))?.plan(choices, partsOf);
+  else plan = (await converter.convert(opened.model, opened.beside, choices))?.plan(choices, partsOf);
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };

@@ -4,7 +4,7 @@ import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
-import { checkRules, didYouMean, optionTable, toggle } from '../options.js';
+import { checkRules, choice, didYouMean, optionTable, toggle } from '../options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -70,7 +70,7 @@ export const targets: readonly Target[] = ggufTargets.map((name) => {
   return {
     name,
     ...(about === undefined ? {} : { about }),
-    options: ['pure', 'requantize', 'fixAlignment'],
+    options: ['pure', 'requantize', 'fixAlignment', 'missingBytes'],
     ...(preset === undefined ? {} : { preset }),
   };
 });
@@ -101,11 +101,18 @@ export interface GgufOptions {
    * @defaultValue false
    */
   readonly fixAlignment?: boolean | undefined;
+  /**
+   * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
+   * that such a vocabulary lacks. `keep` converts it all the same.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep' | undefined;
 }
 
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
+export const missingBytesMention = "missingBytes: 'keep'";
 
 /** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
 export const options = optionTable<GgufOptions>({
@@ -121,6 +128,12 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    missingBytes: choice(['refuse', 'keep'], {
+      name: 'missing-bytes',
+      value: 'HOW',
+      mention: [missingBytesMention, '--missing-bytes keep'],
+      about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
+    }),
   },
   check({ rules }) {
     checkRules(rules, ({ to, granularity }, path) => {
