@@ -6,17 +6,8 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
-import {
-  type FormatOptions,
-  type FormatSidecars,
-  formatNamed,
-  formats,
-  type ModelFormat,
-  type ModelTarget,
-  type ResultFormat,
-} from './formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget, ResultFormat } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
@@ -48,6 +39,15 @@ import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
+export {
+  modelConversions,
+  modelFormats,
+  type Preset,
+  presets,
+  presetTarget,
+  resultName,
+} from './catalog.js';
+export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
@@ -98,44 +98,6 @@ export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js'
 export type { Runtime } from './running/runtime.js';
 export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
-
-/**
- * The formats that can be read, with what their files can become and the options that decide about it.
- * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
- */
-export function modelFormats(): readonly FormatInfo[] {
-  return formats();
-}
-
-/** The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. */
-export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = formatNamed(format);
-  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
-}
-
-/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
-export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
-export type Preset = (typeof presets)[number];
-
-/**
- * What models of a format become by a preset.
- * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
- * @throws RangeError if there is no such format or preset
- */
-export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
-  const known = formats().find(({ name }) => name === format);
-  if (known === undefined) {
-    const names = formats().map(({ name }) => name);
-    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
-  }
-  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
-  const { targets } = known;
-  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
-}
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -237,7 +199,8 @@ export async function readQuantized(
 export interface PlanOptions extends FormatOptions {
   /**
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files.
+   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. A folder of a language model, and a checkpoint of a
+   * diffusion model, become GGUF by the types of GGUF.
    */
   readonly to: ModelTarget;
   /**
@@ -252,6 +215,8 @@ export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
   readonly to: ModelTarget;
+  /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
+  readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
   /** `bytesAfter` is the exact size of the result. */
@@ -281,6 +246,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
     const result = {
       format: plan.format as ResultFormat,
       to: options.to,
+      ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
       tensors,
       totals: totalsOf(tensors, opened.model.bytes, plan),
       notes: plan.notes,
@@ -348,6 +314,10 @@ function optionsOf(
  * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
  * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
  * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *

@@ -334,8 +334,9 @@ async function prepare(line: Line, request: Request, signal: AbortSignal): Promi
   const output = outputOf(input, request.asked, planned);
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(output, input);
-  if (planned.totals.quantized + planned.totals.cast === 0 && !force)
-    await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
+  // A file of another format has an effect, whatever it holds.
+  const isConverted = planned.architecture !== undefined || planned.totals.quantized + planned.totals.cast > 0;
+  if (!isConverted && !force) await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   const places: Place[] = [];
   for (const sidecar of sidecars) {
     places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });

@@ -29,17 +29,23 @@ export interface Converted {
   plan(choices: PlanChoices, partsOf: PartsOf): FilePlan;
 }
 
-/** A conversion from models of one format to another. */
-export interface Converter {
+/** What users are told about a conversion. */
+export interface ConverterInfo {
   /** Names of the formats. */
   readonly from: string;
   readonly result: string;
-  /** For the help: what is converted, in a sentence. */
+  /** What is converted, in a sentence. */
   readonly about: string;
-  /** For messages: what a file has to be, behind `if it is`. */
-  readonly condition: string;
   /** Arguments of a command line that converts something. */
   readonly examples: readonly string[];
+}
+
+/** A conversion from models of one format to another. */
+export interface Converter extends ConverterInfo {
+  /** For messages: what a file has to be, behind `if it is`. */
+  readonly condition: string;
+  /** What a model seems to be, such as `flux`; undefined if nothing says that it is a model of the other format's kind. */
+  detect(model: OpenModel, beside: Beside): Promise<string | undefined>;
   /**
    * Undefined if nothing says that it is a model of the other format's kind.
    * @param choices what decides about the result. It has been checked.

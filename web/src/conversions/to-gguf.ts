@@ -6,7 +6,7 @@ import { type GgufChoices, planGguf } from '../formats/gguf/plan.js';
 import { carryOutAll } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import { convertDiffusion, detectDiffusion, diffusersLayout } from './diffusion/convert.js';
-import { type ConvertOptions, convertHuggingface } from './huggingface/index.js';
+import { architectures, type ConvertOptions, convertHuggingface } from './huggingface/index.js';
 
 /** How the tensors of adapters are called. They change a model and are none. */
 const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
@@ -19,6 +19,16 @@ function checkKind({ tensors }: OpenModel): void {
     `the file is an adapter (LoRA), as the tensor ${quoted(found.name)} shows; merge it into its model first`,
     { tensor: found.name },
   );
+}
+
+/** The first architecture that a config.json names. */
+function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  try {
+    const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
+    return typeof first === 'string' && architectures.includes(first) ? first : undefined;
+  } catch {
+    return undefined;
+  }
 }
 
 /** A language model, as its config.json and its tokenizer describe it. */
@@ -57,6 +67,13 @@ export const toGguf: Converter = {
     'does by the rules of the tools of ComfyUI-GGUF.',
   condition: 'a diffusion model of a known kind, or has its config.json beside it',
   examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
+
+  async detect({ tensors }, beside) {
+    const diffusion = detectDiffusion(tensors)?.name;
+    if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
+    const config = await beside.file('config.json');
+    return config && architectureIn(config);
+  },
 
   async convert(model, beside, choices) {
     checkKind(model);

@@ -147,6 +147,8 @@ export interface SidecarContent {
 export interface FilePlan {
   /** Name of the result's format. */
   readonly format: string;
+  /** Of a model that becomes one of another format: what it is, as that format calls it. */
+  readonly architecture?: string;
   /** At least one. */
   readonly files: readonly OutputFile[];
   /** In the order of the input. */

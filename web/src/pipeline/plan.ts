@@ -58,7 +58,10 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const { format, converter } = checkChoices(opened.format, choices);
   let plan: FilePlan | undefined;
   if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
-  else plan = (await converter.convert(opened.model, opened.beside, choices))?.plan(choices, partsOf);
+  else {
+    const converted = await converter.convert(opened.model, opened.beside, choices);
+    if (converted) plan = { ...converted.plan(choices, partsOf), architecture: converted.architecture };
+  }
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return { ...plan, notes };
