@@ -2,6 +2,7 @@
 // knows Hugging Face's definitions only.
 import { describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../../web/src/conversions/huggingface/index.js';
+import type { Recipe } from '../../../../web/src/conversions/recipe.js';
 import { type Decoder, decoderLogits, encoderVectors } from '../../support/forward.js';
 import { NativeModel } from '../../support/llama-run.js';
 import { needNative } from '../../support/native.js';
@@ -41,10 +42,12 @@ async function distance(
   config: Record<string, unknown>,
   weights: Weights,
   model: Decoder,
+  spoil: (recipe: Recipe) => Recipe = (recipe) => recipe,
 ): Promise<number> {
   const files = { 'config.json': decoderConfig(architecture, config), 'tokenizer.json': plainTokenizer() };
   const conversion = await convertHuggingface(folderOf(weights, files));
-  using native = new NativeModel(fileOf(conversion, weights));
+  const file = fileOf({ ...conversion, tensors: conversion.tensors.map(spoil) }, weights);
+  using native = new NativeModel(file);
   return furthest(native.logits(tokens), decoderLogits(weights, model, tokens));
 }
 
@@ -240,6 +243,38 @@ describe('logits of tiny models', () => {
     it(`are those of the definition: ${name}`, async () => {
       expect(await distance(architecture, config, decoderWeights(weights), { ...llama, ...model })).toBeLessThan(bound);
     });
+});
+
+/** A recipe without one of its parts. */
+function without(recipe: Recipe, part: 'permuteHeads' | 'add'): Recipe {
+  const { [part]: _, ...rest } = recipe;
+  return rest;
+}
+
+describe('the comparison finds', () => {
+  const gemma = cases.find(({ name }) => name === 'Gemma 2')!;
+
+  it('rows that were not moved', async () => {
+    const spoil = (recipe: Recipe) => without(recipe, 'permuteHeads');
+    expect(await distance('LlamaForCausalLM', {}, decoderWeights(), llama, spoil)).toBeGreaterThan(0.1);
+  });
+
+  it('norms without their 1', async () => {
+    const { config = {}, weights, model } = gemma;
+    const far = await distance('Gemma2ForCausalLM', config, decoderWeights(weights), { ...llama, ...model }, (recipe) =>
+      without(recipe, 'add'),
+    );
+    expect(far).toBeGreaterThan(0.1);
+  });
+
+  it("gate and up in each other's place", async () => {
+    const other: Record<string, string> = { ffn_gate: 'ffn_up', ffn_up: 'ffn_gate' };
+    const spoil = (recipe: Recipe) => ({
+      ...recipe,
+      name: recipe.name.replace(/ffn_(gate|up)/, (name) => other[name]!),
+    });
+    expect(await distance('LlamaForCausalLM', {}, decoderWeights(), llama, spoil)).toBeGreaterThan(0.1);
+  });
 });
 
 describe('vectors of tiny encoders', () => {

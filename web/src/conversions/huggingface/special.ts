@@ -163,6 +163,8 @@ function lowers(normalizer: unknown, depth = 0): boolean {
 export interface SpecialWish {
   /** What the tokenizer adds if no file says it. Undefined if that is up to the runtime. */
   readonly addsBos?: boolean;
+  /** True if the runtime turns text into lower case unless a key says otherwise. */
+  readonly normalizes?: boolean;
 }
 
 /** Keys of the special tokens, in writing order. */
@@ -176,7 +178,8 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   for (const [role, value] of found.adds)
     if (addable.includes(role)) keys.push({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value });
   keys.push(...files.templates);
-  if (lowers(member(files.tokenizer, 'normalizer')))
-    keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: true });
+  const lowered = lowers(member(files.tokenizer, 'normalizer'));
+  if (lowered || wish.normalizes === true)
+    keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });
   return keys;
 }

@@ -28,30 +28,31 @@ export class Vocabulary {
     return this.tokens.length;
   }
 
-  private isFree(id: number): boolean {
-    return this.types[id] === kinds.unused;
-  }
-
   set(id: number, token: string, type: number, score = 0): void {
     this.tokens[id] = token;
     this.types[id] = type;
     this.scores[id] = score;
   }
 
+  /** An id from a file. @throws ScalepointError `BAD_FILE` if it has no row in the embedding */
+  private idOf(file: string, id: unknown, token: string): number {
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
+      return badFile(file, `the id of the token ${quoted(token)} is no whole number`);
+    if (id < this.size) return id;
+    return badFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
+  }
+
   /** Sets a token whose id comes from a file. @throws ScalepointError `BAD_FILE` if the id has no row in the embedding */
   put(file: string, id: unknown, token: string, type: number, score = 0): void {
-    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
-      badFile(file, `the id of the token ${quoted(token)} is no whole number`);
-    if (id >= this.size)
-      badFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
-    this.set(id, token, type, score);
+    this.set(this.idOf(file, id, token), token, type, score);
   }
 
   /** The same for an id that no other token may have. */
   putOnce(file: string, id: unknown, token: string, type: number, score = 0): void {
-    if (typeof id === 'number' && id < this.size && !this.isFree(id))
-      badFile(file, `the tokens ${quoted(this.tokens[id] as string)} and ${quoted(token)} have the same id ${id}`);
-    this.put(file, id, token, type, score);
+    const own = this.idOf(file, id, token);
+    if (this.types[own] !== kinds.unused)
+      badFile(file, `the tokens ${quoted(this.tokens[own] as string)} and ${quoted(token)} have the same id ${own}`);
+    this.set(own, token, type, score);
   }
 
   /** Fails if two tokens are the same text, or one is none. llama.cpp ends its process for such a vocabulary. */
