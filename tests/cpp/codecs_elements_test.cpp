@@ -139,8 +139,8 @@ TEST(Decode, rounds_float64_to_the_nearest_float32) {
 }
 
 TEST(Decode, gives_all_values_of_8_bits) {
-  for (const auto& [type, format] : {std::pair{ElementType::kF8_E4M3, Minifloat::kFloat8E4M3FN},
-                                     std::pair{ElementType::kF8_E5M2, Minifloat::kFloat8E5M2}}) {
+  for (const auto& [type, format] :
+       {std::pair{ElementType::kF8_E4M3, Minifloat::kFloat8E4M3FN}, std::pair{ElementType::kF8_E5M2, Minifloat::kFloat8E5M2}}) {
     std::vector<uint8_t> source(256);
     for (size_t i = 0; i < source.size(); i++) source[i] = static_cast<uint8_t>(i);
     std::vector<float> expected(256);
