@@ -43,7 +43,7 @@ export function gathered({ name, shape, permuteHeads, add, stored }: Gathering):
   const [{ dtype, shape: from }] = stored as [SourceTensor];
   const form = { codec: 'cast', to: dtype, ...(add === undefined ? {} : { add }) } as CastForm;
   const parts = stored.map((tensor) => ({ role: 'data', tensor }));
-  const tensor: LogicalTensor = { name, shape, type: dtype, form, parts };
+  const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
   if (stored.length === 1 && permuteHeads === undefined) return tensor;
   const [rows = 1, ...rest] = from;
   const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };

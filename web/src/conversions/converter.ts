@@ -2,7 +2,7 @@
  * What a conversion between formats is to the rest of the package. It takes an open model of one format for one of another, whose tensors
  * are read from the model. So everything that the other format can do follows: its targets, its options, its plans.
  */
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf } from '../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 
 /** What lies beside a model. */
@@ -38,6 +38,8 @@ export interface ConverterInfo {
   readonly about: string;
   /** Arguments of a command line that converts something. */
   readonly examples: readonly string[];
+  /** Programs that read a result, where these are not all that read its format. */
+  readers?(architecture: string, file: string): readonly Reader[] | undefined;
 }
 
 /** A conversion from models of one format to another. */

@@ -5,7 +5,13 @@ import type { OpenModel } from '../formats/format.js';
 import { type GgufChoices, planGguf } from '../formats/gguf/plan.js';
 import { carryOutAll } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
-import { convertDiffusion, detectDiffusion, diffusersLayout } from './diffusion/convert.js';
+import {
+  convertDiffusion,
+  detectDiffusion,
+  diffusersLayout,
+  diffusionReaders,
+  isDiffusion,
+} from './diffusion/convert.js';
 import { architectures, type ConvertOptions, convertHuggingface } from './huggingface/index.js';
 
 /** How the tensors of adapters are called. They change a model and are none. */
@@ -67,6 +73,8 @@ export const toGguf: Converter = {
     'does by the rules of the tools of ComfyUI-GGUF.',
   condition: 'a diffusion model of a known kind, or has its config.json beside it',
   examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
+
+  readers: (architecture, file) => (isDiffusion(architecture) ? diffusionReaders(file) : undefined),
 
   async detect({ tensors }, beside) {
     const diffusion = detectDiffusion(tensors)?.name;

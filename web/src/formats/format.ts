@@ -78,6 +78,8 @@ export interface LogicalTensor {
    * whose elements follow each other.
    */
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
+  /** Whether its parts are tensors with names of their own, as where it is one of another format. */
+  readonly isRenamed?: boolean;
   /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
   readonly gathered?: Gathered;
 }

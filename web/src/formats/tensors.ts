@@ -90,9 +90,9 @@ export function keptLogical(source: LogicalTensor, kept: string): PlannedTensor 
   const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
   const { dtype, bytes } = tensor;
   const form: CopyForm = { codec: 'copy', dtype, bytes };
-  const { name, shape, type, parts } = source;
+  const { shape } = source;
   return {
-    source: { name, shape, type, form, parts },
+    source: { ...source, form },
     form,
     parts: [{ role: 'data', suffix: '', dtype, shape, bytes }],
     kept,

@@ -12,6 +12,8 @@ import { storedBytes } from './tiles.js';
 export interface PlannedTensorInfo {
   readonly name: string;
   readonly shape: readonly number[];
+  /** Names of the tensors that it is made of, where it is one of another format. */
+  readonly sources?: readonly string[];
   readonly from: string;
   /** Of packed codes: I4 or I8. */
   readonly to: string;
@@ -74,9 +76,11 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   const bytesBefore = storedBytes(source);
   const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
   // Written out: spread objects take several times the memory.
-  return kept === undefined
-    ? { name, shape, from, to, bytesBefore, bytesAfter }
-    : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  const info: PlannedTensorInfo =
+    kept === undefined
+      ? { name, shape, from, to, bytesBefore, bytesAfter }
+      : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
 }
 
 /** Size of a result in bytes. */

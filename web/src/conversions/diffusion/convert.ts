@@ -2,7 +2,7 @@
 import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf, SourceTensor } from '../../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
 import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/options.js';
 import { type GgufKey, pairOf } from '../../formats/gguf/pairs.js';
 import { fileTypeOf, type GgufChoices } from '../../formats/gguf/plan.js';
@@ -42,6 +42,23 @@ export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture 
 export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
   const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
   return architectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+}
+
+/** Whether a name is that of a diffusion model's architecture. */
+export function isDiffusion(name: string): boolean {
+  return architectures.some((architecture) => architecture.name === name);
+}
+
+/** Programs that read these files. */
+export function diffusionReaders(file: string): readonly Reader[] {
+  return [
+    {
+      program: 'ComfyUI',
+      code: `mv ${file} ComfyUI/models/diffusion_models/`,
+      needs: 'It needs the extension ComfyUI-GGUF, whose node Unet Loader (GGUF) loads the file.',
+    },
+    { program: 'stable-diffusion.cpp', code: `sd --diffusion-model ${file} -p "A cat"` },
+  ];
 }
 
 // --------------------------------------------------------------------------------------------------------------------- the checks
