@@ -1,8 +1,8 @@
 /** Ids of the tokens with a role, which of them the tokenizer adds on its own, chat templates: the keys that come behind a vocabulary. */
 import type { Key } from '../recipe.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
-import type { TokenizerFiles } from './tokenizer.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
+import type { TokenizerFiles } from './wish.js';
 
 /** Roles with their keys, in the order in which llama.cpp's converter looks for them. The first one's misspelling is part of the format. */
 const idKeys: Readonly<Record<string, string>> = {
