@@ -427,7 +427,7 @@ describe('any value of another type', () => {
   it.each(Object.keys(documents))('in %s is converted, or refused with a typed error', async (name) => {
     const values = [null, -1, 1e300, 'x', true, [[]], {}, { type: 'Sequence' }];
     let [good, bad] = [0, 0];
-    for (const path of pathsOf(documents[name], name === 'config.json' ? 40 : 5))
+    for (const path of pathsOf(documents[name], name === 'config.json' ? 40 : 4))
       for (const value of values) {
         const files = { ...documents, [name]: replaced(documents[name], path, value) };
         try {
