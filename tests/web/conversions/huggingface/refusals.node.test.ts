@@ -115,6 +115,11 @@ describe('config.json', () => {
     await refused({ config: { num_hidden_layers: 4 } }, 'BAD_FILE', 'there is no tensor', 'model.layers.3.');
     await refused({ config: { num_hidden_layers: 1e9 } }, 'BAD_FILE', 'num_hidden_layers 1000000000');
     await refused({ config: { attention_bias: true } }, 'BAD_FILE', 'q_proj.bias');
+    const headless: Change = {
+      config: { tie_word_embeddings: false },
+      weights: (all) => all.delete('lm_head.weight'),
+    };
+    await refused(headless, 'BAD_FILE', 'config.json', 'tie_word_embeddings is false', 'lm_head.weight');
   });
 
   it('asks for what llama.cpp does not compute', async () => {
@@ -146,6 +151,27 @@ describe('config.json', () => {
       'UNKNOWN_FORMAT',
       'norm_topk_prob',
     );
+  });
+
+  it('names a pooling outside of the folder, or one that is not there', async () => {
+    const pooled = (path: unknown): Change => ({
+      architecture: 'Qwen2ForCausalLM',
+      weights: (all) => {
+        for (let i = 0; i < 3; i++)
+          for (const [name, rows] of [
+            ['q', 64],
+            ['k', 32],
+            ['v', 32],
+          ] as const)
+            all.set(`model.layers.${i}.self_attn.${name}_proj.bias`, { shape: [rows], values: new Float32Array(rows) });
+      },
+      files: { 'modules.json': [{ type: 'x.Pooling', path }], 'good/config.json': { pooling_mode: 'max' } },
+    });
+    for (const path of ['../other', 'a/../../b', '/etc', 'C:\\x'])
+      await refused(pooled(path), 'BAD_FILE', 'modules.json');
+    await refused(pooled('none'), 'BAD_FILE', 'none/config.json');
+    await refused(pooled(5), 'BAD_FILE', 'modules.json', '5');
+    await refused(pooled('good'), 'UNKNOWN_FORMAT', 'good/config.json', 'pooling');
   });
 
   it('scales the rotary embedding in ways that are not known, or says too little', async () => {
@@ -347,5 +373,73 @@ describe('tokenizers', () => {
     await refused({ files: { 'tokenizer.json': 'none' } }, 'BAD_FILE', 'tokenizer.json', 'JSON');
     await refused({ files: { 'tokenizer_config.json': [] } }, 'BAD_FILE', 'tokenizer_config.json');
     await refused({ files: { 'tokenizer_config.json': { chat_template: 5 } } }, 'BAD_FILE', 'chat_template');
+  });
+});
+
+/** Every path to a value of a JSON document, up to so many entries of an array or object. */
+function pathsOf(value: unknown, most: number): (string | number)[][] {
+  if (typeof value !== 'object' || value === null) return [[]];
+  const entries = Array.isArray(value) ? [...value.entries()] : Object.entries(value);
+  return [[], ...entries.slice(0, most).flatMap(([key, inner]) => pathsOf(inner, most).map((path) => [key, ...path]))];
+}
+
+/** A copy of a document with another value at a path. */
+function replaced(document: unknown, [key, ...rest]: readonly (string | number)[], value: unknown): unknown {
+  if (key === undefined) return value;
+  const copy = (Array.isArray(document) ? [...document] : { ...(document as object) }) as Record<
+    string | number,
+    unknown
+  >;
+  copy[key] = replaced(copy[key], rest, value);
+  return copy;
+}
+
+describe('any value of another type', () => {
+  const special = (id: string) => ({ SpecialToken: { id, type_id: 0 } });
+  const documents: Json = {
+    'config.json': decoderConfig('LlamaForCausalLM', {
+      head_dim: 16,
+      attention_bias: false,
+      hidden_act: 'silu',
+      bos_token_id: 1,
+      layer_types: new Array(3).fill('full_attention'),
+      rope_scaling: { rope_type: 'llama3', factor: 8, original_max_position_embeddings: 64 },
+    }),
+    'tokenizer.json': plainTokenizer({
+      normalizer: { type: 'Sequence', normalizers: [{ type: 'Prepend', prepend: '▁' }] },
+      pre_tokenizer: { type: 'Metaspace', prepend_scheme: 'first' },
+      post_processor: {
+        type: 'TemplateProcessing',
+        single: [special('<s>'), { Sequence: { id: 'A' } }, special('</s>')],
+        pair: [special('<s>'), { Sequence: { id: 'A' } }, special('</s>'), { Sequence: { id: 'B' } }],
+      },
+    }),
+    'tokenizer_config.json': {
+      bos_token: '<s>',
+      eos_token: { content: '</s>' },
+      add_bos_token: true,
+      added_tokens_decoder: { 1: { content: '<s>', special: true } },
+      chat_template: [{ name: 'default', template: 'x' }],
+    },
+    'added_tokens.json': { '<s>': 1 },
+  };
+
+  it.each(Object.keys(documents))('in %s is converted, or refused with a typed error', async (name) => {
+    const values = [null, -1, 1e300, 'x', true, [[]], {}, { type: 'Sequence' }];
+    let [good, bad] = [0, 0];
+    for (const path of pathsOf(documents[name], name === 'config.json' ? 40 : 4))
+      for (const value of values) {
+        const files = { ...documents, [name]: replaced(documents[name], path, value) };
+        try {
+          await convert({ files });
+          good++;
+        } catch (error) {
+          if ((error as Error).name !== 'ScalepointError')
+            throw new Error(`${path.join('.')} = ${JSON.stringify(value)}`, { cause: error });
+          bad++;
+        }
+      }
+    expect(good).toBeGreaterThan(0);
+    expect(bad).toBeGreaterThan(0);
   });
 });

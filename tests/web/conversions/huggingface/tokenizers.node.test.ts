@@ -230,8 +230,26 @@ describe('byte-level tokenizers', () => {
   });
 
   it('a vocabulary of 49152 tokens is for text without a beginning', async () => {
-    const result = await convert(tokenizer(), 49152, { vocab_size: 49152 });
-    expect(valueFor(result, 'ggml.add_bos_token')).toBe(false);
+    const settings = { chat_template: 'x' };
+    const result = await convert(tokenizer(), 49152, { vocab_size: 49152 }, settings);
+    expect(small(result).slice(2)).toEqual([
+      ['chat_template', 'x'],
+      ['ggml.add_bos_token', false],
+    ]);
+    const said = await convert(tokenizer(), 49152, { vocab_size: 49152 }, { ...settings, add_bos_token: true });
+    expect(small(said).slice(2)).toEqual([
+      ['ggml.add_bos_token', false],
+      ['chat_template', 'x'],
+    ]);
+  });
+
+  it('a vocabulary of 32016 tokens has those that fill a gap', async () => {
+    expect(small(await convert(tokenizer(), 32016, { vocab_size: 32016 })).slice(2)).toEqual([
+      ['ggml.prefix_token_id', 32007],
+      ['ggml.suffix_token_id', 32008],
+      ['ggml.middle_token_id', 32009],
+      ['ggml.eot_token_id', 32010],
+    ]);
   });
 
   it('a token that is added beyond the embedding is an error', async () => {

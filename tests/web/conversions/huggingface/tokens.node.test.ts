@@ -46,15 +46,15 @@ describe('real tokenizers', () => {
     expect(await differing(real, conversion, ['', 'one', '<s>two</s>'], true)).toEqual([]);
   });
 
-  it('Qwen3, cut to its first 20000 merges to save time', async () => {
+  it('Qwen3, cut to its first 6000 merges to save time', async () => {
     const { tokenizer, settings } = realTokenizer('qwen3');
     const model = tokenizer.model as { vocab: Record<string, number>; merges: unknown[] };
-    model.merges = model.merges.slice(0, 20000);
-    model.vocab = Object.fromEntries(Object.entries(model.vocab).filter(([, id]) => id < 20256));
+    model.merges = model.merges.slice(0, 6000);
+    model.vocab = Object.fromEntries(Object.entries(model.vocab).filter(([, id]) => id < 6256));
     const added = tokenizer.added_tokens as { id: number; content: string }[];
-    for (const token of added) token.id -= 151643 - 20256;
+    for (const token of added) token.id -= 151643 - 6256;
     const real = { tokenizer, settings };
-    const conversion = await convertTokenizer(filesOf(real), { size: 20480, architecture: 'qwen3' });
+    const conversion = await convertTokenizer(filesOf(real), { size: 6400, architecture: 'qwen3' });
     const keys = new Map(conversion.keys.map(({ name, value }) => [name, value]));
     expect(keys.get('tokenizer.ggml.pre')).toBe('qwen2');
     expect(await differing(real, conversion, [...texts, '<|im_start|>user\nhi<|im_end|>\n'])).toEqual([]);
@@ -183,14 +183,17 @@ describe('ways of cutting words', () => {
     model: { type: 'BPE', vocab: learned.vocab, merges: learned.merges, ...more },
   });
 
-  it.each(ways)('%s', async (name, preTokenizer, more, settings) => {
-    const tokenizer = tokenizerOf(preTokenizer, more);
-    const files = { tokenizer, settings: settings ?? {} };
-    const conversion = await convertTokenizer(filesOf(files), { size: learned.size, architecture: 'qwen2' });
-    expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.pre')?.value).toBe(name);
-    expect(await differing(files, conversion)).toEqual([]);
-    expect(await differing(files, conversion, ['', 'one'], true)).toEqual([]);
-  });
+  it.each(ways.map((way) => ({ way, name: way[0] })))(
+    '$name',
+    async ({ way: [name, preTokenizer, more, settings] }) => {
+      const tokenizer = tokenizerOf(preTokenizer, more);
+      const files = { tokenizer, settings: settings ?? {} };
+      const conversion = await convertTokenizer(filesOf(files), { size: learned.size, architecture: 'qwen2' });
+      expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.pre')?.value).toBe(name);
+      expect(await differing(files, conversion)).toEqual([]);
+      expect(await differing(files, conversion, ['', 'one'], true)).toEqual([]);
+    },
+  );
 
   it('the texts tell them apart', async () => {
     const tokenizer = tokenizerOf(ways[2]![1]);

@@ -53,8 +53,16 @@ function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
   return noted || tied === true;
 }
 
+/** Fails if config.json says that the model has a head of its own, and there is none. */
+function checkHead({ tensors }: Folder, { tied, table }: Model): void {
+  if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
+  if (!tensors.some(({ name }) => headName.test(name)))
+    badFile('config.json', 'tie_word_embeddings is false, but there is no tensor lm_head.weight');
+}
+
 /** The tensors of a model. */
 function tensorsOf(folder: Folder, model: Model): readonly Recipe[] {
+  checkHead(folder, model);
   const { sizes, architecture } = model;
   let { table } = model;
   if (onlyHead(folder, model)) {

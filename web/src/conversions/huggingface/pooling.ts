@@ -31,6 +31,8 @@ export async function readPooling(folder: Folder, architecture: string): Promise
   const path = member(module, 'path');
   if (typeof path !== 'string')
     return badFile('modules.json', `the path of the pooling has to be a string, got ${show(path)}`);
+  if (path.split(/[\\/]/).includes('..') || /^[\\/]|:/.test(path))
+    return badFile('modules.json', `the path of the pooling leads out of the folder: ${show(path)}`);
   const file = `${path}/config.json`;
   const settings = await folder.file(file);
   if (settings === undefined) return badFile(file, 'modules.json names it, but there is none');

@@ -1,8 +1,8 @@
 /** Ids of the tokens with a role, which of them the tokenizer adds on its own, chat templates: the keys that come behind a vocabulary. */
 import type { Key } from '../recipe.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
-import type { TokenizerFiles } from './tokenizer.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
+import type { TokenizerFiles } from './wish.js';
 
 /** Roles with their keys, in the order in which llama.cpp's converter looks for them. The first one's misspelling is part of the format. */
 const idKeys: Readonly<Record<string, string>> = {
@@ -159,6 +159,19 @@ function lowers(normalizer: unknown, depth = 0): boolean {
   return type === 'Sequence' && arrayMember(normalizer, 'normalizers').some((one) => lowers(one, depth + 1));
 }
 
+/**
+ * Keys of models that llama.cpp's converter knows by the size of their vocabulary: the tokens of CodeLlama that fill a gap, and tokenizers
+ * for text without a beginning.
+ */
+function ownKeys({ architecture, config }: TokenizerFiles): Key[] {
+  const size = architecture === 'llama' ? config.get('vocab_size') : undefined;
+  if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
+  if (size !== 32016) return [];
+  return ['prefix', 'suffix', 'middle', 'eot'].map(
+    (role, i): Key => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
+  );
+}
+
 /** What is left to decide by the kind of tokenizer. */
 export interface SpecialWish {
   /** What the tokenizer adds if no file says it. Undefined if that is up to the runtime. */
@@ -172,8 +185,9 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const found = readRoles(files);
   const ids = roleIds(files, found, vocabulary);
   if (wish.addsBos !== undefined && !found.adds.has('bos')) found.adds.set('bos', wish.addsBos);
-  // Tokenizers of this size are made for text without a beginning. llama.cpp's converter knows them by their size too.
-  if (files.architecture === 'llama' && files.config.get('vocab_size') === 49152) found.adds.set('bos', false);
+  const own = ownKeys(files);
+  for (const { name, value } of own)
+    if (name.endsWith('.add_bos_token') && found.adds.has('bos')) found.adds.set('bos', value as boolean);
   const keys: Key[] = [...ids].map(([role, value]) => ({ name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value }));
   for (const [role, value] of found.adds)
     if (addable.includes(role)) keys.push({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value });
@@ -181,5 +195,5 @@ export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish:
   const lowered = lowers(member(files.tokenizer, 'normalizer'));
   if (lowered || wish.normalizes === true)
     keys.push({ name: 'tokenizer.ggml.normalizer.lowercase', type: 'bool', value: lowered });
-  return keys;
+  return [...keys, ...own.filter(({ name }) => !keys.some((key) => key.name === name))];
 }

@@ -1,40 +1,13 @@
 /** Finds the kind of a folder's tokenizer, and reads it. */
 import { show } from '../../core/show.js';
-import type { Folder, Key } from '../recipe.js';
+import type { Folder } from '../recipe.js';
 import { byteLevelKeys } from './bytelevel.js';
-import type { Config } from './config.js';
 import { badFile, unsupported } from './errors.js';
 import { type Json, member, objectMember, parseObject } from './json.js';
 import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
 import { readTemplates } from './templates.js';
+import type { Tokenizer, TokenizerFiles, TokenizerWish } from './wish.js';
 import { wordPieceKeys } from './wordpiece.js';
-
-/** What a tokenizer is read for. */
-export interface TokenizerWish {
-  readonly config: Config;
-  readonly architecture: string;
-  /** Rows of the embedding. */
-  readonly size: number;
-  readonly missingBytes: 'refuse' | 'keep';
-}
-
-/** The files of a tokenizer, parsed. */
-export interface TokenizerFiles extends TokenizerWish {
-  /** tokenizer.json */
-  readonly tokenizer: Json | undefined;
-  /** tokenizer_config.json */
-  readonly settings: Json | undefined;
-  /** added_tokens.json */
-  readonly added: Json | undefined;
-  /** Chat templates: one, or several by name. */
-  readonly templates: readonly Key[];
-}
-
-/** Keys of a tokenizer in writing order, and notes. */
-export interface Tokenizer {
-  readonly keys: readonly Key[];
-  readonly notes: readonly string[];
-}
 
 /** Whether a tokenizer.json splits into bytes: BPE without byte_fallback, and a ByteLevel pre-tokenizer. */
 function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {

@@ -4,8 +4,8 @@ import type { Key } from '../recipe.js';
 import { badFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
-import type { Tokenizer, TokenizerFiles } from './tokenizer.js';
 import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import type { Tokenizer, TokenizerFiles } from './wish.js';
 
 const file = 'tokenizer.json';
 
