@@ -103,8 +103,9 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
     target.value = choice.to;
     rules.value = choice.rules.join('\n');
     const focused = document.activeElement?.id;
+    const format = formatFor(model, choice.to);
     options.replaceChildren(
-      ...controlsFor(formatFor(model, choice.to), choice.to).map((control) =>
+      ...controlsFor(format, choice.to, format !== model.format).map((control) =>
         controlNode(control, choice, session.choose),
       ),
     );
