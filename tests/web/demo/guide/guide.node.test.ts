@@ -14,6 +14,8 @@ import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { safetensors, weights } from '../../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { path as root, type Served, servePages } from '../served.js';
 
 const sample = root('web/demo/public/samples/digits.safetensors');
@@ -60,6 +62,25 @@ async function runBlocks(codes: readonly string[]): Promise<string[][]> {
   return printed;
 }
 
+/** The files of a language model, by name. */
+const languageModel: Readonly<Record<string, Uint8Array>> = {
+  'model.safetensors': safetensors(
+    Object.fromEntries(
+      [...decoderWeights()].map(([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }]),
+    ),
+  ),
+  'config.json': Buffer.from(JSON.stringify(decoderConfig('LlamaForCausalLM'))),
+  'tokenizer.json': Buffer.from(JSON.stringify(plainTokenizer())),
+};
+
+/** Writes the models that become GGUF. */
+function putModels(): void {
+  mkdirSync(inFolder('my-model'), { recursive: true });
+  for (const [name, bytes] of Object.entries(languageModel)) writeFileSync(inFolder(`my-model/${name}`), bytes);
+  const flux = { 'double_blocks.0.img_attn.proj.weight': weights('BF16', [8, 256]) };
+  writeFileSync(inFolder('flux1-dev.safetensors'), safetensors(flux));
+}
+
 describe('the code of the guide', () => {
   useFolder();
 
@@ -91,6 +112,7 @@ describe('the code of the guide', () => {
   it.each(titled)('%s: its commands run', async (_, page) => {
     copyFileSync(sample, inFolder('model.safetensors'));
     const { name } = JSON.parse(readFileSync(root('package.json'), 'utf8'));
+    putModels();
     const lines = blocksOf(page).flatMap(({ language, code }) => (language === 'sh' ? code.trim().split('\n') : []));
     for (const line of lines) {
       const [program, command, ...args] = [...line.matchAll(/'([^']*)'|(\S+)/g)].map(
@@ -196,14 +218,20 @@ describe('the code of the guide in Chromium', () => {
       );
       await page.goto(`${server.url}elsewhere/page.html`);
       const numbers = blocks.flatMap(({ language }, i) => (language === 'js browser' ? [i] : []));
+      const base64 = Object.fromEntries(
+        Object.entries(languageModel).map(([name, bytes]) => [name, Buffer.from(bytes).toString('base64')]),
+      );
       // As text, since the test runner would replace the import.
       const results = await page.evaluate(`(async () => {
         const bytes = Uint8Array.from(atob('${readFileSync(sample).toString('base64')}'), (char) => char.charCodeAt(0));
         const file = new File([bytes], 'digits.safetensors');
+        const list = Object.entries(${JSON.stringify(base64)}).map(([name, text]) =>
+          new File([Uint8Array.from(atob(text), (char) => char.charCodeAt(0))], name));
         const told = [];
         for (const n of [${numbers}]) {
           const block = await import('/elsewhere/block-' + n + '.js');
           if (block.sp !== undefined) told.push(block.sp.quantize([1, 2]).data[0]);
+          else if (block.toGguf !== undefined) told.push((await block.toGguf(list)).size);
           else {
             const result = await block.shrink(file);
             told.push(result.download ?? result.report.totals.bytesAfter);
@@ -212,7 +240,9 @@ describe('the code of the guide in Chromium', () => {
         return told;
       })()`);
       const { totals } = await model.planModel(sample, { to: 'int8' });
-      expect(results).toEqual(['digits.int8.safetensors', 64, totals.bytesAfter]);
+      const list = Object.entries(languageModel).map(([name, bytes]) => new File([new Uint8Array(bytes)], name));
+      const { totals: converted } = await model.planModel(list, { to: 'Q4_K_M' });
+      expect(results).toEqual(['digits.int8.safetensors', converted.bytesAfter, 64, totals.bytesAfter]);
     });
   });
 
