@@ -1,5 +1,7 @@
 // Folders of language models to GGUF in one step, beside llama_model_quantize of a plain F32 file of the same recipes.
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -8,6 +10,7 @@ import {
   estimateModel,
   type FileInput,
   type GgufTarget,
+  inspectModel,
   planModel,
   type QuantizeModelOptions,
   quantizeModel,
@@ -235,6 +238,54 @@ describe('what a folder is given as', () => {
     expectSame(await convert(list, 'Q8_0'), expected, 'list of shards');
   });
 
+  it('a list whose index was renamed gives the same', async () => {
+    const { shards } = await onDisk();
+    const names = (await readdir(shards)).filter((name) => !name.endsWith('.index.json'));
+    const rest = await Promise.all(names.map(async (name) => chosen(name, await readFile(join(shards, name)))));
+    const index = await readFile(join(shards, 'model.safetensors.index.json'));
+    const renamed = chosen('model.safetensors.index (1).json', new Uint8Array(index));
+    expectSame(await convert([...rest, renamed], 'Q8_0'), await convert(listOf(weights, files), 'Q8_0'), 'renamed');
+  });
+
+  it('a server is asked for what lies beside only if that is needed', async () => {
+    const { folder } = await onDisk();
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      const name = (request.url ?? '').slice('/tiny/'.length);
+      asked.push(name);
+      readFile(join(folder, name)).then(
+        (bytes) => response.end(bytes),
+        () => response.writeHead(404).end(),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/tiny/model.safetensors`);
+      expect((await inspectModel(url)).conversion).toBeUndefined();
+      expect([...new Set(asked)]).toEqual(['model.safetensors']);
+      expectSame(await convert(url, 'Q8_0'), await convert(listOf(weights, files), 'Q8_0'), 'server');
+      expect(asked).toContain('tokenizer_config.json');
+    } finally {
+      server.close();
+    }
+  });
+
+  it('looking into a model tells what it can become, and does not fail because of what lies beside it', async () => {
+    const { folder } = await onDisk();
+    const path = join(folder, 'model.safetensors');
+    expect((await inspectModel(path)).conversion).toEqual({ format: 'gguf', architecture: 'LlamaForCausalLM' });
+    const config = join(folder, 'config.json');
+    for (const text of ['{', '[]', '{"architectures":[7]}', '{"architectures":["Other"]}']) {
+      await writeFile(config, text);
+      expect((await inspectModel(path)).conversion, text).toBeUndefined();
+    }
+    await rm(config);
+    await mkdir(config);
+    expect((await inspectModel(path)).conversion).toBeUndefined();
+    await rm(config, { recursive: true });
+    expect((await inspectModel(path)).conversion).toBeUndefined();
+  });
+
   it('a list without paths has no name, and differs in nothing else', async () => {
     const list = listOf(weights, files) as File[];
     const plain = await Promise.all(list.map(async (file) => new File([await file.arrayBuffer()], file.name)));
@@ -317,7 +368,7 @@ describe('a folder that cannot be converted', () => {
         ...others,
       ],
       'NON_FINITE',
-      /blk\.1\.attn_q\.weight" .*holds NaN/,
+      /tensor "blk\.1\.attn_q\.weight" \("model\.layers\.1\.self_attn\.q_proj\.weight"\) holds NaN/,
     ],
     [
       'it is an adapter',

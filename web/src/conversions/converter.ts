@@ -9,6 +9,8 @@ import type { PlanChoices } from '../formats/options.js';
 export interface Beside {
   /** Name of the folder, if it is known. */
   readonly folder: string | undefined;
+  /** Whether looking for a file asks a server. */
+  readonly isRemote: boolean;
   /**
    * The bytes of a file of the folder, such as `config.json`; undefined if there is none of that name.
    * @throws ScalepointError `IO`, `BAD_FILE` if it is absurdly long

@@ -17,11 +17,32 @@ function pathOf({ input, source }: OpenFile): string {
   return typeof webkitRelativePath === 'string' && webkitRelativePath !== '' ? webkitRelativePath : (source.name ?? '');
 }
 
+/** Where indices tell that they are one, as far as is looked. */
+const indexHead = 1 << 16;
+
+/** Whether a file with the name of any other is an index. Browsers rename files that are saved twice. */
+async function isIndex({ source }: OpenFile): Promise<boolean> {
+  const head = new TextDecoder().decode(await source.read(0, Math.min(source.size, indexHead)));
+  return head.includes('"weight_map"');
+}
+
 /** Tells the files of a model from those beside it. If nothing else is there, all are files of a model. */
-export function separated(files: readonly OpenFile[]): { model: readonly OpenFile[]; beside: readonly OpenFile[] } {
+export async function separated(
+  files: readonly OpenFile[],
+): Promise<{ model: readonly OpenFile[]; beside: readonly OpenFile[] }> {
   const isBeside = ({ source: { name = '' } }: OpenFile) => besides.test(name) && !indices.test(name);
   const model = files.filter((file) => !isBeside(file));
-  return model.length === 0 ? { model: files, beside: [] } : { model, beside: files.filter(isBeside) };
+  let beside = files.filter(isBeside);
+  if (model.length === 0) return { model: files, beside: [] };
+  if (model.length > 1 && !model.some(({ source: { name = '' } }) => indices.test(name))) {
+    for (const file of beside) {
+      if (!(await isIndex(file))) continue;
+      model.push(file);
+      beside = beside.filter((other) => other !== file);
+      break;
+    }
+  }
+  return { model, beside };
 }
 
 /** Tokenizers of some models have 35 MB. */
@@ -38,6 +59,7 @@ function amongGiven(files: readonly OpenFile[]): Beside {
   const [folder] = (paths.find((path) => path.includes('/')) ?? '').split('/');
   return {
     folder: folder === '' ? undefined : folder,
+    isRemote: false,
     async file(name) {
       const matching = files.filter((_, i) => {
         const path = paths[i] as string;
@@ -70,6 +92,7 @@ export function besideOf({ input }: OpenFile, beside: readonly OpenFile[], waiti
   if (place === undefined) return amongGiven(beside);
   return {
     folder: place.folder,
+    isRemote: input instanceof URL && input.protocol !== 'file:',
     async file(name) {
       let source: ByteSource;
       try {

@@ -100,7 +100,7 @@ async function detect(source: ByteSource) {
 
 /** Opens a model whose files are open. */
 async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
-  const { model: files, beside } = separated(given);
+  const { model: files, beside } = await separated(given);
   const { format, model } = await openFiles(files, waiting);
   return { format, model, beside: besideOf(files[0] as OpenFile, beside, waiting) };
 }

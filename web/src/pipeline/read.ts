@@ -45,10 +45,17 @@ export interface ModelInfo {
   readonly conversion?: { readonly format: ResultFormat; readonly architecture: string };
 }
 
-/** What a model seems to be for a conversion to another format. */
+/**
+ * What a model seems to be for a conversion to another format. To look into a model must not fail because of what lies beside it, nor ask a
+ * server for more than the model.
+ */
 async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
+  const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
   for (const converter of convertersFrom(format.name)) {
-    const architecture = await converter.detect(model, beside);
+    const architecture = await converter.detect(model, { ...beside, file }).catch((error: unknown) => {
+      if (error instanceof ScalepointError || error instanceof TypeError) return undefined;
+      throw error;
+    });
     if (architecture !== undefined) return { conversion: { format: converter.result as ResultFormat, architecture } };
   }
   return {};
