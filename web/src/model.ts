@@ -22,7 +22,15 @@ import {
   sidecarNames,
   workNames,
 } from './pipeline/options.js';
-import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
+import {
+  infoOf,
+  type ModelTotals,
+  type PlannedFile,
+  type PlannedTensorInfo,
+  planFor,
+  plannedFiles,
+  totalsOf,
+} from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import {
   describe,
@@ -39,14 +47,6 @@ import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
-export {
-  modelConversions,
-  modelFormats,
-  type Preset,
-  presets,
-  presetTarget,
-  resultName,
-} from './catalog.js';
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
@@ -65,6 +65,7 @@ export type {
   SourceTensor,
   Target,
 } from './formats/format.js';
+export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
@@ -84,9 +85,18 @@ export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensor
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
+export {
+  modelConversions,
+  modelFormats,
+  type Preset,
+  presets,
+  presetTarget,
+  resultFiles,
+  resultName,
+} from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
-export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
+export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ResultOptions } from './pipeline/quantize.js';
 export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
@@ -214,6 +224,7 @@ export interface PlanOptions extends FormatOptions {
 export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
+  /** What weights become. */
   readonly to: ModelTarget;
   /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
   readonly architecture?: string;
@@ -223,6 +234,8 @@ export interface ModelPlan {
   readonly totals: ModelTotals;
   /** safetensors with codes: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  /** The files of the result, the main one first. */
+  readonly files: readonly PlannedFile[];
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
@@ -249,6 +262,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
       ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
       tensors,
       totals: totalsOf(tensors, opened.model.bytes, plan),
+      files: plannedFiles(plan),
       notes: plan.notes,
       ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
     };
@@ -282,16 +296,25 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
+  /** What became of each tensor, and how far it is from the original. */
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
    * its `quantization_config`, if it has one.
    */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** The file's bytes. @throws TypeError if it went to `output` */
-  bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file as a Blob. @throws TypeError if it went to `output` */
-  blob(): Promise<Blob>;
+  /** The files that were made, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
+  readonly isWhole: boolean;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
 }
 
 /** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
@@ -349,18 +372,22 @@ export async function quantizeModel(
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+  const { report, sidecars, memory, files, isWhole } = await withCallbacks(options, (own) =>
     withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
-  const inMemory = () => {
+  const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
-    return memory;
+    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
   };
   return {
     report,
     ...sidecars,
-    bytes: async () => inMemory().bytes(),
-    blob: async () => inMemory().blob(),
+    files,
+    isWhole,
+    bytes: async (name) => inMemory(name).bytes(),
+    blob: async (name) => inMemory(name).blob(),
   };
 }
 

@@ -92,8 +92,8 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
     if (model !== before?.model) {
       const lists = [model.format, ...(model.other === undefined ? [] : [model.other])].map((format) => {
         const { label, targets } = infoOf(format);
-        const names = targets.map(({ name, about }) =>
-          html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
+        const names = targets.flatMap(({ name, about, copies }) =>
+          copies ? [] : html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
         );
         return { label, names };
       });

@@ -4,7 +4,7 @@ import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../formats/format.js';
-import type { GgufTensor } from '../formats/gguf/header.js';
+import { defaultAlignment, type GgufTensor } from '../formats/gguf/header.js';
 import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
 import type { GgufView } from '../formats/gguf/plan.js';
 import type { Conversion, Recipe } from './recipe.js';
@@ -119,5 +119,6 @@ export function carryOutAll({ tensors }: OpenModel, { keys, tensors: recipes }: 
     const { bytes, byteOffset } = tensor;
     return { name, shape, dtype: float32 ? 'F32' : plain, bytes, byteOffset };
   });
-  return { view: { tensors: found, metadata: metadataOf(keys), pairs: keys.map(pairOf) }, sources };
+  const view = { tensors: found, metadata: metadataOf(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };
+  return { view, sources };
 }

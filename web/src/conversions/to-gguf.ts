@@ -2,7 +2,8 @@
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
-import { type GgufChoices, planGguf } from '../formats/gguf/plan.js';
+import type { GgufChoices } from '../formats/gguf/options.js';
+import { planGguf } from '../formats/gguf/plan.js';
 import { carryOutAll } from './carry-out.js';
 import type { Beside, Converted, Converter } from './converter.js';
 import {

@@ -3,9 +3,10 @@ import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
-import { type FileType, fileTypes, isCastType, type TargetType } from '../../formats/gguf/options.js';
+import { edited } from '../../formats/gguf/edits.js';
+import { type FileType, fileTypes, type GgufChoices, isCastType, type TargetType } from '../../formats/gguf/options.js';
 import { type GgufKey, pairOf } from '../../formats/gguf/pairs.js';
-import { fileTypeOf, type GgufChoices } from '../../formats/gguf/plan.js';
+import { fileTypeOf } from '../../formats/gguf/plan.js';
 import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { ruleFor } from '../../formats/options.js';
 import { gathered, plainType } from '../carry-out.js';
@@ -147,9 +148,19 @@ function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, store
   return undefined;
 }
 
+/** The file type of a target. Copies of safetensors are safetensors. */
+function fileTypeFor({ to }: GgufChoices): FileType {
+  if (to === 'copy') throw new Error('a copy is no conversion');
+  return fileTypeOf(to);
+}
+
 /** Decides what becomes of each tensor. */
-function choicesOf(architecture: Architecture, items: readonly Item[], choices: GgufChoices): ResultTensor[] {
-  const fileType = fileTypeOf(choices.to);
+function choicesOf(
+  architecture: Architecture,
+  items: readonly Item[],
+  fileType: FileType,
+  choices: GgufChoices,
+): ResultTensor[] {
   const { base } = fileTypes[fileType];
   const { pure = false, rules = [] } = choices;
   const mixture = new DiffusionMixture(architecture.name, fileType);
@@ -229,9 +240,13 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
     tensors: items.map(({ source }) => source),
     plan(choices, partsOf: PartsOf): FilePlan {
       const gguf = choices as GgufChoices;
-      const results = inOrder(choicesOf(architecture, items, gguf));
-      const pairs = keysOf(architecture, items, fileTypeOf(gguf.to)).map(pairOf);
-      const plan = planResult(pairs, results, partsOf, { keepDimensions: true });
+      const fileType = fileTypeFor(gguf);
+      const results = inOrder(choicesOf(architecture, items, fileType, gguf));
+      const pairs = keysOf(architecture, items, fileType).map(pairOf);
+      const plan = planResult(edited(pairs, { pairs }, gguf.metadata), results, partsOf, {
+        choices: gguf,
+        keepDimensions: true,
+      });
       return { ...plan, notes: [...notesOf(architecture, model.tensors.length - items.length), ...plan.notes] };
     },
   };

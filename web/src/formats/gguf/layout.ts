@@ -2,13 +2,7 @@
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../../files/bytes.js';
 import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
-import { pairOf } from './pairs.js';
 import { ggmlBytes, ggmlType } from './types.js';
-
-/** A key with an unsigned 32-bit value. */
-export function u32Pair(name: string, value: number): GgufPair {
-  return pairOf({ name, type: 'u32', value });
-}
 
 /** A GGUF file to be written: its header, and where each tensor's bytes go. */
 export interface GgufLayout {
@@ -33,7 +27,9 @@ interface Entry {
 
 /** How a file is laid out. */
 export interface LayoutOptions {
-  /** Whether pairs that state another alignment than 32 are corrected. @defaultValue false */
+  /** What every tensor begins at a multiple of. @defaultValue 32 */
+  readonly alignment?: number;
+  /** Whether pairs that state another alignment are corrected. @defaultValue false */
   readonly fixAlignment?: boolean;
   /** Whether dimensions of 1 at the end of ggml's order are stated, which ggml itself leaves out. @defaultValue false */
   readonly keepDimensions?: boolean;
@@ -42,6 +38,7 @@ export interface LayoutOptions {
 /** Places tensors one after the other, from 0 on. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  alignment: number,
   keepDimensions: boolean,
 ): { entries: Entry[]; end: number } {
   const encoder = new TextEncoder();
@@ -53,7 +50,7 @@ function entriesOf(
       throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
     }
     const tensor = { name, dtype, shape, bytes, byteOffset: end };
-    end = padded(end + bytes, defaultAlignment);
+    end = padded(end + bytes, alignment);
     const ne = [...shape].reverse();
     while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
     return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
@@ -87,16 +84,16 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  { fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
+  { alignment = defaultAlignment, fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors, keepDimensions);
+  const { entries, end } = entriesOf(tensors, alignment, keepDimensions);
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
-  const dataOffset = padded(length, defaultAlignment);
+  const dataOffset = padded(length, alignment);
   /** Whether the tensors are also aligned to this. */
-  const holds = (alignment: number) =>
-    dataOffset === padded(length, alignment) &&
-    entries.every(({ tensor: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, alignment));
+  const holds = (other: number) =>
+    dataOffset === padded(length, other) &&
+    entries.every(({ tensor: { bytes } }) => padded(bytes, alignment) === padded(bytes, other));
 
   const header = allocate(length, ' of the header');
   const view = new DataView(header.buffer);
@@ -112,7 +109,7 @@ export function layoutGguf(
     if (key !== alignmentKey) continue;
     const stated = view.getUint32(at - 4, true);
     if (holds(stated)) continue;
-    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    if (fixAlignment) view.setUint32(at - 4, alignment, true);
     else wrongAlignment = stated;
   }
   for (const entry of entries) at = writeEntry(header, at, entry);

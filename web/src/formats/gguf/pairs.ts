@@ -1,6 +1,6 @@
 /** Key-value pairs of GGUF files to be written. */
 import type { MetadataValue } from '../format.js';
-import type { GgufPair } from './header.js';
+import { type GgufPair, typeNumber, type ValueTypeName } from './header.js';
 
 /** A key and its value, as GGUF types them. */
 export type GgufKey = { readonly name: string } & (
@@ -15,28 +15,26 @@ export type GgufKey = { readonly name: string } & (
 
 type Scalar = number | bigint | boolean;
 
-/** How a number is written: GGUF's number of its type, its size and its bytes. */
+/** How a number is written: its size and its bytes. */
 interface Writer {
-  readonly id: number;
   readonly bytes: number;
   write(view: DataView, at: number, value: Scalar): void;
 }
 
 const writers: Readonly<Record<string, Writer>> = {
-  u8: { id: 0, bytes: 1, write: (view, at, value) => view.setUint8(at, Number(value)) },
-  i8: { id: 1, bytes: 1, write: (view, at, value) => view.setInt8(at, Number(value)) },
-  u16: { id: 2, bytes: 2, write: (view, at, value) => view.setUint16(at, Number(value), true) },
-  i16: { id: 3, bytes: 2, write: (view, at, value) => view.setInt16(at, Number(value), true) },
-  u32: { id: 4, bytes: 4, write: (view, at, value) => view.setUint32(at, Number(value), true) },
-  i32: { id: 5, bytes: 4, write: (view, at, value) => view.setInt32(at, Number(value), true) },
-  f32: { id: 6, bytes: 4, write: (view, at, value) => view.setFloat32(at, Number(value), true) },
-  bool: { id: 7, bytes: 1, write: (view, at, value) => view.setUint8(at, value ? 1 : 0) },
-  u64: { id: 10, bytes: 8, write: (view, at, value) => view.setBigUint64(at, BigInt(value), true) },
-  i64: { id: 11, bytes: 8, write: (view, at, value) => view.setBigInt64(at, BigInt(value), true) },
-  f64: { id: 12, bytes: 8, write: (view, at, value) => view.setFloat64(at, Number(value), true) },
+  u8: { bytes: 1, write: (view, at, value) => view.setUint8(at, Number(value)) },
+  i8: { bytes: 1, write: (view, at, value) => view.setInt8(at, Number(value)) },
+  u16: { bytes: 2, write: (view, at, value) => view.setUint16(at, Number(value), true) },
+  i16: { bytes: 2, write: (view, at, value) => view.setInt16(at, Number(value), true) },
+  u32: { bytes: 4, write: (view, at, value) => view.setUint32(at, Number(value), true) },
+  i32: { bytes: 4, write: (view, at, value) => view.setInt32(at, Number(value), true) },
+  f32: { bytes: 4, write: (view, at, value) => view.setFloat32(at, Number(value), true) },
+  bool: { bytes: 1, write: (view, at, value) => view.setUint8(at, value ? 1 : 0) },
+  u64: { bytes: 8, write: (view, at, value) => view.setBigUint64(at, BigInt(value), true) },
+  i64: { bytes: 8, write: (view, at, value) => view.setBigInt64(at, BigInt(value), true) },
+  f64: { bytes: 8, write: (view, at, value) => view.setFloat64(at, Number(value), true) },
 };
 
-const [stringId, arrayId] = [8, 9];
 const encoder = new TextEncoder();
 
 /** Parts of a pair, put together at the end. */
@@ -86,24 +84,28 @@ export function pairOf(key: GgufKey): GgufPair {
   const pair = new PairWriter();
   pair.string(key.name);
   if (key.type === 'string') {
-    pair.u32(stringId);
+    pair.u32(typeNumber('string'));
     pair.string(key.value);
   } else if (key.type === 'string[]') {
-    pair.u32(arrayId);
-    pair.u32(stringId);
+    pair.u32(typeNumber('array'));
+    pair.u32(typeNumber('string'));
     pair.u64(key.value.length);
     for (const text of key.value) pair.string(text);
   } else {
     const isArray = key.type.endsWith('[]');
-    const writer = writers[isArray ? key.type.slice(0, -2) : key.type] as Writer;
+    const type = (isArray ? key.type.slice(0, -2) : key.type) as ValueTypeName;
+    const writer = writers[type] as Writer;
     const values = (isArray ? key.value : [key.value]) as ArrayLike<Scalar>;
-    if (isArray) pair.u32(arrayId);
-    pair.u32(writer.id);
+    if (isArray) pair.u32(typeNumber('array'));
+    pair.u32(typeNumber(type));
     if (isArray) pair.u64(values.length);
     pair.numbers(writer, values);
   }
   return { key: key.name, bytes: pair.all() };
 }
+
+/** A key with an unsigned 32-bit value. */
+export const u32Pair = (name: string, value: number): GgufPair => pairOf({ name, type: 'u32', value });
 
 /** Elements of arrays that are kept: what a plan looks at is at the beginning. */
 const mostElements = 64;

@@ -7,22 +7,25 @@ import { isBlockType } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
-import { keepMention, type PlanChoices, ruleFor } from '../options.js';
+import { keepMention, ruleFor } from '../options.js';
+import type { Copy } from '../shards.js';
 import { compareNames, plainTensor } from '../tensors.js';
+import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
   type FileType,
   fileTypes,
-  type GgufOptions,
+  type GgufChoices,
   type GgufTarget,
   isCastType,
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { u32Pair } from './pairs.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
+import { withoutSplits } from './splits.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -67,15 +70,9 @@ function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string,
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
 function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
-  const replaced = [
-    'general.quantization_version',
-    'general.file_type',
-    'split.no',
-    'split.count',
-    'split.tensors.count',
-  ];
+  const replaced = ['general.quantization_version', 'general.file_type'];
   return [
-    ...pairs.filter(({ key }) => !replaced.includes(key)),
+    ...withoutSplits(pairs).filter(({ key }) => !replaced.includes(key)),
     u32Pair('general.quantization_version', 2),
     u32Pair('general.file_type', fileTypes[fileType].id),
   ];
@@ -108,22 +105,44 @@ class Chooser {
   }
 }
 
-/** What decides about a GGUF result, after it has been checked. */
-export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
-
 /** A target without its aliases. */
-export function fileTypeOf(to: GgufTarget): FileType {
+export function fileTypeOf(to: Exclude<GgufTarget, Copy>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 
 /** What llama-quantize looks at. A file need not exist: a model that is to become one has the same. */
-export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs'>;
+export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs' | 'alignment'>;
+
+/** A tensor, and what it is made of. */
+interface Sourced {
+  readonly tensor: GgufTensor;
+  readonly from: ResultTensor['from'];
+}
+
+/** The tensors as they are, in the order of the input. */
+function copies(tensors: readonly Sourced[]): ResultTensor[] {
+  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
+}
+
+/** What becomes of each tensor, in the order of the result, which is that of layers and names. */
+function converted(view: GgufView, tensors: readonly Sourced[], fileType: FileType, choices: GgufChoices) {
+  const { requantize = false } = choices;
+  const chooser = new Chooser(view, fileType, choices);
+  return tensors
+    .map(({ tensor, from }) => ({ tensor, from, layer: layerOf(tensor.name) }))
+    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
+    .map(({ tensor, from }): ResultTensor => {
+      const choice = chooser.choose(tensor);
+      if (choice.kept === undefined) checkConvertible(tensor, choice.type, requantize);
+      return { name: tensor.name, shape: tensor.shape, ...choice, from };
+    });
+}
 
 /**
- * Plans what llama-quantize would make of a file. The tensors of the result are sorted by layer and name.
+ * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
  * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
- * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; `UNKNOWN_FORMAT` if the file is
- *   one of several that make up a model
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
+ *   cannot be edited
  */
 export function planGguf(
   view: GgufView,
@@ -131,28 +150,18 @@ export function planGguf(
   partsOf: PartsOf,
   sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
 ): FilePlan {
-  const { to, requantize = false, fixAlignment = false } = choices;
-  const fileType = fileTypeOf(to);
-  const count = view.metadata['split.count'];
-  if (typeof count === 'number' && count > 1) {
-    throw new ScalepointError(
-      'UNKNOWN_FORMAT',
-      `the file is one of ${count} that make up a model; llama-gguf-split --merge joins them`,
-    );
-  }
-  const chooser = new Chooser(view, fileType, choices);
+  const { to, metadata } = choices;
   let read = 0;
-  const sorted = view.tensors
-    .map((tensor, i) => {
-      const source = sources === undefined ? plainTensor({ ...tensor, file: 0 }) : sources[i];
-      const from = source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ };
-      return { tensor, from, layer: layerOf(tensor.name) };
-    })
-    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name));
-  const results = sorted.map(({ tensor, from }): ResultTensor => {
-    const choice = chooser.choose(tensor);
-    if (choice.kept === undefined) checkConvertible(tensor, choice.type, requantize);
-    return { name: tensor.name, shape: tensor.shape, ...choice, from };
+  const tensors = view.tensors.map((tensor, i): Sourced => {
+    const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];
+    return { tensor, from: source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ } };
   });
-  return planResult(pairsOf(view, fileType), results, partsOf, { fixAlignment });
+  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
+  if (to === 'copy') {
+    const pairs = edited(withoutSplits(view.pairs), view, metadata);
+    return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
+  }
+  const fileType = fileTypeOf(to);
+  const pairs = edited(pairsOf(view, fileType), view, metadata);
+  return planResult(pairs, converted(view, tensors, fileType, choices), partsOf, { choices });
 }

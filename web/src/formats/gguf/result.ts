@@ -2,11 +2,14 @@
 import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import type { BlockType } from '../../core/blocks.js';
-import type { FilePlan, LogicalTensor, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
+import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
-import type { GgufPair, GgufTensor } from './header.js';
+import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
-import { fixAlignmentMention, isCastType } from './options.js';
+import { fixAlignmentMention, type GgufChoices, isCastType } from './options.js';
+import { mostSplits, splitPairs, storedSize } from './splits.js';
+import { ggmlBytes, ggmlType } from './types.js';
 
 /** The type of a tensor in a result, and why it is kept if it is. */
 export interface Choice {
@@ -41,38 +44,73 @@ function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boo
   return gathered === undefined && adds === 0 && parts.length === 1 && parts[0]?.tensor.dtype === type;
 }
 
-/** Lays out a result. The tensors are written in their order. */
+/** How a result is laid out. */
+export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
+  readonly choices: Pick<GgufChoices, 'fixAlignment' | 'shardSize' | 'splitTensors' | 'part'>;
+}
+
+const extension = '.gguf';
+
+/** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
+function beginsOf(results: readonly ResultTensor[], choices: ResultLayout['choices']): readonly number[] | undefined {
+  const sizes = results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
+  if (choices.splitTensors !== undefined) {
+    return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
+  }
+  const limit = shardLimit(choices, sizes);
+  return limit === undefined ? undefined : shardsOf(sizes, limit, undefined, mostSplits);
+}
+
+/** Lays out the files of a result. The first one has the metadata. */
+function layOut(
+  pairs: readonly GgufPair[],
+  results: readonly ResultTensor[],
+  { choices, alignment = defaultAlignment, keepDimensions = false }: ResultLayout,
+): { files: OutputFile[]; wrongAlignment: number | undefined } {
+  const { fixAlignment = false } = choices;
+  const begins = beginsOf(results, choices);
+  let wrongAlignment: number | undefined;
+  const files = (begins ?? [0]).map((begin, i, all): OutputFile => {
+    const some = results.slice(begin, all[i + 1]);
+    const own = [...(i === 0 ? pairs : []), ...(begins === undefined ? [] : splitPairs(i, all.length, results.length))];
+    const entries = some.map(({ name, type, shape }) => ({ name, dtype: type, shape }));
+    const options = { fixAlignment, keepDimensions, alignment: i === 0 ? alignment : defaultAlignment };
+    const layout = layoutGguf(own, entries, options);
+    wrongAlignment ??= layout.wrongAlignment;
+    const segments: Segment[] = [{ at: 0, bytes: layout.header }];
+    for (const [j, { from }] of some.entries()) {
+      const at = (layout.tensors[j] as GgufTensor).byteOffset;
+      if (from instanceof Uint8Array) segments.push({ at, bytes: from });
+      else segments.push({ at, tensor: from.index, role: 'data' });
+    }
+    const name =
+      begins === undefined ? { suffix: '' } : { suffix: shardSuffix(i, all.length, extension), replaces: extension };
+    return { ...name, size: layout.size, segments };
+  });
+  return { files, wrongAlignment };
+}
+
+/** Plans a result. The tensors are written in their order. It is split as by gguf-split. */
 export function planResult(
   pairs: readonly GgufPair[],
   results: readonly ResultTensor[],
   partsOf: PartsOf,
-  options: LayoutOptions = {},
+  options: ResultLayout,
 ): FilePlan {
-  const layout = layoutGguf(
-    pairs,
-    results.map(({ name, type, shape }) => ({ name, dtype: type, shape })),
-    options,
-  );
+  const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-  for (const [i, { type, kept, from }] of results.entries()) {
-    const at = (layout.tensors[i] as GgufTensor).byteOffset;
-    if (from instanceof Uint8Array) {
-      segments.push({ at, bytes: from });
-      continue;
-    }
+  for (const { type, kept, from } of results) {
+    if (from instanceof Uint8Array) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
       const form = formTo(type);
       tensors[index] = convertedLogical(source, form, partsOf(source.shape, form));
     }
-    segments.push({ at, tensor: index, role: 'data' });
   }
-  const { wrongAlignment } = layout;
   return {
     format: 'gguf',
-    files: [{ suffix: '', size: layout.size, segments }],
+    files,
     tensors,
     notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
     sidecars: [],

@@ -1,10 +1,11 @@
-/** What there is to choose from: formats, their targets, conversions between them. */
-import type { ConverterInfo } from './conversions/converter.js';
-import { converters } from './conversions/registry.js';
-import { rangeError } from './core/errors.js';
-import { show } from './core/show.js';
-import type { FormatInfo, Target } from './formats/format.js';
-import { formatNamed, formats, type ModelFormat, type ModelTarget } from './formats/registry.js';
+/** Formats, what results are called, and what is offered to those who do not want to choose. */
+import type { ConverterInfo } from '../conversions/converter.js';
+import { converters } from '../conversions/registry.js';
+import { rangeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import type { FormatInfo, Target } from '../formats/format.js';
+import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
+import { type PlannedFile, usualOutput } from './plan.js';
 
 /**
  * The formats that can be read, with what their files can become and the options that decide about it.
@@ -22,18 +23,39 @@ export function modelConversions(): readonly ConverterInfo[] {
   return converters();
 }
 
-/** The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. */
+/**
+ * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. Copies are called like the whole model, without
+ * the number of a file.
+ */
 export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
   const ends = formats()
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
   const { resultEnd, extensions } = formatNamed(format);
-  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
+  const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
+  return stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
+}
+
+/**
+ * The names of a result's files, without their folder.
+ * @param output the name of the result: `model.gguf` may become `model-00001-of-00003.gguf` and two more
+ */
+export function resultFiles(
+  output: string,
+  { files, format }: { readonly files: readonly PlannedFile[]; readonly format: string },
+): string[] {
+  const usual = usualOutput(format);
+  const extension = usual.slice('model'.length);
+  const stem = output.toLowerCase().endsWith(extension) ? output.slice(0, -extension.length) : output;
+  return files.map(({ name }) =>
+    name.startsWith(usual) ? output + name.slice(usual.length) : stem + name.slice('model'.length),
+  );
 }
 
 /** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
 export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
+/** A name of a choice between size and quality; see `presetTarget`. */
 export type Preset = (typeof presets)[number];
 
 /**
