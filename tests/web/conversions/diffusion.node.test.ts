@@ -358,6 +358,19 @@ describe('a converted checkpoint', () => {
     for (const { error } of tensors) expect(error.sqnrDb).toBeGreaterThan(35);
   });
 
+  it('in several files is the same when it is joined, and takes edits of its metadata', async () => {
+    const place = await mkdtemp(join(folder, 'split-'));
+    const options = { to: 'Q4_K_M', workers: 0, metadata: { 'general.name': 'A name' } } as const;
+    const file = checkpoint(models.sdxl!);
+    await quantizeModel(file, { ...options, splitTensors: 3, output: join(place, 'x.gguf') });
+    const names = await readdir(place);
+    expect(names.sort()).toEqual(['x-00001-of-00003.gguf', 'x-00002-of-00003.gguf', 'x-00003-of-00003.gguf']);
+    const joined = await quantizeModel(join(place, names[0]!), { to: 'copy', workers: 0 });
+    const whole = await quantizeModel(file, options);
+    expect(Buffer.compare(await joined.bytes(), await whole.bytes())).toBe(0);
+    expect((await inspectModel(await whole.bytes())).metadata['general.name']).toBe('A name');
+  });
+
   it('is named after the architecture in a note, with what is left out', async () => {
     const lines = [...models.cosmos!, ['net._extra_state', 'F32', [4], '']] as Line[];
     const { notes, format } = await planModel(checkpoint(lines), { to: 'Q8_0' });

@@ -238,6 +238,17 @@ describe('what a folder is given as', () => {
     expectSame(await convert(list, 'Q8_0'), expected, 'list of shards');
   });
 
+  it('a result in several files is the same when it is joined, and takes edits of its metadata', async () => {
+    const list = listOf(weights, files);
+    const options = { metadata: { 'general.name': 'Another' } } as const;
+    const whole = await convert(list, 'Q8_0', options);
+    expect((await inspectModel(whole)).metadata['general.name']).toBe('Another');
+    const output = join(place, 'split.gguf');
+    await quantizeModel(list, { to: 'Q8_0', workers: 0, splitTensors: 10, output, ...options });
+    expect((await readdir(place)).filter((name) => name.startsWith('split-'))).toHaveLength(5);
+    expectSame(await convert(join(place, 'split-00001-of-00005.gguf'), 'copy'), whole, 'joined');
+  });
+
   it('a list whose index was renamed gives the same', async () => {
     const { shards } = await onDisk();
     const names = (await readdir(shards)).filter((name) => !name.endsWith('.index.json'));
