@@ -120,7 +120,7 @@ function* padding(file: number, from: number, to: number): Steps {
 type RunsOf<T> = Runs & T;
 
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
-interface Tile extends Pick<TileCut, 'rectangle'> {
+interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly ranges: TileCut['ranges'] | undefined;
   readonly reads: boolean | undefined;
   readonly measures: boolean;
@@ -131,7 +131,7 @@ interface Tile extends Pick<TileCut, 'rectangle'> {
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
 }
 
-function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut): Tile {
+function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads, step }: TileCut): Tile {
   const { place } = codecOf(source.form);
   const stored = source.gathered === undefined ? source.parts : [];
   const inputs = stored.map(({ role }) => ({ role, ...place(source.shape, source.form, role, rectangle) }));
@@ -139,12 +139,12 @@ function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, rang
   const measures = roles.includes(parts[0]?.role as Role);
   const read = source.gathered === undefined ? inputs : pieceOf(source, rectangle).inputs;
   const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, ranges, reads, measures, sourceBytes, inputs, outputs };
+  return { rectangle, step, ranges, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
   const { source, form } = tensor;
-  const { rectangle, ranges, reads, measures, sourceBytes } = tile;
+  const { rectangle, step, ranges, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =
@@ -159,7 +159,7 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
   const pieces = [{ form: source.form, inputs }] as const;
   const task: TileStep['task'] =
     ranges === undefined
-      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures }
+      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, step }
       : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
   const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
