@@ -8,7 +8,6 @@ import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepMention, ruleFor } from '../options.js';
-import type { Copy } from '../shards.js';
 import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
@@ -106,7 +105,7 @@ class Chooser {
 }
 
 /** A target without its aliases. */
-export function fileTypeOf(to: Exclude<GgufTarget, Copy>): FileType {
+export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
   return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 

@@ -3,7 +3,7 @@ import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import type { BlockType } from '../../core/blocks.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
-import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
@@ -51,9 +51,14 @@ export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
 
 const extension = '.gguf';
 
+/** What tensors take in the result. */
+function sizesOf(results: readonly ResultTensor[]): number[] {
+  return results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
+}
+
 /** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
 function beginsOf(results: readonly ResultTensor[], choices: ResultLayout['choices']): readonly number[] | undefined {
-  const sizes = results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
+  const sizes = sizesOf(results);
   if (choices.splitTensors !== undefined) {
     return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
   }
@@ -112,7 +117,10 @@ export function planResult(
     format: 'gguf',
     files,
     tensors,
-    notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
+    notes: [
+      ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
+      ...largeNote(options.choices, results, sizesOf(results)),
+    ],
     sidecars: [],
   };
 }
