@@ -6,8 +6,7 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatInfo } from './formats/format.js';
-import { type FormatSidecars, formats } from './formats/registry.js';
+import type { FormatSidecars } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
@@ -39,6 +38,7 @@ import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/ve
 import { fitted, type ModelFit, type ModelPlan, type PlanOptions } from './planning.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
+export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
@@ -78,7 +78,15 @@ export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
 export type { SizePoint, TensorTypes, TypeFit, TypeOption, TypeTable } from './pipeline/fit.js';
 export { ruleFrom, rulesFrom, rulesText } from './pipeline/mixture-rules.js';
-export { type Preset, presets, presetTarget, resultFiles, resultName } from './pipeline/names.js';
+export {
+  modelConversions,
+  modelFormats,
+  type Preset,
+  presets,
+  presetTarget,
+  resultFiles,
+  resultName,
+} from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
@@ -104,14 +112,6 @@ export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js'
 export type { Runtime } from './running/runtime.js';
 export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
-
-/**
- * The formats that can be read, with what their files can become and the options that decide about it.
- * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
- */
-export function modelFormats(): readonly FormatInfo[] {
-  return formats();
-}
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -278,6 +278,10 @@ function optionsOf(
  * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
  * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
  * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *

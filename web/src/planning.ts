@@ -12,6 +12,7 @@ import {
   type TypeFit,
   type TypeTable,
 } from './pipeline/fit.js';
+import { entriesFor } from './pipeline/maker.js';
 import { type ModelInput, type Opened, withModel } from './pipeline/open.js';
 import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './pipeline/options.js';
 import {
@@ -32,6 +33,7 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
    * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
    * join models or to edit metadata.
+   * A folder of a language model, and a checkpoint of a diffusion model, become GGUF by the types of GGUF.
    */
   readonly to: ModelTarget;
   /**
@@ -59,6 +61,8 @@ export interface ModelPlan {
   readonly format: ResultFormat;
   /** What weights become. */
   readonly to: ModelTarget;
+  /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
+  readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
   /** `bytesAfter` is the exact size of the result. */
@@ -110,10 +114,11 @@ async function planOpen(opened: Opened, options: SizedPlanOptions & WorkOptions)
   const { choices, fit } = await fitted(opened, options, options);
   const plan = await planFor(opened, choices);
   const tensors = plan.tensors.map(infoOf);
-  const { entries } = opened.format.options;
+  const entries = entriesFor(opened.format, choices.to);
   const result = {
     format: plan.format as ResultFormat,
     to: choices.to,
+    ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
     tensors,
     totals: totalsOf(tensors, opened.model.bytes, plan),
     files: plannedFiles(plan),

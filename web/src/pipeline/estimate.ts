@@ -1,6 +1,6 @@
 /** Measures what a conversion would lose, on a part of each tensor or on all of it. Writes nothing. */
 import { elementsOf } from '../codecs/elements.js';
-import type { FilePlan, LogicalTensor } from '../formats/format.js';
+import type { FilePlan, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { measureAll } from './measuring.js';
 import type { Opened } from './open.js';
@@ -28,7 +28,9 @@ export interface ModelEstimate extends ModelReport {
 const defaultSample = 1 << 16;
 
 /** Rows from the middle of a tensor as a tensor. The tensor itself if it is short, or if its rows do not lie one after the other. */
-export function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+  const { gathered } = source;
+  if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
   const { shape, parts } = source;
   const [rows = 1, ...rest] = shape;
   const { bytes, byteOffset, rearranged } = mainPart(source);
@@ -40,6 +42,14 @@ export function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   const first = Math.floor((rows - wanted) / 2);
   const tensor = { ...mainPart(source), byteOffset: byteOffset + first * rowBytes, bytes: wanted * rowBytes };
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
+}
+
+/** The same of one of its stored tensors. Where its rows belong does not matter. */
+function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
+  const part = parts[Math.floor(parts.length / 2)] as (typeof parts)[number];
+  const rows = elementsOf(source.shape) / parts.length / width;
+  const { name, type, form } = source;
+  return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
 }
 
 /** Measures what would become of an open model. See `estimateModel`. */

@@ -9,6 +9,7 @@ import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
 import { type Choice, chooseWithin, frontier, type Point } from './budget.js';
+import { makerOf } from './maker.js';
 import { measureAll } from './measuring.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
@@ -40,7 +41,7 @@ export interface TensorTypes {
 
 /** What each tensor of a model loses in each type. Plain data: it can be stored and sent. */
 export interface TypeTable {
-  /** Format of the model. */
+  /** Format whose types these are. */
   readonly format: ModelFormat;
   /** The target that was asked for. */
   readonly to: string;
@@ -92,7 +93,7 @@ const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
 
 /** What each tensor can become. The types of each plan are what rules make of all tensors that the target converts. */
 async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
-  const { format } = opened;
+  const { format } = makerOf(opened.format, choices.to) ?? opened;
   const { mixtures, types } = mixturesOf(format, choices.to, option);
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
@@ -123,7 +124,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
       if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
     }
   }
-  return { found, otherBytes };
+  return { format, found, otherBytes };
 }
 
 /** What rules call the type that a tensor got. Where rows do not fit a type, another one takes its place. */
@@ -149,18 +150,18 @@ export async function measureOpen(
   options: WorkOptions,
   option = 'to',
 ): Promise<TypeTable> {
-  const { found, otherBytes } = await plannedTypes(opened, choices, option);
+  const { format, found, otherBytes } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
   const measures = await measureAll(opened.model, all, options);
   let next = 0;
   const tensors = found.map((list): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];
     const { name, shape } = tensor.source;
-    const weight = opened.format.mixtures?.weight?.(name) ?? 1;
+    const weight = format.mixtures?.weight?.(name) ?? 1;
     const types = list.map(({ to, bytes }): TypeOption => ({ to, bytes, error: lossOf(measures[next++], weight) }));
     return { name, elements: elementsOf(shape), types };
   });
-  return { format: opened.format.name as ModelFormat, to: choices.to, tensors, otherBytes };
+  return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- choosing

@@ -4,7 +4,7 @@ import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
-import { checkRules, didYouMean, type OptionInfo, optionTable, type PlanChoices, toggle } from '../options.js';
+import { checkRules, choice, didYouMean, type OptionInfo, optionTable, type PlanChoices, toggle } from '../options.js';
 import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { type MetadataEdits, metadata } from './edits.js';
 
@@ -76,7 +76,7 @@ export const targets: readonly Target[] = [
     return {
       name,
       ...(about === undefined ? {} : { about }),
-      options: ['pure', 'requantize', 'fixAlignment', ...fileOptions],
+      options: ['pure', 'requantize', 'fixAlignment', 'missingBytes', ...fileOptions],
       ...(preset === undefined ? {} : { preset }),
     };
   }),
@@ -110,6 +110,12 @@ export interface GgufOptions extends ShardOptions {
    */
   readonly fixAlignment?: boolean | undefined;
   /**
+   * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
+   * that such a vocabulary lacks. `keep` converts it all the same.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep' | undefined;
+  /**
    * GGUF: a result in several files, each with so many tensors at most.
    * @defaultValue one file
    */
@@ -126,6 +132,7 @@ export interface GgufOptions extends ShardOptions {
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
+export const missingBytesMention = "missingBytes: 'keep'";
 
 /** Most tensors of a file that can be asked for. */
 const mostTensors = 1_000_000;
@@ -167,6 +174,12 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    missingBytes: choice(['refuse', 'keep'], {
+      name: 'missing-bytes',
+      value: 'HOW',
+      mention: [missingBytesMention, '--missing-bytes keep'],
+      about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
+    }),
     shardSize,
     splitTensors,
     part,
@@ -186,3 +199,6 @@ export const options = optionTable<GgufOptions>({
     });
   },
 });
+
+/** What decides about a GGUF result, after it has been checked. */
+export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
