@@ -42,7 +42,6 @@ export function checkSizes(values: SizeValues, isOne: boolean): void {
 
 /** The options that say how large a result may be. */
 export function sizeOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) {
-  // A number alone means bytes.
   return {
     ...(size === undefined ? {} : { targetSize: size }),
     ...(bits === undefined ? {} : { targetBitsPerWeight: Number(bits) }),
@@ -51,7 +50,9 @@ export function sizeOf({ 'target-size': size, 'target-bpw': bits }: SizeValues) 
 
 /** What a result of that size has in its name: `3.5GB`, `4.5bpw`; undefined if no size was given. */
 export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValues): string | undefined {
-  return size?.replaceAll(' ', '') ?? (bits === undefined ? undefined : `${bits}bpw`);
+  if (bits !== undefined) return `${bits}bpw`;
+  // A number alone means bytes.
+  return size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
 }
 
 /** The rules of a command line, then those of a file. @throws UsageError */
