@@ -4,10 +4,11 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { fitTypes, measureTypes, quantizeModel } from '../../../web/src/model.js';
+import { fileTypes, ggmlTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';
 import { needNative } from '../support/native.js';
 import { Random } from '../support/support.js';
-import { ggufFile, type Stored } from '../support/tiny-llama.js';
+import { ggufFile, type Stored, tinyLlama } from '../support/tiny-llama.js';
 
 needNative();
 
@@ -90,6 +91,17 @@ function madeUp(): Uint8Array<ArrayBuffer> {
     tensors,
   });
 }
+
+it('gives rules from which llama-quantize makes the same file', async () => {
+  const file = tinyLlama({ layers: 3, rows: 8 });
+  const ids = new Map(ggmlTypes().map(({ name, id }) => [name.toUpperCase(), id]));
+  for (const targetBitsPerWeight of [3.5, 4.5, 6]) {
+    const { to, rules } = fitTypes(await measureTypes(file, { to: 'auto' }), { targetBitsPerWeight });
+    const overrides = rules.map(({ match, to: type }) => [match.source, ids.get(type as string) as number] as const);
+    const ours = await (await quantizeModel(file, { to: to as 'Q4_K_M', rules })).bytes();
+    expect(llamaQuantize(file, fileTypes[to] as number, { overrides })).toEqual(ours);
+  }
+});
 
 it('diverges less than the mixtures of llama-quantize: made up', async () => {
   await compare(madeUp(), () => Array.from({ length: 24 }, (_, i) => 3 + ((i * 7919) % 500)));
