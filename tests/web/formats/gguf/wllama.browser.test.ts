@@ -140,8 +140,7 @@ test.skipIf(samples === '')(
     // Its vocabulary lacks tokens for single bytes, which this prompt does not need.
     const result = await quantizeModel(files, { to: 'Q8_0', missingBytes: 'keep', workers: 1 });
     const story = await answerOf([await result.blob()], { prompt: 'Once upon a time', tokens: 16, context: 128 });
-    expect(story).toMatch(/\b(little|girl|boy|named|there|was)\b/);
-    console.log(story);
+    expect(story).toMatch(/^, a little (girl|boy) named \w+ (lived|loved|was)/);
   },
   60_000,
 );
