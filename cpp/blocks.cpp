@@ -60,7 +60,12 @@ constexpr Format kFormats[] = {
     {BlockType::kQ6_K, quantize_checked<kernels::quantize_q6_k, block_size(BlockType::kQ6_K).bytes, 208, 1>,
      kernels::dequantize_q6_k},
     {BlockType::kIQ4_NL, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl},
+    {BlockType::kIQ4_XS, kernels::quantize_iq4_xs, kernels::dequantize_iq4_xs},
+    {BlockType::kTQ1_0, kernels::quantize_tq1_0, kernels::dequantize_tq1_0},
+    {BlockType::kTQ2_0, kernels::quantize_tq2_0, kernels::dequantize_tq2_0},
     {BlockType::kMXFP4, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
+    {BlockType::kQ1_0, kernels::quantize_q1_0, kernels::dequantize_q1_0},
+    {BlockType::kQ2_0, kernels::quantize_q2_0, kernels::dequantize_q2_0},
 };
 
 const Format* find(BlockType type) {

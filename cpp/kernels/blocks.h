@@ -6,7 +6,7 @@
 
 namespace scalepoint::kernels {
 
-/// Blocks of 32. Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
+/// Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
 bool quantize_q8_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_1(const float* x, size_t n, std::byte* out);
@@ -14,8 +14,13 @@ bool quantize_q5_0(const float* x, size_t n, std::byte* out);
 bool quantize_q5_1(const float* x, size_t n, std::byte* out);
 bool quantize_iq4_nl(const float* x, size_t n, std::byte* out);
 bool quantize_mxfp4(const float* x, size_t n, std::byte* out);
+bool quantize_iq4_xs(const float* x, size_t n, std::byte* out);
+bool quantize_tq1_0(const float* x, size_t n, std::byte* out);
+bool quantize_tq2_0(const float* x, size_t n, std::byte* out);
+bool quantize_q1_0(const float* x, size_t n, std::byte* out);
+bool quantize_q2_0(const float* x, size_t n, std::byte* out);
 
-/// Super-blocks of 256. All of x is finite.
+/// K-quants. All of x is finite.
 void quantize_q2_k(const float* x, size_t n, std::byte* out);
 void quantize_q3_k(const float* x, size_t n, std::byte* out);
 void quantize_q4_k(const float* x, size_t n, std::byte* out);
@@ -35,5 +40,10 @@ void dequantize_q3_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q4_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q5_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q6_k(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq4_xs(const std::byte* blocks, size_t n, float* x);
+void dequantize_tq1_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_tq2_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_q1_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_q2_0(const std::byte* blocks, size_t n, float* x);
 
 }  // namespace scalepoint::kernels

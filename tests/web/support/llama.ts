@@ -69,6 +69,12 @@ export const fileTypes: Readonly<Record<string, number>> = {
   Q5_K_M: 17,
   Q6_K: 18,
   IQ4_NL: 25,
+  IQ4_XS: 30,
+  TQ1_0: 36,
+  TQ2_0: 37,
+  MXFP4_MOE: 38,
+  Q1_0: 40,
+  Q2_0: 41,
   BF16: 32,
 };
 

@@ -35,7 +35,12 @@ const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
   Q5_K: [scaleAt(0), minimumAt(2)],
   Q6_K: [scaleAt(208)],
   IQ4_NL: [scaleAt(0)],
+  IQ4_XS: [scaleAt(0)],
+  TQ1_0: [scaleAt(52)],
+  TQ2_0: [scaleAt(64)],
   MXFP4: [{ type: 'F8_E8M0', what: 'block scale', at: 0 }],
+  Q1_0: [scaleAt(0)],
+  Q2_0: [scaleAt(0)],
 };
 
 export const ggml: Codec<GgmlForm> = {

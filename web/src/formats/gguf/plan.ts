@@ -25,6 +25,7 @@ import {
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -113,8 +114,16 @@ class Chooser {
     let type: TargetType = this.#base;
     if (rule?.to !== undefined) type = rule.to as TargetType;
     else if (!pure && !isCastType(type)) type = this.#mixture.typeOf(tensor);
-    type = fallback(type, shape);
-    return type === dtype ? { type, kept: 'same type' } : { type };
+    const fitting = fallback(type, shape);
+    if (fitting === undefined) {
+      const { elements } = ggmlType(type);
+      const message = `rows of ${shape.at(-1)} hold no whole number of ${type}'s blocks of ${elements}, and nothing replaces it`;
+      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}; ${keepMention} copies it`, {
+        tensor: name,
+        byteOffset: tensor.byteOffset,
+      });
+    }
+    return fitting === dtype ? { type: fitting, kept: 'same type' } : { type: fitting };
   }
 }
 
