@@ -66,11 +66,15 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
-/// Floats to blocks, byte for byte as ggml_quantize_chunk makes them without an importance matrix.
-/// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks.
+/// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
+/// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
+///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
+/// Weights: importance[j] is what the squared errors of column j count: finite and not negative. Types that choose no scales by
+///          their errors take no notice: Q8_0, MXFP4 and those of one to two bits.
 /// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond
 ///          float16, so that its block would be restored as infinities. blocks mean nothing unless kOk.
-[[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept;
+[[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
+                                     std::span<const float> importance = {}) noexcept;
 
 /// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: a scale that is NaN
 /// or infinite gives such floats.

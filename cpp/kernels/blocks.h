@@ -20,12 +20,26 @@ bool quantize_tq2_0(const float* x, size_t n, std::byte* out);
 bool quantize_q1_0(const float* x, size_t n, std::byte* out);
 bool quantize_q2_0(const float* x, size_t n, std::byte* out);
 
-/// K-quants. All of x is finite.
-void quantize_q2_k(const float* x, size_t n, std::byte* out);
-void quantize_q3_k(const float* x, size_t n, std::byte* out);
-void quantize_q4_k(const float* x, size_t n, std::byte* out);
-void quantize_q5_k(const float* x, size_t n, std::byte* out);
-void quantize_q6_k(const float* x, size_t n, std::byte* out);
+/// K-quants. All of x is finite. `weights` say how much the error of each element counts; null if that follows from x.
+void quantize_q2_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q3_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q4_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q5_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q6_k(const float* x, const float* weights, size_t n, std::byte* out);
+
+/// Types that search only where there are weights, and those with uneven levels. All of x is finite.
+void quantize_weighted_q4_0(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q4_1(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q5_0(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q5_1(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out);
+
+/// The sum of the squares of n elements in their order.
+float sum_squares(const float* x, size_t n);
+
+/// weights[i] = importance[i] * sqrt(mean + x[i]^2).
+void make_weights(const float* x, const float* importance, size_t n, float mean, float* weights);
 
 /// The floats that blocks stand for. Any bytes are blocks.
 void dequantize_q8_0(const std::byte* blocks, size_t n, float* x);

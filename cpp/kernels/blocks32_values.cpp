@@ -4,6 +4,7 @@
 #include "../float16.h"
 #include "blocks.h"
 #include "blocks32.h"
+#include "superblock_columns.h"
 #include "superblock_search.h"
 
 namespace scalepoint::kernels {
@@ -57,23 +58,31 @@ SCALEPOINT_SHARED U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return shift_right<4>(add(kBuckets[bucket], rest));
 }
 
-/// Sums over a block of w value x and w value^2, with w = x^2. The scale d with the least sum of w (x - d value)^2 is their
+/// The levels of 16 elements, given 2 / d. A scale may be much smaller than its block needs, by weights or because it is a multiple of
+/// another. So the products are limited to what is beyond twice the values. NaN gets the highest level, as in ggml.
+inline U8x16 levels_of(const float* x, F32x4 twice) {
+  const F32x4 top = splat(270.0f), bottom = splat(-270.0f);
+  const auto v = [&](size_t i) { return pmax(pmin(top, mul(load(x + i), twice)), bottom); };
+  return nearest_values(v(0), v(4), v(8), v(12));
+}
+
+/// Sums over a block of w value x and w value^2, with a weight w for each element. The scale d with the least sum of w (x - d value)^2 is their
 /// quotient. Lanes are blocks, so the sums run over the elements in order.
 struct ValueSums {
   F32x4 vx, v2;
 };
 
-ValueSums sum_values(const float* columns, F32x4 inverse) {
+ValueSums sum_values(const float* columns, const float* weights, F32x4 inverse) {
   const F32x4 twice = add(inverse, inverse);
   const U8x16 values = load(reinterpret_cast<const uint8_t*>(kValues));
   ValueSums sums = {splat(0.0f), splat(0.0f)};
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += 4, columns += 16) {
+  for (size_t i = 0; i < kElements; i += 4, columns += 16, weights += 16) {
     const F32x4 x[4] = {load(columns), load(columns + 4), load(columns + 8), load(columns + 12)};
     F32x4 value[4];
     to_floats(lookup(values, nearest_values(mul(x[0], twice), mul(x[1], twice), mul(x[2], twice), mul(x[3], twice))), value);
     for (int j = 0; j < 4; j++) {
-      const F32x4 weighted = mul(mul(x[j], x[j]), value[j]);
+      const F32x4 weighted = mul(load(weights + 4 * j), value[j]);
       sums.vx = add(sums.vx, mul(weighted, x[j]));
       sums.v2 = add(sums.v2, mul(weighted, value[j]));
     }
@@ -81,19 +90,23 @@ ValueSums sum_values(const float* columns, F32x4 inverse) {
   return sums;
 }
 
-/// The scales that ggml finds for four blocks; 0 for blocks that count as zeros. Sets lanes of `bad` for blocks that hold NaN or an
-/// infinity.
-F32x4 search_values(const float* x, I32x4& bad) {
+/// Four blocks side by side, one a lane.
+void to_columns(const float* x, float* columns) {
+  to_column({x, x + kElements, x + 2 * kElements, x + 3 * kElements}, kElements, columns);
+}
+
+/// The scales that ggml finds for four blocks; 0 for blocks that count as zeros. Without weights (null) they are x^2. Sets lanes of
+/// `bad` for blocks that hold NaN or an infinity.
+F32x4 search_values(const float* x, const float* given, I32x4& bad) {
   const BlockExtremes e = extremes(x);
   const I32x4 largest = largest_of(e);
   const F32x4 far = first_farthest(x, e);
-  float columns[kFour * kElements];
+  float columns[kFour * kElements], weights[kFour * kElements];
+  to_columns(x, columns);
+  if (given != nullptr) to_columns(given, weights);
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += 4) {
-    F32x4 rows[kFour];
-    for (size_t k = 0; k < kFour; k++) rows[k] = load(x + k * kElements + i);
-    transpose(rows[0], rows[1], rows[2], rows[3]);
-    for (size_t k = 0; k < kFour; k++) store(columns + kFour * (i + k), rows[k]);
+  for (size_t i = 0; given == nullptr && i < kFour * kElements; i += 4) {
+    store(weights + i, mul(load(columns + i), load(columns + i)));
   }
   const auto lowest = static_cast<float>(kValues[0]);
   F32x4 d = splat(0.0f), best = d;
@@ -102,9 +115,11 @@ F32x4 search_values(const float* x, I32x4& bad) {
     // The plain scale comes first and is taken in any case.
     const bool plain = t < -kTries;
     const F32x4 inverse = plain ? div(splat(1.0f), div(far, splat(-lowest))) : div(splat(static_cast<float>(t) + lowest), far);
-    const ValueSums sums = sum_values(columns, inverse);
-    const I32x4 better = bit_and(greater(sums.v2, splat(0.0f)), greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
-    const I32x4 taken = plain ? splat(-1) : better;
+    const ValueSums sums = sum_values(columns, weights, inverse);
+    // Without any weight there is nothing to choose by.
+    const I32x4 solvable = greater(sums.v2, splat(0.0f));
+    const I32x4 better = bit_and(solvable, greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
+    const I32x4 taken = plain ? solvable : better;
     d = select(taken, div(sums.vx, sums.v2), d);
     best = select(taken, mul(d, sums.vx), best);
   }
@@ -115,19 +130,15 @@ F32x4 search_values(const float* x, I32x4& bad) {
 struct TypeIQ4_NL {
   static constexpr size_t kBytes = 18, kAhead = 0;
 
-  static void scales(const float* x, Scales& s, I32x4& bad) { set_scale(search_values(x, bad), s, bad); }
+  static void scales(const float* x, Scales& s, I32x4& bad) { set_scale(search_values(x, nullptr, bad), s, bad); }
 
   static void levels(const float* x, const Scales& s, uint8_t* out) {
     SCALEPOINT_NO_UNROLL
     for (size_t k = 0; k < kFour; k++, x += kElements) {
       uint8_t* to = out + k * kBytes;
       const F32x4 twice = splat(2 * s.inverse[k]);
-      const auto level = [&](size_t i) {
-        const auto v = [&](size_t j) { return mul(load(x + i + j), twice); };
-        return nearest_values(v(0), v(4), v(8), v(12));
-      };
       store_half(to, s.scale[k]);
-      store(to + 2, bit_or(level(0), shift_left<4>(level(16))));
+      store(to + 2, bit_or(levels_of(x, twice), shift_left<4>(levels_of(x + 16, twice))));
     }
   }
 };
@@ -157,17 +168,28 @@ bool finish_iq4_xs(const float* x, const float* scales, BlockIQ4_XS& block) {
     low |= (code & 15) << 4 * b;
     high |= code >> 4 << 2 * b;
     const float step = d * static_cast<float>(scale);
-    const F32x4 twice = splat(2 * (step != 0 ? 1 / step : 0)), limit = splat(270.0f), bottom = splat(-270.0f);
-    const auto level = [&](size_t i) {
-      // A scale may be much smaller than its sub-block needs. The limit is beyond twice the values; NaN gets the highest level.
-      const auto v = [&](size_t j) { return pmax(pmin(limit, mul(load(x + i + j), twice)), bottom); };
-      return nearest_values(v(0), v(4), v(8), v(12));
-    };
-    store(block.levels + 16 * b, bit_or(level(0), shift_left<4>(level(16))));
+    const F32x4 twice = splat(2 * (step != 0 ? 1 / step : 0));
+    store(block.levels + 16 * b, bit_or(levels_of(x, twice), shift_left<4>(levels_of(x + 16, twice))));
   }
   store_half(block.high, static_cast<int32_t>(high));
   std::memcpy(block.low, &low, 4);
   return (half & 0x7FFF) <= kFloat16Largest;
+}
+
+/// Returns whether float16 holds all scales.
+bool quantize_blocks_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out, I32x4& bad) {
+  constexpr size_t kHalf = kFour * kElements;
+  bool fits = true;
+  for (; n > 0; n--, x += 2 * kHalf, out += sizeof(BlockIQ4_XS)) {
+    float scales[kSubBlocks];
+    store(scales, search_values(x, weights, bad));
+    store(scales + kFour, search_values(x + kHalf, weights == nullptr ? nullptr : weights + kHalf, bad));
+    BlockIQ4_XS block;
+    fits = finish_iq4_xs(x, scales, block) && fits;
+    std::memcpy(out, &block, sizeof(block));
+    if (weights != nullptr) weights += 2 * kHalf;
+  }
+  return fits;
 }
 
 // ------------------------------------------------------------------------------------------------------------------- MXFP4
@@ -260,15 +282,30 @@ inline void dequantize_values(const std::byte* blocks, size_t n, const int8_t* t
 bool quantize_iq4_nl(const float* x, size_t n, std::byte* out) { return quantize<TypeIQ4_NL>(x, n, out); }
 bool quantize_iq4_xs(const float* x, size_t n, std::byte* out) {
   I32x4 bad = splat(0);
-  for (; n > 0; n--, x += kSubBlocks * kElements, out += sizeof(BlockIQ4_XS)) {
-    float scales[kSubBlocks];
-    store(scales, search_values(x, bad));
-    store(scales + kFour, search_values(x + kFour * kElements, bad));
-    BlockIQ4_XS block;
-    if (!finish_iq4_xs(x, scales, block)) return false;
-    std::memcpy(out, &block, sizeof(block));
+  return quantize_blocks_iq4_xs(x, nullptr, n, out, bad) && !any(bad);
+}
+void quantize_weighted_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out) {
+  I32x4 unused = splat(0);
+  (void)quantize_blocks_iq4_xs(x, weights, n, out, unused);
+}
+void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, std::byte* out) {
+  constexpr size_t kSize = kFour * kElements, kBytes = kFour * TypeIQ4_NL::kBytes;
+  I32x4 unused = splat(0);
+  for (size_t i = 0; i < n; i += kFour, x += kSize, weights += kSize, out += kBytes) {
+    // The last few are filled up with zeros.
+    const size_t count = n - i < kFour ? n - i : kFour;
+    float few[2][kSize] = {};
+    uint8_t made[kBytes];
+    if (count < kFour) {
+      std::memcpy(few[0], x, count * kElements * sizeof(float));
+      std::memcpy(few[1], weights, count * kElements * sizeof(float));
+    }
+    const float* from = count < kFour ? few[0] : x;
+    Scales s;
+    set_scale(search_values(from, count < kFour ? few[1] : weights, unused), s, unused);
+    TypeIQ4_NL::levels(from, s, made);
+    std::memcpy(out, made, count * TypeIQ4_NL::kBytes);
   }
-  return !any(bad);
 }
 bool quantize_mxfp4(const float* x, size_t n, std::byte* out) { return quantize<TypeMXFP4>(x, n, out); }
 

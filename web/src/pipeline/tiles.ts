@@ -3,6 +3,7 @@
  * sums are added in the same order whoever does the work and wherever it goes.
  */
 import {
+  type Form,
   type Part,
   type Range,
   type RangeCut,
@@ -140,6 +141,7 @@ type RunsOf<T> = Runs & T;
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
 interface Tile extends Pick<TileCut, 'rectangle'> {
   readonly ranges: TileCut['ranges'] | undefined;
+  readonly form: Form;
   readonly reads: boolean | undefined;
   readonly measures: boolean;
   readonly sourceBytes: number;
@@ -149,19 +151,20 @@ interface Tile extends Pick<TileCut, 'rectangle'> {
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
 }
 
-function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut): Tile {
+function tileOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): Tile {
+  const { rectangle, roles, ranges, reads, form = whole } = cut;
   const inputs = source.parts.map(({ role }) => {
     return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
   });
   const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
   const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, ranges, reads, measures, sourceBytes, inputs, outputs };
+  return { rectangle, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
-  const { source, form } = tensor;
-  const { rectangle, ranges, reads, measures, sourceBytes } = tile;
+  const { source } = tensor;
+  const { rectangle, ranges, form, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =
