@@ -2,16 +2,7 @@
 // not made again.
 import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import {
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -20,10 +11,10 @@ import { inline, packages, worker } from '../rolldown.config.mjs';
 import { findEmscripten } from './emscripten.mjs';
 import { makeDoor } from './make_door.mjs';
 import { setup } from './setup.mjs';
-import { explain, StepError } from './steps.mjs';
+import { digestOf, filesAt, keepStamp, stampOf } from './stamps.mjs';
+import { explain, root, StepError } from './steps.mjs';
 import { finishTypes } from './types.mjs';
 
-const root = fileURLToPath(new URL('..', import.meta.url));
 const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 
 /** @param {string} command @param {string[]} args */
@@ -38,32 +29,6 @@ async function run(command, args) {
 // ------------------------------------------------------------------------------------------------------- what is there already
 
 /**
- * All files at some paths of the project, those inside of folders too; a path where nothing is gives none.
- * @param {string[]} paths
- */
-function filesAt(paths) {
-  /** @type {string[]} */
-  const files = [];
-  for (const path of paths) {
-    const full = join(root, path);
-    if (!existsSync(full)) continue;
-    if (statSync(full).isFile()) files.push(path);
-    else for (const name of readdirSync(full)) files.push(...filesAt([join(path, name)]));
-  }
-  return files.sort();
-}
-
-/** A digest of names and contents. @param {string[]} files */
-function digestOf(files) {
-  const hash = createHash('sha256');
-  for (const file of files) {
-    const content = readFileSync(join(root, file));
-    hash.update(`${file} ${content.length}\n`).update(content);
-  }
-  return hash.digest('hex');
-}
-
-/**
  * @typedef {object} Step
  * @property {string} name
  * @property {string[]} from files and folders that it reads; a change in any of them has it done again
@@ -72,20 +37,18 @@ function digestOf(files) {
  */
 
 /** What every step depends on. */
-const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs'];
+const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs', 'scripts/stamps.mjs'];
 
 /**
  * Does a step, unless the last time it read the same and what it wrote is still there.
  * @param {Step} step
  */
 async function build({ name, from, to, make }) {
-  const stamp = join(root, 'build/stamps', name);
   const read = digestOf(filesAt([...tools, ...from]).filter((file) => !to.includes(file)));
   const state = () => `${read} ${digestOf(filesAt(to))}\n`;
-  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === state()) return;
+  if (stampOf(name) === state()) return;
   await make();
-  mkdirSync(join(root, 'build/stamps'), { recursive: true });
-  writeFileSync(stamp, state());
+  keepStamp(name, state());
 }
 
 // ---------------------------------------------------------------------------------------------------------------------- steps

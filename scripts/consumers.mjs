@@ -1,16 +1,23 @@
-// `npm run test:consumers`: the packed package as users have it: installed, bundled, in pages, and in every supported TypeScript.
+// `npm run test:consumers`: the packed package as users have it: in every supported TypeScript, and installed beside each bundler and runtime.
+// With names (`npm run test:consumers -- parcel bun`) only the environments of the matrix whose names have one of these in them.
 
 import { spawnSync } from 'node:child_process';
 import { setup } from './setup.mjs';
 import { explain, mustRun, root } from './steps.mjs';
 
+/** @param {string[]} args */
+const node = (...args) => {
+  const env = { ...process.env, SCALEPOINT_CONSUMERS: '1' };
+  return spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
+};
+
 try {
+  const names = process.argv.slice(2);
   await setup({ test: true });
   await mustRun(process.execPath, ['scripts/build.mjs']);
-  const env = { ...process.env, SCALEPOINT_CONSUMERS: '1' };
   const files = ['package', 'inline', 'types'].map((name) => `tests/web/package/${name}.node.test.ts`);
-  const args = ['node_modules/vitest/vitest.mjs', 'run', '--project', 'node', ...files];
-  process.exitCode = spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit', env }).status ?? 1;
+  const first = names.length > 0 ? 0 : node('node_modules/vitest/vitest.mjs', 'run', '--project', 'node', ...files);
+  process.exitCode = node('tests/consumers/run.mjs', ...names) || first;
 } catch (error) {
   explain(error);
   process.exitCode = 1;

@@ -5,6 +5,7 @@
 import { mkdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
+import { launchOptions } from './chromium.mjs';
 import { serve } from './serve.mjs';
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -38,10 +39,7 @@ const pages = [
 const folder = path('web/demo/public/previews');
 mkdirSync(folder, { recursive: true });
 const server = await serve({ folder: path('build/demo'), port: 0 });
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-});
+const browser = await chromium.launch(launchOptions);
 try {
   for (const { name, address, prepare } of pages) {
     // 1200 × 630 is what most programs show.

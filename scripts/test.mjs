@@ -3,12 +3,16 @@
 //   npm test                  all of it
 //   npm test -- linear        only tests: C++ tests with this in their name, web tests with this in their file's path
 //
+// The C++ tests and the checks of types and of the wasm code depend on nothing but some files. Where these are the same as when all
+// passed, the counts of then are given again, and the line says so. Without build/stamps everything runs.
+//
 // The last line is `N passed, N failed`. Every test of every runner counts, and each check counts as one. A runner that
 // crashes, hangs or runs nothing counts as failed, and so does what could not run because something before it failed.
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setup } from './setup.mjs';
+import { digestOf, dropStamp, filesAt, keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, paint, root, run, StepError, step } from './steps.mjs';
 
 /** @typedef {{ passed: number, failed: number, skipped?: number, note?: string, output?: string }} Counts */
@@ -21,6 +25,9 @@ if (filter?.startsWith('-')) {
   console.error('Usage: npm test [-- <part of a name>]');
   process.exit(2);
 }
+
+/** @param {Counts} counts */
+const noteOf = ({ note, passed, skipped }) => note ?? `${passed} passed${skipped ? `, ${skipped} skipped` : ''}`;
 
 /**
  * Runs one runner and adds its counts.
@@ -35,7 +42,7 @@ async function runner(name, action) {
     await step(name, async (say) => {
       counts = await action();
       if (counts.failed > 0) throw new StepError(`${name}: ${counts.failed} failed`, counts.output);
-      say(counts.note ?? `${counts.passed} passed${counts.skipped ? `, ${counts.skipped} skipped` : ''}`);
+      say(noteOf(counts));
     });
   } catch (error) {
     explain(error instanceof StepError ? error : new StepError(String(/** @type {Error} */ (error).stack)));
@@ -54,6 +61,26 @@ async function runner(name, action) {
  */
 function verdict(program, args, note = () => 'ok') {
   return async () => ({ passed: 1, failed: 0, note: note(await mustRun(program, args)) });
+}
+
+/**
+ * A runner's action that is not repeated where all passed before with the same files.
+ * @param {string} name of the stamp
+ * @param {string[]} files all that the outcome depends on, as paths from the root
+ * @param {() => Promise<Counts>} action
+ * @returns {Promise<Counts>}
+ */
+async function unlessPassed(name, files, action) {
+  const state = `${process.version} ${digestOf(filesAt(['scripts', 'package-lock.json', ...files]))}\n`;
+  const before = stampOf(name);
+  if (before?.startsWith(state)) {
+    const counts = JSON.parse(before.slice(state.length));
+    return { ...counts, note: `${noteOf(counts)}, with the same files as before` };
+  }
+  dropStamp(name);
+  const counts = await action();
+  if (counts.failed === 0) keepStamp(name, state + JSON.stringify({ ...counts, output: undefined }));
+  return counts;
 }
 
 /** Files of a folder and its folders whose names end so, as paths from the root. @param {string} folder @param {string} end */
@@ -101,6 +128,13 @@ async function cppTests() {
   /** @type {string[]} */
   const executables = list.tests.map((/** @type {{ command: string[] }} */ test) => basename(String(test.command[0])));
   if (executables.length === 0) throw new StepError('CMake registered no test');
+  const counts = () => ctest(executables);
+  if (filter !== undefined) return counts();
+  return unlessPassed('cpp-tests', [...executables.map((name) => `build/native/${name}`), 'tests/golden'], counts);
+}
+
+/** Runs the C++ tests that the filter leaves. @param {string[]} executables @returns {Promise<Counts>} */
+async function ctest(executables) {
   const folder = join(reports, 'cpp');
   rmSync(folder, { recursive: true, force: true });
   const { code, output } = await run(
@@ -168,9 +202,13 @@ async function webTests() {
 
 const node = process.execPath;
 const build = verdict(node, ['scripts/build.mjs'], () => 'WebAssembly core, package, page');
+const types = verdict(`${bin}/tsc`, ['-p', 'tsconfig.json']);
+const wasmCode = verdict(node, ['scripts/check_wasm.mjs'], lastLine);
+const typed = ['web', 'tests', 'scripts', 'tsconfig.json', 'vite.config.ts', 'vitest.config.ts', 'rolldown.config.mjs'];
+const modules = ['core-simd.wasm', 'core-simd.mjs.symbols', 'core-scalar.wasm'].map((name) => `build/wasm/${name}`);
 const checks = [
-  { name: 'types', action: verdict(`${bin}/tsc`, ['-p', 'tsconfig.json']) },
-  { name: 'wasm code', action: verdict(node, ['scripts/check_wasm.mjs'], lastLine) },
+  { name: 'types', action: () => unlessPassed('types', typed, types) },
+  { name: 'wasm code', action: () => unlessPassed('wasm-code', modules, wasmCode) },
   { name: 'size', action: verdict(node, ['scripts/check_size.mjs'], lastLine) },
 ];
 

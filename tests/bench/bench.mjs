@@ -3,7 +3,7 @@
 //
 //   npm run bench [-- --node | --chromium] [--only elementwise,codes,ranges,linear,blocks,models] [--sizes 65536,1048576] [--readme]
 //
-// --readme writes the tables of the measured parts into README.md and the guide. Run it on a machine that does nothing else. Between runs the ratios agree
+// --readme writes the tables of the measured parts into the guide, and the best rows into README.md. Run it on a machine that does nothing else. Between runs the ratios agree
 // within a few percent; the times differ more.
 import { execFileSync } from 'node:child_process';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -12,6 +12,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright';
+import { launchOptions } from '../../scripts/chromium.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
 import { codes } from './codes.mjs';
@@ -19,6 +20,7 @@ import { elementwise } from './elementwise.mjs';
 import { linear } from './linear.mjs';
 import { models } from './models.mjs';
 import { ranges } from './ranges.mjs';
+import { bestTable } from './tables.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const { values: options } = parseArgs({
@@ -65,10 +67,7 @@ async function inChromium() {
   // onnxruntime-web loads its own files from node_modules, so the root folder is served.
   const policy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'";
   const server = await serve({ folder: root, port: 0, policy });
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  const browser = await chromium.launch(launchOptions);
   try {
     console.log(`\nChromium ${browser.version()}\n`);
     const page = await browser.newPage();
@@ -97,7 +96,7 @@ async function inChromium() {
   }
 }
 
-/** The table of elementwise operations for README.md and the guide, from the rows of the largest size. */
+/** The table of elementwise operations for the guide, from the rows of the largest size. */
 function tableOf(results) {
   const size = Math.max(...sizes);
   const wanted = [
@@ -140,7 +139,7 @@ function tableOf(results) {
   return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
-/** The table of ggml's block types for README.md and the guide. */
+/** The table of ggml's block types for the guide. */
 function blockTableOf(results) {
   const lines = [
     '| type | Node, million weights a second | of native ggml | Chromium | dequantize, Node |',
@@ -158,7 +157,7 @@ function blockTableOf(results) {
   return lines.join('\n');
 }
 
-/** The table of range searches for README.md and the guide. */
+/** The table of range searches for the guide. */
 function rangeTableOf(results) {
   const lines = [
     '| search in 1 Mi floats | where | ours, ms | of quantizing alone | plain JavaScript / ours |',
@@ -176,7 +175,7 @@ function rangeTableOf(results) {
   return lines.join('\n');
 }
 
-/** The table of layers for README.md and the guide. */
+/** The table of layers for the guide. */
 function linearTableOf(results) {
   const lines = [
     '| layer | where | ours, ms | of reading the weights | onnxruntime-web float32 / ours | int8 / ours | MatMulNBits / ours | plain JavaScript / ours |',
@@ -197,10 +196,19 @@ function linearTableOf(results) {
   return lines.join('\n');
 }
 
-/** Where the tables stand, each between two marker comments. A page need not have all of them. */
-const pages = ['README.md', 'web/demo/guide/09-limits.md'];
+/** The page of the guide with all tables, each between two marker comments. README.md has the best of their rows. */
+const guide = join(root, 'web/demo/guide/11-limits.md');
 
-/** Replaces the tables that were measured in the pages that have them. */
+/** Puts a table between the markers of a page. */
+function putTable(path, name, table) {
+  const text = readFileSync(path, 'utf8');
+  const [start, end] = [`<!-- ${name}: start -->`, `<!-- ${name}: end -->`];
+  const [from, to] = [text.indexOf(start), text.indexOf(end)];
+  if (from < 0 || to < from) throw new Error(`${path} has no place for the table: ${start} ... ${end}`);
+  writeFileSync(path, `${text.slice(0, from + start.length)}\n${table}\n${text.slice(to)}`);
+}
+
+/** Replaces the tables that were measured. */
 function updatePages(results) {
   for (const [part, name, tableFrom] of [
     ['elementwise', 'bench', tableOf],
@@ -210,19 +218,9 @@ function updatePages(results) {
   ]) {
     if (!wanted.includes(part)) continue;
     const { models: _, ...places } = results;
-    const table = tableFrom(places);
-    const [start, end] = [`<!-- ${name}: start -->`, `<!-- ${name}: end -->`];
-    let replaced = 0;
-    for (const page of pages) {
-      const path = join(root, page);
-      const text = readFileSync(path, 'utf8');
-      const [from, to] = [text.indexOf(start), text.indexOf(end)];
-      if (from < 0 || to < from) continue;
-      writeFileSync(path, `${text.slice(0, from + start.length)}\n${table}\n${text.slice(to)}`);
-      replaced++;
-    }
-    if (replaced === 0) throw new Error(`no page has a place for the table: ${start} ... ${end}`);
+    putTable(guide, name, tableFrom(places));
   }
+  putTable(join(root, 'README.md'), 'best', bestTable(readFileSync(guide, 'utf8')));
   // Biome aligns the tables of the guide, and `npm test` checks that it did.
   execFileSync(join(root, 'node_modules/.bin/biome'), ['format', '--write', 'web/demo/guide'], { cwd: root });
 }

@@ -372,8 +372,10 @@ describeBuilds('measures and packing', (sp) => {
       ),
     );
     variants.push({ range: 'entropy' }, { rounding: 'fused' }, { rounding: 'reciprocal', scheme: 'asymmetric' });
-    for (const [name, x] of Object.entries({ ...finiteArrays(), wild: wildArray() }))
-      digests[name] = await digestOf(sp.sweep(x, name === 'wild' ? variants.slice(0, -3) : variants, { shape }));
+    for (const [name, x] of Object.entries({ ...finiteArrays(), wild: wildArray() })) {
+      const measured = sp.sweep(x, name === 'wild' ? variants.slice(0, -3) : variants, { shape });
+      digests[name] = await digestOf(measured.map(({ bitsPerNumber: _, ...measures }) => measures));
+    }
     golden.check('sweep', digests);
   });
 
@@ -575,18 +577,14 @@ describeBuilds('layers and searches', (sp) => {
     const vectors = random.bell(count * dimension);
     vectors.copyWithin(dimension * 9, 0, dimension);
     vectors.fill(0, dimension * 20, dimension * 21);
-    const queries = random.bell(4 * dimension);
-    const list = Array.from({ length: 4 }, (_, i) => queries.slice(i * dimension, (i + 1) * dimension));
+    const asked = random.bell(4 * dimension);
+    const list = Array.from({ length: 4 }, (_, i) => asked.slice(i * dimension, (i + 1) * dimension));
     const given = { shape: [count, dimension] };
     for (const metric of ['dot', 'cosine'] as const) {
-      for (const activations of ['int8', 'float32'] as const) {
-        const index = sp.index(vectors, { ...given, metric, activations });
+      for (const queries of ['int8', 'float32'] as const) {
+        const index = sp.index(vectors, { ...given, metric, queries });
         const found = list.flatMap((query) => [1, 10, 1000].map((k) => index.search(query, k)));
-        digests[`${metric} ${activations}`] = await digestOf(
-          found,
-          index.bytes,
-          index.recall(vectors, list, { k: 20 }),
-        );
+        digests[`${metric} ${queries}`] = await digestOf(found, index.bytes, index.recall(vectors, list, { k: 20 }));
         index.dispose();
       }
     }

@@ -15,7 +15,7 @@ export type {
 } from './arrays/options.js';
 export type { CodebookOptions, CodebookSource } from './arrays/quantize-codebook.js';
 export type { Float16ArrayLike, FloatInput, HalfFormat, StoredFloats } from './arrays/source.js';
-export type { SweepOptions, SweepVariant } from './arrays/sweep.js';
+export type { SweepMeasures, SweepOptions, SweepVariant } from './arrays/sweep.js';
 export {
   type BlockTensor,
   type CodeArray,

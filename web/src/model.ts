@@ -6,14 +6,12 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatInfo, Target } from './formats/format.js';
+import type { FormatInfo } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import {
   type FormatOptions,
   type FormatSidecars,
-  formatNamed,
   formats,
-  type ModelFormat,
   type ModelTarget,
   type ResultFormat,
 } from './formats/registry.js';
@@ -30,7 +28,15 @@ import {
   sidecarNames,
   workNames,
 } from './pipeline/options.js';
-import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
+import {
+  infoOf,
+  type ModelTotals,
+  type PlannedFile,
+  type PlannedTensorInfo,
+  planFor,
+  plannedFiles,
+  totalsOf,
+} from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import {
   describe,
@@ -64,6 +70,7 @@ export type {
   SourceTensor,
   Target,
 } from './formats/format.js';
+export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
@@ -83,9 +90,10 @@ export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensor
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
+export { type Preset, presets, presetTarget, resultFiles, resultName } from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
-export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
+export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ResultOptions } from './pipeline/quantize.js';
 export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
@@ -104,36 +112,6 @@ export type { SavedTensorsOptions } from './tensors.js';
  */
 export function modelFormats(): readonly FormatInfo[] {
   return formats();
-}
-
-/** The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. */
-export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = formatNamed(format);
-  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
-}
-
-/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
-export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
-export type Preset = (typeof presets)[number];
-
-/**
- * What models of a format become by a preset.
- * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
- * @throws RangeError if there is no such format or preset
- */
-export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
-  const known = formats().find(({ name }) => name === format);
-  if (known === undefined) {
-    const names = formats().map(({ name }) => name);
-    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
-  }
-  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
-  const { targets } = known;
-  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
 }
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
@@ -250,6 +228,7 @@ export interface PlanOptions extends FormatOptions {
 export interface ModelPlan {
   /** Format of the result. */
   readonly format: ResultFormat;
+  /** What weights become. */
   readonly to: ModelTarget;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
@@ -257,6 +236,8 @@ export interface ModelPlan {
   readonly totals: ModelTotals;
   /** safetensors with codes: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  /** The files of the result, the main one first. */
+  readonly files: readonly PlannedFile[];
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
@@ -282,6 +263,7 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
       to: options.to,
       tensors,
       totals: totalsOf(tensors, opened.model.bytes, plan),
+      files: plannedFiles(plan),
       notes: plan.notes,
       ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
     };
@@ -315,16 +297,25 @@ export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, Resul
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
+  /** What became of each tensor, and how far it is from the original. */
   readonly report: ModelReport;
   /**
    * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
    * its `quantization_config`, if it has one.
    */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** The file's bytes. @throws TypeError if it went to `output` */
-  bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file as a Blob. @throws TypeError if it went to `output` */
-  blob(): Promise<Blob>;
+  /** The files that were made, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
+  readonly isWhole: boolean;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
 }
 
 /** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
@@ -378,18 +369,22 @@ export async function quantizeModel(
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+  const { report, sidecars, memory, files, isWhole } = await withCallbacks(options, (own) =>
     withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
-  const inMemory = () => {
+  const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
-    return memory;
+    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
   };
   return {
     report,
     ...sidecars,
-    bytes: async () => inMemory().bytes(),
-    blob: async () => inMemory().blob(),
+    files,
+    isWhole,
+    bytes: async (name) => inMemory(name).bytes(),
+    blob: async (name) => inMemory(name).blob(),
   };
 }
 

@@ -20,8 +20,8 @@ function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: r
 /** Loads the core for a call. */
 async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
   // Here and not at the top, so that looking into a file loads no wasm.
-  const { loadCore } = await import('./core/load.js');
-  const core = await loadCore(options);
+  const load = await import('./core/load.js');
+  const core = await load.loadCore(options);
   try {
     return await use(core);
   } finally {

@@ -21,7 +21,7 @@ import { chooseParameters } from './arrays/parameters.js';
 import { type CodebookOptions, quantizeCodebook } from './arrays/quantize-codebook.js';
 import { quantizeLinear } from './arrays/quantize-linear.js';
 import type { FloatInput, HalfFormat } from './arrays/source.js';
-import { type SweepOptions, type SweepVariant, sweep } from './arrays/sweep.js';
+import { type SweepMeasures, type SweepOptions, type SweepVariant, sweep } from './arrays/sweep.js';
 import type {
   BlockTensor,
   CodeArray,
@@ -153,12 +153,12 @@ export class Scalepoint {
   }
 
   /**
-   * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit. After the ranges
-   * were found, the data are read once for all variants.
-   * @example sp.sweep(weights, [{ dtype: 'int2' }, { dtype: 'int4' }, { dtype: 'int4', range: 'mse' }]);
+   * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit, and the bits that
+   * a number takes. After the ranges were found, the data are read once for all variants.
+   * @example const [a, b] = sp.sweep(weights, [{ dtype: 'int4' }, { dtype: 'int4', range: 'mse' }]); b.sqnrDb; b.bitsPerNumber;
    * @throws as `quantize`
    */
-  sweep(x: FloatInput, variants: readonly SweepVariant[], options: SweepOptions = {}): ErrorMeasures[] {
+  sweep(x: FloatInput, variants: readonly SweepVariant[], options: SweepOptions = {}): SweepMeasures[] {
     return sweep(this.#core, x, variants, options);
   }
 

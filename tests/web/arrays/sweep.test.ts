@@ -107,14 +107,40 @@ describeBuilds('sweep', (sp) => {
         const q = sp.quantize(input as never, { ...variant, ...options, shape });
         return sp.compare(input as never, q, options);
       });
-      expect(sp.sweep(input as never, variants, { shape, ...options })).toEqual(want);
+      const measured = sp.sweep(input as never, variants, { shape, ...options });
+      expect(measured.map(({ bitsPerNumber: _, ...measures }) => measures)).toEqual(want);
     }
     inside.dispose();
   });
 
   it('takes no variants and no elements', () => {
     expect(sp.sweep(x, [])).toEqual([]);
-    expect(sp.sweep([], [{}, { range: 'mse' }])).toEqual([sp.compare([], []), sp.compare([], [])]);
+    const nothing = { ...sp.compare([], []), bitsPerNumber: 0 };
+    expect(sp.sweep([], [{}, { range: 'mse' }])).toEqual([nothing, nothing]);
+  });
+
+  it('says how many bits a number takes', () => {
+    const groups = { kind: 'per-group', groupSize: 32 } as const;
+    const cases: [variant: SweepVariant, bits: number][] = [
+      [{}, 8 + 32 / 256],
+      [{ dtype: 'uint8' }, 8 + 32 / 256],
+      [{ dtype: 'int4', granularity: groups }, 5],
+      [{ dtype: 'int4', granularity: groups, range: 'mse' }, 5],
+      // A zero point has the bits of a code; without zero in the range it has 32.
+      [{ dtype: 'int4', granularity: groups, scheme: 'asymmetric' }, 5 + 4 / 32],
+      [{ dtype: 'int4', granularity: groups, scheme: 'asymmetric', includeZero: false }, 6],
+      [{ dtype: 'int16', granularity: { kind: 'per-channel', axis: 1 } }, 16 + 32 / 4],
+      [{ dtype: 'int2', range: { min: -1, max: 1 } }, 2 + 32 / 256],
+      [{ dtype: 'int2', range: { scale: 1, zeroPoint: 7 } }, 2 + 64 / 256],
+      // The last group of a row is short: 64 elements in 3 groups.
+      [{ dtype: 'uint3', granularity: { kind: 'per-group', groupSize: 30 } }, 3 + (32 * 3) / 64],
+    ];
+    const measured = sp.sweep(
+      x.subarray(0, 256),
+      cases.map(([variant]) => variant),
+      { shape: [4, 64] },
+    );
+    expect(measured.map(({ bitsPerNumber }) => bitsPerNumber)).toEqual(cases.map(([, bits]) => bits));
   });
 
   it('refuses wrong options', () => {

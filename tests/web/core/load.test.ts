@@ -1,6 +1,6 @@
 // Loading the core, and the end of an instance.
 import { type LoadOptions, load, type Scalepoint, ScalepointError } from 'scalepoint';
-import { beforeAll, describe, expect, it } from 'vitest';
+import { beforeAll, describe, expect, it, vi } from 'vitest';
 import { buildId } from '../../../web/src/core/core.mjs';
 import {
   expectCode,
@@ -98,6 +98,45 @@ describe('load', () => {
     expectRefusal(() => b!.compare([1, 2, 3, 4], q), TypeError, 'b.data');
     a!.dispose();
     expectGood(b!);
+  });
+
+  it('compiles the file once for all instances', async () => {
+    await load();
+    const compile = vi.spyOn(WebAssembly, 'compile');
+    const compileStreaming = vi.spyOn(WebAssembly, 'compileStreaming');
+    try {
+      for (const sp of await Promise.all([load(), load(), load({ signal: new AbortController().signal })])) {
+        expectGood(sp);
+        sp.dispose();
+      }
+      expect([compile.mock.calls, compileStreaming.mock.calls]).toEqual([[], []]);
+    } finally {
+      compile.mockRestore();
+      compileStreaming.mockRestore();
+    }
+  });
+
+  it('stops waiting when a signal aborts', async () => {
+    const reason = new Error('the page was left');
+    const before = AbortSignal.abort(reason);
+    expect(await refusedLoad({ signal: before })).toBe(reason);
+    const controller = new AbortController();
+    const never = refusedLoad({ wasm: () => new Promise(() => {}), signal: controller.signal });
+    controller.abort(reason);
+    expect(await never).toBe(reason);
+    // While the file of the package is on its way, others wait for the same one.
+    const second = new AbortController();
+    const [stopped, other] = [refusedLoad({ simd: 'off', signal: second.signal }), load({ simd: 'off' })];
+    second.abort(reason);
+    expect(await stopped).toBe(reason);
+    expectGood(await other);
+    const third = new AbortController();
+    const loaded = await load({ signal: third.signal });
+    third.abort(reason);
+    expectGood(loaded);
+    const wrong = await refusedLoad({ signal: {} });
+    expect(wrong).toBeInstanceOf(TypeError);
+    expect(wrong).toMatchObject({ option: 'signal' });
   });
 
   it('loads many instances at the same time', async () => {

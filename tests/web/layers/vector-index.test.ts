@@ -18,9 +18,9 @@ import {
  * value at most. Best first, of equal ones the lower index.
  */
 function sorted(vectors: Float32Array, dimension: number, query: Float32Array, options: IndexOptions) {
-  const { metric = 'dot', activations = 'int8' } = options;
+  const { metric = 'dot', queries = 'int8' } = options;
   const q = expected(query, {});
-  const values = activations === 'int8' ? q.data : query;
+  const values = queries === 'int8' ? q.data : query;
   const length = (v: ArrayLike<number>) => Math.sqrt(Array.from(v).reduce((a, b) => a + b * b, 0));
   const largest = Math.max(...query.map(Math.abs));
   const scored: { index: number; score: number; off: number }[] = [];
@@ -31,13 +31,9 @@ function sorted(vectors: Float32Array, dimension: number, query: Float32Array, o
     const size = Array.from(v.data).reduce((a, b) => a + Math.abs(b), 0);
     const lengths = length(v.data) * length(values);
     const score =
-      metric === 'dot'
-        ? dot * v.scale[0]! * (activations === 'int8' ? q.scale[0]! : 1)
-        : lengths === 0
-          ? 0
-          : dot / lengths;
+      metric === 'dot' ? dot * v.scale[0]! * (queries === 'int8' ? q.scale[0]! : 1) : lengths === 0 ? 0 : dot / lengths;
     const unit = metric === 'dot' ? v.scale[0]! : lengths === 0 ? 0 : 1 / lengths;
-    scored.push({ index, score, off: activations === 'int8' ? 0 : 2 ** -29 * largest * size * unit });
+    scored.push({ index, score, off: queries === 'int8' ? 0 : 2 ** -29 * largest * size * unit });
   }
   return scored.sort((a, b) => b.score - a.score || a.index - b.index);
 }
@@ -46,7 +42,7 @@ describeBuilds('index', (sp) => {
   it('finds what sorting all scores finds', () => {
     const random = new Random(1);
     for (const metric of ['dot', 'cosine'] as const) {
-      for (const activations of ['int8', 'float32'] as const) {
+      for (const queries of ['int8', 'float32'] as const) {
         for (const [count, dimension] of [
           [1, 1],
           [100, 33],
@@ -56,7 +52,7 @@ describeBuilds('index', (sp) => {
           // A few are the same, and one is zero.
           vectors.copyWithin(0, vectors.length - 2 * dimension, vectors.length - dimension);
           if (count > 5) vectors.fill(0, 5 * dimension, 6 * dimension);
-          const options = { metric, activations, shape: [count, dimension] };
+          const options = { metric, queries, shape: [count, dimension] };
           const index = sp.index(vectors, options);
           expect([index.count, index.dimension, index.metric]).toEqual([count, dimension, metric]);
           const query = random.bell(dimension);
@@ -98,17 +94,29 @@ describeBuilds('index', (sp) => {
     inside.dispose();
   });
 
+  it('finds ten unless told otherwise, and all of fewer', () => {
+    const vectors = new Random(5).bell(12 * 16);
+    const query = vectors.subarray(0, 16);
+    const index = sp.index(vectors, { shape: [12, 16] });
+    expect(index.search(query)).toEqual(index.search(query, 10));
+    expect(index.search(query).indices).toHaveLength(10);
+    const few = sp.index(vectors.subarray(0, 3 * 16), { shape: [3, 16] });
+    expect(few.search(query).indices).toHaveLength(3);
+    index.dispose();
+    few.dispose();
+  });
+
   it('knows its recall', () => {
     const random = new Random(3);
     const vectors = random.bell(2500 * 48);
-    const queries = random.bell(20 * 48);
-    const list = Array.from({ length: 20 }, (_, i) => queries.subarray(i * 48, (i + 1) * 48));
-    for (const [metric, activations] of [
+    const asked = random.bell(20 * 48);
+    const list = Array.from({ length: 20 }, (_, i) => asked.subarray(i * 48, (i + 1) * 48));
+    for (const [metric, queries] of [
       ['dot', 'int8'],
       ['dot', 'float32'],
       ['cosine', 'int8'],
     ] as const) {
-      const index = sp.index(vectors, { shape: [2500, 48], metric, activations });
+      const index = sp.index(vectors, { shape: [2500, 48], metric, queries });
       // The same by sorting, in double.
       let hits = 0;
       for (const query of list) {
@@ -124,7 +132,7 @@ describeBuilds('index', (sp) => {
         const found = new Set(index.search(query, 10).indices);
         for (const { i } of scores.slice(0, 10)) if (found.has(i)) hits++;
       }
-      const recall = index.recall(vectors, queries);
+      const recall = index.recall(vectors, asked);
       expect(recall).toBe(hits / 200);
       // Otherwise these data would tell nothing.
       expect(recall).toBeLessThan(1);
@@ -160,7 +168,9 @@ describeBuilds('index', (sp) => {
     expectRefusal(bad('v', { shape: [1, 1] }), TypeError, 'vectors');
     expectRefusal(bad(good, { shape: [3, 4], dtype: 'int4' }), RangeError, 'dtype');
     expectRefusal(bad(good, { shape: [3, 4], metric: 'l2' }), RangeError, 'metric');
-    expectRefusal(bad(good, { shape: [3, 4], activations: 'int4' }), RangeError, 'activations');
+    expectRefusal(bad(good, { shape: [3, 4], queries: 'int4' }), RangeError, 'queries');
+    // Activations are what layers have.
+    expectRefusal(bad(good, { shape: [3, 4], activations: 'int8' }), TypeError, 'options');
     expectRefusal(bad(good, { shape: [3, 4], k: 1 }), TypeError, 'options');
     const error = expectCode(
       bad([

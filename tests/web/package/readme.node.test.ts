@@ -3,6 +3,9 @@ import { fileURLToPath } from 'node:url';
 import { load } from 'scalepoint';
 import * as model from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { anchorOf } from '../../../web/demo/guide/build.mjs';
+import { bestTable } from '../../bench/tables.mjs';
+import { environments } from '../../consumers/matrix.mjs';
 
 const readme = readFileSync(new URL('../../../README.md', import.meta.url), 'utf8');
 const sample = fileURLToPath(new URL('../../../web/demo/public/samples/digits.safetensors', import.meta.url));
@@ -20,8 +23,8 @@ async function run(code: string, names: string[]): Promise<Record<string, unknow
 }
 
 describe('the examples of the README', () => {
-  it('are four, and each is tested below', () => {
-    expect(blocks).toHaveLength(4);
+  it('are two, and each is tested below', () => {
+    expect(blocks).toHaveLength(2);
   });
 
   it('quantize, dequantize, measure and pack an array as their comments say', async () => {
@@ -71,27 +74,38 @@ describe('the examples of the README', () => {
     expect(config.quantization_config).toBeDefined();
     expect(total.maxAbsoluteError).toBe(Math.max(...report.tensors.map(({ error }) => error?.maxAbsoluteError ?? 0)));
   });
+});
 
-  it('run a layer and a vector search', async () => {
-    const { y, indices, weights } = (await run(blocks[2]!, ['y', 'indices', 'weights'])) as {
-      y: Float32Array;
-      indices: Uint32Array;
-      weights: Float32Array;
-    };
-    expect(y).toHaveLength(48);
-    for (let o = 0; o < 16; o++) {
-      const row = weights.subarray(o * 64, (o + 1) * 64);
-      const exact = row.reduce((sum, w) => sum + 0.5 * w, 0);
-      // Inputs of 0.5 quantize without error. Each weight is off by at most half a step of int4, which is 1 / 14 of the largest weight.
-      expect(Math.abs(y[o]! - exact)).toBeLessThanOrEqual((64 * 0.5) / 14 + 2 ** -20);
-      expect([y[16 + o], y[32 + o]]).toEqual([y[o], y[o]]);
-    }
-    expect(indices[0]).toBe(0);
+describe('the README', () => {
+  it('is short, and says first how to install the package', () => {
+    expect(readme.split('\n').length - 1).toBeLessThanOrEqual(150);
+    const [first] = [...readme.matchAll(/^```(\w+)\n(.*?)^```/gms)];
+    const { name } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+    expect(first?.slice(1)).toEqual(['sh', `npm install ${name}\n`]);
   });
 
-  it('work on arrays in wasm memory', async () => {
-    const { x } = (await run(blocks[3]!, ['x'])) as { x: { view: unknown } };
-    // The last line of the example disposes of x.
-    expect(() => x.view).toThrow(/dispose/);
+  it('links to pages and headings that exist', () => {
+    const links = [...readme.matchAll(/\]\(([^)#]*)(?:#([^)]*))?\)/g)];
+    expect(links.length).toBeGreaterThan(10);
+    for (const [, path = '', id] of links) {
+      const text = path === '' ? readme : readFileSync(new URL(`../../../${path}`, import.meta.url), 'utf8');
+      const ids = [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading = '']) => anchorOf(heading));
+      if (id !== undefined) expect(ids).toContain(id);
+    }
+  });
+
+  it('has the best rows of the tables of the guide', () => {
+    const guide = readFileSync(new URL('../../../web/demo/guide/11-limits.md', import.meta.url), 'utf8');
+    expect(readme).toContain(`<!-- best: start -->\n${bestTable(guide)}\n<!-- best: end -->`);
+  });
+
+  it.each(['README.md', 'web/demo/guide/09-bundlers.md'])('%s names what the matrix of consumers tries', (page) => {
+    const text = readFileSync(new URL(`../../../${page}`, import.meta.url), 'utf8');
+    const [, table = ''] = /^\| Where .*\n\|.*\n((?:\|.*\n)+)/m.exec(text) ?? [];
+    const names = [...new Set(environments.map(({ name }) => (/^[a-z-]+/.exec(name) ?? [''])[0]))];
+    // By another name: the runtime of Cloudflare Workers, pages without a bundler, and bundles of other environments.
+    const others: Record<string, string> = { workerd: 'Cloudflare', an: 'import map', another: 'another origin' };
+    expect(names.length).toBeGreaterThan(15);
+    for (const name of names) expect(table.toLowerCase()).toContain((others[name] ?? name).toLowerCase());
   });
 });

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { undocumented } from '../../../web/demo/guide/reference.mjs';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const packages = join(root, 'tests/types/node_modules');
@@ -66,6 +67,29 @@ it('finds the types of all entry points by the old rules', async ({ skip }) => {
   if (!existsSync(compilers['5.4'] as string)) skip(howToInstall);
   const options = { module: 'esnext', moduleResolution: 'node10', lib: ['es2022'] };
   expect(await check('5.4', 'old', options)).toBe('');
+});
+
+it('says what every exported name and member is', () => {
+  for (const name of ['index', 'model', 'bench']) {
+    expect(undocumented(join(root, `dist/${name}.d.ts`)), name).toEqual([]);
+  }
+});
+
+it('would find what is not said', () => {
+  const file = join(folder, 'bare.d.ts');
+  writeFileSync(
+    file,
+    `/** An interface. */
+    interface Told { /** A member. */ readonly a: number; bare: { /** Inside. */ b: number; inner: string }; /** @defaultValue 1 */ c?: number; }
+    /** A union. */
+    type Union = { readonly kind: 'one' } | { readonly kind: 'two'; alone: number };
+    /** A class. */
+    declare class Some { private hidden: number; constructor(x: number); method(): void; /** Told once. */ over(): void; over(x: number): void; }
+    declare function f(): void;
+    export { type Told, type Union, Some, f };`,
+  );
+  const missing = ['Some.method', 'Told.bare', 'Told.bare.inner', 'Told.c', 'Union.alone', 'f'];
+  expect(undocumented(file)).toEqual(missing);
 });
 
 it('exports every type in the signatures of its entry points', async ({ skip }) => {

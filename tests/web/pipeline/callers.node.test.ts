@@ -1,6 +1,15 @@
 // Functions, workers and arrays of the caller's that are not what they should be: errors stay typed, and nothing waits for ever.
+import { runInNewContext } from 'node:vm';
 import { load } from 'scalepoint';
-import { compareModels, type Progress, quantizeModel, ScalepointError, type WorkerLike } from 'scalepoint/model';
+import {
+  compareModels,
+  inspectModel,
+  type Progress,
+  planModel,
+  quantizeModel,
+  ScalepointError,
+  type WorkerLike,
+} from 'scalepoint/model';
 import { afterEach, describe, expect, it } from 'vitest';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
@@ -108,11 +117,29 @@ describe('the worker option', () => {
     expect(ends()).toBe(1);
   });
 
+  it('may give a worker whose answers have arrays of another context, as in jsdom', async () => {
+    const { worker } = puppet(({ kind, id, batch }) => {
+      if (kind === 'start') return ready;
+      const output = runInNewContext(`new ArrayBuffer(${batch.outputBytes})`);
+      const foreign = runInNewContext('({ measured: new Uint8Array(2), sums: new Float64Array(0) })');
+      return { kind: 'result', id, result: { ...findings, ...foreign, output } };
+    });
+    const { bytes } = await quantizeModel(model, { to: 'int8', workers: 1, worker });
+    const { totals } = await planModel(model, { to: 'int8' });
+    expect(await bytes()).toHaveLength(totals.bytesAfter);
+  });
+
   it('that gives a worker which answers null at its start is a typed error', async () => {
     const { worker } = puppet(() => null);
     const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
     expect(error).toMatchObject({ name: 'ScalepointError', code: 'WORKER' });
   });
+});
+
+it('takes bytes of another context', async () => {
+  const foreign = runInNewContext(`Uint8Array.of(${model})`);
+  const expected = await inspectModel(model);
+  for (const file of [foreign, foreign.buffer]) expect(await inspectModel(file)).toEqual(expected);
 });
 
 describe('an async onProgress', () => {

@@ -81,21 +81,45 @@ export const fileTypes: Readonly<Record<string, number>> = {
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
+  /** Values of --override-kv: whole numbers as bigint. */
+  metadata?: readonly (readonly [key: string, value: string | boolean | number | bigint])[];
+  /** The other files of a split model whose first one is given. */
+  splits?: readonly Uint8Array[];
   /** Patterns (std::regex) with the number of a type each, as in --tensor-type. */
   overrides?: readonly (readonly [pattern: string, type: number])[];
+}
+
+/** The values of --override-kv as llama.cpp takes them: structs of 264 bytes, ended by one without a key. */
+function overrideBytes(metadata: NonNullable<NativeOptions['metadata']>): Uint8Array {
+  const bytes = new Uint8Array(264 * (metadata.length + 1));
+  for (const [i, [key, value]] of metadata.entries()) {
+    const view = new DataView(bytes.buffer, 264 * i, 264);
+    const put = (text: string, at: number) => new TextEncoder().encodeInto(text, bytes.subarray(264 * i + at));
+    put(key, 4);
+    // In the order of llama_model_kv_override_type: int, float, bool, str.
+    const type = ['bigint', 'number', 'boolean', 'string'].indexOf(typeof value);
+    view.setInt32(0, type, true);
+    if (typeof value === 'bigint') view.setBigInt64(136, value, true);
+    else if (typeof value === 'number') view.setFloat64(136, value, true);
+    else if (typeof value === 'boolean') view.setUint8(136, value ? 1 : 0);
+    else put(value, 136);
+  }
+  return bytes;
 }
 
 /** Quantizes a file with llama.cpp. `fileType` is a number of llama_ftype. Returns the new file, or the error message. */
 export function llamaQuantize(
   file: Uint8Array,
   fileType: number,
-  { pure = false, requantize = false, overrides = [] }: NativeOptions = {},
+  { pure = false, requantize = false, overrides = [], metadata = [], splits = [] }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
   const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
   try {
-    const [input, output] = [join(work, 'in.gguf'), join(work, 'out.gguf')];
-    writeFileSync(input, file);
+    const digits = (n: number) => String(n).padStart(5, '0');
+    const end = (i: number) => (splits.length === 0 ? '' : `-${digits(i + 1)}-of-${digits(splits.length + 1)}`);
+    const [input, output] = [join(work, `in${end(0)}.gguf`), join(work, 'out.gguf')];
+    for (const [i, one] of [file, ...splits].entries()) writeFileSync(join(work, `in${end(i)}.gguf`), one);
     log = '';
     const parameters = {
       ...defaults(),
@@ -104,6 +128,7 @@ export function llamaQuantize(
       ftype: fileType,
       pure,
       allow_requantize: requantize,
+      kv_overrides: metadata.length === 0 ? null : overrideBytes(metadata),
       tt_overrides:
         overrides.length === 0
           ? null

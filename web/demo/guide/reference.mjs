@@ -17,6 +17,7 @@ const sources = fileURLToPath(new URL('../../src/', import.meta.url));
  * @property {string[]} signatures
  * @property {string} doc the text of its doc comment
  * @property {{ name: string, signatures: string[], doc: string }[]} members
+ * @property {{ module: Module, statement: Node, node: Node }[]} declarations
  */
 
 /** @type {Map<string, Module>} */
@@ -27,7 +28,7 @@ function moduleAt(path) {
   const known = modules.get(path);
   if (known !== undefined) return known;
   const text = readFileSync(path, 'utf8');
-  const { program, comments, errors } = parseSync(path, text, { lang: 'ts' });
+  const { program, comments, errors } = parseSync(path, text, { lang: path.endsWith('.d.ts') ? 'dts' : 'ts' });
   if (errors.length > 0) throw new Error(`${path}: ${errors[0]?.message}`);
   const module = { path, text, body: /** @type {Node[]} */ (program.body), comments };
   modules.set(path, module);
@@ -35,7 +36,8 @@ function moduleAt(path) {
 }
 
 /** The module that an import of another one names. @param {Module} from @param {string} source */
-const resolved = (from, source) => moduleAt(resolve(dirname(from.path), source.replace(/\.js$/, '.ts')));
+const resolved = (from, source) =>
+  moduleAt(resolve(dirname(from.path), source.replace(/\.js$/, from.path.endsWith('.d.ts') ? '.d.ts' : '.ts')));
 
 /**
  * The text of the doc comment before a position, or none.
@@ -122,10 +124,57 @@ function entryOf(module, name) {
     const text = whole ? module.text.slice(node.start, node.body.start).trim() : signatureOf(module, node);
     const doc = docBefore(module, statement.start);
     if (entry === undefined)
-      entry = { name, kind, signatures: [text], doc, members: whole ? membersOf(module, node) : [] };
+      entry = { name, kind, signatures: [text], doc, members: whole ? membersOf(module, node) : [], declarations: [] };
     else if (node.body === null || node.type === 'TSDeclareFunction') entry.signatures.push(text);
+    entry.declarations.push({ module, statement, node });
   }
   return entry;
+}
+
+/** Whether a doc comment says more than a default. @param {string} doc */
+const isTold = (doc) => doc.replace(/@defaultValue .*/, '').trim() !== '';
+
+/** The name of a member; that of a symbol is its text. @param {Node} key */
+const keyOf = (key) => key?.name ?? key?.value ?? `[${key?.object?.name}.${key?.property?.name}]`;
+
+/**
+ * The members without a doc comment in a declaration, those of types that are written out in it included. A member that can have one value
+ * only, such as the kind of a tensor, needs none.
+ * @param {Module} module @param {Node} node @param {string} path the names of what it is in @returns {string[]}
+ */
+function bareMembers(module, node, path) {
+  if (node === null || typeof node !== 'object') return [];
+  if (Array.isArray(node)) return node.flatMap((each) => bareMembers(module, each, path));
+  if (!/^(TSPropertySignature|TSMethodSignature|PropertyDefinition|MethodDefinition|TSAbstract\w+)$/.test(node.type)) {
+    const inner = Object.entries(node).filter(([key]) => key !== 'parent' && key !== 'comments');
+    return inner.flatMap(([, each]) => bareMembers(module, each, path));
+  }
+  const name = `${path}.${keyOf(node.key)}`;
+  if (!isPublic(node) || node.kind === 'constructor' || name.endsWith('[Symbol.dispose]')) return [];
+  const type = node.typeAnnotation?.typeAnnotation;
+  const isDocumented = isTold(docBefore(module, node.start)) || type?.type === 'TSLiteralType';
+  // Parameters of methods are told in their doc comments.
+  return [...(isDocumented ? [] : [name]), ...(type === undefined ? [] : bareMembers(module, type, name))];
+}
+
+/**
+ * What a declaration file exports without a doc comment: names, and members as `Name.member`. Overloads after the first one need none.
+ * @param {string} path of an entry point, in .d.ts or .ts
+ */
+export function undocumented(path) {
+  const found = new Set();
+  const documented = new Set();
+  for (const { name, declarations } of entriesOf(moduleAt(path))) {
+    for (const { module, statement, node } of declarations) {
+      if (isTold(docBefore(module, statement.start))) documented.add(name);
+      const body = node.type === 'TSTypeAliasDeclaration' ? node.typeAnnotation : node.body;
+      for (const member of bareMembers(module, body, name)) found.add(member);
+      for (const member of node.body?.body ?? [])
+        if (isTold(docBefore(module, member.start))) documented.add(`${name}.${keyOf(member.key)}`);
+    }
+    found.add(name);
+  }
+  return [...found].filter((name) => !documented.has(name)).sort();
 }
 
 /** The exports of an entry point, in its order. @param {Module} module @returns {Entry[]} */

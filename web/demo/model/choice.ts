@@ -26,9 +26,13 @@ export function infoOf(format: ModelFormat): FormatInfo {
   return info;
 }
 
+/** Options about several files and about texts in them, which the page does not offer. */
+const unoffered = ['shardSize', 'splitTensors', 'part', 'metadata'];
+
 /** Names of the options that mean something for a target. */
 export function optionNames(format: ModelFormat, to: string): readonly string[] {
-  return infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
+  const names = infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
+  return names.filter((name) => !unoffered.includes(name));
 }
 
 /** The choices for a model that was just opened. */
@@ -143,7 +147,7 @@ export function choiceOf(format: ModelFormat, hash: string): Choice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);
   const { targets, options } = infoOf(format);
-  const to = targets.find(({ name }) => name === parameters.get('to'))?.name ?? usual.to;
+  const to = targets.find(({ name, copies }) => !copies && name === parameters.get('to'))?.name ?? usual.to;
   const words: Record<string, string | true> = {};
   for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {
     const text = parameters.get(name);

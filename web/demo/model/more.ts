@@ -79,7 +79,8 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
     byId('more-fields', HTMLFieldSetElement).disabled = run.kind === 'running' || run.kind === 'asking';
     if (model === undefined || choice === undefined || choice === before?.choice) return;
     if (model !== before?.model) {
-      const labels = infoOf(model.format).targets.map(({ name, about }) =>
+      const shown = infoOf(model.format).targets.filter(({ copies }) => !copies);
+      const labels = shown.map(({ name, about }) =>
         html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
       );
       target.replaceChildren(...labels);

@@ -58,8 +58,11 @@ export async function openModelFiles(files: readonly File[]): Promise<ModelFile 
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(
-        `${files.length} files were dropped, and none of them is the index.json of a model in several files. Add the index, or drop one file.`,
+        `${files.length} files were dropped, and they are no model in several files: neither an index.json with its files nor all files of a split GGUF. Drop the missing ones as well, or one file.`,
       );
+    }
+    if (error instanceof TypeError && 'option' in error && error.option === 'file') {
+      throw new FileError(`${main.name} is one of several files of a model. Drop all of them together.`);
     }
     const unknown = error instanceof ScalepointError && error.code === 'UNKNOWN_FORMAT';
     if (!unknown) throw error;

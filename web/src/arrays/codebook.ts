@@ -3,16 +3,19 @@ import { checkNumber, checkShape, checkWhole, sizeOfShape } from '../core/check.
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { typedArrayName } from '../core/realms.js';
 import { article, show } from '../core/show.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
-import { CodeSource, checkAttached, checkUnchanged, type Source, typedArrayName } from './source.js';
+import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
 import type { CodebookTensor } from './tensor.js';
 
 /** What `unpack` has to know about codes of a codebook. */
 export interface PackedCodebookTensor {
   readonly kind: 'codebook';
+  /** The values that codes stand for, times the absmax of their block. */
   readonly codebook: Float32Array;
+  /** Its product is the number of codes. */
   readonly shape: readonly number[];
 }
 

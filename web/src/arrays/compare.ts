@@ -26,7 +26,7 @@ export type CompareEachOptions = CompareOptions & {
         per: 'group';
         /** Elements along the axis; the last group of an axis may be shorter. */
         groupSize: number;
-        /** @defaultValue the last axis */
+        /** Along which axis elements are grouped. @defaultValue the last axis */
         axis?: number;
       }
   );

@@ -20,8 +20,11 @@ export interface HistogramOptions {
 
 /** Counts of equally wide bins. Bin i holds the values in [min + i w, min + (i + 1) w), w = (max - min) / bins. NaN is counted nowhere. */
 export interface Histogram {
+  /** Where the first bin begins. */
   readonly min: number;
+  /** Where the last bin ends. */
   readonly max: number;
+  /** How many values each bin has. */
   readonly counts: Uint32Array;
   /** Values below min, -Infinity too. */
   readonly below: number;

@@ -3,13 +3,14 @@ import { checkShape, sizeOfShape } from '../core/check.js';
 import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { typedArrayName } from '../core/realms.js';
 import { article, show } from '../core/show.js';
 import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { withParameters } from './parameters.js';
-import { addressOf, CodeSource, checkAttached, checkUnchanged, type Source, typedArrayName } from './source.js';
+import { addressOf, CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
 import {
   type CodeArray,
   type DType,
@@ -21,7 +22,9 @@ import {
 
 /** What `unpack` has to know about codes with a dtype. */
 export interface PackedTensor {
+  /** What the codes are. */
   readonly dtype: DType;
+  /** Its product is the number of codes. */
   readonly shape: readonly number[];
 }
 

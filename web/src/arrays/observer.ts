@@ -13,7 +13,7 @@ import { dtypeInfo } from './tensor.js';
 /** Options of `observer`: what decides scale and zero point, per tensor. */
 export interface ObserverOptions
   extends Pick<QuantizeOptions, 'dtype' | 'scheme' | 'includeZero' | 'symmetricRange' | 'nonFinite'> {
-  /** @defaultValue 'min-max' */
+  /** How the range of all batches is found; see `Range`. @defaultValue 'min-max' */
   range?: 'min-max' | SearchedRange;
   /**
    * With 'min-max': the range moves to that of each further batch by this part, as PyTorch's MovingAverageMinMaxObserver does with 0.01.

@@ -21,12 +21,22 @@ import type { CodeArray, DType, Granularity } from './tensor.js';
 export type Range =
   | 'min-max'
   | SearchedRange
-  | { readonly min: number | ArrayLike<number>; readonly max: number | ArrayLike<number> }
-  | { readonly scale: number | ArrayLike<number>; readonly zeroPoint: number | ArrayLike<number> };
+  | {
+      /** The smallest value that is to be reached. */
+      readonly min: number | ArrayLike<number>;
+      /** The largest value that is to be reached. */
+      readonly max: number | ArrayLike<number>;
+    }
+  | {
+      /** The distance between neighboring codes. */
+      readonly scale: number | ArrayLike<number>;
+      /** The code that stands for 0. */
+      readonly zeroPoint: number | ArrayLike<number>;
+    };
 
 /** Options that decide scale and zero point. */
 export interface ParameterOptions {
-  /** @defaultValue 'int8' */
+  /** What the codes are. @defaultValue 'int8' */
   dtype?: DType;
   /**
    * 'symmetric': zero point 0 (unsigned: the middle, 2^(bits-1)). 'asymmetric': the codes cover [min, max].
@@ -34,10 +44,11 @@ export interface ParameterOptions {
    */
   scheme?: 'symmetric' | 'asymmetric';
   /** Its product is the number of elements. @defaultValue [length] */
+  /** What the elements are arranged in. Its product is the number of elements. */
   shape?: readonly number[];
-  /** @defaultValue { kind: 'per-tensor' } */
+  /** Which elements share one scale and zero point. @defaultValue { kind: 'per-tensor' } */
   granularity?: Granularity;
-  /** @defaultValue 'min-max' */
+  /** How the range that the codes cover is found. @defaultValue 'min-max' */
   range?: Range;
   /**
    * true: the range is widened to hold 0. false: it is not. Then the zero point of an asymmetric scheme may leave the range of the dtype, up
@@ -63,7 +74,14 @@ export interface ParameterOptions {
 /** Where `quantize` puts its results: the codes alone, or all three. */
 export type QuantizeOutput<Data extends CodeArray | WasmArray = CodeArray | WasmArray> =
   | Data
-  | { readonly data: Data; readonly scale?: Float32Array; readonly zeroPoint?: Int32Array };
+  | {
+      /** Where the codes go. */
+      readonly data: Data;
+      /** Where the scales go. */
+      readonly scale?: Float32Array;
+      /** Where the zero points go. */
+      readonly zeroPoint?: Int32Array;
+    };
 
 /** Options of `quantize`. */
 export interface QuantizeOptions extends ParameterOptions {
@@ -81,6 +99,8 @@ export interface QuantizeOptions extends ParameterOptions {
 
 /** Scale and zero point: one, one a channel, or one a group. */
 export interface QuantizationParameters {
+  /** The distance between neighboring codes. */
   readonly scale: Float32Array;
+  /** The code that stands for 0. */
   readonly zeroPoint: Int32Array;
 }

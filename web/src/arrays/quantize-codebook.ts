@@ -25,11 +25,14 @@ export type CodebookSource =
   | 'fp4'
   /** 2 to 256 finite values in any order. Each quotient x / absmax takes the nearest. */
   | Float32Array
-  /** So many values, 2 to 256, chosen to make the squared error of these very data small. */
-  | { readonly learn: number };
+  | {
+      /** So many values, 2 to 256, chosen to make the squared error of these very data small. */
+      readonly learn: number;
+    };
 
 /** Options of `quantizeCodebook`. */
 export interface CodebookOptions<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
+  /** The values that codes stand for: named, given or learned. */
   codebook: CodebookSource;
   /** Consecutive elements that share an absmax; the last block may be shorter. @defaultValue 64 */
   blockSize?: number;

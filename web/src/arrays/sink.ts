@@ -1,9 +1,10 @@
 // What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
 import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
+import { typedArrayName } from '../core/realms.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
-import { addressOfView, checkAttached, checkUnchanged, isStored, typedArrayName } from './source.js';
+import { addressOfView, checkAttached, checkUnchanged, isStored } from './source.js';
 
 /** Values up to this number are copied one by one, which is faster than to make a view of them. */
 const handful = 16;

@@ -9,11 +9,13 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
+import { typedArrayName } from '../core/realms.js';
 import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
 /** A Float16Array, which not all engines have. */
 export interface Float16ArrayLike extends ArrayBufferView {
+  /** Number of elements. */
   readonly length: number;
   readonly [Symbol.toStringTag]: 'Float16Array';
 }
@@ -35,13 +37,6 @@ export type HalfFormat = 'float16' | 'bfloat16';
 export const halfFormats: readonly HalfFormat[] = ['float16', 'bfloat16'];
 
 type AnyTypedArray = WasmView | Float64Array | Float16ArrayLike | Uint32Array;
-
-const tagOf = Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag)?.get;
-
-/** 'Float32Array' and so on, also for arrays of other windows; undefined for anything that is no typed array. */
-export function typedArrayName(value: unknown): string | undefined {
-  return tagOf?.call(value) as string | undefined;
-}
 
 /** @throws TypeError if the array's buffer was detached, or shrank below it. */
 export function checkAttached(array: AnyTypedArray, what: string): void {
@@ -255,7 +250,9 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
 export interface StoredFloats {
   /** F16 and BF16: the array holds their bits. */
   readonly dtype: 'F32' | 'F64' | 'F16' | 'BF16';
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
+  /** The floats, or the bits of 16-bit floats. */
   readonly data: Float32Array | Float64Array | Uint16Array;
 }
 

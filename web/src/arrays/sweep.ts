@@ -1,6 +1,6 @@
 // The errors of many settings at once.
 import { checkKeys } from '../core/check.js';
-import { ErrorSums, LinearJob, Status } from '../core/door.js';
+import { ErrorSums, LinearJob, Scheme, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
@@ -21,6 +21,15 @@ export interface SweepOptions {
   from?: HalfFormat;
 }
 
+/** What `sweep` says of a variant: its error, and what it costs. */
+export interface SweepMeasures extends ErrorMeasures {
+  /**
+   * Bits that each number takes when it is stored: those of its code, and its share of the scales (float32) and of the zero points. The zero
+   * points of a symmetric scheme are known, so they take none. Others take as many bits as a code, or 32 where they may leave the dtype.
+   */
+  readonly bitsPerNumber: number;
+}
+
 const sweepKeys = new Set(['shape', 'from']);
 const variantKeys = new Set([...quantizeKeys].filter((key) => !['shape', 'from', 'out', 'errors'].includes(key)));
 
@@ -30,7 +39,7 @@ export function sweep(
   x: FloatInput,
   variants: readonly SweepVariant[],
   options: SweepOptions,
-): ErrorMeasures[] {
+): SweepMeasures[] {
   checkKeys(options, sweepKeys);
   if (!Array.isArray(variants)) throw typeError('variants', `expected an array, got ${show(variants)}`);
   const source = sourceOf(core, x, options.from, 'x');
@@ -39,7 +48,19 @@ export function sweep(
     checkKeys(variant, variantKeys);
     return jobOf({ ...variant, ...(shape === undefined ? {} : { shape }) }, source.length, source.shape);
   });
-  return withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
+  const measured = withWhole(core, source, (whole) => measureJobs(core, whole, jobs));
+  return jobs.map((job, i) => ({ ...(measured[i] as ErrorMeasures), bitsPerNumber: bitsPerNumber(job) }));
+}
+
+const floatBits = 32;
+const wideZeroPointBits = 32;
+
+/** See SweepMeasures. */
+function bitsPerNumber({ info, layout, spec, range }: Job): number {
+  const narrow = spec.includeZero && range.kind !== 'given';
+  const hasZeroPoints = spec.scheme === Scheme.asymmetric || range.kind === 'given';
+  const zeroPointBits = !hasZeroPoints ? 0 : narrow ? info.bits : wideZeroPointBits;
+  return layout.size === 0 ? 0 : info.bits + (layout.parameters * (floatBits + zeroPointBits)) / layout.size;
 }
 
 /** A job in wasm memory: its sums, its record, its scales and its zero points, in one piece. */

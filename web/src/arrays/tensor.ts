@@ -29,12 +29,16 @@ export type DType = (typeof names)[number];
 /** Which elements share one scale and zero point. Negative axes count from the end. */
 export type Granularity =
   | { readonly kind: 'per-tensor' }
-  | { readonly kind: 'per-channel'; readonly axis: number }
+  | {
+      readonly kind: 'per-channel';
+      /** Each index of this axis is a channel. */
+      readonly axis: number;
+    }
   | {
       readonly kind: 'per-group';
       /** Elements along the axis that share a scale. The last group of an axis may be shorter. */
       readonly groupSize: number;
-      /** @defaultValue the last axis */
+      /** Along which axis elements are grouped. @defaultValue the last axis */
       readonly axis?: number;
     };
 
@@ -52,8 +56,11 @@ export type CodesOf<D extends DType> = D extends 'int16'
 
 /** What a dtype means in numbers. */
 export interface DTypeInfo {
+  /** The dtype itself. */
   readonly name: DType;
+  /** Bits of a code. */
   readonly bits: number;
+  /** Whether codes can be negative. */
   readonly signed: boolean;
   /** The smallest code. */
   readonly qmin: number;
@@ -110,8 +117,11 @@ export function plain<T extends QuantizedTensor>(tensor: T): T {
 /** Integers with the scale and zero point that give them meaning. Plain data, unless its data is a WasmArray. */
 export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = CodeArray | WasmArray> {
   readonly kind: 'linear';
+  /** What the codes are. */
   readonly dtype: DType;
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
+  /** Which elements share one scale and zero point. */
   readonly granularity: Granularity;
   /** One code an element, in row-major order. */
   readonly data: Data;
@@ -124,6 +134,7 @@ export interface LinearQuantizedTensor<Data extends CodeArray | WasmArray = Code
 /** ggml blocks, byte for byte as a GGUF file holds them. Plain data, unless its data is a WasmArray. */
 export interface BlockTensor<Data extends Uint8Array | WasmArray = Uint8Array | WasmArray> {
   readonly kind: 'blocks';
+  /** ggml's name of the blocks. */
   readonly type: BlockType;
   /** The last dimension is a multiple of the block's elements. */
   readonly shape: readonly number[];
@@ -142,6 +153,7 @@ export interface CodebookTensor<Data extends Uint8Array | WasmArray = Uint8Array
   readonly absmax: Float32Array;
   /** One code an element, in row-major order. */
   readonly data: Data;
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
 }
 

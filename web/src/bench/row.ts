@@ -5,11 +5,14 @@ import type { Contestant } from './race.js';
 
 /** Parts of the benchmark. */
 export type BenchPart = 'arrays' | 'blocks' | 'layers';
+/** The parts of the benchmark, in the order in which they run. */
 export const benchParts: readonly BenchPart[] = Object.freeze(['arrays', 'blocks', 'layers'] as const);
 
 /** One operation, measured. */
 export interface BenchRow {
+  /** The part that it belongs to. */
   readonly part: BenchPart;
+  /** What was measured. */
   readonly operation: string;
   /** What it ran on, in words: '16 Mi floats', '4096 x 4096'. */
   readonly size: string;
@@ -17,6 +20,7 @@ export interface BenchRow {
   readonly milliseconds: number;
   /** How much of `unit` that is. */
   readonly rate: number;
+  /** The unit of the rate. */
   readonly unit: 'G floats/s' | 'M weights/s' | 'GMAC/s';
   /** The time as a multiple of the memory limit's: a loop with the same traffic and no arithmetic. 1 is the best there is. */
   readonly limit?: number;

@@ -28,8 +28,11 @@ export interface BenchOptions {
 
 /** What `runBench` measured. */
 export interface BenchResult {
+  /** Version of the package. */
   readonly version: string;
+  /** Which build of the core was measured. */
   readonly tier: 'simd' | 'scalar';
+  /** One a measured operation, in the order of the parts. */
   readonly rows: readonly BenchRow[];
 }
 

@@ -8,6 +8,7 @@ export type BlockType = keyof typeof ids;
 
 /** Number and sizes of a block type. */
 export interface BlockTypeInfo {
+  /** ggml's name of the type. */
   readonly name: BlockType;
   /** ggml's number of it (ggml_type). */
   readonly id: (typeof ids)[BlockType];

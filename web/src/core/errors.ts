@@ -54,9 +54,13 @@ export interface ErrorPlace {
 
 /** Every error of this package that is not a wrong argument. */
 export class ScalepointError extends Error {
+  /** Tells it from other errors, also where classes are not the same. */
   override readonly name = 'ScalepointError';
+  /** What happened. */
   readonly code: ErrorCode;
+  /** The tensor in question, where it is known. */
   readonly tensor?: string;
+  /** Where in the file, where it is known. */
   readonly byteOffset?: number;
 
   constructor(code: ErrorCode, message: string, place: ErrorPlace = {}) {

@@ -6,6 +6,7 @@ import type { CoreModule } from './door.js';
 import { rangeError, ScalepointError, typeError } from './errors.js';
 import { Core } from './memory.js';
 import { ownWasm } from './own-wasm.js';
+import { isBuffer } from './realms.js';
 import { show } from './show.js';
 import type { Tier, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
@@ -74,11 +75,6 @@ async function compileResponse(response: Response, from: string): Promise<WebAss
   // Streaming needs exactly this type, without parameters behind it.
   if (/^application\/wasm$/i.test(type.trim())) return WebAssembly.compileStreaming(response);
   return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
-}
-
-/** Whether it is an ArrayBuffer, of this window or another one. */
-function isBuffer(value: unknown): value is ArrayBuffer {
-  return Object.prototype.toString.call(value) === '[object ArrayBuffer]';
 }
 
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {

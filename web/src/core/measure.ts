@@ -7,7 +7,9 @@ export interface ErrorMeasures {
   readonly mse: number;
   /** Square root of the mse. */
   readonly rmse: number;
+  /** Mean of |e|. */
   readonly meanAbsoluteError: number;
+  /** Largest |e|. */
   readonly maxAbsoluteError: number;
   /** sqrt(sum e^2 / sum x^2). */
   readonly relativeL2: number;

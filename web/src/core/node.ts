@@ -5,7 +5,9 @@
 export interface NodeFileHandle {
   /** The descriptor, by which workers read. */
   readonly fd?: number;
+  /** Reads into a part of the buffer. */
   read(buffer: Uint8Array, offset: number, length: number, position: number): Promise<{ readonly bytesRead: number }>;
+  /** What the system knows of the file. */
   stat(): Promise<{
     readonly size: number;
     readonly mtimeMs?: number;
@@ -17,12 +19,14 @@ export interface NodeFileHandle {
 
 /** An open file of Node's `fs/promises` for writing: what is used of one that a caller gives. */
 export interface NodeWritableHandle {
+  /** Writes a part of the buffer. */
   write(
     buffer: Uint8Array,
     offset: number,
     length: number,
     position: number,
   ): Promise<{ readonly bytesWritten: number }>;
+  /** Cuts the file off, or fills it up with zeros. */
   truncate(length: number): Promise<void>;
 }
 
@@ -49,6 +53,7 @@ export interface NodeModules {
     /** O_NONBLOCK is not there on all systems. */
     readonly constants: { readonly O_RDONLY: number; readonly O_WRONLY: number; readonly O_NONBLOCK?: number };
     openSync(path: string, flags: number): number;
+    readFileSync(path: string): Uint8Array;
     closeSync(descriptor: number): void;
     readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
     writeSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;

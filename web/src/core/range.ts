@@ -20,7 +20,12 @@ const namedSearches = {
 type NamedSearch = keyof typeof namedSearches;
 
 /** A range that depends on all values, not only on the smallest and the largest; see Range of the array calls. */
-export type SearchedRange = NamedSearch | { readonly percentile: number };
+export type SearchedRange =
+  | NamedSearch
+  | {
+      /** Which share of the values the range holds, in percent: above 50, at most 100. */
+      readonly percentile: number;
+    };
 
 /** The ranges that have a name. */
 export const rangeNames: readonly string[] = ['min-max', ...Object.keys(namedSearches)];

@@ -10,6 +10,7 @@ import { show } from './show.js';
  * It lives until `dispose()`.
  */
 export interface WasmArray {
+  /** What the elements are. */
   readonly dtype: WasmDType;
   /** Number of elements. */
   readonly length: number;
@@ -22,7 +23,9 @@ export interface WasmArray {
 
 /** A WasmArray whose view is of the kind that its dtype says. */
 export type WasmArrayOf<T extends WasmDType> = WasmArray & {
+  /** What the elements are. */
   readonly dtype: T;
+  /** The elements, in a view that is to be read anew after any other call. */
   readonly view: InstanceType<(typeof arrayTypes)[T]>;
 };
 

@@ -2,6 +2,7 @@
 
 import { ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
+import { isBuffer, isBytes } from '../core/realms.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
 import { allocate, type ByteSource, checkRange, type FileInput, ioError, shorterError } from './bytes.js';
@@ -75,8 +76,8 @@ function blobSource(blob: Blob): ByteSource {
 }
 
 function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteSource> | ByteSource {
-  if (file instanceof Uint8Array) return memorySource(file);
-  if (file instanceof ArrayBuffer) return memorySource(new Uint8Array(file));
+  if (isBytes(file)) return memorySource(file);
+  if (isBuffer(file)) return memorySource(new Uint8Array(file));
   if (file instanceof Blob) return blobSource(file);
   if (file instanceof URL) return urlSource(file, signal, blobSource);
   if (typeof file === 'string') return pathSource(file);

@@ -177,6 +177,13 @@ class PartialFile implements ByteSink {
     forget(this.#temporary);
   }
 
+  async withdraw(): Promise<void> {
+    if (this.#target.mode !== undefined) return;
+    await nodeFiles()
+      .fs.rm(this.#target.path, { force: true })
+      .catch(() => {});
+  }
+
   async discard(): Promise<void> {
     // After `finish` there is no such file.
     await this.#close().catch(() => {});

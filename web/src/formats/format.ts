@@ -15,7 +15,9 @@ export type MetadataScalar = string | number | bigint | boolean;
 export interface MetadataArray {
   /** Such as `string`, `i32`, `f32`. */
   readonly elementType: string;
+  /** Number of its elements. */
   readonly length: number;
+  /** The first of its elements. */
   readonly first: readonly MetadataScalar[];
 }
 
@@ -24,6 +26,7 @@ export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | Metadat
 
 /** A tensor as a file stores it. */
 export interface SourceTensor {
+  /** Its name in the file. */
   readonly name: string;
   /** As the format spells it: `F32`, `BF16`, `Q4_K`, `I64`. */
   readonly dtype: string;
@@ -112,12 +115,22 @@ export type Segment =
 
 /** A file of a result. */
 export interface OutputFile {
-  /** What its name has in addition to that of the output; empty for the first file. */
+  /** What its name has in addition to that of the output; empty for a file that has just that name. */
   readonly suffix: string;
+  /** An extension of the output's name that the suffix takes the place of, where the name ends so. */
+  readonly replaces?: string;
+  /** Whether it names the other files, so that it is of no use before all of them are there. */
+  readonly isIndex?: boolean;
   /** Size in bytes. */
   readonly size: number;
   /** In any order. Whatever they leave free is filled with 0. */
   readonly segments: readonly Segment[];
+}
+
+/** The name of a file of a result, without its folder. @param output the name of the output */
+export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
+  const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
+  return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
 }
 
 /** Something that belongs beside a result, such as an entry of the model's config.json. */
@@ -131,8 +144,10 @@ export interface SidecarContent {
 export interface FilePlan {
   /** Name of the result's format. */
   readonly format: string;
-  /** At least one. */
+  /** At least one, the main one first: it appears when all others are there. A part of a result may have none. */
   readonly files: readonly OutputFile[];
+  /** Files that make the result whole, and that others write: those of the other parts, and the index of all. */
+  readonly others?: readonly OutputFile[];
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensor[];
   /** What the user should know about the result, in sentences without a full stop. */
@@ -151,6 +166,7 @@ export interface Finding {
   readonly kind: 'problem' | 'note';
   /** What it is, without the tensor's name. */
   readonly message: string;
+  /** Name of the tensor that it is about. */
   readonly tensor?: string;
   /** Name of the file, if the model has several. */
   readonly file?: string;
@@ -168,6 +184,8 @@ export interface Target {
   readonly about?: string;
   /** Options that mean something for it. */
   readonly options: readonly string[];
+  /** If it converts nothing: it is for what becomes of the files and of their metadata. */
+  readonly copies?: boolean;
   /** If it is the one to offer to those who do not want to choose. */
   readonly preset?: 'small' | 'balanced' | 'safe';
 }
@@ -196,6 +214,7 @@ export interface FormatInfo<
   readonly about: string;
   /** Arguments of a command line that makes something of a file. */
   readonly examples: readonly string[];
+  /** What weights of its files can become. */
   readonly targets: readonly Target[];
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };
@@ -207,6 +226,8 @@ export interface FormatInfo<
   readonly unit: 'element' | 'parameter';
   /** How the name of a result ends, in place of the extension of the input, where others expect that. */
   resultEnd?(to: string): string;
+  /** Whether a model may be split into files of this format, without an index. Their names end like `-00001-of-00003`. */
+  readonly takesSplits?: boolean;
   /** What a summary says of a model in addition to what it says of all of them. */
   facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */
@@ -215,6 +236,7 @@ export interface FormatInfo<
 
 /** A program that reads results. */
 export interface Reader {
+  /** The name of the program. */
   readonly program: string;
   /** What it takes to load the file: a command, or a line or two of code. */
   readonly code: string;
@@ -244,8 +266,8 @@ export interface Format<
   /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
   readonly takesData?: boolean;
   /**
-   * Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. Others
-   * are opened by `open`.
+   * Opens a model: one file; or, if they were given, an index and the files that it names, a model and the files with its data, or all
+   * files of a split model. Others are opened by `open`.
    */
   open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */

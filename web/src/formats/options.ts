@@ -11,16 +11,32 @@ import { show } from '../core/show.js';
 /** Which elements share a scale: one index of axis 0, or so many neighbors of the last dimension. */
 export type ModelGranularity =
   | { readonly kind: 'per-channel' }
-  | { readonly kind: 'per-group'; readonly groupSize: number };
+  | {
+      readonly kind: 'per-group';
+      /** How many neighbors of the last dimension share a scale. */
+      readonly groupSize: number;
+    };
 
 /** What to do with the tensors whose names match. The first rule that matches decides. */
 export type Rule =
-  | { readonly match: RegExp; readonly keep: true; readonly to?: undefined; readonly granularity?: undefined }
   | {
+      /** Names with a match have the rule. */
       readonly match: RegExp;
+      /** The tensors stay as they are. */
+      readonly keep: true;
+      /** Nothing, as the tensors are kept. */
+      readonly to?: undefined;
+      /** Nothing, as the tensors are kept. */
+      readonly granularity?: undefined;
+    }
+  | {
+      /** Names with a match have the rule. */
+      readonly match: RegExp;
+      /** The tensors are not kept. */
       readonly keep?: false | undefined;
       /** A target of the format, or a tensor type: 'int4', 'Q6_K', 'F16'. */
       readonly to: string;
+      /** Which elements share a scale, where the target leaves it open. */
       readonly granularity?: ModelGranularity | undefined;
     };
 
@@ -127,8 +143,8 @@ export function didYouMean(word: unknown, ...lists: readonly (readonly string[])
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
-/** What was given on a command line, by the names of flags: texts, and true for switches. */
-export type Words = Readonly<Record<string, string | boolean | undefined>>;
+/** What was given on a command line, by the names of flags: texts, true for switches, and lists for flags that can be repeated. */
+export type Words = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 
 /** How a command line spells an option. */
 export interface Flag {
@@ -136,6 +152,8 @@ export interface Flag {
   readonly name: string;
   /** What stands for its value in the help. Switches have none. */
   readonly value?: string;
+  /** Whether it can be given several times. */
+  readonly multiple?: boolean;
   /** If it sets only a member of the option: which one. */
   readonly member?: string;
   /** For the help, in a few words. */
@@ -146,8 +164,9 @@ export interface Flag {
 
 /** A JSON file beside a result. Its option holds what is in it already. */
 export interface Sidecar {
-  /** The member of a plan that shows what is to be added, and the entry that it becomes. */
+  /** The member of a plan that shows what is to be added. */
   readonly planned: string;
+  /** The entry of the file that it becomes. */
   readonly entry: string;
   /** What it is for and where it goes, in a sentence or two. */
   readonly about: string;
@@ -158,7 +177,13 @@ export interface Sidecar {
   /** The name of the file for an output of some name, in the same folder. */
   nameFor(output: string): string;
   /** Reads a file so that `print` gives back all of it as it was. @throws ScalepointError `BAD_FILE` */
-  parse(text: string): { readonly value: Readonly<Record<string, unknown>>; print(value: unknown): string };
+  parse(text: string): {
+    /** What is in the file. */
+    readonly value: Readonly<Record<string, unknown>>;
+    /** The text of a value, with the indentation and the large numbers of the file. */
+    print(value: unknown): string;
+  };
+  /** The text of a value that is no file yet. */
   print(value: unknown): string;
 }
 
@@ -178,7 +203,9 @@ export interface OptionInfo {
 
 /** What decides about a result: the target, the rules, and the options of a format. */
 export type PlanChoices<Options extends object = object, TargetName extends string = string> = Options & {
+  /** What weights become. */
   readonly to: TargetName;
+  /** Exceptions; the first one that matches a name counts. */
   readonly rules?: readonly Rule[] | undefined;
 };
 

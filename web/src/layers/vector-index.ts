@@ -24,10 +24,11 @@ export interface IndexOptions {
   /** What a score is. @defaultValue 'dot' */
   metric?: 'dot' | 'cosine';
   /**
-   * 'int8': queries are quantized, too, which takes half the time. 'float32': they are used as they are, which finds a little more.
+   * What a search computes with. 'int8': the query is quantized, too, which takes half the time. 'float32': it is used as it is, which
+   * finds a little more.
    * @defaultValue 'int8'
    */
-  activations?: 'int8' | 'float32';
+  queries?: 'int8' | 'float32';
   /** The vectors are a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
 }
@@ -40,7 +41,9 @@ export interface AddOptions {
 
 /** What a search found, best first; of equal scores the lower index comes first. */
 export interface SearchResult {
+  /** Which vectors, counted in the order in which they were given. */
   readonly indices: Uint32Array<ArrayBuffer>;
+  /** Their scores: dot products, or cosines. */
   readonly scores: Float32Array<ArrayBuffer>;
 }
 
@@ -52,7 +55,7 @@ export interface RecallOptions {
   from?: HalfFormat;
 }
 
-const indexKeys = new Set(['shape', 'dtype', 'metric', 'activations', 'from']);
+const indexKeys = new Set(['shape', 'dtype', 'metric', 'queries', 'from']);
 const addKeys = new Set(['from']);
 const recallKeys = new Set(['k', 'from']);
 /** Scores that are made at a time: half a mebibyte of doubles. */
@@ -122,7 +125,7 @@ export class VectorIndex {
     checkKeys(options, indexKeys);
     choice(options, 'dtype', ['int8']);
     this.metric = choice(options, 'metric', ['dot', 'cosine']) === 0 ? 'dot' : 'cosine';
-    this.#int8 = choice(options, 'activations', ['int8', 'float32']) === 0;
+    this.#int8 = choice(options, 'queries', ['int8', 'float32']) === 0;
     this.#core = core;
     const given = givenVectors(core, vectors, options.shape, options.from);
     this.dimension = given.dimension;

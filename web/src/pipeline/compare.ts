@@ -17,10 +17,13 @@ import type { TileRunner } from './workers.js';
 
 /** A tensor that both models have. */
 export interface ComparedTensor {
+  /** Its name in both models. */
   readonly name: string;
+  /** The shape that both have. */
   readonly shape: readonly number[];
   /** Types in a and in b; of packed codes I4 or I8. */
   readonly a: string;
+  /** Its type in the second model. */
   readonly b: string;
   /** How far b is from a. */
   readonly error: ErrorMeasures;
@@ -30,7 +33,9 @@ export interface ComparedTensor {
 
 /** A tensor of both models that was not compared. */
 export interface SkippedTensor {
+  /** Its name in both models. */
   readonly name: string;
+  /** Why it cannot be compared. */
   readonly reason: string;
   /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
   readonly differs: boolean;
@@ -46,6 +51,7 @@ export interface CompareReport {
   readonly skipped: readonly SkippedTensor[];
   /** Names of tensors that only one of them has. */
   readonly onlyInA: readonly string[];
+  /** Names that only the second model has. */
   readonly onlyInB: readonly string[];
 }
 

@@ -19,6 +19,7 @@ import type { TileRunner } from './workers.js';
 
 /** How far a conversion is. */
 export interface Progress {
+  /** What is being done. */
   readonly phase: 'quantize' | 'copy' | 'verify';
   /** Name of the tensor. */
   readonly tensor: string;
@@ -28,6 +29,7 @@ export interface Progress {
   readonly count: number;
   /** Bytes of tensors done so far, and in all. */
   readonly bytesDone: number;
+  /** All bytes that there are to do. */
   readonly bytesTotal: number;
 }
 

@@ -12,8 +12,8 @@ const busyMilliseconds = 8;
 /** Runs batches in this thread, one after the other. */
 export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
   // Here and not at the top, so that looking into a file loads no wasm.
-  const { instantiateCore } = await import('../core/load.js');
-  const core = await instantiateCore(module);
+  const load = await import('../core/load.js');
+  const core = await load.instantiateCore(module);
   const converter = new TileConverter(core);
   const inputs = readerOf(files);
   let last: Promise<unknown> = Promise.resolve();

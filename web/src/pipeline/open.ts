@@ -9,7 +9,8 @@ import { formats } from '../formats/registry.js';
 
 /**
  * A model: a file; or a sharded safetensors model, as its index (`model.safetensors.index.json`, which in Node finds the shards beside
- * it) or as a list of the index and all shards.
+ * it) or as a list of the index and all shards; or a split GGUF model, as its first file (which in Node finds the others) or as a list of
+ * all of them.
  */
 export type ModelInput = FileInput | readonly FileInput[];
 
@@ -109,7 +110,8 @@ async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<
   const found = await Promise.all(files.map(({ source }) => detect(source)));
   const index = found.findIndex(({ isIndex }) => isIndex);
   const first = Math.max(0, index);
-  if (index < 0 && files.length > 1) {
+  const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
+  if (index < 0 && files.length > 1 && !areSplits) {
     const indices = formats().flatMap(({ index }) => (index ? [`the ${index.name}`] : []));
     throw rangeError('file', `${files.length} files, but none of them is ${listed(indices)} of a sharded model`);
   }

@@ -1,20 +1,26 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
-import type { FilePlan, PlannedTensor } from '../formats/format.js';
+import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
+import { formatNamed } from '../formats/registry.js';
 import type { Opened } from './open.js';
 import { checkChoices } from './options.js';
+import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
 
 /** What would become of a tensor. */
 export interface PlannedTensorInfo {
+  /** Its name in the file. */
   readonly name: string;
+  /** Its shape in the file. */
   readonly shape: readonly number[];
+  /** Its type in the file. */
   readonly from: string;
   /** Of packed codes: I4 or I8. */
   readonly to: string;
+  /** Bytes of it in the file. */
   readonly bytesBefore: number;
   /** With scales and zero points. */
   readonly bytesAfter: number;
@@ -26,10 +32,13 @@ export interface PlannedTensorInfo {
 export interface ModelTotals {
   /** Number of tensors that become codes with scales or blocks, that become plain floats of another type, and that are kept. */
   readonly quantized: number;
+  /** Tensors that become other floats. */
   readonly cast: number;
+  /** Tensors that stay as they are. */
   readonly kept: number;
   /** Sizes of the files, headers included. */
   readonly bytesBefore: number;
+  /** Bytes of the result, with its header. */
   readonly bytesAfter: number;
   /** bytesBefore / bytesAfter. */
   readonly ratio: number;
@@ -58,7 +67,7 @@ export async function planFor({ format, model }: Opened, choices: PlanChoices, o
   checkChoices(format, choices);
   const plan = await format.plan(model, choices, partsOf, output);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
-  return { ...plan, notes };
+  return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
 }
 
 /** What a plan says about a tensor. */
@@ -71,6 +80,24 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   return kept === undefined
     ? { name, shape, from, to, bytesBefore, bytesAfter }
     : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+}
+
+/** A file of a result. */
+export interface PlannedFile {
+  /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** The files of a plan, the main one first. */
+export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
+  const output = usualOutput(format);
+  return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
+}
+
+/** What a result is called if nothing was said. */
+export function usualOutput(format: string): string {
+  return `model${formatNamed(format).extensions[0]}`;
 }
 
 /** Size of a result in bytes. */

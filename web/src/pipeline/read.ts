@@ -13,6 +13,7 @@ import { startRunner, type WorkOptions } from './start.js';
 
 /** A tensor in a model. */
 export interface ModelTensor {
+  /** Its name in the file. */
   readonly name: string;
   /** As the format spells it: `F32`, `BF16`, `I64`, `Q4_K`. */
   readonly dtype: string;
@@ -28,6 +29,7 @@ export interface ModelTensor {
 
 /** What is in a model. */
 export interface ModelInfo {
+  /** What kind of file it is. */
   readonly format: ModelFormat;
   /** Size of its files in bytes. */
   readonly bytes: number;
@@ -109,16 +111,36 @@ export type OtherDType =
  * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
  * and blocks as they are.
  */
-export type Tensor = { readonly name: string; readonly shape: readonly number[] } & (
-  | { [T in keyof ElementArrays]: { readonly dtype: T; readonly data: ElementArrays[T] } }[keyof ElementArrays]
+export type Tensor = {
+  /** Its name in the file. */
+  readonly name: string;
+  /** Its product is the number of elements. */
+  readonly shape: readonly number[];
+} & (
+  | {
+      [T in keyof ElementArrays]: {
+        /** Its type in the file. */
+        readonly dtype: T;
+        /** Its elements in row-major order. */
+        readonly data: ElementArrays[T];
+      };
+    }[keyof ElementArrays]
   | {
       /** A quantized tensor of `scalepoint`, for `dequantize`. */
       readonly kind: 'blocks';
+      /** ggml's name of the blocks. */
       readonly type: BlockType;
+      /** The same, as other tensors have it. */
       readonly dtype: BlockType;
+      /** Its blocks, byte for byte. */
       readonly data: Uint8Array<ArrayBuffer>;
     }
-  | { readonly dtype: OtherDType; readonly data: Uint8Array<ArrayBuffer> }
+  | {
+      /** Its type in the file. */
+      readonly dtype: OtherDType;
+      /** Its bytes, as the file holds them. */
+      readonly data: Uint8Array<ArrayBuffer>;
+    }
 );
 
 /** The arrays of types; all others are bytes. */
@@ -168,8 +190,11 @@ export async function readStored({ model }: Opened, tensor: SourceTensor): Promi
 
 /** A tensor as floats. */
 export interface FloatTensor {
+  /** Its name in the file. */
   readonly name: string;
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
+  /** Its values. */
   readonly data: Float32Array<ArrayBuffer>;
 }
 

@@ -17,6 +17,7 @@ export interface TensorReport extends PlannedTensorInfo {
 export interface ModelReport {
   /** In the order of the input. */
   readonly tensors: readonly TensorReport[];
+  /** Sums over all tensors. */
   readonly totals: ModelTotals;
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];

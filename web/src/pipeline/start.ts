@@ -47,8 +47,8 @@ export async function startRunner(
   files: WorkFiles,
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
 ): Promise<TileRunner> {
-  const { compileCore } = await import('../core/load.js');
-  const module = await compileCore(core);
+  const load = await import('../core/load.js');
+  const module = await load.compileCore(core);
   if (workers === 0) return inlineRunner(module, files.sources);
   try {
     return await WorkerPool.start(workers, module, files, worker, signal);

@@ -14,6 +14,7 @@ import { reportTimes } from './progress.js';
 
 /** What was found in a model. */
 export interface VerifyReport {
+  /** What kind of file it is. */
   readonly format: ModelFormat;
   /** Size of its files in bytes. All of them were read. */
   readonly bytes: number;
@@ -27,9 +28,11 @@ export interface VerifyReport {
   readonly notes: readonly Finding[];
 }
 
+/** Options of `verifyModel`. */
 export interface VerifyOptions {
   /** Called at least once a tensor, and at most every 50 ms in between. */
   readonly onProgress?: ((progress: Progress) => void) | undefined;
+  /** Stops the work. The promise is rejected with its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 

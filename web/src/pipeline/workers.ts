@@ -4,6 +4,7 @@
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
+import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
 import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
@@ -113,7 +114,8 @@ function checkWorker(worker: unknown): WorkerLike {
 
 function isResult(result: Partial<BatchResult> | undefined): boolean {
   const { output, done, measured, sums, answers } = result ?? {};
-  const arrays = output instanceof ArrayBuffer && measured instanceof Uint8Array && sums instanceof Float64Array;
+  // Workers of Node make them in another context than jsdom's.
+  const arrays = isBuffer(output) && isBytes(measured) && isDoubles(sums);
   return arrays && Number.isInteger(done) && Array.isArray(answers);
 }
 
@@ -306,7 +308,7 @@ export class WorkerPool implements TileRunner {
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
       job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
     } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
-      if (reply.given instanceof ArrayBuffer) this.#spareInputs.push(reply.given);
+      if (isBuffer(reply.given)) this.#spareInputs.push(reply.given);
       job.resolve(reply.result);
     } else {
       stopped('sent a result that is none of what it was asked for');

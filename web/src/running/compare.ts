@@ -24,7 +24,9 @@ export interface RunOptions extends InputOptions {
 
 /** A value that both models give. */
 export interface ComparedOutput {
+  /** Its name in the models. */
   readonly name: string;
+  /** Its shape in this run. */
   readonly shape: readonly number[];
   /** How far b is from a. Integers count as numbers. */
   readonly error: ErrorMeasures;
@@ -45,7 +47,12 @@ export interface RunReport {
   /** In the order of a. */
   readonly outputs: readonly ComparedOutput[];
   /** Outputs of both that were not compared, with the reason. */
-  readonly skippedOutputs: readonly { readonly name: string; readonly reason: string }[];
+  readonly skippedOutputs: readonly {
+    /** Its name in the models. */
+    readonly name: string;
+    /** Why it cannot be compared. */
+    readonly reason: string;
+  }[];
   /** With `layers`: values that nodes of both main graphs give under one name, in the order of a. */
   readonly layers?: readonly ComparedLayer[];
 }

@@ -8,7 +8,9 @@ import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
 
 /** An input as an array. Numbers are converted to the type that the model takes. */
 export interface InputArray {
+  /** Its elements in row-major order. */
   readonly data: ArrayLike<number | bigint>;
+  /** Its product is the number of elements. */
   readonly shape: readonly number[];
 }
 
@@ -17,11 +19,11 @@ export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputA
 
 /** What decides about inputs. */
 export interface InputOptions {
-  /** @defaultValue random values by type, shape and name */
+  /** What the models are run on. @defaultValue random values by type, shape and name */
   readonly inputs?: ModelInputs | undefined;
   /** Sizes of dimensions that are not fixed, by their names or as `input.axis`. @defaultValue 1 for batches, 16 for sequences, 0 for what is past, 224 for images */
   readonly dimensions?: Readonly<Record<string, number>> | undefined;
-  /** @defaultValue 1 */
+  /** Which random values. @defaultValue 1 */
   readonly seed?: number | undefined;
 }
 

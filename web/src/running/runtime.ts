@@ -27,7 +27,12 @@ export interface Session {
 
 /** The module `onnxruntime-web`, or one with the same functions. */
 export interface Runtime {
-  readonly InferenceSession: { create(model: Uint8Array, options?: object): Promise<unknown> };
+  /** What loads a model. */
+  readonly InferenceSession: {
+    /** Loads a model from its bytes. */
+    create(model: Uint8Array, options?: object): Promise<unknown>;
+  };
+  /** The class of inputs and outputs. */
   readonly Tensor: unknown;
 }
 

@@ -9,14 +9,20 @@ import * as scalepoint from 'scalepoint';
 import * as bench from 'scalepoint/bench';
 import * as model from 'scalepoint/model';
 import { transformWithOxc } from 'vite';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { tinyLlama } from '../../support/tiny-llama.js';
 import { path as root, type Served, servePages } from '../served.js';
 
 const sample = root('web/demo/public/samples/digits.safetensors');
+
+/** A small GGUF file whose weights are Q8_0. */
+async function gguf(): Promise<Uint8Array> {
+  return (await model.quantizeModel(tinyLlama(), { to: 'Q8_0' })).bytes();
+}
 
 interface Block {
   readonly language: string;
@@ -29,6 +35,12 @@ const texts = guidePages().filter(({ markdown }) => markdown !== undefined);
 const titled = texts.map((page) => [page.title, page] as const);
 const blocks = texts.flatMap((page) => blocksOf(page).map((block) => ({ ...block, page })));
 
+/** The blocks for pages, by the file names that they begin with, or else by their numbers. */
+const browserBlocks = blocks.flatMap(({ language, code }, i) => {
+  if (language !== 'js browser') return [];
+  return [{ code, name: /^\/\/ ([\w-]+)\.ts\n/.exec(code)?.[1] ?? `block-${i}` }];
+});
+
 /** What a block says that it prints: comments after console.log, or after a loop with one. */
 function promised(code: string): string[] {
   const lines = code.split('\n');
@@ -39,16 +51,36 @@ function promised(code: string): string[] {
   });
 }
 
+/** In place of React: one component, drawn once, whose effects can be ended. */
+const react = (() => {
+  let state: unknown;
+  const ends: (() => void)[] = [];
+  return {
+    useState: (first: unknown) => {
+      state ??= first;
+      const set = (next: unknown) => {
+        state = next;
+      };
+      return [state, set];
+    },
+    useEffect: (effect: () => () => void) => ends.push(effect()),
+    current: () => state as { core?: scalepoint.Scalepoint; error?: unknown },
+    end: () => {
+      for (const end of ends.splice(0)) end();
+    },
+  };
+})();
+
 const modules: Readonly<Record<string, unknown>> = { scalepoint, 'scalepoint/model': model, 'scalepoint/bench': bench };
 /** What the code of the guide may import. The inline module is there once the package is built. */
-const imports = { ...modules, 'scalepoint/inline': await import(pathToFileURL(root('dist/inline.js')).href) };
+const imports = { ...modules, react, 'scalepoint/inline': await import(pathToFileURL(root('dist/inline.js')).href) };
 
-/** Runs the blocks of a page one after the other in one scope. Returns what each printed. */
-async function runBlocks(codes: readonly string[]): Promise<string[][]> {
-  const printed = codes.map((): string[] => []);
-  const body = codes.map((code, i) => {
+/** Runs the blocks of a page one after the other, in one scope or, if they stand alone, in one inside of it. Returns what each printed. */
+async function runBlocks(parts: readonly Block[]): Promise<string[][]> {
+  const printed = parts.map((): string[] => []);
+  const body = parts.map(({ language, code }, i) => {
     const imported = code.replace(/^import (\{[^}]*\}) from '([^']*)';$/gm, "const $1 = modules['$2'];");
-    return `at = ${i};\n${imported}`;
+    return `at = ${i};\n${language === 'js alone' ? `{\n${imported}\n}` : imported}`;
   });
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
   const program = new AsyncFunction(
@@ -67,25 +99,46 @@ describe('the code of the guide', () => {
     expect([...new Set(blocks.map(({ language }) => language))].sort()).toEqual([
       'csp',
       'js',
+      'js alone',
       'js browser',
       'js config',
+      'kubernetes',
       'sh',
+      'sh jobs',
+      'slurm',
     ]);
   });
 
   it.each(titled)('%s: runs in Node and prints what it says', async (_, page) => {
     copyFileSync(sample, inFolder('model.safetensors'));
-    const codes = blocksOf(page).flatMap(({ language, code }) => (language === 'js' ? [code] : []));
+    writeFileSync(inFolder('model-Q8_0.gguf'), await gguf());
+    const parts = blocksOf(page).filter(({ language }) => language === 'js' || language === 'js alone');
     const before = process.cwd();
     process.chdir(inFolder());
     try {
-      for (const [i, lines] of (await runBlocks(codes)).entries()) {
-        const expected = promised(codes[i]!);
+      for (const [i, lines] of (await runBlocks(parts)).entries()) {
+        const expected = promised(parts[i]!.code);
         if (expected.length > 0) expect(lines).toEqual(expected);
       }
     } finally {
       process.chdir(before);
     }
+  });
+
+  it('gives memory back when a component goes, whether its core has been loaded or not', async () => {
+    const [recipe] = blocks.filter(({ code }) => code.includes("from 'react'"));
+    const code = `${recipe!.code.replace(/^import .*$/m, '')}\nuseScalepoint();`;
+    const show = () =>
+      new Function('load', 'useEffect', 'useState', code)(scalepoint.load, react.useEffect, react.useState);
+    show();
+    react.end();
+    show();
+    await vi.waitFor(() => expect(react.current().core).toBeDefined());
+    const { core } = react.current();
+    expect(core!.quantize([1]).data).toHaveLength(1);
+    react.end();
+    await vi.waitFor(() => expect(() => core!.quantize([1])).toThrow(/dispose/));
+    expect(react.current().error).toBeUndefined();
   });
 
   it.each(titled)('%s: its commands run', async (_, page) => {
@@ -100,6 +153,53 @@ describe('the code of the guide', () => {
       else {
         expect([program, command]).toEqual(['npx', name]);
         expect(await run(args)).toMatchObject({ code: 0, stderr: expect.not.stringContaining('error') });
+      }
+    }
+  });
+
+  it('starts parts of the work with three job runners, which make the same files as one run', {
+    timeout: 30_000,
+  }, async () => {
+    copyFileSync(sample, inFolder('model.safetensors'));
+    const codeOf = (language: string) => blocks.filter((block) => block.language === language).map(({ code }) => code);
+    const [[jobs], [slurm], [kubernetes]] = [codeOf('sh jobs'), codeOf('slurm'), codeOf('kubernetes')];
+    // The shell does what it says, with the program of this folder in place of npx.
+    const npx = `npx() { shift; "${process.execPath}" "${root('dist/cli.js')}" "$@"; }; export -f npx`;
+    const shell = (code: string, env: Record<string, string> = {}) =>
+      promisify(execFile)('bash', ['-ec', `${npx}\n${code}`], { cwd: inFolder(), env: { ...process.env, ...env } });
+    const { stdout } = await shell(jobs!.replace('npx scalepoint model', 'bash -c \'npx "$@"\' - scalepoint model'));
+    expect(stdout).toContain('no problems found');
+    // Parts that other machines run are run here, one after the other, and the folder is made before.
+    const parts = async (code: string, name: string, variable: (i: number) => string, made: string) => {
+      expect(code).toContain(`mkdir -p ${made}`);
+      mkdirSync(inFolder(made));
+      const line = code
+        .split('\n')
+        .find((text) => text.includes('npx scalepoint'))!
+        .trim();
+      expect(line).toContain(name);
+      for (let i = 15; i >= 0; i--) {
+        const [, , ...args] = line.replace(name, variable(i)).split(' ');
+        expect(await run(args)).toMatchObject({ code: 0, stderr: '' });
+      }
+    };
+    expect(slurm).toContain('--array=1-16');
+    await parts(slurm!, '$SLURM_ARRAY_TASK_ID', (i) => String(i + 1), 'slurm');
+    expect(kubernetes).toMatch(/completionMode: Indexed\n +completions: 16/);
+    await parts(kubernetes!, '$((JOB_COMPLETION_INDEX + 1))', (i) => String(i + 1), 'kubernetes');
+    mkdirSync(inFolder('one'));
+    const plan = await model.planModel(sample, { to: 'int8' });
+    for (const [folder, count] of [
+      ['local', 4],
+      ['slurm', 16],
+      ['kubernetes', 16],
+    ] as const) {
+      const sizes = plan.tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
+      const output = inFolder('one', `${folder}.safetensors`);
+      const { files } = await model.quantizeModel(sample, { to: 'int8', shardSize: Math.ceil(sizes / count), output });
+      for (const { name } of files.filter((file) => !file.name.endsWith('.json'))) {
+        const made = name.replace(folder, 'model');
+        expect(readFileSync(inFolder(folder, made))).toEqual(readFileSync(inFolder('one', name)));
       }
     }
   });
@@ -120,14 +220,33 @@ describe('the code of the guide', () => {
     expect(made).toEqual({ optimizeDeps: { exclude: ['scalepoint'] } });
   });
 
-  it('for browsers has no type errors', async () => {
+  /** The recipes as a program in TypeScript: what one copies from there needs no `as const`. */
+  function recipes(): string {
+    const page = texts.find(({ name }) => name === 'recipes')!;
+    const parts = blocksOf(page).filter(
+      ({ language, code }) => /^js( alone)?$/.test(language) && !code.includes('react'),
+    );
+    const imports: Record<string, Set<string>> = {};
+    const body = parts.map(({ language, code }) => {
+      const rest = code.replace(/^import \{ (.*) \} from (.*);\n/gm, (_, names: string, from: string) => {
+        imports[from] = new Set([...(imports[from] ?? []), ...names.split(', ')]);
+        return '';
+      });
+      return language === 'js alone' ? `{\n${rest}}` : rest;
+    });
+    const heads = Object.entries(imports).map(([from, names]) => `import { ${[...names].join(', ')} } from ${from};`);
+    // Parameters of helpers are all that has no type by itself.
+    return [...heads, ...body].join('\n').replace(/const (\w+) = \((\w+)\) =>/g, 'const $1 = ($2: number) =>');
+  }
+
+  it('for browsers and in recipes has no type errors', async () => {
     const folder = root('build/guide');
     mkdirSync(folder, { recursive: true });
-    const files = blocks.flatMap(({ language, code }, i) =>
-      language === 'js browser' ? [{ name: `${i}.ts`, code }] : [],
-    );
+    const files = browserBlocks.map(({ name, code }) => ({ name: `${name}.ts`, code }));
+    files.push({ name: 'recipes.ts', code: recipes() });
     for (const { name, code } of files) writeFileSync(`${folder}/${name}`, code);
-    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'] };
+    const loose = { noUncheckedIndexedAccess: false, noUnusedLocals: false };
+    const options = { noEmit: true, types: [] as string[], lib: ['es2023', 'dom', 'dom.iterable'], ...loose };
     const config = {
       extends: '../../tsconfig.json',
       compilerOptions: options,
@@ -179,10 +298,12 @@ describe('the code of the guide in Chromium', () => {
     await withPage({}, async (page) => {
       await page.route('**/elsewhere/**', async (route) => {
         const name = new URL(route.request().url()).pathname.replace(/^\/elsewhere\//, '');
-        const [, asked] = /^block-(\d+)\.js$/.exec(name) ?? [];
-        if (asked !== undefined) {
-          const { code } = await transformWithOxc(blocks[Number(asked)]!.code, 'block.ts');
-          return route.fulfill({ contentType: 'text/javascript', body: code });
+        const block = browserBlocks.find((each) => [`${each.name}.js`, `${each.name}.ts`].includes(name));
+        if (block !== undefined) {
+          const { code } = await transformWithOxc(block.code, 'block.ts');
+          // Workers have no import map.
+          const body = code.replace(/from ["']scalepoint["']/, "from './dist/index.js'");
+          return route.fulfill({ contentType: 'text/javascript', body });
         }
         if (name === 'page.html') {
           const imports = { scalepoint: './dist/index.js', 'scalepoint/model': './dist/model.js' };
@@ -195,24 +316,30 @@ describe('the code of the guide in Chromium', () => {
         route.fulfill({ path: root(`dist/${new URL(route.request().url()).pathname.split('/').at(-1)}`) }),
       );
       await page.goto(`${server.url}elsewhere/page.html`);
-      const numbers = blocks.flatMap(({ language }, i) => (language === 'js browser' ? [i] : []));
+      const names = browserBlocks.map(({ name }) => name).filter((name) => name !== 'quantizer-worker');
       // As text, since the test runner would replace the import.
       const results = await page.evaluate(`(async () => {
         const bytes = Uint8Array.from(atob('${readFileSync(sample).toString('base64')}'), (char) => char.charCodeAt(0));
         const file = new File([bytes], 'digits.safetensors');
         const told = [];
-        for (const n of [${numbers}]) {
-          const block = await import('/elsewhere/block-' + n + '.js');
+        for (const name of ${JSON.stringify(names)}) {
+          const block = await import('/elsewhere/' + name + '.js');
           if (block.sp !== undefined) told.push(block.sp.quantize([1, 2]).data[0]);
-          else {
-            const result = await block.shrink(file);
-            told.push(result.download ?? result.report.totals.bytesAfter);
+          else if (block.quantize !== undefined) {
+            const q = await block.quantize(Float32Array.of(1, 7), { dtype: 'int4' });
+            const failed = await block.quantize(Float32Array.of(1), { dtype: 'int9' }).catch(({ message }) => message);
+            told.push([...q.data].join() + ' ' + failed.slice(0, 5));
+          } else {
+            const bar = document.createElement('progress');
+            const result = await block.shrink(file, bar);
+            told.push(result.download ?? result.report?.totals.bytesAfter ?? [result.size, bar.value].join());
           }
         }
         return told;
       })()`);
       const { totals } = await model.planModel(sample, { to: 'int8' });
-      expect(results).toEqual(['digits.int8.safetensors', 64, totals.bytesAfter]);
+      const size = totals.bytesAfter;
+      expect(results).toEqual(['digits.int8.safetensors', `${size},1`, '1,7 dtype', 64, size]);
     });
   });
 
@@ -235,7 +362,7 @@ describe('the code of the guide in Chromium', () => {
 describe('the pages of the guide', () => {
   it('have titles, descriptions and neighbors of their own', async () => {
     const pages = guidePages();
-    expect(texts.length).toBeLessThanOrEqual(10);
+    expect(texts.length).toBeLessThanOrEqual(16);
     await withPage({}, async (page) => {
       const titles = new Set<string>();
       const descriptions = new Set<string | null>();

@@ -295,10 +295,18 @@ describe('weights in a file beside the model', () => {
     }
   });
 
-  it('need a path', async () => {
-    await expect(quantizeModel(twoLayers, { to: 'q8', externalData: true, workers: 0 })).rejects.toThrow(
+  it('need a path or memory', async () => {
+    const options = { to: 'q8', externalData: true, workers: 0 } as const;
+    await expect(quantizeModel(twoLayers, { ...options, output: new WritableStream() })).rejects.toThrow(
       /several files/,
     );
+    const { files, bytes } = await quantizeModel(twoLayers, options);
+    expect(files.map(({ name }) => name)).toEqual(['model.onnx', 'model.onnx_data']);
+    const session = await ort.InferenceSession.create(await bytes('model.onnx'), {
+      externalData: [{ path: 'model.onnx_data', data: await bytes('model.onnx_data') }],
+    });
+    expect((await session.run(feedsFor(session))).y?.data).toHaveLength(2 * 3 * 512);
+    await expect(bytes()).rejects.toThrow(/expected one of model\.onnx, model\.onnx_data/);
   });
 
   it('are not read through a link', async () => {

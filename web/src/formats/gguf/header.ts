@@ -30,6 +30,19 @@ const valueTypes = [
   { name: 'f64', bytes: 8, get: (view: DataView, at: number) => view.getFloat64(at, true) },
 ] as const;
 type ValueType = (typeof valueTypes)[number];
+export type ValueTypeName = ValueType['name'];
+
+/** The number of a type of values. */
+export function typeNumber(type: ValueTypeName): number {
+  return valueTypes.findIndex(({ name }) => name === type);
+}
+
+/** The type of the value of a pair that was read or made. */
+export function typeNameOf({ bytes }: GgufPair): ValueTypeName {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const number = view.getUint32(8 + Number(view.getBigUint64(0, true)), true);
+  return (valueTypes[number] as ValueType).name;
+}
 
 /** The value as a number if that is exact, otherwise as it is. */
 function whole(value: bigint): number | bigint {
@@ -61,6 +74,8 @@ export interface GgufTensor {
   readonly bytes: number;
   /** Where its bytes begin, from the start of the file. */
   readonly byteOffset: number;
+  /** Which file of a split model, from 0. */
+  readonly file?: number;
 }
 
 /** A header that has been checked. */

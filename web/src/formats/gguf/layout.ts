@@ -1,22 +1,62 @@
 /** Headers of GGUF files to be written, as ggml's writer makes them. */
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../../files/bytes.js';
-import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
+import {
+  alignmentKey,
+  defaultAlignment,
+  type GgufPair,
+  type GgufTensor,
+  minTensorBytes,
+  padded,
+  typeNumber,
+  type ValueTypeName,
+} from './header.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
-/** The number of the type of values in 32 bits, unsigned. */
-const u32Type = 4;
-
-/** A key with an unsigned 32-bit value. */
-export function u32Pair(key: string, value: number): GgufPair {
+/** A key with a value of some bytes, which `set` writes. */
+function pairWith(key: string, type: ValueTypeName, size: number, set: (view: DataView) => void): GgufPair {
   const text = new TextEncoder().encode(key);
-  const bytes = new Uint8Array(8 + text.length + 8);
+  const bytes = new Uint8Array(8 + text.length + 4 + size);
   const view = new DataView(bytes.buffer);
   view.setBigUint64(0, BigInt(text.length), true);
   bytes.set(text, 8);
-  view.setUint32(8 + text.length, u32Type, true);
-  view.setUint32(12 + text.length, value, true);
+  view.setUint32(8 + text.length, typeNumber(type), true);
+  set(new DataView(bytes.buffer, 12 + text.length));
   return { key, bytes };
+}
+
+/** A key with an unsigned 32-bit value. */
+export function u32Pair(key: string, value: number): GgufPair {
+  return pairWith(key, 'u32', 4, (view) => view.setUint32(0, value, true));
+}
+
+/** A key with a signed 32-bit value. */
+export function i32Pair(key: string, value: number): GgufPair {
+  return pairWith(key, 'i32', 4, (view) => view.setInt32(0, value, true));
+}
+
+/** A key with an unsigned 16-bit value. */
+export function u16Pair(key: string, value: number): GgufPair {
+  return pairWith(key, 'u16', 2, (view) => view.setUint16(0, value, true));
+}
+
+/** A key with a float32. */
+export function f32Pair(key: string, value: number): GgufPair {
+  return pairWith(key, 'f32', 4, (view) => view.setFloat32(0, value, true));
+}
+
+/** A key with a truth value. */
+export function boolPair(key: string, value: boolean): GgufPair {
+  return pairWith(key, 'bool', 1, (view) => view.setUint8(0, value ? 1 : 0));
+}
+
+/** A key with a text. */
+export function stringPair(key: string, value: string): GgufPair {
+  const text = new TextEncoder().encode(value);
+  return pairWith(key, 'string', 8 + text.length, (view) => {
+    view.setBigUint64(0, BigInt(text.length), true);
+    new Uint8Array(view.buffer, view.byteOffset + 8).set(text);
+  });
 }
 
 /** A GGUF file to be written: its header, and where each tensor's bytes go. */
@@ -43,6 +83,7 @@ interface Entry {
 /** Places tensors one after the other, from 0 on. Trailing dimensions of 1 are left out. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  alignment: number,
 ): { entries: Entry[]; end: number } {
   const encoder = new TextEncoder();
   let end = 0;
@@ -53,7 +94,7 @@ function entriesOf(
       throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
     }
     const tensor = { name, dtype, shape, bytes, byteOffset: end };
-    end = padded(end + bytes, defaultAlignment);
+    end = padded(end + bytes, alignment);
     const ne = [...shape].reverse();
     while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
     return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
@@ -88,15 +129,16 @@ export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
   fixAlignment = false,
+  alignment = defaultAlignment,
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors);
+  const { entries, end } = entriesOf(tensors, alignment);
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
-  const dataOffset = padded(length, defaultAlignment);
+  const dataOffset = padded(length, alignment);
   /** Whether the tensors are also aligned to this. */
-  const holds = (alignment: number) =>
-    dataOffset === padded(length, alignment) &&
-    entries.every(({ tensor: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, alignment));
+  const holds = (other: number) =>
+    dataOffset === padded(length, other) &&
+    entries.every(({ tensor: { bytes } }) => padded(bytes, alignment) === padded(bytes, other));
 
   const header = allocate(length, ' of the header');
   const view = new DataView(header.buffer);
@@ -112,7 +154,7 @@ export function layoutGguf(
     if (key !== alignmentKey) continue;
     const stated = view.getUint32(at - 4, true);
     if (holds(stated)) continue;
-    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    if (fixAlignment) view.setUint32(at - 4, alignment, true);
     else wrongAlignment = stated;
   }
   for (const entry of entries) at = writeEntry(header, at, entry);

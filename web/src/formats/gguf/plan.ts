@@ -8,10 +8,12 @@ import type { GgmlForm } from '../../codecs/ggml.js';
 import { type BlockType, isBlockType } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { keepMention, type PlanChoices, ruleFor } from '../options.js';
+import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
-import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
+import { edited } from './edits.js';
+import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor } from './header.js';
 import { layoutGguf, u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
@@ -25,7 +27,8 @@ import {
   requantizeMention,
   type TargetType,
 } from './options.js';
-import { ggmlType } from './types.js';
+import { mostSplits, splitPairs, storedSize, withoutSplits } from './splits.js';
+import { ggmlBytes, ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -78,15 +81,9 @@ function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantiz
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
 function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
-  const replaced = [
-    'general.quantization_version',
-    'general.file_type',
-    'split.no',
-    'split.count',
-    'split.tensors.count',
-  ];
+  const replaced = ['general.quantization_version', 'general.file_type'];
   return [
-    ...pairs.filter(({ key }) => !replaced.includes(key)),
+    ...withoutSplits(pairs).filter(({ key }) => !replaced.includes(key)),
     u32Pair('general.quantization_version', 2),
     u32Pair('general.file_type', fileTypes[fileType].id),
   ];
@@ -138,47 +135,97 @@ function alignmentNote(stated: number): string {
 /** What decides about a GGUF result, after it has been checked. */
 export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
 
-/**
- * Plans what llama-quantize would make of a file. The tensors of the result are sorted by layer and name.
- * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; `UNKNOWN_FORMAT` if the file is
- *   one of several that make up a model
- */
-export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: PartsOf): FilePlan {
-  const { to, requantize = false, fixAlignment = false } = choices;
-  const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const parts = header.metadata['split.count'];
-  if (typeof parts === 'number' && parts > 1) {
-    throw new ScalepointError(
-      'UNKNOWN_FORMAT',
-      `the file is one of ${parts} that make up a model; llama-gguf-split --merge joins them`,
-    );
+/** A tensor of the result, and which one of the input it is. */
+interface Placed {
+  readonly tensor: GgufTensor;
+  readonly index: number;
+  readonly choice: Choice;
+}
+
+/** The tensors in the order of the result, which is that of layers and names; copies keep the order of the input. */
+function placedTensors(header: GgufHeader, choices: GgufChoices): { placed: Placed[]; fileType: FileType | undefined } {
+  const { to } = choices;
+  if (to === 'copy') {
+    const copies = header.tensors.map((tensor, index) => ({
+      tensor,
+      index,
+      choice: { type: tensor.dtype, kept: 'copy' },
+    }));
+    return { placed: copies, fileType: undefined };
   }
+  const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
   const chooser = new Chooser(header, fileType, choices);
-  const sorted = header.tensors
+  const placed = header.tensors
     .map((tensor, index) => ({ tensor, index, layer: layerOf(tensor.name) }))
     .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
     .map(({ tensor, index }) => ({ tensor, index, choice: chooser.choose(tensor) }));
-  const layout = layoutGguf(
-    pairsOf(header, fileType),
-    sorted.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape })),
-    fixAlignment,
-  );
+  return { placed, fileType };
+}
 
+const extension = '.gguf';
+
+/** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
+function beginsOf(placed: readonly Placed[], choices: GgufChoices): readonly number[] | undefined {
+  const sizes = placed.map(({ tensor: { shape }, choice }) => storedSize(ggmlBytes(ggmlType(choice.type), shape) ?? 0));
+  if (choices.splitTensors !== undefined) {
+    return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
+  }
+  const limit = shardLimit(choices, sizes);
+  return limit === undefined ? undefined : shardsOf(sizes, limit, undefined, mostSplits);
+}
+
+/** Lays out the files of a result. The first one has the metadata. */
+function layOut(
+  header: GgufHeader,
+  pairs: readonly GgufPair[],
+  placed: readonly Placed[],
+  choices: GgufChoices,
+): { files: OutputFile[]; wrongAlignment: number | undefined } {
+  const { to, fixAlignment = false } = choices;
+  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
+  const alignment = to === 'copy' ? header.alignment : defaultAlignment;
+  const begins = beginsOf(placed, choices);
+  let wrongAlignment: number | undefined;
+  const files = (begins ?? [0]).map((begin, i, all): OutputFile => {
+    const some = placed.slice(begin, all[i + 1]);
+    const own = [...(i === 0 ? pairs : []), ...(begins === undefined ? [] : splitPairs(i, all.length, placed.length))];
+    const entries = some.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape }));
+    const layout = layoutGguf(own, entries, fixAlignment, i === 0 ? alignment : defaultAlignment);
+    wrongAlignment ??= layout.wrongAlignment;
+    const segments: Segment[] = [{ at: 0, bytes: layout.header }];
+    for (const [j, { index }] of some.entries()) {
+      segments.push({ at: (layout.tensors[j] as GgufTensor).byteOffset, tensor: index, role: 'data' });
+    }
+    const name =
+      begins === undefined ? { suffix: '' } : { suffix: shardSuffix(i, all.length, extension), replaces: extension };
+    return { ...name, size: layout.size, segments };
+  });
+  return { files, wrongAlignment };
+}
+
+/**
+ * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
+ *   cannot be edited
+ */
+export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: PartsOf): FilePlan {
+  const { requantize = false, metadata } = choices;
+  const { placed, fileType } = placedTensors(header, choices);
+  const before = fileType === undefined ? withoutSplits(header.pairs) : pairsOf(header, fileType);
+  const pairs = edited(before, header, metadata);
+  const { files, wrongAlignment } = layOut(header, pairs, placed, choices);
   const tensors: PlannedTensor[] = [];
-  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-  for (const [i, { tensor, index, choice }] of sorted.entries()) {
-    const source = { ...tensor, file: 0 };
+  for (const { tensor, index, choice } of placed) {
+    const source = { file: 0, ...tensor };
     if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
     else {
       const form = formTo(tensor, choice.type, requantize);
       tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
     }
-    segments.push({ at: (layout.tensors[i] as GgufTensor).byteOffset, tensor: index, role: 'data' });
   }
-  const { wrongAlignment } = layout;
   return {
     format: 'gguf',
-    files: [{ suffix: '', size: layout.size, segments }],
+    files,
     tensors,
     notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
     sidecars: [],

@@ -1,0 +1,50 @@
+// What was done already, so that it is not done again: digests of what a step read, kept in build/stamps.
+
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { root } from './steps.mjs';
+
+/**
+ * All files at some paths of the project, those inside of folders too; a path where nothing is gives none.
+ * @param {string[]} paths
+ */
+export function filesAt(paths) {
+  /** @type {string[]} */
+  const files = [];
+  for (const path of paths) {
+    const full = join(root, path);
+    if (!existsSync(full)) continue;
+    if (statSync(full).isFile()) files.push(path);
+    else for (const name of readdirSync(full)) if (name !== 'node_modules') files.push(...filesAt([join(path, name)]));
+  }
+  return files.sort();
+}
+
+/** A digest of names and contents. @param {string[]} files */
+export function digestOf(files) {
+  const hash = createHash('sha256');
+  for (const file of files) {
+    const content = readFileSync(join(root, file));
+    hash.update(`${file} ${content.length}\n`).update(content);
+  }
+  return hash.digest('hex');
+}
+
+/** @param {string} name */
+const pathOf = (name) => join(root, 'build/stamps', name);
+
+/** What was kept under a name; undefined if nothing was. @param {string} name */
+export function stampOf(name) {
+  const path = pathOf(name);
+  return existsSync(path) ? readFileSync(path, 'utf8') : undefined;
+}
+
+/** @param {string} name @param {string} text */
+export function keepStamp(name, text) {
+  mkdirSync(join(root, 'build/stamps'), { recursive: true });
+  writeFileSync(pathOf(name), text);
+}
+
+/** @param {string} name */
+export const dropStamp = (name) => rmSync(pathOf(name), { force: true });
