@@ -50,9 +50,9 @@ export function boolPair(key: string, value: boolean): GgufPair {
   return pairWith(key, 'bool', 1, (view) => view.setUint8(0, value ? 1 : 0));
 }
 
-/** A key with a text. */
-export function stringPair(key: string, value: string): GgufPair {
-  const text = new TextEncoder().encode(value);
+/** A key with a text, or with the bytes of one. */
+export function stringPair(key: string, value: string | Uint8Array): GgufPair {
+  const text = typeof value === 'string' ? new TextEncoder().encode(value) : value;
   return pairWith(key, 'string', 8 + text.length, (view) => {
     view.setBigUint64(0, BigInt(text.length), true);
     new Uint8Array(view.buffer, view.byteOffset + 8).set(text);

@@ -104,7 +104,12 @@ export class Mixture {
   private valuesSeen = 0;
   private downsSeen = 0;
 
-  constructor(header: GgufHeader, fileType: FileType) {
+  /** @param hasImportance whether there is an importance matrix */
+  constructor(
+    header: GgufHeader,
+    fileType: FileType,
+    private readonly hasImportance: boolean,
+  ) {
     this.model = modelOf(header);
     this.fileType = fileType;
     this.base = fileTypes[fileType].base;
@@ -154,6 +159,7 @@ export class Mixture {
     if (experts === 8) return 'Q8_0';
     let type = this.base;
     if (this.fileType === 'Q2_K') type = groupedHeads >= 4 ? 'Q4_K' : 'Q3_K';
+    else if (this.fileType === 'Q2_K_S' && groupedHeads >= 4) type = 'Q4_K';
     else if (this.fileType === 'Q3_K_M') type = index < 2 ? 'Q5_K' : 'Q4_K';
     else if (this.fileType === 'Q3_K_L') type = 'Q5_K';
     else if (uneven.includes(this.fileType) && groupedHeads >= 4) type = 'Q5_K';
@@ -169,6 +175,12 @@ export class Mixture {
     switch (this.fileType) {
       case 'Q2_K':
         return 'Q3_K';
+      case 'Q2_K_S':
+        return inFirst(8) ? 'Q4_K' : this.base;
+      case 'Q4_0':
+        return this.hasImportance && inFirst(8) ? 'Q4_1' : this.base;
+      case 'Q5_0':
+        return this.hasImportance && inFirst(8) ? 'Q5_1' : this.base;
       case 'Q3_K_M':
         if (inFirst(16)) return 'Q5_K';
         return !falcon || isImportant(layer, layers) ? 'Q4_K' : 'Q3_K';
@@ -184,7 +196,7 @@ export class Mixture {
         return isImportant(layer, layers) ? 'Q6_K' : 'Q5_K';
       case 'IQ4_NL':
       case 'IQ4_XS':
-        return inFirst(8) ? 'Q5_K' : this.base;
+        return !this.hasImportance && inFirst(8) ? 'Q5_K' : this.base;
       default:
         return this.base;
     }

@@ -1,10 +1,20 @@
 /** What GGUF files can become, and the options that decide about it. */
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
-import { rangeError } from '../../core/errors.js';
+import { rangeError, typeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
+import type { FileInput } from '../../files/bytes.js';
+import { isFileInput } from '../../files/open.js';
 import type { Target } from '../format.js';
-import { checkRules, didYouMean, type OptionInfo, optionTable, type PlanChoices, toggle } from '../options.js';
+import {
+  checkRules,
+  didYouMean,
+  type Flag,
+  type OptionInfo,
+  optionTable,
+  type PlanChoices,
+  toggle,
+} from '../options.js';
 import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { type MetadataEdits, metadata } from './edits.js';
 
@@ -21,6 +31,7 @@ export const fileTypes = {
   Q5_0: { id: 8, base: 'Q5_0' },
   Q5_1: { id: 9, base: 'Q5_1' },
   Q2_K: { id: 10, base: 'Q2_K' },
+  Q2_K_S: { id: 21, base: 'Q2_K' },
   Q3_K_S: { id: 11, base: 'Q3_K' },
   Q3_K_M: { id: 12, base: 'Q3_K' },
   Q3_K_L: { id: 13, base: 'Q3_K' },
@@ -61,6 +72,7 @@ const abouts: Readonly<Partial<Record<FileType, string>>> = {
   Q4_K_M: '4.8 bits, the usual choice',
   Q3_K_M: '3.9 bits, visible loss',
   Q2_K: '2.6 to 3 bits, large loss',
+  Q2_K_S: '2.6 bits, takes an importance matrix',
   IQ4_NL: '4.5 bits, uneven levels',
   IQ4_XS: '4.3 bits, uneven levels',
   MXFP4_MOE: 'experts at 4.3 bits, the rest at 8.5',
@@ -88,7 +100,7 @@ export const targets: readonly Target[] = [
     return {
       name,
       ...(about === undefined ? {} : { about }),
-      options: ['pure', 'requantize', 'fixAlignment', ...fileOptions],
+      options: ['pure', 'requantize', 'fixAlignment', 'importance', 'includeWeights', 'excludeWeights', ...fileOptions],
       ...(preset === undefined ? {} : { preset }),
     };
   }),
@@ -122,6 +134,16 @@ export interface GgufOptions extends ShardOptions {
    */
   readonly fixAlignment?: boolean | undefined;
   /**
+   * GGUF: an importance matrix of llama.cpp, GGUF or of the older form. Columns that it says are used more get smaller errors, and the
+   * mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
+   * @defaultValue all columns are alike
+   */
+  readonly importance?: FileInput | undefined;
+  /** GGUF: parts of names of the weights that the importance matrix is used for. @defaultValue all */
+  readonly includeWeights?: readonly string[] | undefined;
+  /** GGUF: parts of names of the weights that the importance matrix is not used for. @defaultValue none */
+  readonly excludeWeights?: readonly string[] | undefined;
+  /**
    * GGUF: a result in several files, each with so many tensors at most.
    * @defaultValue one file
    */
@@ -138,6 +160,7 @@ export interface GgufOptions extends ShardOptions {
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
+export const importanceMention = 'importance: file';
 
 /** Most tensors of a file that can be asked for. */
 const mostTensors = 1_000_000;
@@ -154,6 +177,43 @@ const splitTensors: OptionInfo = {
     throw rangeError('--split-tensors', `expected a whole number, got ${JSON.stringify(text)}`);
   },
 };
+
+/** --imatrix. */
+const importance: OptionInfo = {
+  flags: [
+    { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
+  ],
+  check(value, name) {
+    if (isFileInput(value)) return;
+    throw typeError(name, `expected bytes, a Blob, a URL, a path or an open file, got ${show(value)}`);
+  },
+  read: ({ imatrix }) => imatrix,
+  mention: importanceMention,
+};
+
+/** An option that is a list of parts of names. */
+function partsOfNames(flag: Flag): OptionInfo {
+  return {
+    flags: [{ ...flag, value: 'NAME', multiple: true }],
+    check(value, name) {
+      if (Array.isArray(value) && value.every((part) => typeof part === 'string' && part !== '')) return;
+      throw typeError(name, `expected an array of parts of names such as ['attn_v'], got ${show(value)}`);
+    },
+    read: (words) => words[flag.name],
+  };
+}
+
+/** Options about an importance matrix. */
+function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
+  if (matrix !== undefined && to === 'copy') throw rangeError('importance', "to: 'copy' converts nothing");
+  for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
+    if (value !== undefined && matrix === undefined)
+      throw rangeError(name, `it takes an importance matrix, ${importanceMention}`);
+  }
+  if (includeWeights !== undefined && excludeWeights !== undefined) {
+    throw rangeError('excludeWeights', 'either includeWeights or excludeWeights, not both');
+  }
+}
 
 /** Options that mean nothing together. */
 function checkFiles({ to, shardSize: size, splitTensors: tensors, pure, requantize }: PlanChoices<GgufOptions>): void {
@@ -179,6 +239,15 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    importance,
+    includeWeights: partsOfNames({
+      name: 'include-weights',
+      about: 'use the importance matrix for weights with NAME in their names alone; can be repeated',
+    }),
+    excludeWeights: partsOfNames({
+      name: 'exclude-weights',
+      about: 'do not use the importance matrix for weights with NAME in their names; can be repeated',
+    }),
     shardSize,
     splitTensors,
     part,
@@ -187,6 +256,7 @@ export const options = optionTable<GgufOptions>({
   check(choices) {
     checkCopy(choices);
     checkFiles(choices);
+    checkImportance(choices);
     checkRules(choices.rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
         const hint = didYouMean(to, ruleTargets);

@@ -1,12 +1,12 @@
 /**
  * Plans GGUF results as llama-quantize makes them: the types of the tensors, their order, and the metadata. Everything follows from the
  * header.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
 import type { CastForm } from '../../codecs/cast.js';
-import type { GgmlForm } from '../../codecs/ggml.js';
+import { type GgmlForm, ggmlForm } from '../../codecs/ggml.js';
 import { type BlockType, isBlockType } from '../../core/blocks.js';
-import { ScalepointError } from '../../core/errors.js';
+import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { keepMention, type PlanChoices, ruleFor } from '../options.js';
@@ -14,6 +14,7 @@ import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor } from './header.js';
+import { Importance, type ImportanceMatrix, withImportance } from './importance.js';
 import { layoutGguf, u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
@@ -23,6 +24,7 @@ import {
   fixAlignmentMention,
   type GgufOptions,
   type GgufTarget,
+  importanceMention,
   isCastType,
   requantizeMention,
   type TargetType,
@@ -65,7 +67,8 @@ interface Choice {
 }
 
 /** The form of a tensor that is converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): CastForm | GgmlForm {
+function formTo(tensor: GgufTensor, type: string, requantize: boolean, importance: Importance): CastForm | GgmlForm {
+  const { name, dtype, byteOffset } = tensor;
   const fail = (message: string): never => {
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
   };
@@ -76,7 +79,7 @@ function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantiz
   if (isBlockType(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
   }
-  return { codec: 'ggml', to: type as BlockType };
+  return ggmlForm(type as BlockType, importance.of(tensor));
 }
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
@@ -89,16 +92,27 @@ function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
   ];
 }
 
+/** Fails where llama-quantize asks for importance, because a result without it would be worth nothing. */
+function checkImportance({ tensor, choice }: Placed, form: CastForm | GgmlForm, to: GgufTarget, given: boolean): void {
+  const { name, byteOffset } = tensor;
+  const isFree = /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
+  if (to !== 'Q2_K_S' || choice.type !== 'Q2_K' || isFree || ('importance' in form && form.importance !== undefined))
+    return;
+  if (!given) throw rangeError('to', `${to} takes an importance matrix, ${importanceMention}`);
+  const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${to} does not work without`;
+  throw new ScalepointError('BAD_FILE', message, { tensor: name, byteOffset });
+}
+
 /** Chooses the type of each tensor. */
 class Chooser {
   readonly #choices: GgufChoices;
   readonly #base: TargetType;
   readonly #mixture: Mixture;
 
-  constructor(header: GgufHeader, fileType: FileType, choices: GgufChoices) {
+  constructor(header: GgufHeader, fileType: FileType, choices: GgufChoices, hasImportance: boolean) {
     this.#choices = choices;
     this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(header, fileType);
+    this.#mixture = new Mixture(header, fileType, hasImportance);
   }
 
   choose(tensor: GgufTensor): Choice {
@@ -143,7 +157,11 @@ interface Placed {
 }
 
 /** The tensors in the order of the result, which is that of layers and names; copies keep the order of the input. */
-function placedTensors(header: GgufHeader, choices: GgufChoices): { placed: Placed[]; fileType: FileType | undefined } {
+function placedTensors(
+  header: GgufHeader,
+  choices: GgufChoices,
+  hasImportance: boolean,
+): { placed: Placed[]; fileType: FileType | undefined } {
   const { to } = choices;
   if (to === 'copy') {
     const copies = header.tensors.map((tensor, index) => ({
@@ -154,7 +172,7 @@ function placedTensors(header: GgufHeader, choices: GgufChoices): { placed: Plac
     return { placed: copies, fileType: undefined };
   }
   const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const chooser = new Chooser(header, fileType, choices);
+  const chooser = new Chooser(header, fileType, choices, hasImportance);
   const placed = header.tensors
     .map((tensor, index) => ({ tensor, index, layer: layerOf(tensor.name) }))
     .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
@@ -206,20 +224,28 @@ function layOut(
 /**
  * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
- *   cannot be edited
+ *   cannot be edited, or if the target takes an importance matrix; `BAD_FILE` if that does not fit
  */
-export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: PartsOf): FilePlan {
-  const { requantize = false, metadata } = choices;
-  const { placed, fileType } = placedTensors(header, choices);
+export function planGguf(
+  header: GgufHeader,
+  choices: GgufChoices,
+  partsOf: PartsOf,
+  matrix?: ImportanceMatrix | undefined,
+): FilePlan {
+  const { to, requantize = false, metadata } = choices;
+  const { placed, fileType } = placedTensors(header, choices, matrix !== undefined);
+  const importance = new Importance(matrix);
   const before = fileType === undefined ? withoutSplits(header.pairs) : pairsOf(header, fileType);
-  const pairs = edited(before, header, metadata);
+  const pairs = withImportance(edited(before, header, metadata), matrix);
   const { files, wrongAlignment } = layOut(header, pairs, placed, choices);
   const tensors: PlannedTensor[] = [];
-  for (const { tensor, index, choice } of placed) {
+  for (const one of placed) {
+    const { tensor, index, choice } = one;
     const source = { file: 0, ...tensor };
     if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
     else {
-      const form = formTo(tensor, choice.type, requantize);
+      const form = formTo(tensor, choice.type, requantize, importance);
+      checkImportance(one, form, to, matrix !== undefined);
       tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
     }
   }
@@ -227,7 +253,7 @@ export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: Part
     format: 'gguf',
     files,
     tensors,
-    notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
+    notes: [...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]), ...importance.notes()],
     sidecars: [],
   };
 }
