@@ -110,6 +110,9 @@ struct Encoded {
   Problem problem;
 };
 
+/// Takes memory for a part of so many bytes, if it is wanted. Null if not.
+[[nodiscard]] std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part);
+
 /// A rectangle of a tensor in the form of a codec.
 struct Stored {
   uint32_t rows = 0;

@@ -93,8 +93,8 @@ export async function open(url) {
 export const closeBrowser = () => browser?.close();
 
 export class Place {
-  /** @param {string} tarball the packed package */
-  constructor(tarball) {
+  /** @param {string} [tarball] the packed package */
+  constructor(tarball = '') {
     this.tarball = tarball;
     this.folder = mkdtempSync(join(tmpdir(), 'scalepoint-consumer-'));
     this.write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
@@ -126,7 +126,7 @@ export class Place {
     this.edit('app.js', [/'scalepoint(\/model)?'/g, "'scalepoint/inline'"]);
   }
 
-  /** @param {string[]} packages beside the package itself */
+  /** Installs the package. @param {string[]} packages beside it */
   async install(packages) {
     await this.run('npm', ['install', '--no-audit', '--no-fund', this.tarball, ...packages]);
   }

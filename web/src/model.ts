@@ -214,7 +214,8 @@ export async function readQuantized(
 export interface PlanOptions extends FormatOptions {
   /**
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files.
+   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
+   * join models or to edit metadata.
    */
   readonly to: ModelTarget;
   /**

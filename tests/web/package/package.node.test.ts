@@ -13,6 +13,8 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { launchOptions } from '../../../scripts/chromium.mjs';
 import { samplePath } from '../../../scripts/make_sample.mjs';
 import { serve } from '../../../scripts/serve.mjs';
+import { environments } from '../../consumers/matrix.mjs';
+import { closeBrowser, Place } from '../../consumers/place.mjs';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const bin = (name: string) => join(root, 'node_modules/.bin', name);
@@ -200,6 +202,26 @@ describe('in Node, the installed package', () => {
     await run('npx', ['--offline', 'scalepoint', 'quantize', samplePath, '--to', 'int8', '-o', 'digits.safetensors']);
     const after = readFileSync(join(consumer, 'digits.safetensors'));
     expect(after.equals(await (await quantizeModel(samplePath, { to: 'int8' })).bytes())).toBe(true);
+  });
+});
+
+describe('in the environments of the matrix that need no other package', () => {
+  afterAll(closeBrowser);
+
+  it('gives the same', async () => {
+    const place = new Place();
+    try {
+      cpSync(installed, join(place.folder, 'node_modules/scalepoint'), { recursive: true });
+      const [expected] = await place.results(place.run('node', ['print.js']));
+      expect(expected).toEqual({ hash: expect.stringMatching(/^[0-9a-f]{1,8}$/), note: '' });
+      const quick = environments.filter(({ packages }) => packages.length === 0);
+      expect(quick.length).toBeGreaterThan(1);
+      for (const { name, run } of quick) {
+        for (const result of await run(place)) expect({ name, ...result }).toEqual({ name, ...expected });
+      }
+    } finally {
+      place.remove();
+    }
   });
 });
 

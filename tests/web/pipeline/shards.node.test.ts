@@ -1,4 +1,5 @@
 // Results in several files, in one run and in parts.
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -18,7 +19,8 @@ import { tinyLlama } from '../support/tiny-llama.js';
 
 let folder = '';
 beforeEach(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'scalepoint-shards-'));
+  // Hundreds of files are written, and each waits until the disk has it.
+  folder = await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'scalepoint-shards-'));
 });
 afterEach(() => rm(folder, { recursive: true, force: true }));
 const path = (...names: string[]) => join(folder, ...names);
@@ -128,8 +130,9 @@ describe('a safetensors result in several files', () => {
   it('is as in one file whatever the tensors are, and gives larger ones a file of their own', async () => {
     for (const [i, to] of (['int4', 'bfloat16', 'copy'] as const).entries()) {
       const file = smallModel();
-      const { files } = await run(`m${i}`, { to, shardSize: 3000, workers: i }, file);
+      const { files, report } = await run(`m${i}`, { to, shardSize: 3000, workers: i }, file);
       expect(files.some(({ bytes }) => bytes > 6000)).toBe(true);
+      expect(report.notes.at(-1)).toMatch(/^larger than the files that were asked for.* and \d more$/);
       const index = path(`m${i}`, 'model.safetensors.index.json');
       const joined = await quantizeModel(index, { to: 'copy', workers: 0 });
       expectBytes(await joined.bytes(), await (await quantizeModel(file, { to, workers: 0 })).bytes());
@@ -164,6 +167,32 @@ describe('a safetensors result in several files', () => {
       expect(error).toMatchObject({ option });
     }
   });
+});
+
+it('a model in several files is refused if one is missing, longer than it says, or that of another model', async () => {
+  await run('a', { to: 'copy', shardSize: 50_000 });
+  await run('b', { to: 'float16', shardSize: 25_000 }, layers(20, 15));
+  const index = path('a', 'model.safetensors.index.json');
+  const shard = path('a', 'model-00002-of-00004.safetensors');
+  const good = await readFile(shard);
+  const other = await readFile(path('b', 'model-00001-of-00004.safetensors'));
+  const cases = [
+    [undefined, 'IO', /model-00002-of-00004/],
+    [Buffer.concat([good, Buffer.of(0)]), 'BAD_FILE', /^"model-00002-of-00004\.safetensors": /],
+    [good.subarray(0, -1), 'BAD_FILE', /^"model-00002-of-00004\.safetensors": /],
+    [other, 'BAD_FILE', /it is in two files, .*model-00002-of-00004/],
+  ] as const;
+  for (const [bytes, code, message] of cases) {
+    await rm(shard);
+    if (bytes !== undefined) await writeFile(shard, bytes);
+    const options = { to: 'int8', workers: 0, output: path('out.safetensors'), shardSize: 9000 } as const;
+    const calls = [inspectModel, verifyModel, (input: string) => quantizeModel(input, options)];
+    for (const call of calls) {
+      expect(await rejectionOf(call(index))).toMatchObject({ code, message: expect.stringMatching(message) });
+    }
+    expect((await readdir(folder)).sort()).toEqual(['a', 'b']);
+    if (bytes === undefined) await writeFile(shard, '');
+  }
 });
 
 describe('files of a result', () => {
@@ -271,6 +300,10 @@ describe('work in parts', () => {
     await rm(path('parts', 'model-00003-of-00004.safetensors'));
     await expect(run('parts', { shardSize: 13_500, part: '2/2' })).rejects.toMatchObject({ code: 'EXISTS' });
     expect(await readdir(path('parts'))).toHaveLength(3);
+    // An index of something else would name files that are replaced now.
+    await rm(path('parts', 'model-00001-of-00004.safetensors'));
+    expect((await run('parts', { shardSize: 13_500, part: '2/2', overwrite: true })).isWhole).toBe(false);
+    expect(await readdir(path('parts'))).not.toContain('model.safetensors.index.json');
   });
 
   it('splits GGUF as well', async () => {

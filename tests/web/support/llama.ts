@@ -161,3 +161,57 @@ export function ggmlTypes(): { id: number; name: string; elements: number; bytes
     bytes: Number(typeSize(id)),
   }));
 }
+
+type Call = (...values: unknown[]) => unknown;
+
+/**
+ * The headers of the files that a model is split into, by ggml's own functions for GGUF and in the order of gguf-split's calls. A file ends
+ * where its tensors, each padded to 32 bytes, would take more than `most` bytes.
+ */
+export function splitHeaders(path: string, most: number): Uint8Array[] {
+  const { koffi, folder } = native();
+  const ggml = koffi.load(join(folder, 'libggml-base.so'));
+  const call = (name: string, result: unknown, ...parameters: unknown[]) => ggml.func(name, result, parameters) as Call;
+  const pointer = 'void *';
+  const empty = call('gguf_init_empty', pointer);
+  const setPairs = call('gguf_set_kv', 'void', pointer, pointer);
+  const set16 = call('gguf_set_val_u16', 'void', pointer, 'str', 'uint16');
+  const set32 = call('gguf_set_val_i32', 'void', pointer, 'str', 'int32');
+  const add = call('gguf_add_tensor', 'void', pointer, pointer);
+  const nameOf = call('gguf_get_tensor_name', 'str', pointer, 'int64');
+  const find = call('ggml_get_tensor', pointer, pointer, 'str');
+  const bytesOf = call('ggml_nbytes', 'size_t', pointer);
+  const place = new BigUint64Array(1);
+  const parameters = koffi.struct({ no_alloc: 'bool', ctx: pointer });
+  const model = call('gguf_init_from_file', pointer, 'str', parameters)(path, { no_alloc: true, ctx: place });
+  const count = Number(call('gguf_get_n_tensors', 'int64', pointer)(model));
+  const files: unknown[] = [];
+  const begin = () => {
+    const file = empty();
+    if (files.length === 0) setPairs(file, model);
+    set16(file, 'split.no', files.length);
+    set16(file, 'split.count', 0);
+    set32(file, 'split.tensors.count', count);
+    files.push(file);
+  };
+  begin();
+  let size = 0;
+  for (let i = 0; i < count; i++) {
+    const tensor = find(place[0], nameOf(model, i));
+    const bytes = Math.ceil(Number(bytesOf(tensor)) / 32) * 32;
+    size += bytes;
+    if (size > most) {
+      begin();
+      size = bytes;
+    }
+    add(files.at(-1), tensor);
+  }
+  const sizeOf = call('gguf_get_meta_size', 'size_t', pointer);
+  const dataOf = call('gguf_get_meta_data', 'void', pointer, pointer);
+  return files.map((file) => {
+    set16(file, 'split.count', files.length);
+    const header = new Uint8Array(Number(sizeOf(file)));
+    dataOf(file, header);
+    return header;
+  });
+}

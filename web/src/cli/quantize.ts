@@ -245,8 +245,10 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
   } else if (!values.quiet) {
     const isFile = output !== null && output !== standardOutput;
     const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
-    const [main = output, ...others] = isFile ? pathsOf(output, planned) : [];
-    const lines = planText(input.name, main, planned, [...fewOf(others), ...written]);
+    const paths = isFile ? pathsOf(output, planned) : [];
+    const several = paths.length > 1 ? fewOf(paths) : [];
+    const main = paths.length === 1 ? (paths[0] as string) : isFile ? count(paths.length, 'file') : output;
+    const lines = planText(input.name, main, planned, [...several, ...written]);
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }

@@ -231,3 +231,15 @@ export async function pathSink(
   }
   return sink;
 }
+
+/** Removes a file (Node), or the file that a link leads to. Does nothing if there is none. @throws ScalepointError `IO` */
+export async function removeFile(path: string | URL): Promise<void> {
+  const { fs, urls } = nodeFiles();
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  const { path: target } = await targetOf(named, true);
+  try {
+    await fs.rm(target, { force: true });
+  } catch (cause) {
+    throw ioError(`cannot replace ${quoted(named)}`, cause);
+  }
+}

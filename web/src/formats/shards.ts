@@ -164,6 +164,20 @@ export function shardsOf(
   );
 }
 
+/** The note about tensors that are larger than the files that were asked for; none if there are none. */
+export function largeNote(
+  { shardSize: size }: ShardOptions,
+  tensors: readonly { readonly name: string }[],
+  sizes: readonly number[],
+): string[] {
+  const limit = bytesOf(size) ?? Number.POSITIVE_INFINITY;
+  const large = tensors.filter((_, i) => (sizes[i] ?? 0) > limit);
+  const [first] = large;
+  if (first === undefined) return [];
+  const more = large.length > 1 ? ` and ${large.length - 1} more` : '';
+  return [`larger than the files that were asked for, and in a file alone: ${quoted(first.name)}${more}`];
+}
+
 /** What the name of one of several files has behind that of the whole, `-00001-of-00003.gguf`. @param index from 0 */
 export function shardSuffix(index: number, count: number, extension: string): string {
   const digits = (n: number) => String(n).padStart(5, '0');

@@ -38,6 +38,7 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&
+    a.step === b.step &&
     areAlike(a.outputs, b.outputs, isAlikeOutput) &&
     areAlike(x.inputs, y.inputs, isAlikeInput)
   );

@@ -6,6 +6,7 @@ import { ScalepointError } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
 import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
+import { removeFile } from '../files/path-sink.js';
 import { openSink } from '../files/sinks.js';
 import type { FilePlan, OutputFile, PlannedTensor } from '../formats/format.js';
 import { type Part, partOf } from '../formats/shards.js';
@@ -115,11 +116,24 @@ async function write(
   }
 }
 
-/** Fails if an index is there that is not the one of this result. @throws ScalepointError `EXISTS` */
-export async function checkIndex(others: readonly OutputFile[], placeOf: PlaceOf, waiting: Waiting): Promise<void> {
+/**
+ * Sees to it that there is no index of another result, which would name files that are about to be replaced.
+ * @param overwrite whether it is removed; otherwise it is an error
+ * @throws ScalepointError `EXISTS`
+ */
+export async function clearIndex(
+  others: readonly OutputFile[],
+  placeOf: PlaceOf,
+  overwrite: boolean,
+  waiting: Waiting,
+): Promise<void> {
   for (const file of others.filter(({ isIndex }) => isIndex)) {
     const place = placeOf(file);
     if (await isThere(place, file, waiting)) continue;
+    if (overwrite) {
+      await removeFile(place);
+      continue;
+    }
     const sink = await openSink(place, { overwrite: false, waiting, inputs: [] });
     await sink.discard(undefined);
   }

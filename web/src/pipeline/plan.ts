@@ -86,6 +86,7 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
 export interface PlannedFile {
   /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
   readonly name: string;
+  /** Size in bytes. */
   readonly bytes: number;
 }
 

@@ -6,7 +6,7 @@ import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
 import type { Opened } from './open.js';
-import { checkIndex, complete, type PlaceOf } from './parts.js';
+import { clearIndex, complete, type PlaceOf } from './parts.js';
 import { type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
@@ -139,7 +139,7 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    if (placeOf !== undefined && !overwrite) await checkIndex(others ?? [], placeOf, waiting);
+    if (placeOf !== undefined) await clearIndex(others ?? [], placeOf, overwrite, waiting);
     sinks = await openSinks(plan, opened, options, waiting);
     runner = await waiting.soon(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),

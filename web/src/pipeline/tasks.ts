@@ -39,6 +39,8 @@ export interface EncodeTask {
   readonly measures: boolean;
   /** Pairs of numbers for what shares a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
+  /** Rows that are read and encoded at a time. Undefined: all of them. */
+  readonly step?: number | undefined;
 }
 
 /** Finds the smallest and the largest value of a rectangle. */
@@ -137,6 +139,28 @@ export class TaskError extends Error {
     this.writing = writing;
     this.cause = cause;
   }
+}
+
+/** Rows of a task that are in memory together. */
+export interface Slab {
+  readonly row: number;
+  readonly rows: number;
+}
+
+/** The rows of a task, some at a time. */
+export function slabsOf(task: TileTask): Slab[] {
+  const { rows } = task;
+  const step = (task.kind === 'encode' ? task.step : undefined) ?? rows;
+  if (rows <= step) return [{ row: 0, rows }];
+  return Array.from({ length: Math.ceil(rows / step) }, (_, i) => ({
+    row: i * step,
+    rows: Math.min(step, rows - i * step),
+  }));
+}
+
+/** Bytes of an input that some rows of a task take. */
+export function slabBytes({ rows }: TileTask, { bytes, count }: Input, slab: Slab): number {
+  return slab.rows === rows ? bytes * count : ((bytes * count) / rows) * slab.rows;
 }
 
 /** All inputs of a task, in the order in which its converter shows places for them. */

@@ -139,7 +139,7 @@ function* padding(file: number, from: number, to: number): Steps {
 type RunsOf<T> = Runs & T;
 
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
-interface Tile extends Pick<TileCut, 'rectangle'> {
+interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly ranges: TileCut['ranges'] | undefined;
   readonly form: Form;
   readonly reads: boolean | undefined;
@@ -152,19 +152,19 @@ interface Tile extends Pick<TileCut, 'rectangle'> {
 }
 
 function tileOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): Tile {
-  const { rectangle, roles, ranges, reads, form = whole } = cut;
+  const { rectangle, roles, ranges, reads, step, form = whole } = cut;
   const inputs = source.parts.map(({ role }) => {
     return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
   });
   const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
   const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, ranges, form, reads, measures, sourceBytes, inputs, outputs };
+  return { rectangle, step, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
   const { source } = tensor;
-  const { rectangle, ranges, form, reads, measures, sourceBytes } = tile;
+  const { rectangle, step, ranges, form, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =
@@ -177,7 +177,7 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
   const pieces = [{ form: source.form, inputs }] as const;
   const task: TileStep['task'] =
     ranges === undefined
-      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures }
+      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, step }
       : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
   const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);

@@ -1,5 +1,5 @@
 // Whole files beside those that llama_model_quantize writes, byte by byte.
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
@@ -11,7 +11,7 @@ import {
   type QuantizeModelOptions,
   quantizeModel,
 } from '../../../../web/src/model.js';
-import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
+import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
@@ -108,6 +108,12 @@ describe('a split GGUF file', () => {
       );
       expectBytes(await (await quantizeModel(file, { to: 'Q4_K_M', workers: 0 })).bytes(), expected);
       expect(llamaQuantize(first!, 15, { splits: splits.slice(1) })).toBeTypeOf('string');
+      // Byte for byte the headers of gguf-split.
+      await writeFile(output, file);
+      const headers = splitHeaders(output, 60_000);
+      expect(headers).toHaveLength(files.length);
+      for (const [i, one] of [first!, ...splits].entries())
+        expectBytes(one.subarray(0, headers[i]!.length), headers[i]!);
     } finally {
       await rm(folder, { recursive: true });
     }

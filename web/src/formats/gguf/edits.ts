@@ -8,8 +8,18 @@ import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './head
 import { boolPair, f32Pair, stringPair, u32Pair } from './layout.js';
 import { splitKeys } from './splits.js';
 
-/** A value of the metadata to be written: a text, a truth value, a whole number (stored as u32) or a fraction (stored as f32). */
-export type MetadataEdit = string | boolean | { readonly int: number } | { readonly float: number };
+/** A value of the metadata to be written: a text, a truth value, a whole number or a fraction. */
+export type MetadataEdit =
+  | string
+  | boolean
+  | {
+      /** A whole number from 0 to 2^32 - 1, stored as u32. */
+      readonly int: number;
+    }
+  | {
+      /** Rounded to float32, and stored as f32. */
+      readonly float: number;
+    };
 
 /** Values by their keys. */
 export type MetadataEdits = Readonly<Record<string, MetadataEdit>>;

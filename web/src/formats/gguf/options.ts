@@ -15,7 +15,7 @@ import {
   type PlanChoices,
   toggle,
 } from '../options.js';
-import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
+import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { type MetadataEdits, metadata } from './edits.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
@@ -63,7 +63,7 @@ export const aliases = { Q3_K: 'Q3_K_M', Q4_K: 'Q4_K_M', Q5_K: 'Q5_K_M' } as con
 export const ggufTargets: readonly FileType[] = Object.freeze(Object.keys(fileTypes) as FileType[]);
 
 /** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form; or copies of all tensors. */
-export type GgufTarget = FileType | keyof typeof aliases | Copy;
+export type GgufTarget = FileType | keyof typeof aliases | 'copy';
 
 const abouts: Readonly<Partial<Record<FileType, string>>> = {
   Q8_0: '8.5 bits, hardly any loss',

@@ -10,7 +10,7 @@ import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { keepMention, type PlanChoices, ruleFor } from '../options.js';
-import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor } from './header.js';
@@ -182,9 +182,14 @@ function placedTensors(
 
 const extension = '.gguf';
 
+/** What tensors take in the result. */
+function sizesOf(placed: readonly Placed[]): number[] {
+  return placed.map(({ tensor: { shape }, choice }) => storedSize(ggmlBytes(ggmlType(choice.type), shape) ?? 0));
+}
+
 /** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
 function beginsOf(placed: readonly Placed[], choices: GgufChoices): readonly number[] | undefined {
-  const sizes = placed.map(({ tensor: { shape }, choice }) => storedSize(ggmlBytes(ggmlType(choice.type), shape) ?? 0));
+  const sizes = sizesOf(placed);
   if (choices.splitTensors !== undefined) {
     return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
   }
@@ -253,7 +258,15 @@ export function planGguf(
     format: 'gguf',
     files,
     tensors,
-    notes: [...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]), ...importance.notes()],
+    notes: [
+      ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
+      ...importance.notes(),
+      ...largeNote(
+        choices,
+        placed.map(({ tensor }) => tensor),
+        sizesOf(placed),
+      ),
+    ],
     sidecars: [],
   };
 }

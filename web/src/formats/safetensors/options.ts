@@ -28,7 +28,7 @@ import { requantizeMention } from './quantized.js';
 export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'] as const;
 
 /** A target of a safetensors result. */
-export type SafetensorsTarget = (typeof safetensorsTargets)[number] | Copy;
+export type SafetensorsTarget = (typeof safetensorsTargets)[number] | 'copy';
 
 const floatOptions = ['requantize', ...shardOptions];
 const codeOptions = ['include', 'config', ...floatOptions];

@@ -17,7 +17,7 @@ import {
   type SourceTensor,
 } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
 import { layoutSafetensors, type NamedTensor, type TensorDType } from './header.js';
@@ -354,6 +354,11 @@ function indexOf(tensors: readonly PlannedTensor[], fileOf: (tensor: number) => 
   return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
 }
 
+/** Bytes of all parts of a tensor, which stay together. */
+function storedSize({ parts }: PlannedTensor): number {
+  return parts.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
 /** Lays out the files of a result: one; or an index, and files with whole tensors. */
 function filesOf(
   tensors: readonly PlannedTensor[],
@@ -361,7 +366,7 @@ function filesOf(
   choices: SafetensorsChoices,
   output: string,
 ): OutputFile[] {
-  const sizes = tensors.map(({ parts }) => parts.reduce((sum, { bytes }) => sum + bytes, 0));
+  const sizes = tensors.map(storedSize);
   const limit = shardLimit(choices, sizes);
   const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
   if (begins.length === 1) return [{ suffix: '', ...layOut(tensors, metadata) }];
@@ -410,7 +415,14 @@ export function planSafetensors(
     format: 'safetensors',
     files: filesOf(planned, metadata, choices, output),
     tensors: planned,
-    notes: isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : [],
+    notes: [
+      ...(isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : []),
+      ...largeNote(
+        choices,
+        planned.map(({ source }) => source),
+        planned.map(storedSize),
+      ),
+    ],
     sidecars: quantizationConfig === undefined ? [] : [{ option: 'config', value: quantizationConfig }],
   };
 }
