@@ -26,7 +26,7 @@ const library = once(() => {
     imatrix: koffi.pointer(Importance),
     kv_overrides: 'void *',
     tt_overrides: koffi.pointer(Override),
-    prune_layers: 'void *',
+    prune_layers: koffi.pointer('int32'),
     max_buffer_size: 'size_t',
   });
   const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
@@ -83,6 +83,10 @@ export const fileTypes: Readonly<Record<string, number>> = {
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
+  /** Whether output.weight stays as it is. */
+  leaveOutput?: boolean;
+  /** Layers that are left out, in rising order. */
+  prune?: readonly number[];
   /** An importance matrix: by the names of weights what the errors of each column count. */
   importance?: ReadonlyMap<string, Float32Array>;
   /** Values of --override-kv: whole numbers as bigint. */
@@ -115,7 +119,16 @@ function overrideBytes(metadata: NonNullable<NativeOptions['metadata']>): Uint8A
 export function llamaQuantize(
   file: Uint8Array,
   fileType: number,
-  { pure = false, requantize = false, overrides = [], metadata = [], splits = [], importance }: NativeOptions = {},
+  {
+    pure = false,
+    requantize = false,
+    overrides = [],
+    metadata = [],
+    splits = [],
+    importance,
+    leaveOutput = false,
+    prune = [],
+  }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
   const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
@@ -132,6 +145,8 @@ export function llamaQuantize(
       ftype: fileType,
       pure,
       allow_requantize: requantize,
+      quantize_output_tensor: !leaveOutput,
+      prune_layers: prune.length === 0 ? null : [...prune, -1],
       imatrix:
         importance === undefined
           ? null

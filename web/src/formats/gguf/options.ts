@@ -17,6 +17,7 @@ import {
 } from '../options.js';
 import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { type MetadataEdits, metadata } from './edits.js';
+import { pruneLayers } from './prune.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -100,7 +101,17 @@ export const targets: readonly Target[] = [
     return {
       name,
       ...(about === undefined ? {} : { about }),
-      options: ['pure', 'requantize', 'fixAlignment', 'importance', 'includeWeights', 'excludeWeights', ...fileOptions],
+      options: [
+        'pure',
+        'requantize',
+        'fixAlignment',
+        'leaveOutputTensor',
+        'pruneLayers',
+        'importance',
+        'includeWeights',
+        'excludeWeights',
+        ...fileOptions,
+      ],
       ...(preset === undefined ? {} : { preset }),
     };
   }),
@@ -139,6 +150,10 @@ export interface GgufOptions extends ShardOptions {
    * @defaultValue all columns are alike
    */
   readonly importance?: FileInput | undefined;
+  /** GGUF: whether output.weight stays as it is. @defaultValue false */
+  readonly leaveOutputTensor?: boolean | undefined;
+  /** GGUF: layers that are left out, as with llama-quantize; those behind them move up. @defaultValue none */
+  readonly pruneLayers?: readonly number[] | undefined;
   /** GGUF: parts of names of the weights that the importance matrix is used for. @defaultValue all */
   readonly includeWeights?: readonly string[] | undefined;
   /** GGUF: parts of names of the weights that the importance matrix is not used for. @defaultValue none */
@@ -216,13 +231,23 @@ function checkImportance({ to, importance: matrix, includeWeights, excludeWeight
 }
 
 /** Options that mean nothing together. */
-function checkFiles({ to, shardSize: size, splitTensors: tensors, pure, requantize }: PlanChoices<GgufOptions>): void {
+function checkFiles(choices: PlanChoices<GgufOptions>): void {
+  const {
+    to,
+    shardSize: size,
+    splitTensors: tensors,
+    pure,
+    requantize,
+    leaveOutputTensor,
+    pruneLayers: layers,
+  } = choices;
   if (size !== undefined && tensors !== undefined) {
     throw rangeError('splitTensors', 'files are limited by their size or by their tensors, not by both');
   }
-  for (const [name, value] of Object.entries({ pure, requantize })) {
+  for (const [name, value] of Object.entries({ pure, requantize, leaveOutputTensor })) {
     if (to === 'copy' && value === true) throw rangeError(name, "to: 'copy' converts nothing");
   }
+  if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', "to: 'copy' keeps all tensors");
 }
 
 /** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
@@ -239,6 +264,8 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    leaveOutputTensor: toggle({ name: 'leave-output-tensor', about: 'keep output.weight as it is' }),
+    pruneLayers,
     importance,
     includeWeights: partsOfNames({
       name: 'include-weights',

@@ -29,6 +29,7 @@ import {
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { pruned, withLayers } from './prune.js';
 import { mostSplits, splitPairs, storedSize, withoutSplits } from './splits.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
@@ -118,7 +119,8 @@ class Chooser {
   choose(tensor: GgufTensor): Choice {
     const { name, dtype, shape } = tensor;
     const { pure = false, rules = [] } = this.#choices;
-    const kept = keptReason(tensor);
+    const isLeft = this.#choices.leaveOutputTensor === true && name === 'output.weight';
+    const kept = isLeft ? 'output' : keptReason(tensor);
     if (kept !== undefined) return { type: dtype, kept };
     const rule = ruleFor(rules, name);
     if (rule?.keep === true) return { type: dtype, kept: 'rule' };
@@ -152,6 +154,8 @@ export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
 /** A tensor of the result, and which one of the input it is. */
 interface Placed {
   readonly tensor: GgufTensor;
+  /** In the input, where its layer may have another number. */
+  readonly source: GgufTensor;
   readonly index: number;
   readonly choice: Choice;
 }
@@ -161,23 +165,32 @@ function placedTensors(
   header: GgufHeader,
   choices: GgufChoices,
   hasImportance: boolean,
-): { placed: Placed[]; fileType: FileType | undefined } {
+): { placed: Placed[]; fileType: FileType | undefined; layers: number | undefined } {
   const { to } = choices;
   if (to === 'copy') {
     const copies = header.tensors.map((tensor, index) => ({
       tensor,
+      source: tensor,
       index,
       choice: { type: tensor.dtype, kept: 'copy' },
     }));
-    return { placed: copies, fileType: undefined };
+    return { placed: copies, fileType: undefined, layers: undefined };
   }
   const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const chooser = new Chooser(header, fileType, choices, hasImportance);
-  const placed = header.tensors
-    .map((tensor, index) => ({ tensor, index, layer: layerOf(tensor.name) }))
+  const sorted = header.tensors
+    .map((tensor) => ({ tensor, layer: layerOf(tensor.name) }))
     .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
-    .map(({ tensor, index }) => ({ tensor, index, choice: chooser.choose(tensor) }));
-  return { placed, fileType };
+    .map(({ tensor }) => tensor);
+  const { tensors, layers } = pruned(sorted, choices.pruneLayers);
+  // The plan lists what is left in the order of the input.
+  const left = new Set(tensors.map(({ source }) => source));
+  const indexes = new Map(header.tensors.filter((tensor) => left.has(tensor)).map((tensor, index) => [tensor, index]));
+  const rest = { ...header, tensors: tensors.map(({ tensor }) => tensor) };
+  const chooser = new Chooser(rest, fileType, choices, hasImportance);
+  const placed = tensors.map(({ tensor, source }) => {
+    return { tensor, source, index: indexes.get(source) as number, choice: chooser.choose(tensor) };
+  });
+  return { placed, fileType, layers };
 }
 
 const extension = '.gguf';
@@ -238,18 +251,18 @@ export function planGguf(
   matrix?: ImportanceMatrix | undefined,
 ): FilePlan {
   const { to, requantize = false, metadata } = choices;
-  const { placed, fileType } = placedTensors(header, choices, matrix !== undefined);
+  const { placed, fileType, layers } = placedTensors(header, choices, matrix !== undefined);
   const importance = new Importance(matrix);
   const before = fileType === undefined ? withoutSplits(header.pairs) : pairsOf(header, fileType);
-  const pairs = withImportance(edited(before, header, metadata), matrix);
+  const pairs = withLayers(withImportance(edited(before, header, metadata), matrix), header, layers);
   const { files, wrongAlignment } = layOut(header, pairs, placed, choices);
   const tensors: PlannedTensor[] = [];
   for (const one of placed) {
     const { tensor, index, choice } = one;
-    const source = { file: 0, ...tensor };
+    const source = { file: 0, ...one.source };
     if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
     else {
-      const form = formTo(tensor, choice.type, requantize, importance);
+      const form = formTo(one.source, choice.type, requantize, importance);
       checkImportance(one, form, to, matrix !== undefined);
       tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
     }
