@@ -6,18 +6,12 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatInfo } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
-import {
-  type FormatOptions,
-  type FormatSidecars,
-  formats,
-  type ModelTarget,
-  type ResultFormat,
-} from './formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget, ResultFormat } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
+import { entriesFor } from './pipeline/maker.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
@@ -53,6 +47,7 @@ import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
+export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
@@ -90,7 +85,15 @@ export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensor
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
-export { type Preset, presets, presetTarget, resultFiles, resultName } from './pipeline/names.js';
+export {
+  modelConversions,
+  modelFormats,
+  type Preset,
+  presets,
+  presetTarget,
+  resultFiles,
+  resultName,
+} from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
 export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
@@ -105,14 +108,6 @@ export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js'
 export type { Runtime } from './running/runtime.js';
 export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
-
-/**
- * The formats that can be read, with what their files can become and the options that decide about it.
- * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
- */
-export function modelFormats(): readonly FormatInfo[] {
-  return formats();
-}
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -216,6 +211,7 @@ export interface PlanOptions extends FormatOptions {
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
    * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
    * join models or to edit metadata.
+   * A folder of a language model, and a checkpoint of a diffusion model, become GGUF by the types of GGUF.
    */
   readonly to: ModelTarget;
   /**
@@ -231,6 +227,8 @@ export interface ModelPlan {
   readonly format: ResultFormat;
   /** What weights become. */
   readonly to: ModelTarget;
+  /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
+  readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
   /** `bytesAfter` is the exact size of the result. */
@@ -257,11 +255,12 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
   return withModel(file, options, async (opened) => {
     const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
-    const { entries } = opened.format.options;
+    const entries = entriesFor(opened.format, options.to);
     const { signal: _, ...made } = options;
     const result = {
       format: plan.format as ResultFormat,
       to: options.to,
+      ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
       tensors,
       totals: totalsOf(tensors, opened.model.bytes, plan),
       files: plannedFiles(plan),
@@ -339,6 +338,10 @@ function optionsOf(
  * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
  * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
  * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *

@@ -7,6 +7,7 @@ import {
   type Rule,
   resultName,
 } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
 
 /** The visitor's choices for a model. Options are kept as the words of the command line, which mean the same in every format. */
 export interface Choice {
@@ -24,6 +25,17 @@ export function infoOf(format: ModelFormat): FormatInfo {
   const info = modelFormats().find(({ name }) => name === format);
   if (info === undefined) throw new Error(`there is no format ${format}`);
   return info;
+}
+
+/** The format of a model that a target is one of: its own, or the one that it can be converted to. */
+export function formatFor({ format, other }: Pick<ModelFile, 'format' | 'other'>, to: string | null): ModelFormat {
+  const has = (candidate: ModelFormat) => infoOf(candidate).targets.some(({ name }) => name === to);
+  return other !== undefined && !has(format) && has(other) ? other : format;
+}
+
+/** The format that most people want of a model: the other one, if there is one. */
+export function usualFormat({ format, other }: Pick<ModelFile, 'format' | 'other'>): ModelFormat {
+  return other ?? format;
 }
 
 /** Options about several files and about texts in them, which the page does not offer. */
@@ -45,7 +57,9 @@ export function withTarget(format: ModelFormat, choice: Choice, to: Choice['to']
   const { entries } = infoOf(format).options;
   const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
   const words = Object.fromEntries(Object.entries(choice.words).filter(([name]) => known.includes(name)));
-  return { ...choice, to, words };
+  // The tensors have other names in another format.
+  const isSame = infoOf(format).targets.some(({ name }) => name === choice.to);
+  return isSame ? { ...choice, to, words } : { to, words, kept: new Set(), rules: [] };
 }
 
 const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
@@ -140,6 +154,12 @@ export function hashOf(format: ModelFormat, choice: Choice): string {
   for (const rule of choice.rules) parameters.append('rule', rule);
   for (const name of choice.kept) parameters.append('keep', name);
   return parameters.toString();
+}
+
+/** The format that the choices of an address are about. */
+export function formatIn(model: Pick<ModelFile, 'format' | 'other'>, hash: string): ModelFormat {
+  const to = new URLSearchParams(hash.replace(/^#/, '')).get('to');
+  return to === null ? usualFormat(model) : formatFor(model, to);
 }
 
 /** The choices of an address. What means nothing for the format is left out. */

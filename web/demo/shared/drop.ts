@@ -1,4 +1,5 @@
 import { byId } from './dom.js';
+import { filesOf } from './folder.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
@@ -25,8 +26,13 @@ function listen(): void {
   const take = (event: Event, data: DataTransfer | null) => {
     if (!holdsFile(data)) return;
     event.preventDefault();
-    const files = [...(data?.files ?? [])];
-    if (files.length > 0) handle?.(files);
+    if (data === null) return;
+    const files = filesOf(data);
+    const open = (found: readonly File[]) => {
+      if (found.length > 0) handle?.(found);
+    };
+    if (files instanceof Promise) void files.then(open);
+    else open(files);
   };
   addEventListener('dragover', (event) => {
     if (!holdsFile(event.dataTransfer)) return;

@@ -7,6 +7,8 @@ export { FileError };
 export interface ModelFile {
   readonly name: string;
   readonly format: ModelFormat;
+  /** The other format that it can be converted to, if there is one. */
+  readonly other?: ModelFormat;
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
@@ -52,9 +54,10 @@ const claims = (name: string) =>
 export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
   const main = mainFile(files);
   try {
-    const { format, tensors } = await inspectModel(files);
+    const { format, tensors, conversion } = await inspectModel(files);
     if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
-    return { name: main.name, format, files, tensors };
+    const other = conversion && modelFormats().find(({ name }) => name === conversion.format)?.name;
+    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors };
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(

@@ -424,7 +424,8 @@ async function prepare(line: Line, request: Request, signal: AbortSignal): Promi
   const output = outputOf(input, request.asked, planned);
   const isFile = output !== standardOutput;
   if (isFile) await checkNotInput(pathsOf(output, planned), input);
-  const isMeant = isCopy || plan.part !== undefined;
+  // A file of another format has an effect, whatever it holds.
+  const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   const places: Place[] = [];

@@ -3,6 +3,7 @@ import {
   type Flag,
   type FormatInfo,
   type ModelFormat,
+  modelConversions,
   modelFormats,
   type OptionInfo,
   type OptionTable,
@@ -164,7 +165,7 @@ const sidecarsIn = (): Sidecar[] =>
   tables().flatMap(({ table }) => optionsIn(table).flatMap(({ sidecar }) => sidecar ?? []));
 
 export function quantizeUsage(): string {
-  const abouts = modelFormats().map(({ about }) => about);
+  const abouts = [...modelFormats(), ...modelConversions()].map(({ about }) => about);
   const outputs = tables().map(({ formats: [format] }) => {
     const { extensions, result: name, targets } = format as FormatInfo;
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
@@ -202,7 +203,9 @@ export function quantizeUsage(): string {
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
-    ...modelFormats().flatMap(({ examples }) => examples.map((example) => `  scalepoint quantize ${example}`)),
+    ...[...modelFormats(), ...modelConversions()].flatMap(({ examples }) =>
+      examples.map((example) => `  scalepoint quantize ${example}`),
+    ),
   ]);
 }
 

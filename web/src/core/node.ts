@@ -79,7 +79,12 @@ export interface NodeModules {
       on(type: 'message', listener: (message: unknown) => void): void;
     } | null;
   };
-  'node:path': { dirname(path: string): string; join(...parts: string[]): string; resolve(...parts: string[]): string };
+  'node:path': {
+    dirname(path: string): string;
+    basename(path: string): string;
+    join(...parts: string[]): string;
+    resolve(...parts: string[]): string;
+  };
   'node:zlib': { gunzipSync(packed: Uint8Array): Uint8Array };
   'node:url': { fileURLToPath(url: URL): string };
 }

@@ -76,8 +76,26 @@ export interface LogicalTensor {
   /** Its type in reports, such as `F16`, `Q4_K` or, for packed codes, `I4`. */
   readonly type: string;
   readonly form: Form;
-  /** The stored tensors that it consists of, in the order of the codec's parts. */
+  /**
+   * The stored tensors that it consists of, in the order of the codec's parts. If it is gathered, these are stored tensors of one size,
+   * whose elements follow each other.
+   */
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
+  /** Whether its parts are tensors with names of their own, as where it is one of another format. */
+  readonly isRenamed?: boolean;
+  /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
+  readonly gathered?: Gathered;
+}
+
+/** Elements that are put together when they are read. */
+export interface Gathered {
+  /**
+   * If rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of what is read. This is d. It is even, and
+   * divides the number of rows.
+   */
+  readonly headRows?: number;
+  /** Elements of a row. */
+  readonly width: number;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans
@@ -144,6 +162,8 @@ export interface SidecarContent {
 export interface FilePlan {
   /** Name of the result's format. */
   readonly format: string;
+  /** Of a model that becomes one of another format: what it is, as that format calls it. */
+  readonly architecture?: string;
   /** At least one, the main one first: it appears when all others are there. A part of a result may have none. */
   readonly files: readonly OutputFile[];
   /** Files that make the result whole, and that others write: those of the other parts, and the index of all. */

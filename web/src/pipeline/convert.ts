@@ -109,19 +109,30 @@ export class TileConverter {
     return { done, measured, sums, answers };
   }
 
-  /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. It is the same for all of its slabs. */
-  #placesOf(task: TileTask, start: number): { places: Stored['parts'][]; size: number } {
+  /**
+   * Where the inputs of a task go, and which parts they are, if its memory begins at `start`; and how much of it they take. It is the same
+   * for all of its slabs.
+   */
+  #placesOf(task: TileTask, start: number): { places: Stored['parts'][]; addresses: number[][]; size: number } {
     const [first] = slabsOf(task);
     let size = 0;
+    const addresses: number[][] = [];
     const places = task.pieces.map(({ inputs }) => {
       const parts: Record<string, number> = {};
-      for (const input of inputs) {
-        parts[input.role] = start + size;
-        size = aligned(size + slabBytes(task, input, first as Slab));
+      const own: number[] = [];
+      for (const [i, input] of inputs.entries()) {
+        // Several inputs of a part are one stretch of memory.
+        if (inputs[i - 1]?.role !== input.role) {
+          size = aligned(size);
+          parts[input.role] = start + size;
+        }
+        own.push(start + size);
+        size += slabBytes(task, input, first as Slab);
       }
+      addresses.push(own);
       return parts;
     });
-    return { places, size };
+    return { places, addresses, size: aligned(size) };
   }
 
   /** Bytes that a task needs. */
@@ -156,10 +167,10 @@ export class TileConverter {
 
   /** Memory for the inputs of a task. */
   #views(task: TileTask, slab: Slab): Uint8Array[] {
-    const { places } = this.#placesOf(task, this.#start());
+    const { addresses } = this.#placesOf(task, this.#start());
     const { buffer } = this.#core.module.HEAPU8;
     return task.pieces.flatMap(({ inputs }, i) =>
-      inputs.map((input) => new Uint8Array(buffer, places[i]?.[input.role] as number, slabBytes(task, input, slab))),
+      inputs.map((input, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, slabBytes(task, input, slab))),
     );
   }
 

@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Input, inputsOf, type Slab, slabBytes, type TileTask } from './tasks.js';
+import { type Input, inputsOf, type MovedRows, type Slab, slabBytes, type TileTask } from './tasks.js';
 
 /** Reads bytes of a file, from a position on, into memory from one offset to another: at once, or later. */
 export type ReadInto = (
@@ -22,6 +22,8 @@ const mostStride = 32;
 const nearGap = 1 << 12;
 /** Bytes that are read at once. */
 const mostAtOnce = 1 << 20;
+/** The same of rows that are moved within them. Real heads have 64 to 256 rows. */
+const mostHead = 1 << 23;
 
 /** Neighbors in a file. */
 interface Group {
@@ -33,7 +35,7 @@ interface Group {
 
 /** Small inputs, those together that are close to each other. */
 function groupsOf(inputs: readonly Input[]): Group[] {
-  const small = inputs.filter(({ bytes, count }) => count === 1 && bytes <= smallInput);
+  const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
   for (const input of small) {
@@ -111,12 +113,36 @@ export class InputReader {
       place.set(found);
       return;
     }
-    const { file, begin, bytes, count, stride } = input;
+    const { file, begin, bytes, count, stride, moved } = input;
+    if (moved !== undefined) return this.#move(input, moved, place);
     const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
     if (count > 1 && bytes < smallRun && !isFar) return this.#pick(input, place);
     for (let i = 0; i < count; i++) {
       const pending = this.#read(file, begin + i * stride, place, i * bytes, (i + 1) * bytes);
       if (pending !== undefined) await pending;
+    }
+  }
+
+  /** Reads rows that are moved, those of a head at once if there is room for them. */
+  async #move({ file, begin, bytes }: Input, { head, rowBytes, from }: MovedRows, place: Uint8Array): Promise<void> {
+    const headBytes = head * rowBytes;
+    const held = new Uint8Array(headBytes <= mostHead ? headBytes : 0);
+    let inMemory = -1;
+    for (let at = from; at < from + bytes; ) {
+      const row = Math.floor(at / rowBytes);
+      const [first, i] = [Math.floor(row / head), row % head];
+      const stored = (i % 2) * (head / 2) + (i >> 1);
+      const skip = at - row * rowBytes;
+      const length = Math.min(rowBytes - skip, from + bytes - at);
+      const to = at - from;
+      if (held.length === 0) {
+        await this.#read(file, begin + (first * head + stored) * rowBytes + skip, place, to, to + length);
+      } else {
+        if (inMemory !== first) await this.#read(file, begin + first * headBytes, held, 0, headBytes);
+        inMemory = first;
+        place.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length), to);
+      }
+      at += length;
     }
   }
 

@@ -1,9 +1,27 @@
-/** What results are called, and what is offered to those who do not want to choose. */
+/** Formats, what results are called, and what is offered to those who do not want to choose. */
+import type { ConverterInfo } from '../conversions/converter.js';
+import { converters } from '../conversions/registry.js';
 import { rangeError } from '../core/errors.js';
 import { show } from '../core/show.js';
-import type { Target } from '../formats/format.js';
+import type { FormatInfo, Target } from '../formats/format.js';
 import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
+
+/**
+ * The formats that can be read, with what their files can become and the options that decide about it.
+ * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
+ */
+export function modelFormats(): readonly FormatInfo[] {
+  return formats();
+}
+
+/**
+ * The conversions to other formats. A model that `inspectModel` tells a `conversion` of can have the targets of that format, too.
+ * @example for (const { from, result, about } of modelConversions()) console.log(from, result, about);
+ */
+export function modelConversions(): readonly ConverterInfo[] {
+  return converters();
+}
 
 /**
  * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. Copies are called like the whole model, without

@@ -5,7 +5,7 @@ import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.j
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
 import type { Opened } from './open.js';
-import { checkChoices } from './options.js';
+import { checkChoices, targetError } from './options.js';
 import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
@@ -16,6 +16,8 @@ export interface PlannedTensorInfo {
   readonly name: string;
   /** Its shape in the file. */
   readonly shape: readonly number[];
+  /** Names of the tensors that it is made of, where it is one of another format. */
+  readonly sources?: readonly string[];
   /** Its type in the file. */
   readonly from: string;
   /** Of packed codes: I4 or I8. */
@@ -63,9 +65,15 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
-export async function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
-  checkChoices(format, choices);
-  const plan = await format.plan(model, choices, partsOf, output);
+export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
+  const { format, converter } = checkChoices(opened.format, choices);
+  let plan: FilePlan | undefined;
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  else {
+    const converted = await converter.convert(opened.model, opened.beside, choices);
+    if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
+  }
+  if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
   return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
 }
@@ -77,9 +85,11 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   const bytesBefore = storedBytes(source);
   const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
   // Written out: spread objects take several times the memory.
-  return kept === undefined
-    ? { name, shape, from, to, bytesBefore, bytesAfter }
-    : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  const info: PlannedTensorInfo =
+    kept === undefined
+      ? { name, shape, from, to, bytesBefore, bytesAfter }
+      : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
 }
 
 /** A file of a result. */

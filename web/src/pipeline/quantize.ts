@@ -5,6 +5,7 @@ import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink,
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
+import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
 import { clearIndex, complete, type PlaceOf } from './parts.js';
 import { type PlannedFile, planFor, usualOutput } from './plan.js';
@@ -50,7 +51,7 @@ export interface Quantized {
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
-  for (const [option, { sidecar }] of Object.entries(format.options.entries)) {
+  for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];

@@ -12,9 +12,21 @@ export interface Input extends Omit<Runs, 'offset'> {
   readonly file: number;
   /** Where the first run begins in the file. */
   readonly begin: number;
+  /** If rows are moved when they are read. */
+  readonly moved?: MovedRows | undefined;
 }
 
-/** A rectangle of a stored tensor. */
+/**
+ * Rows that are moved: of every `head` rows, row half·head/2 + i becomes row 2i + half. The bytes that are asked for begin `from` bytes
+ * behind the first row after that, and `begin` is where the first row stands in the file.
+ */
+export interface MovedRows {
+  readonly head: number;
+  readonly rowBytes: number;
+  readonly from: number;
+}
+
+/** A rectangle of a stored tensor. Inputs of one role follow each other, and so do their bytes. */
 export interface Piece {
   readonly form: Form;
   readonly inputs: readonly Input[];

@@ -25,15 +25,8 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import {
-  type Answer,
-  type EncodeTask,
-  isSameForm,
-  type Output,
-  type Piece,
-  type RangeTask,
-  type SetsTask,
-} from './tasks.js';
+import { pieceOf } from './pieces.js';
+import { type Answer, type EncodeTask, isSameForm, type Output, type RangeTask, type SetsTask } from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -101,17 +94,6 @@ export function elementAt({ row, column, columns, width }: Rectangle, index: num
   return (row + Math.floor(index / columns)) * width + column + (index % columns);
 }
 
-/** A rectangle of a stored tensor. `firstFile` counts the files of a second model on. */
-export function pieceOf({ shape, form, parts }: LogicalTensor, rectangle: Rectangle, firstFile = 0): Piece {
-  const codec = codecOf(form);
-  const inputs = parts.map(({ role, tensor }) => {
-    // Written out: to spread an object takes engines longer than the rest.
-    const { offset, bytes, count, stride } = codec.place(shape, form, role, rectangle);
-    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
-  });
-  return { form, inputs };
-}
-
 /** Size of the stored tensors in bytes. */
 export function storedBytes({ parts }: LogicalTensor): number {
   return parts.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
@@ -145,7 +127,7 @@ interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly reads: boolean | undefined;
   readonly measures: boolean;
   readonly sourceBytes: number;
-  /** By the parts of the source. */
+  /** By the parts of the source. Of gathered tensors there are none: what they read depends on where each part is. */
   readonly inputs: readonly RunsOf<{ readonly role: Role }>[];
   /** By roles. */
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
@@ -153,12 +135,13 @@ interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
 
 function tileOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): Tile {
   const { rectangle, roles, ranges, reads, step, form = whole } = cut;
-  const inputs = source.parts.map(({ role }) => {
-    return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
-  });
+  const { place } = codecOf(source.form);
+  const stored = source.gathered === undefined ? source.parts : [];
+  const inputs = stored.map(({ role }) => ({ role, ...place(source.shape, source.form, role, rectangle) }));
   const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
-  const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
+  const read = source.gathered === undefined ? inputs : pieceOf(source, rectangle).inputs;
+  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
   return { rectangle, step, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
@@ -170,10 +153,12 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
   const inputs =
     reads === false
       ? []
-      : tile.inputs.map(({ role, offset, bytes, count, stride }, i) => {
-          const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
-          return { role, file, begin: byteOffset + offset, bytes, count, stride };
-        });
+      : source.gathered !== undefined
+        ? pieceOf(source, rectangle).inputs
+        : tile.inputs.map(({ role, offset, bytes, count, stride }, i) => {
+            const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
+            return { role, file, begin: byteOffset + offset, bytes, count, stride };
+          });
   const pieces = [{ form: source.form, inputs }] as const;
   const task: TileStep['task'] =
     ranges === undefined
@@ -234,7 +219,7 @@ class Cutter {
 
   /** The only tile of a tensor, if it is like that of the last one. */
   again(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): TileStep | undefined {
-    if (this.#last === undefined) return undefined;
+    if (this.#last === undefined || tensor.source.gathered !== undefined) return undefined;
     const { source, form } = this.#last.tensor;
     const isLike =
       isSameForm(tensor.form, form) &&
@@ -262,7 +247,8 @@ class Cutter {
       reply = undefined;
       const tile = tileOf(tensor, cut);
       const { rows, columns } = tile.rectangle;
-      const isWhole = count++ === 0 && rows * columns === elementsOf(source.shape) && isSameList(cut.roles, roles);
+      const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
+      const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && tile.ranges === undefined ? { tensor, roles, tile } : undefined;
       yield stepOf(tensor, index, tile, places);
     }

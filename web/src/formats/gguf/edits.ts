@@ -5,7 +5,7 @@ import { show } from '../../core/show.js';
 import { quoted, systemMessage } from '../../files/bytes.js';
 import type { OptionInfo } from '../options.js';
 import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
-import { boolPair, f32Pair, stringPair, u32Pair } from './layout.js';
+import { pairOf } from './pairs.js';
 import { splitKeys } from './splits.js';
 
 /** A value of the metadata to be written: a text, a truth value, a whole number or a fraction. */
@@ -147,11 +147,11 @@ function kindOf(type: string): string {
   return type.startsWith('f') ? 'float' : 'int';
 }
 
-function pairOf(key: string, edit: MetadataEdit): { readonly kind: string; readonly pair: GgufPair } {
-  if (typeof edit === 'string') return { kind: 'string', pair: stringPair(key, edit) };
-  if (typeof edit === 'boolean') return { kind: 'bool', pair: boolPair(key, edit) };
-  if ('int' in edit) return { kind: 'int', pair: u32Pair(key, edit.int) };
-  return { kind: 'float', pair: f32Pair(key, edit.float) };
+function setPair(name: string, edit: MetadataEdit): { readonly kind: string; readonly pair: GgufPair } {
+  if (typeof edit === 'string') return { kind: 'string', pair: pairOf({ name, type: 'string', value: edit }) };
+  if (typeof edit === 'boolean') return { kind: 'bool', pair: pairOf({ name, type: 'bool', value: edit }) };
+  if ('int' in edit) return { kind: 'int', pair: pairOf({ name, type: 'u32', value: edit.int }) };
+  return { kind: 'float', pair: pairOf({ name, type: 'f32', value: edit.float }) };
 }
 
 /**
@@ -160,12 +160,12 @@ function pairOf(key: string, edit: MetadataEdit): { readonly kind: string; reado
  */
 export function edited(
   pairs: readonly GgufPair[],
-  { pairs: before }: GgufHeader,
+  { pairs: before }: Pick<GgufHeader, 'pairs'>,
   edits: MetadataEdits = {},
 ): GgufPair[] {
   const types = new Map(before.map((pair) => [pair.key, typeNameOf(pair)]));
   const made = Object.entries(edits).map(([key, edit]) => {
-    const { kind, pair } = pairOf(key, edit);
+    const { kind, pair } = setPair(key, edit);
     const type = types.get(key);
     if (type !== undefined && kindOf(type) !== kind) {
       throw rangeError(`metadata[${JSON.stringify(key)}]`, `the file has ${key} as ${type}, got ${show(edit)}`);

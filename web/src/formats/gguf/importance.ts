@@ -8,7 +8,7 @@ import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
 import { openSource } from '../../files/open.js';
 import { inFile } from '../shards.js';
 import { type GgufHeader, type GgufPair, type GgufTensor, readGguf } from './header.js';
-import { stringPair, u32Pair } from './layout.js';
+import { pairOf, u32Pair } from './pairs.js';
 
 /** What a file says about one weight. */
 interface Entry {
@@ -232,6 +232,16 @@ export async function readImportance(choices: ImportanceChoices): Promise<Import
 /** llama-quantize keeps texts in 128 bytes with a 0 at the end. */
 const mostTextBytes = 127;
 
+/** A key with a text, of which only the first bytes are kept. */
+function cutPair(name: string, value: string): GgufPair {
+  const { key, bytes } = pairOf({ name, type: 'string', value });
+  const excess = new TextEncoder().encode(value).length - mostTextBytes;
+  if (excess <= 0) return { key, bytes };
+  const cut = bytes.slice(0, bytes.length - excess);
+  new DataView(cut.buffer).setBigUint64(cut.length - mostTextBytes - 8, BigInt(mostTextBytes), true);
+  return { key, bytes: cut };
+}
+
 const imatrixKeys = ['file', 'dataset', 'entries_count', 'chunks_count'].map((end) => `quantize.imatrix.${end}`);
 
 /** The pairs with those that llama-quantize adds about an importance matrix. */
@@ -239,11 +249,9 @@ export function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMat
   if (matrix === undefined) return pairs;
   const { file, dataset, entries, chunks } = matrix;
   const [fileKey, datasetKey, entriesKey, chunksKey] = imatrixKeys as [string, string, string, string];
-  const text = (key: string, value: string) =>
-    stringPair(key, new TextEncoder().encode(value).subarray(0, mostTextBytes));
   const own = [
-    ...(file === undefined ? [] : [text(fileKey, file)]),
-    ...(dataset === undefined ? [] : [text(datasetKey, dataset)]),
+    ...(file === undefined ? [] : [cutPair(fileKey, file)]),
+    ...(dataset === undefined ? [] : [cutPair(datasetKey, dataset)]),
     u32Pair(entriesKey, entries.size),
     ...(chunks > 0 ? [u32Pair(chunksKey, chunks)] : []),
   ];

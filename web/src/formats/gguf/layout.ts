@@ -1,63 +1,8 @@
 /** Headers of GGUF files to be written, as ggml's writer makes them. */
 import { show } from '../../core/show.js';
 import { allocate, quoted } from '../../files/bytes.js';
-import {
-  alignmentKey,
-  defaultAlignment,
-  type GgufPair,
-  type GgufTensor,
-  minTensorBytes,
-  padded,
-  typeNumber,
-  type ValueTypeName,
-} from './header.js';
+import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
 import { ggmlBytes, ggmlType } from './types.js';
-
-/** A key with a value of some bytes, which `set` writes. */
-function pairWith(key: string, type: ValueTypeName, size: number, set: (view: DataView) => void): GgufPair {
-  const text = new TextEncoder().encode(key);
-  const bytes = new Uint8Array(8 + text.length + 4 + size);
-  const view = new DataView(bytes.buffer);
-  view.setBigUint64(0, BigInt(text.length), true);
-  bytes.set(text, 8);
-  view.setUint32(8 + text.length, typeNumber(type), true);
-  set(new DataView(bytes.buffer, 12 + text.length));
-  return { key, bytes };
-}
-
-/** A key with an unsigned 32-bit value. */
-export function u32Pair(key: string, value: number): GgufPair {
-  return pairWith(key, 'u32', 4, (view) => view.setUint32(0, value, true));
-}
-
-/** A key with a signed 32-bit value. */
-export function i32Pair(key: string, value: number): GgufPair {
-  return pairWith(key, 'i32', 4, (view) => view.setInt32(0, value, true));
-}
-
-/** A key with an unsigned 16-bit value. */
-export function u16Pair(key: string, value: number): GgufPair {
-  return pairWith(key, 'u16', 2, (view) => view.setUint16(0, value, true));
-}
-
-/** A key with a float32. */
-export function f32Pair(key: string, value: number): GgufPair {
-  return pairWith(key, 'f32', 4, (view) => view.setFloat32(0, value, true));
-}
-
-/** A key with a truth value. */
-export function boolPair(key: string, value: boolean): GgufPair {
-  return pairWith(key, 'bool', 1, (view) => view.setUint8(0, value ? 1 : 0));
-}
-
-/** A key with a text, or with the bytes of one. */
-export function stringPair(key: string, value: string | Uint8Array): GgufPair {
-  const text = typeof value === 'string' ? new TextEncoder().encode(value) : value;
-  return pairWith(key, 'string', 8 + text.length, (view) => {
-    view.setBigUint64(0, BigInt(text.length), true);
-    new Uint8Array(view.buffer, view.byteOffset + 8).set(text);
-  });
-}
 
 /** A GGUF file to be written: its header, and where each tensor's bytes go. */
 export interface GgufLayout {
@@ -80,10 +25,21 @@ interface Entry {
   readonly ne: readonly number[];
 }
 
-/** Places tensors one after the other, from 0 on. Trailing dimensions of 1 are left out. */
+/** How a file is laid out. */
+export interface LayoutOptions {
+  /** What every tensor begins at a multiple of. @defaultValue 32 */
+  readonly alignment?: number;
+  /** Whether pairs that state another alignment are corrected. @defaultValue false */
+  readonly fixAlignment?: boolean;
+  /** Whether dimensions of 1 at the end of ggml's order are stated, which ggml itself leaves out. @defaultValue false */
+  readonly keepDimensions?: boolean;
+}
+
+/** Places tensors one after the other, from 0 on. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
   alignment: number,
+  keepDimensions: boolean,
 ): { entries: Entry[]; end: number } {
   const encoder = new TextEncoder();
   let end = 0;
@@ -96,7 +52,7 @@ function entriesOf(
     const tensor = { name, dtype, shape, bytes, byteOffset: end };
     end = padded(end + bytes, alignment);
     const ne = [...shape].reverse();
-    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
     return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
   });
   return { entries, end };
@@ -128,10 +84,9 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  fixAlignment = false,
-  alignment = defaultAlignment,
+  { alignment = defaultAlignment, fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors, alignment);
+  const { entries, end } = entriesOf(tensors, alignment, keepDimensions);
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
   const dataOffset = padded(length, alignment);

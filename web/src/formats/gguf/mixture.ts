@@ -25,6 +25,9 @@ function categoryOf(name: string): Category | undefined {
   return categories.find(([, pattern]) => pattern.test(name))?.[0];
 }
 
+/** What is looked at. */
+type Header = Pick<GgufHeader, 'metadata' | 'tensors'>;
+
 /** What the mixture needs to know of a model. */
 interface Model {
   readonly falcon: boolean;
@@ -57,7 +60,7 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
   }
 }
 
-function modelOf({ metadata, tensors }: GgufHeader): Model {
+function modelOf({ metadata, tensors }: Header): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
     // For a vision encoder, llama.cpp reads none of these.
@@ -106,7 +109,7 @@ export class Mixture {
 
   /** @param hasImportance whether there is an importance matrix */
   constructor(
-    header: GgufHeader,
+    header: Header,
     fileType: FileType,
     private readonly hasImportance: boolean,
   ) {

@@ -8,6 +8,7 @@ import { isFileInput } from '../../files/open.js';
 import type { Target } from '../format.js';
 import {
   checkRules,
+  choice,
   didYouMean,
   type Flag,
   type OptionInfo,
@@ -105,6 +106,7 @@ export const targets: readonly Target[] = [
         'pure',
         'requantize',
         'fixAlignment',
+        'missingBytes',
         'leaveOutputTensor',
         'pruneLayers',
         'importance',
@@ -159,6 +161,12 @@ export interface GgufOptions extends ShardOptions {
   /** GGUF: parts of names of the weights that the importance matrix is not used for. @defaultValue none */
   readonly excludeWeights?: readonly string[] | undefined;
   /**
+   * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
+   * that such a vocabulary lacks. `keep` converts it all the same.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep' | undefined;
+  /**
    * GGUF: a result in several files, each with so many tensors at most.
    * @defaultValue one file
    */
@@ -176,6 +184,7 @@ export interface GgufOptions extends ShardOptions {
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
 export const importanceMention = 'importance: file';
+export const missingBytesMention = "missingBytes: 'keep'";
 
 /** Most tensors of a file that can be asked for. */
 const mostTensors = 1_000_000;
@@ -275,6 +284,12 @@ export const options = optionTable<GgufOptions>({
       name: 'exclude-weights',
       about: 'do not use the importance matrix for weights with NAME in their names; can be repeated',
     }),
+    missingBytes: choice(['refuse', 'keep'], {
+      name: 'missing-bytes',
+      value: 'HOW',
+      mention: [missingBytesMention, '--missing-bytes keep'],
+      about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
+    }),
     shardSize,
     splitTensors,
     part,
@@ -295,3 +310,6 @@ export const options = optionTable<GgufOptions>({
     });
   },
 });
+
+/** What decides about a GGUF result, after it has been checked. */
+export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;

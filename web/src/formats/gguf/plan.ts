@@ -3,35 +3,32 @@
  * header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
-import type { CastForm } from '../../codecs/cast.js';
-import { type GgmlForm, ggmlForm } from '../../codecs/ggml.js';
-import { type BlockType, isBlockType } from '../../core/blocks.js';
+import { isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
-import { keepMention, type PlanChoices, ruleFor } from '../options.js';
-import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
-import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
+import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
+import { keepMention, ruleFor } from '../options.js';
+import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
-import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor } from './header.js';
+import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { Importance, type ImportanceMatrix, withImportance } from './importance.js';
-import { layoutGguf, u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
   type FileType,
   fileTypes,
-  fixAlignmentMention,
-  type GgufOptions,
+  type GgufChoices,
   type GgufTarget,
   importanceMention,
   isCastType,
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { u32Pair } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
-import { mostSplits, splitPairs, storedSize, withoutSplits } from './splits.js';
-import { ggmlBytes, ggmlType } from './types.js';
+import { type Choice, planResult, type ResultTensor } from './result.js';
+import { withoutSplits } from './splits.js';
+import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -61,30 +58,21 @@ function keptReason({ name, shape }: GgufTensor): string | undefined {
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
 
-/** The type of a tensor in the result, and why it is kept if it is. */
-interface Choice {
-  readonly type: string;
-  readonly kept?: string;
-}
-
-/** The form of a tensor that is converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function formTo(tensor: GgufTensor, type: string, requantize: boolean, importance: Importance): CastForm | GgmlForm {
-  const { name, dtype, byteOffset } = tensor;
+/** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
   const fail = (message: string): never => {
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
   };
   if (!isCastType(dtype) && !isBlockType(dtype)) {
     fail(`${dtype} cannot be converted to ${type}; ${keepMention} copies it`);
   }
-  if (isCastType(type)) return { codec: 'cast', to: type };
-  if (isBlockType(dtype) && !requantize) {
+  if (!isCastType(type) && isBlockType(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
   }
-  return ggmlForm(type as BlockType, importance.of(tensor));
 }
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
-function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
+function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   const replaced = ['general.quantization_version', 'general.file_type'];
   return [
     ...withoutSplits(pairs).filter(({ key }) => !replaced.includes(key)),
@@ -94,14 +82,12 @@ function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
 }
 
 /** Fails where llama-quantize asks for importance, because a result without it would be worth nothing. */
-function checkImportance({ tensor, choice }: Placed, form: CastForm | GgmlForm, to: GgufTarget, given: boolean): void {
-  const { name, byteOffset } = tensor;
+function checkImportance({ name, type, importance }: ResultTensor, to: GgufTarget, given: boolean): void {
   const isFree = /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
-  if (to !== 'Q2_K_S' || choice.type !== 'Q2_K' || isFree || ('importance' in form && form.importance !== undefined))
-    return;
+  if (to !== 'Q2_K_S' || type !== 'Q2_K' || isFree || importance !== undefined) return;
   if (!given) throw rangeError('to', `${to} takes an importance matrix, ${importanceMention}`);
   const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${to} does not work without`;
-  throw new ScalepointError('BAD_FILE', message, { tensor: name, byteOffset });
+  throw new ScalepointError('BAD_FILE', message, { tensor: name });
 }
 
 /** Chooses the type of each tensor. */
@@ -110,10 +96,10 @@ class Chooser {
   readonly #base: TargetType;
   readonly #mixture: Mixture;
 
-  constructor(header: GgufHeader, fileType: FileType, choices: GgufChoices, hasImportance: boolean) {
+  constructor(view: GgufView, fileType: FileType, choices: GgufChoices, hasImportance: boolean) {
     this.#choices = choices;
     this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(header, fileType, hasImportance);
+    this.#mixture = new Mixture(view, fileType, hasImportance);
   }
 
   choose(tensor: GgufTensor): Choice {
@@ -140,146 +126,100 @@ class Chooser {
   }
 }
 
-/** The note about an alignment that is stated but does not hold. */
-function alignmentNote(stated: number): string {
-  return (
-    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
-    `tensors. ${fixAlignmentMention} states 32`
-  );
+/** A target without its aliases. */
+export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
+  return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 
-/** What decides about a GGUF result, after it has been checked. */
-export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
+/** What llama-quantize looks at. A file need not exist: a model that is to become one has the same. */
+export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs' | 'alignment'>;
 
-/** A tensor of the result, and which one of the input it is. */
-interface Placed {
+/** A tensor, and what it is made of. */
+interface Sourced {
   readonly tensor: GgufTensor;
-  /** In the input, where its layer may have another number. */
-  readonly source: GgufTensor;
-  readonly index: number;
-  readonly choice: Choice;
+  readonly from: ResultTensor['from'];
 }
 
-/** The tensors in the order of the result, which is that of layers and names; copies keep the order of the input. */
-function placedTensors(
-  header: GgufHeader,
-  choices: GgufChoices,
-  hasImportance: boolean,
-): { placed: Placed[]; fileType: FileType | undefined; layers: number | undefined } {
-  const { to } = choices;
-  if (to === 'copy') {
-    const copies = header.tensors.map((tensor, index) => ({
-      tensor,
-      source: tensor,
-      index,
-      choice: { type: tensor.dtype, kept: 'copy' },
-    }));
-    return { placed: copies, fileType: undefined, layers: undefined };
-  }
-  const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const sorted = header.tensors
-    .map((tensor) => ({ tensor, layer: layerOf(tensor.name) }))
-    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
-    .map(({ tensor }) => tensor);
-  const { tensors, layers } = pruned(sorted, choices.pruneLayers);
-  // The plan lists what is left in the order of the input.
-  const left = new Set(tensors.map(({ source }) => source));
-  const indexes = new Map(header.tensors.filter((tensor) => left.has(tensor)).map((tensor, index) => [tensor, index]));
-  const rest = { ...header, tensors: tensors.map(({ tensor }) => tensor) };
-  const chooser = new Chooser(rest, fileType, choices, hasImportance);
-  const placed = tensors.map(({ tensor, source }) => {
-    return { tensor, source, index: indexes.get(source) as number, choice: chooser.choose(tensor) };
+/** The tensors as they are, in the order of the input. */
+function copies(tensors: readonly Sourced[]): ResultTensor[] {
+  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
+}
+
+/** The tensors in the order of the result, which is that of layers and names, without the layers that are left out. */
+function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
+  const inOrder = tensors
+    .map((one) => ({ one, layer: layerOf(one.tensor.name) }))
+    .sort((a, b) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name));
+  const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
+  const { tensors: left, layers } = pruned([...origins.keys()], choices.pruneLayers);
+  // The plan counts what is left, in the order of the input.
+  const indexes = left.flatMap(({ source }) => {
+    const from = origins.get(source);
+    return from === undefined || from instanceof Uint8Array ? [] : [from.index];
   });
-  return { placed, fileType, layers };
-}
-
-const extension = '.gguf';
-
-/** What tensors take in the result. */
-function sizesOf(placed: readonly Placed[]): number[] {
-  return placed.map(({ tensor: { shape }, choice }) => storedSize(ggmlBytes(ggmlType(choice.type), shape) ?? 0));
-}
-
-/** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
-function beginsOf(placed: readonly Placed[], choices: GgufChoices): readonly number[] | undefined {
-  const sizes = sizesOf(placed);
-  if (choices.splitTensors !== undefined) {
-    return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
-  }
-  const limit = shardLimit(choices, sizes);
-  return limit === undefined ? undefined : shardsOf(sizes, limit, undefined, mostSplits);
-}
-
-/** Lays out the files of a result. The first one has the metadata. */
-function layOut(
-  header: GgufHeader,
-  pairs: readonly GgufPair[],
-  placed: readonly Placed[],
-  choices: GgufChoices,
-): { files: OutputFile[]; wrongAlignment: number | undefined } {
-  const { to, fixAlignment = false } = choices;
-  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
-  const alignment = to === 'copy' ? header.alignment : defaultAlignment;
-  const begins = beginsOf(placed, choices);
-  let wrongAlignment: number | undefined;
-  const files = (begins ?? [0]).map((begin, i, all): OutputFile => {
-    const some = placed.slice(begin, all[i + 1]);
-    const own = [...(i === 0 ? pairs : []), ...(begins === undefined ? [] : splitPairs(i, all.length, placed.length))];
-    const entries = some.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape }));
-    const layout = layoutGguf(own, entries, fixAlignment, i === 0 ? alignment : defaultAlignment);
-    wrongAlignment ??= layout.wrongAlignment;
-    const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-    for (const [j, { index }] of some.entries()) {
-      segments.push({ at: (layout.tensors[j] as GgufTensor).byteOffset, tensor: index, role: 'data' });
-    }
-    const name =
-      begins === undefined ? { suffix: '' } : { suffix: shardSuffix(i, all.length, extension), replaces: extension };
-    return { ...name, size: layout.size, segments };
+  const places = new Map(indexes.sort((a, b) => a - b).map((index, place) => [index, place]));
+  const results = left.map(({ tensor, source }) => {
+    const from = origins.get(source) as Sourced['from'];
+    const moved = from instanceof Uint8Array ? from : { ...from, index: places.get(from.index) as number };
+    return { tensor, source, from: moved };
   });
-  return { files, wrongAlignment };
+  return { results, layers };
+}
+
+/** What becomes of each tensor. */
+function converted(
+  view: GgufView,
+  tensors: ReturnType<typeof sorted>['results'],
+  fileType: FileType,
+  choices: GgufChoices,
+  matrix: ImportanceMatrix | undefined,
+) {
+  const { to, requantize = false } = choices;
+  const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
+  const chooser = new Chooser(rest, fileType, choices, matrix !== undefined);
+  const importance = new Importance(matrix);
+  const results = tensors.map(({ tensor, source, from }): ResultTensor => {
+    const { name, shape } = tensor;
+    const choice = chooser.choose(tensor);
+    if (choice.kept !== undefined) return { name, shape, ...choice, from };
+    checkConvertible(source, choice.type, requantize);
+    const weights = isCastType(choice.type) ? undefined : importance.of(source);
+    const result = { name, shape, ...choice, from, importance: weights };
+    checkImportance(result, to, matrix !== undefined);
+    return result;
+  });
+  return { results, notes: importance.notes() };
 }
 
 /**
  * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
+ * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
  *   cannot be edited, or if the target takes an importance matrix; `BAD_FILE` if that does not fit
  */
 export function planGguf(
-  header: GgufHeader,
+  view: GgufView,
   choices: GgufChoices,
   partsOf: PartsOf,
-  matrix?: ImportanceMatrix | undefined,
+  sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
+  matrix?: ImportanceMatrix,
 ): FilePlan {
-  const { to, requantize = false, metadata } = choices;
-  const { placed, fileType, layers } = placedTensors(header, choices, matrix !== undefined);
-  const importance = new Importance(matrix);
-  const before = fileType === undefined ? withoutSplits(header.pairs) : pairsOf(header, fileType);
-  const pairs = withLayers(withImportance(edited(before, header, metadata), matrix), header, layers);
-  const { files, wrongAlignment } = layOut(header, pairs, placed, choices);
-  const tensors: PlannedTensor[] = [];
-  for (const one of placed) {
-    const { tensor, index, choice } = one;
-    const source = { file: 0, ...one.source };
-    if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
-    else {
-      const form = formTo(one.source, choice.type, requantize, importance);
-      checkImportance(one, form, to, matrix !== undefined);
-      tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
-    }
+  const { to, metadata } = choices;
+  let read = 0;
+  const tensors = view.tensors.map((tensor, i): Sourced => {
+    const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];
+    return { tensor, from: source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ } };
+  });
+  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
+  if (to === 'copy') {
+    const pairs = edited(withoutSplits(view.pairs), view, metadata);
+    return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
-  return {
-    format: 'gguf',
-    files,
-    tensors,
-    notes: [
-      ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
-      ...importance.notes(),
-      ...largeNote(
-        choices,
-        placed.map(({ tensor }) => tensor),
-        sizesOf(placed),
-      ),
-    ],
-    sidecars: [],
-  };
+  const fileType = fileTypeOf(to);
+  const { results: left, layers } = sorted(tensors, choices);
+  const set = edited(pairsOf(view, fileType), view, metadata);
+  const pairs = withLayers(withImportance(set, matrix), view, layers);
+  const { results, notes } = converted(view, left, fileType, choices, matrix);
+  const plan = planResult(pairs, results, partsOf, { choices });
+  return { ...plan, notes: [...plan.notes, ...notes] };
 }

@@ -6,7 +6,7 @@ import { rangeError, typeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { u32Pair } from './layout.js';
+import { u32Pair } from './pairs.js';
 
 /** The largest number of a layer that can be named. */
 const mostLayer = 1_000_000;
@@ -82,7 +82,7 @@ export function pruned(
 /** The pairs with the number of layers that are left. */
 export function withLayers(
   pairs: readonly GgufPair[],
-  { metadata }: GgufHeader,
+  { metadata }: Pick<GgufHeader, 'metadata'>,
   layers: number | undefined,
 ): readonly GgufPair[] {
   if (layers === undefined) return pairs;

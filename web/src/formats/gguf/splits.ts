@@ -8,7 +8,7 @@ import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
 import { defaultAlignment, type GgufHeader, type GgufPair, type GgufTensor, padded, readGguf } from './header.js';
-import { i32Pair, u16Pair } from './layout.js';
+import { pairOf } from './pairs.js';
 
 const numberKey = 'split.no';
 const countKey = 'split.count';
@@ -19,7 +19,11 @@ export const splitKeys: readonly string[] = [numberKey, countKey, tensorsKey];
 
 /** The pairs of one of several files, in the order of gguf-split. @param index from 0 */
 export function splitPairs(index: number, count: number, tensors: number): GgufPair[] {
-  return [u16Pair(numberKey, index), i32Pair(tensorsKey, tensors), u16Pair(countKey, count)];
+  return [
+    pairOf({ name: numberKey, type: 'u16', value: index }),
+    pairOf({ name: tensorsKey, type: 'i32', value: tensors }),
+    pairOf({ name: countKey, type: 'u16', value: count }),
+  ];
 }
 
 /** Numbers of files are stored in 16 bits. */
