@@ -1,9 +1,18 @@
 /** Where results go on a command line. */
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
-import { inspectModel, type ModelPlan, modelFormats, resultFiles, resultName, ScalepointError } from '../model.js';
+import {
+  inspectModel,
+  type ModelPlan,
+  modelFormats,
+  type QuantizeModelResult,
+  resultFiles,
+  resultName,
+  ScalepointError,
+} from '../model.js';
 import type { Input } from './input.js';
 import { systemText, UsageError } from './process.js';
+import { count } from './text.js';
 
 /** What -o calls standard output. */
 export const standardOutput = '-';
@@ -45,6 +54,14 @@ export function fewOf(paths: readonly string[]): string[] {
   const last = paths.at(-1);
   if (paths.length <= mostFiles || last === undefined) return [...paths];
   return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
+}
+
+/** What a part of the work leaves to the others. */
+export function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
+  const share =
+    files.length === 0 ? 'there are fewer files than parts, so that it has none' : count(files.length, 'file');
+  const rest = isWhole ? 'the result is whole' : 'other parts are missing';
+  return `part ${part}: ${share}; ${rest}`;
 }
 
 /** Whether a path is that of a folder, by its end. */

@@ -12,7 +12,6 @@ import {
   presets,
   presetTarget,
   QualityError,
-  type QuantizeModelResult,
   quantizeModel,
   ScalepointError,
   type Words,
@@ -32,6 +31,7 @@ import {
   insideOf,
   named,
   outputOf,
+  partNote,
   pathsOf,
   standardOutput,
   standardOutputStream,
@@ -50,6 +50,7 @@ import {
   sizeFlags,
   sizeLabel,
   sizeOf,
+  typesOf,
 } from './sizes.js';
 import { planText, reportText } from './tables.js';
 import { count, listed, painter, printable, printLines } from './text.js';
@@ -63,6 +64,7 @@ const options = {
   preset: { type: 'string' },
   output: { type: 'string', short: 'o' },
   rule: { type: 'string', multiple: true },
+  'tensor-type-file': { type: 'string' },
   ...sizeFlags,
   workers: { type: 'string' },
   'min-sqnr': { type: 'string' },
@@ -80,9 +82,12 @@ interface Line {
   readonly positionals: readonly string[];
 }
 
-function lineOf(args: string[]): Line {
+async function lineOf(args: string[]): Promise<Line> {
   const { values, positionals } = parse(args, { ...formatFlags(), ...options });
-  return { values: values as Values, words: values as Words, positionals };
+  const given = values as Values;
+  const types = await typesOf(given['tensor-type-file']);
+  const rules = [...(given.rule ?? []), ...types];
+  return { values: rules.length === 0 ? given : { ...given, rule: rules }, words: values as Words, positionals };
 }
 
 /** What a command line asks for. */
@@ -164,7 +169,7 @@ function remark(notes: readonly string[]): void {
 
 /** Makes a model smaller. Returns the exit code. */
 export async function quantize(args: string[]): Promise<number> {
-  const line = lineOf(args);
+  const line = await lineOf(args);
   if (line.values.help) {
     process.stdout.write(quantizeUsage());
     return 0;
@@ -174,7 +179,7 @@ export async function quantize(args: string[]): Promise<number> {
 
 /** Tells what `quantize` would do. Returns the exit code. */
 export async function plan(args: string[]): Promise<number> {
-  const line = lineOf(args);
+  const line = await lineOf(args);
   if (line.values.help) {
     process.stdout.write(planUsage());
     return 0;
@@ -189,7 +194,7 @@ export async function copy(
   usage: () => string,
   check: (words: Words) => void,
 ): Promise<number> {
-  const { values, words, positionals } = lineOf(args);
+  const { values, words, positionals } = await lineOf(args);
   if (values.help) {
     process.stdout.write(usage());
     return 0;
@@ -432,14 +437,6 @@ async function prepare(
     places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
   return { request, planned, output, places };
-}
-
-/** What a part of the work leaves to the others. */
-function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
-  const share =
-    files.length === 0 ? 'there are fewer files than parts, so that it has none' : count(files.length, 'file');
-  const rest = isWhole ? 'the result is whole' : 'other parts are missing';
-  return `part ${part}: ${share}; ${rest}`;
 }
 
 /** Carries out a request. Returns what is to be printed as JSON. */

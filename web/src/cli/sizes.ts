@@ -55,6 +55,25 @@ export function sizeLabel({ 'target-size': size, 'target-bpw': bits }: SizeValue
   return size !== undefined && /^\d+$/.test(size) ? `${size}B` : size?.replaceAll(' ', '');
 }
 
+/** The rules in a file of llama-quantize, NAME=TYPE with spaces or new lines between them. Names are in lower case. @throws UsageError */
+export async function typesOf(path: string | undefined): Promise<readonly string[]> {
+  if (path === undefined) return [];
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new UsageError(`--tensor-type-file: cannot read ${JSON.stringify(path)}: ${systemText(cause)}`);
+  }
+  const words = text.split(/\s+/).filter((word) => word !== '');
+  return words.map((word) => {
+    const [, name, type] = /^([^=]+)=(.+)$/.exec(word) ?? [];
+    if (name === undefined) {
+      throw new UsageError(`--tensor-type-file: expected NAME=TYPE, got ${JSON.stringify(word)}`);
+    }
+    return `${name.toLowerCase()}=${type}`;
+  });
+}
+
 /** The rules of a command line, then those of a file. @throws UsageError */
 export async function rulesOf({ rule = [], rules: path }: SizeValues): Promise<readonly Rule[]> {
   const given = rule.map(ruleOf);
