@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
+import { launchOptions } from './scripts/chromium.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
@@ -56,10 +57,7 @@ export default defineConfig({
             fileParallelism: availableParallelism() > 2,
             screenshotFailures: false,
             provider: playwright({
-              launchOptions: {
-                executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-                args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-              },
+              launchOptions,
             }),
             instances: [{ browser: 'chromium' }],
           },

@@ -6,6 +6,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import { guidePages } from '../web/demo/guide/build.mjs';
+import { launchOptions } from './chromium.mjs';
 import { pngOf } from './png.mjs';
 import { serve } from './serve.mjs';
 
@@ -70,10 +71,7 @@ const folder = path('web/demo/public/previews');
 rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 const server = await serve({ folder: path('build/demo'), port: 0 });
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage'],
-});
+const browser = await chromium.launch(launchOptions);
 try {
   for (const { name, address, prepare } of pages) {
     const context = await browser.newContext({ viewport: size, serviceWorkers: 'block' });

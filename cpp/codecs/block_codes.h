@@ -18,44 +18,14 @@ struct BlockScale {
 };
 
 /// A scale as its type holds it.
-inline float stored_scale(float scale, ElementType type) {
-  if (type != ElementType::kF16) return scale;
-  uint16_t bits = 0;
-  kernels::float32_to_float16(&scale, 1, &bits);
-  kernels::float16_to_float32(&bits, 1, &scale);
-  return scale;
-}
+[[nodiscard]] float stored_scale(float scale, ElementType type);
+
+/// Scales to their type, and back.
+void store_scales(const float* scales, size_t n, ElementType type, std::byte* to);
+void load_scales(const std::byte* from, size_t n, ElementType type, float* scales);
 
 /// Gives a block a scale.
-inline void set_scale(BlockScale& block, float scale, ElementType type) {
-  block.scale = stored_scale(scale, type);
-  block.reciprocal = 1.0f / block.scale;
-  if (!std::isinf(block.reciprocal)) return;
-  block.scale = 0;
-  block.reciprocal = 0;
-}
-
-/// symmetric   scale = v / -2^(bits - 1), v being the value of largest magnitude, of two the smaller one. So scales may be negative.
-///             The zero point is 2^(bits - 1).
-/// asymmetric  the range is widened to hold 0; scale = (max - min) / (2^bits - 1), zero point = round_half_away(-min / scale),
-///             saturated.
-/// All in float32. The reciprocal is that of the scale as it is stored; 0 for a scale of 0. A scale without a finite reciprocal is 0.
-inline BlockScale choose_block(float min, float max, int32_t bits, bool symmetric, ElementType type) {
-  BlockScale block;
-  const auto levels = static_cast<float>((1 << bits) - 1);
-  if (symmetric) {
-    const float largest = std::fabs(max) > std::fabs(min) ? max : min;
-    block.zero_point = static_cast<float>(1 << (bits - 1));
-    set_scale(block, largest / -block.zero_point, type);
-  } else {
-    min = min < 0 ? min : 0.0f;
-    max = max > 0 ? max : 0.0f;
-    set_scale(block, (max - min) / levels, type);
-    const float zero_point = block.scale != 0 ? 0.0f - min / block.scale : min;
-    block.zero_point = std::round(zero_point < 0 ? 0.0f : zero_point > levels ? levels : zero_point);
-  }
-  return block;
-}
+void set_scale(BlockScale& block, float scale, ElementType type);
 
 /// saturate(round_half_away(x / scale + zero point)), without a sign.
 inline uint8_t block_code(float x, const BlockScale& block, float levels) {

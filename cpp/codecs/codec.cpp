@@ -12,4 +12,11 @@ Status Arena::status() const {
   return used_ > room_ || reinterpret_cast<uintptr_t>(base_) % 16 != 0 ? Status::kSizeMismatch : Status::kOk;
 }
 
+std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part) {
+  if (!tile.wants(role)) return nullptr;
+  auto* const at = arena.take<std::byte>(bytes);
+  part = {at, static_cast<size_t>(bytes)};
+  return at;
+}
+
 }  // namespace scalepoint::codecs

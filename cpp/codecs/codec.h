@@ -80,6 +80,7 @@ struct Tile {
   int32_t type = 0;                    ///< an ElementType or a BlockType, see elements.h
   uint32_t wanted = 1;                 ///< the parts to make, a bit for each: 1 << Role
   bool measure = false;                ///< whether to add up the errors of the data
+  float add = 0;                       ///< what is added to each element when it is read
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
 
@@ -109,6 +110,9 @@ struct Encoded {
   ErrorSums sums;  ///< if the tile was measured
   Problem problem;
 };
+
+/// Takes memory for a part of so many bytes, if it is wanted. Null if not.
+[[nodiscard]] std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part);
 
 /// A rectangle of a tensor in the form of a codec.
 struct Stored {

@@ -130,9 +130,9 @@ class Encoder {
     scratch_ = arena.take<std::byte>(scratch_bytes_);
     restored_ = arena.take<float>(data && tile.measure && codes_.float8 ? step : 0);
     made_ = arena.take<std::byte>(data && codes_.packed ? step : 0);
-    data_ = take_part(arena, Role::kData, form.data_bytes(form.size), result.data);
-    scales_ = take_part(arena, Role::kScale, form.runs() * form.scale.bytes, result.scale);
-    zero_points_ = take_part(arena, Role::kZeroPoint, form.zero_point_bytes(), result.zero_point);
+    data_ = take_part(tile, Role::kData, form.data_bytes(form.size), arena, result.data);
+    scales_ = take_part(tile, Role::kScale, form.runs() * form.scale.bytes, arena, result.scale);
+    zero_points_ = take_part(tile, Role::kZeroPoint, form.zero_point_bytes(), arena, result.zero_point);
   }
 
   Status run() {
@@ -154,13 +154,6 @@ class Encoder {
   [[nodiscard]] bool searches() const { return codes_.search && tile_.ranges == nullptr; }
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
-
-  std::byte* take_part(Arena& arena, Role role, uint64_t bytes, Bytes& part) const {
-    if (!tile_.wants(role)) return nullptr;
-    auto* const at = arena.take<std::byte>(bytes);
-    part = {at, static_cast<size_t>(bytes)};
-    return at;
-  }
 
   /// Element i of the step overflows. NaN and infinities come first, wherever they are.
   void overflow(size_t i) {

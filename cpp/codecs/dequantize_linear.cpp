@@ -4,12 +4,13 @@
 #include <cstring>
 #include <limits>
 
+#include "../kernels/block_codes.h"
 #include "../kernels/linear.h"
 #include "../kernels/metrics.h"
 #include "../kernels/pack.h"
 #include "../linear.h"
 #include "../range.h"
-#include "block_codes.h"
+#include "block_fit.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -72,19 +73,17 @@ struct Form {
   template <class F>
   void for_each_run(F f) const {
     const uint64_t block = codes.block_size;
+    const bool whole = codes.sharing == Sharing::kTile || codes.sharing == Sharing::kRows;
+    const uint64_t length = whole ? columns : codes.sharing == Sharing::kRowBlocks ? block : 1;
+    uint64_t set = 0;
     for (uint64_t row = 0, at = 0; row < rows; row++) {
-      if (codes.sharing == Sharing::kTile || codes.sharing == Sharing::kRows) {
-        f(codes.sharing == Sharing::kRows ? row : 0, at, columns);
-        at += columns;
-      } else if (codes.sharing == Sharing::kRowBlocks) {
-        const uint64_t first = row * ((columns + block - 1) / block);
-        for (uint64_t column = 0; column < columns; column += block) {
-          f(first + column / block, at + column, std::min(block, columns - column));
-        }
-        at += columns;
-      } else {
-        const uint64_t first = codes.sharing == Sharing::kColumnBlocks ? row / block * columns : 0;
-        for (uint64_t column = 0; column < columns; column++, at++) f(first + column, at, 1);
+      if (codes.sharing == Sharing::kTile || codes.sharing == Sharing::kColumns) set = 0;
+      if (codes.sharing == Sharing::kColumnBlocks) set = row / block * columns;
+      for (uint64_t left = columns; left > 0; set++) {
+        const uint64_t n = std::min(length, left);
+        f(set, at, n);
+        at += n;
+        left -= n;
       }
     }
   }
@@ -95,31 +94,34 @@ class Encoder {
  public:
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
       : tile_(tile), form_(form), codes_(form.codes), result_(result), floats_(tile, reads() ? form.size : 0, arena) {
-    min_ = arena.take<float>(form.sets);
-    max_ = arena.take<float>(form.sets);
+    // choose_blocks works on four sets at a time.
+    const uint64_t sets = (form.sets + 3) / 4 * 4;
+    min_ = arena.take<float>(sets);
+    max_ = arena.take<float>(sets);
     scale_ = arena.take<float>(form.sets);
     zero_point_ = arena.take<int32_t>(form.sets);
     scratch_bytes_ = searches() ? search_scratch_bytes(form.size, form.layout) : 0;
     scratch_ = arena.take<std::byte>(scratch_bytes_);
-    blocks_ = arena.take<BlockScale>(form.has_blocks() ? form.sets : 0);
+    for (float** of_block : {&block_scale_, &reciprocal_, &zeros_}) *of_block = arena.take<float>(form.has_blocks() ? sets : 0);
     gain_ = arena.take<double>(form.has_blocks() && searches() ? form.sets : 0);
   }
 
   /// Takes memory for the parts.
   void take_parts(Arena& arena) {
     const bool data = tile_.wants(Role::kData);
-    restored_ = arena.take<float>(restores() ? form_.size : 0);
-    made_ = arena.take<std::byte>(data && codes_.bits < 8 ? form_.size : 0);
-    data_ = take_part(arena, Role::kData, form_.packed(form_.size), result_.data);
-    scales_ = take_part(arena, Role::kScale, form_.sets * form_.scale_bytes(), result_.scale);
+    restored_ = arena.take<float>(restores() ? step() : 0);
+    made_ = arena.take<std::byte>(data && packs() ? form_.size : 0);
+    for (float*& of_row : of_row_) of_row = arena.take<float>(codes_.sharing == Sharing::kRowBlocks ? form_.columns : 0);
+    data_ = take_part(tile_, Role::kData, form_.packed(form_.size), arena, result_.data);
+    scales_ = take_part(tile_, Role::kScale, form_.sets * form_.scale_bytes(), arena, result_.scale);
     codes_of_zero_ = arena.take<std::byte>(tile_.wants(Role::kZeroPoint) ? form_.sets : 0);
-    zero_points_ = take_part(arena, Role::kZeroPoint, form_.packed(form_.sets), result_.zero_point);
+    zero_points_ = take_part(tile_, Role::kZeroPoint, form_.packed(form_.sets), arena, result_.zero_point);
   }
 
   Status run() {
     Status status = choose();
     if (status != Status::kOk || has_problem()) return status;
-    if (tile_.wants(Role::kData)) status = form_.has_blocks() ? store_blocks() : store_codes();
+    if (tile_.wants(Role::kData)) status = store_codes();
     if (status == Status::kOk && !has_problem()) store_parameters();
     return status;
   }
@@ -136,20 +138,16 @@ class Encoder {
  private:
   [[nodiscard]] bool searches() const { return codes_.search && tile_.ranges == nullptr; }
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
-  /// Whether errors are those of restored floats. Where neighbors have different scales, codes are not measured as they are made.
-  [[nodiscard]] bool restores() const {
-    return tile_.measure && tile_.wants(Role::kData) && (form_.has_blocks() || codes_.sharing == Sharing::kColumns);
-  }
+  /// Whether neighbors may have different scales, so that codes are made row by row, and not measured as they are made.
+  [[nodiscard]] bool goes_by_rows() const { return form_.has_blocks() || codes_.sharing == Sharing::kColumns; }
+  [[nodiscard]] bool restores() const { return tile_.measure && tile_.wants(Role::kData) && goes_by_rows(); }
+  /// Elements of the rows that are measured at once.
+  [[nodiscard]] uint64_t step() const { return step_over(form_.columns, form_.size); }
+  /// Whether codes are not stored as they are made. Those of blocks are made without a sign.
+  [[nodiscard]] bool packs() const { return codes_.bits < 8 || (form_.has_blocks() && codes_.is_signed); }
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
   [[nodiscard]] size_t sets() const { return static_cast<size_t>(form_.sets); }
   [[nodiscard]] size_t size() const { return static_cast<size_t>(form_.size); }
-
-  std::byte* take_part(Arena& arena, Role role, uint64_t bytes, Bytes& part) const {
-    if (!tile_.wants(role)) return nullptr;
-    auto* const at = arena.take<std::byte>(bytes);
-    part = {at, static_cast<size_t>(bytes)};
-    return at;
-  }
 
   Status look_at_range() {
     x_ = floats_.read(0, size());
@@ -173,8 +171,9 @@ class Encoder {
 
   Status choose() {
     if (tile_.ranges != nullptr) {
-      if (reads()) {
-        x_ = floats_.read(0, size());
+      if (reads()) x_ = floats_.read(0, size());
+      // Rows of columns find it on the way.
+      if (reads() && codes_.sharing != Sharing::kColumns) {
         result_.problem = floats_.first_problem(0);
         if (has_problem()) return Status::kOk;
       }
@@ -207,39 +206,41 @@ class Encoder {
     return Status::kOk;
   }
 
-  /// The better of what choose_block says and of what the search has found.
+  /// The better of what choose_blocks says and of what the search has found.
   void choose_in_blocks() const {
     const int32_t flip = codes_.is_signed ? 1 << (codes_.bits - 1) : 0;
-    for (size_t i = 0; i < sets(); i++) blocks_[i] = choose_block(min_[i], max_[i], codes_.bits, codes_.symmetric, codes_.scale);
+    const bool half = codes_.scale == ElementType::kF16;
+    kernels::choose_blocks(min_, max_, sets(), codes_.bits, codes_.symmetric, half, block_scale_, reciprocal_, zeros_);
     if (searches()) {
       std::fill_n(gain_, sets(), 0.0);
       form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
-        const BlockScale other = searched(static_cast<size_t>(set));
-        for (uint64_t i = first; i < first + n; i++) gain_[set] += error_of(x_[i], blocks_[set]) - error_of(x_[i], other);
+        const std::span<const float> x = {x_ + first, static_cast<size_t>(n)};
+        const BlockScale block = {block_scale_[set], reciprocal_[set], zeros_[set]}, other = searched(static_cast<size_t>(set));
+        gain_[set] += block_error(x, block, levels()) - block_error(x, other, levels());
       });
       for (size_t i = 0; i < sets(); i++) {
         const BlockScale other = searched(i);
-        if (gain_[i] > 0 && other.scale != 0 && std::isfinite(other.scale)) blocks_[i] = other;
+        if (!(gain_[i] > 0) || other.scale == 0 || !std::isfinite(other.scale)) continue;
+        block_scale_[i] = other.scale;
+        reciprocal_[i] = other.reciprocal;
+        zeros_[i] = other.zero_point;
       }
     }
     for (size_t i = 0; i < sets(); i++) {
-      scale_[i] = blocks_[i].scale;
-      zero_point_[i] = static_cast<int32_t>(blocks_[i].zero_point) - flip;
+      scale_[i] = block_scale_[i];
+      zero_point_[i] = static_cast<int32_t>(zeros_[i]) - flip;
     }
   }
 
-  [[nodiscard]] BlockScale searched(size_t i) const {
+  [[nodiscard, gnu::noinline]] BlockScale searched(size_t i) const {
     BlockScale block;
     set_scale(block, scale_[i], codes_.scale);
     block.zero_point = static_cast<float>(zero_point_[i] + (codes_.is_signed ? 1 << (codes_.bits - 1) : 0));
     return block;
   }
 
-  [[nodiscard]] double error_of(float x, const BlockScale& block) const {
-    const auto levels = static_cast<float>((1 << codes_.bits) - 1);
-    const double error = static_cast<double>(x) - block_value(block_code(x, block, levels), block);
-    return error * error;
-  }
+  /// The largest code without a sign.
+  [[nodiscard]] float levels() const { return static_cast<float>((1 << codes_.bits) - 1); }
 
   /// compute_scale_zp of onnxruntime.
   void choose_from_range(size_t i) const {
@@ -260,6 +261,7 @@ class Encoder {
 
   /// The scale of a set is beyond its type.
   void find_overflow(size_t wanted) {
+    if (!has_problem()) result_.problem = floats_.first_problem(0);
     if (has_problem()) return;
     float largest = -1;
     form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
@@ -272,65 +274,75 @@ class Encoder {
   }
 
   Status store_codes() {
-    std::byte* const made = codes_.bits < 8 ? made_ : data_;
+    std::byte* const made = packs() ? made_ : data_;
     const std::span<const float> x = {x_, size()}, scale = {scale_, sets()};
     const std::span<const int32_t> zero_point = {zero_point_, sets()};
     Status status = Status::kOk;
-    if (codes_.sharing == Sharing::kColumns) {
+    if (goes_by_rows()) {
       store_rows(made);
     } else if (tile_.measure) {
       status = quantize_linear_measured(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()}, result_.sums);
     } else {
       status = quantize_linear(x, form_.layout, 0, scale, zero_point, form_.spec(), {made, size()});
     }
-    if (status == Status::kOk) pack_data();
+    if (status != Status::kOk || !packs()) return status;
+    const bool flips = form_.has_blocks() && codes_.is_signed;
+    kernels::pack_codes(uint8s(made_), size(), codes_.bits,
+                        flips ? kernels::CodeForm::kOffsetBinary : kernels::CodeForm::kUnsigned, uint8s(data_));
     return status;
   }
 
-  /// Codes where each column has a scale. Scales and values are good, so that nothing is left to check.
+  /// Codes where neighbors have different scales.
   void store_rows(std::byte* made) {
-    const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
-    const auto columns = static_cast<size_t>(form_.columns);
-    for (size_t at = 0; at < size(); at += columns) {
-      if (!kernels::quantize_each(x_ + at, columns, scale_, zero_point_, format, made + at)) {
-        for (size_t i = 0; i < columns; i++) {
-          const int32_t code =
-              quantize_value(x_[at + i], scale_[i], zero_point_[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
-          made[at + i] = static_cast<std::byte>(code);
+    const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
+    for (size_t first = 0, row = 0; first < size(); first += step) {
+      const size_t end = std::min(size(), first + step);
+      for (size_t at = first; at < end; at += columns, row++) {
+        float* const restored = restores() ? restored_ + (at - first) : nullptr;
+        if (form_.has_blocks()) {
+          kernels::make_block_codes(x_ + at, columns, blocks_of(row), uint8s(made + at), restored);
+        } else if (!store_row(x_ + at, made + at, restored)) {
+          result_.problem = floats_.first_problem(0);
+          return;
         }
       }
-      if (restores()) kernels::dequantize_each(made + at, format.dtype, columns, scale_, zero_point_, restored_ + at);
+      if (restores()) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
     }
-    if (restores()) kernels::accumulate_error(x_, restored_, size(), result_.sums);
   }
 
-  Status store_blocks() {
-    std::byte* const made = codes_.bits < 8 ? made_ : data_;
-    const auto levels = static_cast<float>((1 << codes_.bits) - 1);
-    const auto flip = static_cast<uint8_t>(codes_.is_signed ? 1 << (codes_.bits - 1) : 0);
-    form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
-      const BlockScale block = blocks_[set];
-      for (uint64_t i = first; i < first + n; i++) {
-        const uint8_t code = block_code(x_[i], block, levels);
-        if (tile_.measure) restored_[i] = block_value(code, block);
-        made[i] = static_cast<std::byte>(static_cast<uint8_t>(code - flip));
+  /// Codes where each column has a scale. Scales are good, so that only values are left to check. Returns false if one is not finite.
+  bool store_row(const float* x, std::byte* made, float* restored) const {
+    const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
+    const auto columns = static_cast<size_t>(form_.columns);
+    if (!kernels::quantize_each(x, columns, scale_, zero_point_, format, made)) {
+      for (size_t i = 0; i < columns; i++) {
+        if (!std::isfinite(x[i])) return false;
+        const int32_t code =
+            quantize_value(x[i], scale_[i], zero_point_[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
+        made[i] = static_cast<std::byte>(code);
       }
-    });
-    if (tile_.measure) kernels::accumulate_error(x_, restored_, size(), result_.sums);
-    pack_data();
-    return Status::kOk;
+    }
+    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, columns, scale_, zero_point_, restored);
+    return true;
   }
 
-  void pack_data() const {
-    if (codes_.bits < 8) kernels::pack_codes(uint8s(made_), size(), codes_.bits, kernels::CodeForm::kUnsigned, uint8s(data_));
+  /// The blocks that the elements of a row are in.
+  [[nodiscard]] kernels::BlockCodes blocks_of(size_t row) const {
+    const auto columns = static_cast<size_t>(form_.columns), size = static_cast<size_t>(codes_.block_size);
+    if (codes_.sharing == Sharing::kColumnBlocks) {
+      const size_t first = row / size * columns;
+      return {block_scale_ + first, reciprocal_ + first, zeros_ + first, levels()};
+    }
+    const float* const of_block[] = {block_scale_, reciprocal_, zeros_};
+    for (size_t j = 0; j < 3; j++) {
+      const float* from = of_block[j] + row * ((columns + size - 1) / size);
+      for (size_t i = 0; i < columns; i += size) std::fill_n(of_row_[j] + i, std::min(size, columns - i), *from++);
+    }
+    return {of_row_[0], of_row_[1], of_row_[2], levels()};
   }
 
   void store_parameters() const {
-    if (scales_ != nullptr && codes_.scale == ElementType::kF16) {
-      kernels::float32_to_float16(scale_, sets(), reinterpret_cast<uint16_t*>(scales_));
-    } else if (scales_ != nullptr) {
-      std::memcpy(scales_, scale_, sets() * sizeof(float));
-    }
+    if (scales_ != nullptr) store_scales(scale_, sets(), codes_.scale, scales_);
     if (zero_points_ == nullptr) return;
     for (size_t i = 0; i < sets(); i++) codes_of_zero_[i] = static_cast<std::byte>(zero_point_[i]);
     kernels::pack_codes(uint8s(codes_of_zero_), sets(), codes_.bits, kernels::CodeForm::kUnsigned, uint8s(zero_points_));
@@ -344,8 +356,9 @@ class Encoder {
   const float* x_ = nullptr;
   float *min_, *max_, *scale_, *restored_ = nullptr;
   int32_t* zero_point_;
-  BlockScale* blocks_ = nullptr;
-  double* gain_ = nullptr;  ///< how much less the search loses
+  float *block_scale_ = nullptr, *reciprocal_ = nullptr, *zeros_ = nullptr;  ///< of blocks, among codes without a sign
+  float* of_row_[3] = {};                                                    ///< of the elements of a row of row blocks
+  double* gain_ = nullptr;                                                   ///< how much less the search loses
   uint64_t scratch_bytes_;
   std::byte *scratch_, *made_ = nullptr, *data_ = nullptr, *scales_ = nullptr, *codes_of_zero_ = nullptr, *zero_points_ = nullptr;
 };
@@ -404,11 +417,7 @@ Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena,
   const auto sets = static_cast<size_t>(form.sets);
   const auto form_of = codes.is_signed ? kernels::CodeForm::kTwosComplement : kernels::CodeForm::kUnsigned;
   kernels::unpack_codes(uint8s(stored.data.data), static_cast<size_t>(form.size), codes.bits, form_of, made);
-  if (codes.scale == ElementType::kF16) {
-    kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(stored.scale.data), sets, scale);
-  } else {
-    std::memcpy(scale, stored.scale.data, sets * sizeof(float));
-  }
+  load_scales(stored.scale.data, sets, codes.scale, scale);
   if (has_zero_points) {
     kernels::unpack_codes(uint8s(stored.zero_point.data), sets, codes.bits, form_of, zero_point);
   } else {

@@ -35,9 +35,9 @@ struct DequantizeLinear {
 /// Range:   from the smallest to the largest value, widened to hold 0; or what search_qparams finds. Where a set is larger than a
 ///          tile, tile.ranges tells: the range of each set, or, with a search, its scale and zero point (see observe).
 /// Scale:   without blocks symmetric 2 absmax / (2^bits - 2), asymmetric (max - min) / (2^bits - 1), in double, rounded to float32
-///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_block has it.
+///          last. Below the smallest normal float it is 1, and the zero point 0. In blocks as choose_blocks has it.
 /// Zero:    symmetric 0, or 2^(bits - 1) if unsigned; asymmetric round_half_even(qmin - min / scale) with the scale in double.
-/// Codes:   saturate(round_half_even(x / scale) + zero point), with the scale as it is stored. In blocks as choose_block has it.
+/// Codes:   saturate(round_half_even(x / scale) + zero point), with the scale as it is stored. In blocks as choose_blocks has it.
 ///
 /// Parts:   data        codes of less than 8 bits side by side, lowest bits first; the last byte is filled with zeros
 ///          scale       one for each set, in row-major order

@@ -1,6 +1,7 @@
 #include "elements.h"
 
 #include <cassert>
+#include <cstring>
 
 #include "../blocks.h"
 #include "../kernels/minifloat.h"
@@ -22,6 +23,9 @@ ElementSize element_size(int32_t type) noexcept {
       return {1, 2};
     case ElementType::kF64:
       return {1, 8};
+    case ElementType::kF8_E4M3:
+    case ElementType::kF8_E5M2:
+      return {1, 1};
   }
   const BlockSize size = block_size(static_cast<BlockType>(type));
   return {size.elements, size.bytes};
@@ -37,7 +41,7 @@ Status check(const Tile& tile) noexcept {
 }
 
 Floats::Floats(const Tile& tile, uint64_t most, Arena& arena) : tile_(tile), most_(std::min(most, tile.size())) {
-  if (static_cast<ElementType>(tile.type) != ElementType::kF32) room_ = arena.take<float>(most_);
+  if (static_cast<ElementType>(tile.type) != ElementType::kF32 || tile.add != 0) room_ = arena.take<float>(most_);
 }
 
 const float* Floats::read(uint64_t first, size_t n) {
@@ -46,7 +50,9 @@ const float* Floats::read(uint64_t first, size_t n) {
   const std::byte* from = tile_.source.data + first / elements * bytes;
   switch (static_cast<ElementType>(tile_.type)) {
     case ElementType::kF32:
-      return reinterpret_cast<const float*>(from);
+      if (room_ == nullptr) return reinterpret_cast<const float*>(from);
+      std::memcpy(room_, from, n * sizeof(float));
+      break;
     case ElementType::kF16:
       kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
       break;
@@ -56,9 +62,18 @@ const float* Floats::read(uint64_t first, size_t n) {
     case ElementType::kF64:
       for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(double_at(tile_, first + i));
       break;
+    case ElementType::kF8_E4M3:
+      kernels::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E4M3FN, room_);
+      break;
+    case ElementType::kF8_E5M2:
+      kernels::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E5M2, room_);
+      break;
     default:
       // The type and the sizes were checked.
       static_cast<void>(dequantize_blocks({from, n / elements * bytes}, static_cast<BlockType>(tile_.type), {room_, n}));
+  }
+  if (tile_.add != 0) {
+    for (size_t i = 0; i < n; i++) room_[i] += tile_.add;
   }
   return room_;
 }

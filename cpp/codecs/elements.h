@@ -5,8 +5,8 @@
 
 namespace scalepoint::codecs {
 
-/// Float types of single elements, with ggml's numbers (ggml_type). The numbers of BlockType stand for its blocks.
-enum class ElementType : int32_t { kF32 = 0, kF16 = 1, kF64 = 28, kBF16 = 30 };
+/// Float types of single elements, with ggml's numbers (ggml_type) where it has them. The numbers of BlockType stand for its blocks.
+enum class ElementType : int32_t { kF32 = 0, kF16 = 1, kF64 = 28, kBF16 = 30, kF8_E4M3 = 1000, kF8_E5M2 = 1001 };
 
 /// What is read at once: one element, or a block of them. Zeros if there is no such type.
 struct ElementSize {
@@ -18,7 +18,8 @@ struct ElementSize {
 /// kBadDType if there is no such type; kSizeMismatch unless the source has as many bytes as the tile has elements.
 [[nodiscard]] Status check(const Tile& tile) noexcept;
 
-/// Gives the elements of a tile as floats, one piece at a time. Exact, but for float64, which is rounded half to even.
+/// Gives the elements of a tile as floats, one piece at a time. Exact, but for float64, which is rounded half to even. What the tile adds
+/// to each element is added in float32.
 class Floats {
  public:
   /// For pieces of at most so many elements.

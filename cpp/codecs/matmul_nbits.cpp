@@ -15,8 +15,11 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// Columns that are gathered at once: four cache lines of a row, which are next to each other.
-constexpr uint64_t kColumnsAtOnce = 64;
+constexpr uint64_t kPanel = kernels::kPanel;
+/// Columns that are read at once: 512 bytes of a row. Rows often lie multiples of 4096 bytes apart, and so in the same lines of a cache.
+constexpr uint64_t kBand = 8 * kPanel;
+/// Blocks of a column that are made one after the other.
+constexpr uint64_t kBlocksAtOnce = 4;
 
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
@@ -25,6 +28,7 @@ uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 struct Form {
   const MatMulNBits& codes;
   uint64_t k = 0, n = 0, blocks = 0;  ///< rows and columns of B, blocks of a column
+  uint64_t begin = 0, end = 0;        ///< rows that are there
 
   Status init(uint32_t rows, uint32_t columns) {
     const int32_t bits = codes.bits;
@@ -33,10 +37,13 @@ struct Form {
     }
     const uint32_t block = codes.block_size;
     if (rows == 0 || columns == 0 || block < 16 || block > 256 || (block & (block - 1)) != 0) return Status::kBadLayout;
-    k = codes.transposed ? columns : rows;
+    k = codes.transposed ? columns : codes.all_rows > 0 ? codes.all_rows : rows;
     n = codes.transposed ? rows : columns;
     blocks = (k + block - 1) / block;
-    return Status::kOk;
+    begin = codes.row;
+    end = codes.transposed ? k : begin + rows;
+    if (codes.transposed && (codes.row > 0 || codes.all_rows > 0)) return Status::kBadLayout;
+    return begin % block != 0 || (end % block != 0 && end != k) || end > k ? Status::kBadLayout : Status::kOk;
   }
 
   [[nodiscard]] uint64_t block_bytes() const { return uint64_t{codes.block_size} * static_cast<uint32_t>(codes.bits) / 8; }
@@ -50,41 +57,45 @@ struct Form {
   [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
 };
 
-/// Encodes a tile, some columns at a time.
+/// Encodes a tile, a block of each column of a panel at a time.
 class Encoder {
  public:
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
-      : tile_(tile), form_(form), codes_(form.codes), result_(result), floats_(tile, tile.size(), arena) {
+      : tile_(tile),
+        form_(form),
+        codes_(form.codes),
+        result_(result),
+        // First, so that they lie at the same place for every piece of a tile.
+        data_(take_part(tile, Role::kData, form.n * form.column_bytes(), arena, result.data)),
+        scales_(take_part(tile, Role::kScale, form.n * form.blocks * form.scale_bytes(), arena, result.scale)),
+        zero_points_(take_part(tile, Role::kZeroPoint, form.n * form.zero_point_bytes(), arena, result.zero_point)),
+        floats_(tile, tile.size(), arena) {
+    const uint64_t size = codes_.block_size;
     const bool data = tile.wants(Role::kData);
-    stride_ = form.codes.transposed ? static_cast<size_t>(form.k) : kernels::column_stride(static_cast<size_t>(form.k));
-    columns_ = arena.take<float>(form.codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * stride_);
-    made_ = arena.take<uint8_t>(form.blocks * codes_.block_size);
-    restored_ = arena.take<float>(data && tile.measure ? form.k : 0);
-    zeros_ = arena.take<float>(form.blocks);
-    packed_zeros_ = arena.take<uint8_t>(form.blocks);
-    scales_of_column_ = arena.take<float>(form.blocks);
+    band_ = arena.take<float>(kBand * size);
+    words_ = arena.take<int32_t>(data ? kPanel * form.block_bytes() / 4 : 0);
+    restored_ = arena.take<float>(data && tile.measure ? kPanel * size : 0);
+    columns_ = arena.take<float>(codes_.search ? kPanel * size : 0);
     const Layout layout = {Granularity::kPerTensor};
-    scratch_bytes_ = codes_.search && !codes_.symmetric ? search_scratch_bytes(codes_.block_size, layout) : 0;
+    scratch_bytes_ = codes_.search && !codes_.symmetric ? search_scratch_bytes(size, layout) : 0;
     scratch_ = arena.take<std::byte>(scratch_bytes_);
-    data_ = take_part(arena, Role::kData, form.n * form.column_bytes(), result.data);
-    scales_ = take_part(arena, Role::kScale, form.n * form.blocks * form.scale_bytes(), result.scale);
-    zero_points_ = take_part(arena, Role::kZeroPoint, form.n * form.zero_point_bytes(), result.zero_point);
   }
 
   Status run() {
     for (int32_t code = 0; codes_.search && code < 1 << codes_.bits; code++) {
       book_[code] = static_cast<float>(code - (1 << (codes_.bits - 1))) / static_cast<float>(1 << (codes_.bits - 1));
     }
+    if (zero_points_ != nullptr && form_.begin == 0) std::memset(zero_points_, 0, result_.zero_point.size);
     const float* const x = floats_.read(0, static_cast<size_t>(tile_.size()));
-    result_.problem = floats_.first_problem(0);
-    if (has_problem()) return Status::kOk;
-    for (uint64_t column = 0; column < form_.n; column += kColumnsAtOnce) {
-      const uint64_t some = std::min(kColumnsAtOnce, form_.n - column);
-      const float* from = x + column * form_.k;
-      if (!codes_.transposed) from = gather(x + column, some);
-      for (uint64_t i = 0; i < some; i++) {
-        const Status status = store_column(from + i * stride_, column + i);
-        if (status != Status::kOk || has_problem()) return status;
+    const uint64_t size = codes_.block_size, last = (form_.end + size - 1) / size;
+    // All blocks of rows that lie one after the other; else so many that their codes fill cache lines.
+    const uint64_t at_once = codes_.transposed ? last : kBlocksAtOnce;
+    for (uint64_t first = form_.begin / size; first < last; first += at_once) {
+      for (uint64_t column = 0; column < form_.n; column += kBand) {
+        for (uint64_t block = first; block < std::min(last, first + at_once); block++) {
+          const Status status = store_band(x, column, block);
+          if (status != Status::kOk || has_problem()) return status;
+        }
       }
     }
     return Status::kOk;
@@ -93,48 +104,78 @@ class Encoder {
  private:
   [[nodiscard]] bool has_problem() const { return result_.problem.kind != ProblemKind::kNone; }
 
-  std::byte* take_part(Arena& arena, Role role, uint64_t bytes, Bytes& part) const {
-    if (!tile_.wants(role)) return nullptr;
-    auto* const at = arena.take<std::byte>(bytes);
-    part = {at, static_cast<size_t>(bytes)};
-    return at;
-  }
-
-  /// Puts columns one after the other.
-  const float* gather(const float* x, uint64_t some) const {
-    kernels::gather_columns(x, static_cast<size_t>(form_.k), static_cast<size_t>(form_.n), static_cast<size_t>(some), columns_,
-                            stride_);
-    return columns_;
-  }
-
-  Status store_column(const float* x, uint64_t column) {
-    const uint64_t size = codes_.block_size;
-    if (form_.k % size != 0) std::memset(made_, 0, static_cast<size_t>(form_.blocks * size));
-    for (uint64_t block = 0; block < form_.blocks; block++) {
-      const uint64_t first = block * size, some = std::min(size, form_.k - first);
-      BlockScale scale;
-      if (const Status status = choose({x + first, static_cast<size_t>(some)}, scale); status != Status::kOk) return status;
-      if (!std::isfinite(scale.scale) || !std::isfinite(scale.zero_point)) {
-        find_overflow(x, column, first, some);
-        return Status::kOk;
-      }
-      scales_of_column_[block] = scale.scale;
-      zeros_[block] = scale.zero_point;
-      if (data_ == nullptr) continue;
-      const kernels::BlockCodes codes = {scale.scale, scale.reciprocal, scale.zero_point, form_.levels()};
-      kernels::make_block_codes(x + first, static_cast<size_t>(some), codes, made_ + first,
-                                tile_.measure ? restored_ + first : nullptr);
+  /// One block of each of the columns from `column` on, as many as a band has.
+  Status store_band(const float* x, uint64_t column, uint64_t block) {
+    const uint64_t first = block * codes_.block_size, end = std::min(form_.n, column + kBand);
+    const auto rows = static_cast<size_t>(std::min<uint64_t>(codes_.block_size, form_.end - first));
+    if (!codes_.transposed) {
+      kernels::take_panels(x + (first - form_.begin) * form_.n + column, rows, static_cast<size_t>(form_.n),
+                           static_cast<size_t>(end - column), band_);
     }
-    store_parts(column);
-    if (data_ != nullptr && tile_.measure) kernels::accumulate_error(x, restored_, static_cast<size_t>(form_.k), result_.sums);
+    float* panel = band_;
+    for (; column < end; column += kPanel) {
+      const auto some = static_cast<size_t>(std::min(kPanel, end - column));
+      if (codes_.transposed) {
+        std::fill_n(panel, rows * kPanel, 0.0f);
+        kernels::gather_columns(x + column * form_.k + first, some, static_cast<size_t>(form_.k), rows, panel, kPanel);
+      }
+      panel_ = panel;
+      const Status status = store_panel(rows, some, column, block);
+      if (status != Status::kOk || has_problem()) return status;
+      if (!codes_.transposed) panel += rows * kPanel;
+    }
     return Status::kOk;
   }
 
-  Status choose(std::span<const float> x, BlockScale& block) {
-    const kernels::Range range = kernels::range(x.data(), x.size());
-    if (codes_.float_zero_points) return choose_float(x, range, block);
-    block = choose_block(range.min, range.max, codes_.bits, codes_.symmetric, codes_.scale);
-    if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
+  /// One block of each of the columns of the panel at hand.
+  Status store_panel(size_t rows, size_t some, uint64_t column, uint64_t block) {
+    const Status status = choose(rows, some);
+    if (status != Status::kOk || has_problem()) return status;
+    for (size_t i = 0; i < some; i++) {
+      if (!std::isfinite(scale_[i]) || !std::isfinite(zero_point_[i])) {
+        find_overflow(rows, i, column, block * codes_.block_size);
+        return Status::kOk;
+      }
+    }
+    store_parameters(some, column, block);
+    if (data_ == nullptr) return Status::kOk;
+    const kernels::BlockCodes codes = {scale_, reciprocal_, zero_point_, form_.levels()};
+    kernels::make_panel_codes(panel_, rows, codes_.block_size, codes, codes_.bits, words_, tile_.measure ? restored_ : nullptr);
+    kernels::put_words(words_, static_cast<size_t>(form_.block_bytes() / 4), some,
+                       uint8s(data_ + column * form_.column_bytes() + block * form_.block_bytes()),
+                       static_cast<size_t>(form_.column_bytes()));
+    if (tile_.measure) kernels::accumulate_error(panel_, restored_, rows * kPanel, result_.sums);
+    return Status::kOk;
+  }
+
+  /// Scales and zero points of a panel, or a problem.
+  Status choose(size_t rows, size_t some) {
+    float min[kPanel], max[kPanel];
+    if (kernels::panel_range(panel_, rows, min, max) >= kInfinityBits) {
+      find_problem();
+      return Status::kOk;
+    }
+    const bool half = codes_.scale == ElementType::kF16;
+    kernels::choose_blocks(min, max, kPanel, codes_.bits, codes_.symmetric, half, scale_, reciprocal_, zero_point_);
+    if (codes_.search) kernels::gather_columns(panel_, rows, kPanel, some, columns_, codes_.block_size);
+    for (size_t i = 0; (codes_.search || codes_.float_zero_points) && i < some; i++) {
+      const std::span<const float> x = {codes_.search ? columns_ + i * codes_.block_size : nullptr, codes_.search ? rows : 0};
+      BlockScale block = {scale_[i], reciprocal_[i], zero_point_[i]};
+      if (codes_.float_zero_points) {
+        choose_float(x, min[i], max[i], block);
+      } else if (const Status status = search(x, block); status != Status::kOk) {
+        return status;
+      }
+      scale_[i] = block.scale;
+      reciprocal_[i] = block.reciprocal;
+      zero_point_[i] = block.zero_point;
+    }
+    return Status::kOk;
+  }
+
+  /// The better of a block and of what is found.
+  Status search(std::span<const float> x, BlockScale& block) {
+    if (block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
     BlockScale other;
     other.zero_point = block.zero_point;
     float scale = 0;
@@ -163,63 +204,69 @@ class Encoder {
     return Status::kOk;
   }
 
-  Status choose_float(std::span<const float> x, const kernels::Range& range, BlockScale& block) const {
-    block = choose_float_block(range.min, range.max, form_.levels(), codes_.scale);
-    if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return Status::kOk;
+  void choose_float(std::span<const float> x, float min, float max, BlockScale& block) const {
+    block = choose_float_block(min, max, form_.levels(), codes_.scale);
+    if (!codes_.search || block.scale == 0 || !std::isfinite(block.scale)) return;
     // Least squares finds the nearest minimum. Narrower ranges lead to others.
     for (const float part : {0.9f, 0.8f, 0.7f}) {
-      const float cut = (range.max - range.min) * (1 - part) / 2;
-      const BlockScale narrower = choose_float_block(range.min + cut, range.max - cut, form_.levels(), codes_.scale);
+      const float cut = (max - min) * (1 - part) / 2;
+      const BlockScale narrower = choose_float_block(min + cut, max - cut, form_.levels(), codes_.scale);
       fit_block(x, form_.levels(), codes_.scale, ZeroPointKind::kFloat, block, narrower);
     }
-    return Status::kOk;
   }
 
-  /// The scale of a block is beyond its type.
-  void find_overflow(const float* x, uint64_t column, uint64_t first, uint64_t some) {
-    uint64_t worst = first;
-    for (uint64_t i = first; i < first + some; i++) {
-      if (std::fabs(x[i]) > std::fabs(x[worst])) worst = i;
-    }
-    result_.problem = {ProblemKind::kOverflow, form_.index(column, worst), x[worst]};
+  /// What is not finite.
+  void find_problem() {
+    result_.problem = floats_.first_problem(0);
+    result_.problem.index += form_.begin * form_.n;
   }
 
-  void store_parts(uint64_t column) const {
-    const auto blocks = static_cast<size_t>(form_.blocks);
-    constexpr kernels::CodeForm kUnsigned = kernels::CodeForm::kUnsigned;
-    if (data_ != nullptr) {
-      kernels::pack_codes(made_, blocks * codes_.block_size, codes_.bits, kUnsigned,
-                          uint8s(data_ + column * form_.column_bytes()));
+  /// The scale of a block is beyond its type. NaN and infinities come first, wherever they are.
+  void find_overflow(size_t rows, size_t i, uint64_t column, uint64_t first) {
+    find_problem();
+    if (has_problem()) return;
+    size_t worst = 0;
+    for (size_t row = 0; row < rows; row++) {
+      if (std::fabs(panel_[row * kPanel + i]) > std::fabs(panel_[worst * kPanel + i])) worst = row;
     }
-    if (scales_ != nullptr) store_floats(scales_of_column_, scales_ + column * form_.blocks * form_.scale_bytes());
+    result_.problem = {ProblemKind::kOverflow, form_.index(column + i, first + worst), panel_[worst * kPanel + i]};
+  }
+
+  void store_parameters(size_t some, uint64_t column, uint64_t block) const {
+    const auto scale_bytes = static_cast<size_t>(form_.scale_bytes());
+    if (scales_ != nullptr) store_floats(scale_, some, scales_ + (column * form_.blocks + block) * scale_bytes);
     if (zero_points_ == nullptr) return;
-    std::byte* const zero_points = zero_points_ + column * form_.zero_point_bytes();
-    if (codes_.float_zero_points) return store_floats(zeros_, zero_points);
-    for (size_t block = 0; block < blocks; block++) packed_zeros_[block] = static_cast<uint8_t>(zeros_[block]);
-    kernels::pack_codes(packed_zeros_, blocks, codes_.bits, kUnsigned, uint8s(zero_points));
+    if (codes_.float_zero_points) {
+      return store_floats(zero_point_, some, zero_points_ + (column * form_.blocks + block) * scale_bytes);
+    }
+    const uint64_t bit = block * static_cast<uint32_t>(codes_.bits);
+    for (size_t i = 0; i < some; i++) {
+      const auto code = static_cast<uint32_t>(zero_point_[i]);
+      zero_points_[(column + i) * form_.zero_point_bytes() + bit / 8] |= static_cast<std::byte>(code << bit % 8);
+    }
   }
 
-  /// One float for each block of a column, in the type of scales.
-  void store_floats(const float* floats, std::byte* to) const {
-    const auto blocks = static_cast<size_t>(form_.blocks);
-    if (codes_.scale == ElementType::kF16) {
-      kernels::float32_to_float16(floats, blocks, reinterpret_cast<uint16_t*>(to));
-    } else {
-      std::memcpy(to, floats, blocks * sizeof(float));
-    }
+  /// One float for each column, in the type of scales.
+  void store_floats(const float* floats, size_t some, std::byte* to) const {
+    alignas(float) std::byte stored[kPanel * sizeof(float)];
+    store_scales(floats, some, codes_.scale, stored);
+    const auto size = static_cast<size_t>(form_.scale_bytes()), step = static_cast<size_t>(form_.blocks) * size;
+    for (size_t i = 0; i < some; i++) std::memcpy(to + i * step, stored + i * size, size);
   }
 
   const Tile& tile_;
   const Form& form_;
   const MatMulNBits& codes_;
   Encoded& result_;
+  std::byte *data_, *scales_, *zero_points_;
   Floats floats_;
   float book_[256];
-  size_t stride_;
-  float *columns_, *restored_, *scales_of_column_, *zeros_;
-  uint8_t *made_, *packed_zeros_;
+  float scale_[kPanel], reciprocal_[kPanel], zero_point_[kPanel];  ///< of the panel at hand
+  float *band_, *restored_, *columns_;
+  const float* panel_ = nullptr;  ///< the one at hand
+  int32_t* words_;
   uint64_t scratch_bytes_;
-  std::byte *scratch_, *data_, *scales_, *zero_points_;
+  std::byte* scratch_;
 };
 
 }  // namespace
@@ -252,20 +299,13 @@ Status decode(const Stored& stored, const MatMulNBits& codes, Arena& arena, cons
   if (arena.status() != Status::kOk) return arena.status();
   constexpr kernels::CodeForm kUnsigned = kernels::CodeForm::kUnsigned;
   std::fill_n(zero_point, blocks, static_cast<float>(1 << (codes.bits - 1)));
-  const auto load = [&](const std::byte* from, float* to) {
-    if (codes.scale == ElementType::kF16) {
-      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), blocks, to);
-    } else {
-      std::memcpy(to, from, blocks * sizeof(float));
-    }
-  };
   for (uint64_t column = 0; column < form.n; column++) {
     const std::byte* const data = stored.data.data + column * form.column_bytes();
     const std::byte* const scales = stored.scale.data + column * form.blocks * form.scale_bytes();
     kernels::unpack_codes(uint8s(data), blocks * codes.block_size, codes.bits, kUnsigned, made);
-    load(scales, scale);
+    load_scales(scales, blocks, codes.scale, scale);
     if (has_zero_points && codes.float_zero_points) {
-      load(stored.zero_point.data + column * form.zero_point_bytes(), zero_point);
+      load_scales(stored.zero_point.data + column * form.zero_point_bytes(), blocks, codes.scale, zero_point);
     } else if (has_zero_points) {
       kernels::unpack_codes(uint8s(stored.zero_point.data + column * form.zero_point_bytes()), blocks, codes.bits, kUnsigned,
                             zeros);

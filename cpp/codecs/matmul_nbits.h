@@ -18,12 +18,17 @@ struct MatMulNBits {
   bool search = false;
   /// Whether zero points are floats of the scales' type. Only without `symmetric`.
   bool float_zero_points = false;
+  /// Of a tile that comes in pieces, one call after the other with the same arena: rows of B before those of the piece at hand, and in
+  /// all. Without `transposed`; pieces are of whole blocks. The parts and the problem are those of the tile, the sums those of the
+  /// piece. 0: the tile is one piece.
+  uint32_t row = 0;
+  uint32_t all_rows = 0;
 };
 
 /// A tile is K rows of some columns of the matrix B [K, N], all of them. Neighbors in a column make a block; the last block of a
 /// column may be shorter.
 ///
-/// Scale, zero point and codes: as choose_block and block_code have it, or choose_float_block. A search takes those of search_absmax
+/// Scale, zero point and codes: as choose_blocks and block_code have it, or choose_float_block. A search takes those of search_absmax
 ///          (symmetric) or of search_qparams instead, with codes that are rounded to the nearest; fit_block improves the latter.
 /// Parts:   data        for each column its codes without a sign, blocks one after the other, lowest bits first; what the last block
 ///                      lacks is 0

@@ -12,6 +12,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright';
+import { launchOptions } from '../../scripts/chromium.mjs';
 import { serve } from '../../scripts/serve.mjs';
 import { blocks, nativeBlocks } from './blocks.mjs';
 import { codes } from './codes.mjs';
@@ -66,10 +67,7 @@ async function inChromium() {
   // onnxruntime-web loads its own files from node_modules, so the root folder is served.
   const policy = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval' 'unsafe-eval'";
   const server = await serve({ folder: root, port: 0, policy });
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  const browser = await chromium.launch(launchOptions);
   try {
     console.log(`\nChromium ${browser.version()}\n`);
     const page = await browser.newPage();

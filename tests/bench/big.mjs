@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { chromium } from 'playwright';
+import { launchOptions } from '../../scripts/chromium.mjs';
 import { serve } from '../../scripts/serve.mjs';
 
 const { values: options } = parseArgs({
@@ -101,10 +102,7 @@ try {
   );
   const site = await serve({ folder, port: 0, policy: "script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'" });
   // A profile on the disk, because without one Chromium keeps the private file system in memory.
-  const browser = await chromium.launchPersistentContext(join(folder, 'profile'), {
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  const browser = await chromium.launchPersistentContext(join(folder, 'profile'), launchOptions);
   try {
     const tab = await browser.newPage();
     await tab.goto(site.url);

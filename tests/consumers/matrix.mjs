@@ -68,7 +68,7 @@ const bundlers = [
   ...[8, 7, 6].flatMap(vite),
   {
     name: 'webpack',
-    packages: ['webpack@5', 'webpack-cli'],
+    packages: ['webpack@5', 'webpack-cli@7'],
     async run(place) {
       await place.bin('webpack', ['--mode', 'production', '--entry', './main.js', '--output-path', 'dist']);
       addPage(place, 'dist', './main.js');
@@ -77,7 +77,7 @@ const bundlers = [
   },
   {
     name: 'rspack',
-    packages: ['@rspack/core', '@rspack/cli'],
+    packages: ['@rspack/core@2', '@rspack/cli@2'],
     async run(place) {
       place.write('rspack.config.js', "export default { mode: 'production', entry: './main.js' };");
       await place.bin('rspack', ['build']);
@@ -87,7 +87,7 @@ const bundlers = [
   },
   {
     name: 'rsbuild',
-    packages: ['@rsbuild/core'],
+    packages: ['@rsbuild/core@2'],
     async run(place) {
       place.write(
         'rsbuild.config.js',
@@ -99,7 +99,7 @@ const bundlers = [
   },
   {
     name: 'parcel, inline in its worker',
-    packages: ['parcel'],
+    packages: ['parcel@2'],
     async run(place) {
       const { name, dependencies } = JSON.parse(place.read('package.json'));
       const resolver = { packageExports: true };
@@ -114,7 +114,7 @@ const bundlers = [
   },
   {
     name: 'rollup, inline',
-    packages: ['rollup@4', '@rollup/plugin-node-resolve'],
+    packages: ['rollup@4', '@rollup/plugin-node-resolve@16'],
     async run(place) {
       place.useInline();
       await place.bin('rollup', ['alone.js', '-p', 'node-resolve', '-d', 'dist', '-f', 'es']);
@@ -124,7 +124,7 @@ const bundlers = [
   },
   {
     name: 'rollup, files beside the bundle',
-    packages: ['rollup@4', '@rollup/plugin-node-resolve'],
+    packages: ['rollup@4', '@rollup/plugin-node-resolve@16'],
     async run(place) {
       await place.bin('rollup', ['alone.js', '-p', 'node-resolve', '-d', 'dist', '-f', 'es']);
       copyFiles(place, 'dist');
@@ -134,7 +134,7 @@ const bundlers = [
   },
   {
     name: 'esbuild, files beside the bundle',
-    packages: ['esbuild'],
+    packages: ['esbuild@0.28'],
     async run(place) {
       await place.bin('esbuild', ['alone.js', '--bundle', '--format=esm', '--outdir=dist']);
       copyFiles(place, 'dist');
@@ -150,7 +150,7 @@ const bundlers = [
     ([name, args]) =>
       /** @type {Environment} */ ({
         name: `esbuild ${name}, inline`,
-        packages: ['esbuild'],
+        packages: ['esbuild@0.28'],
         async run(place) {
           place.useInline();
           await place.bin('esbuild', ['alone.js', '--bundle', ...args, '--outdir=dist']);
@@ -204,7 +204,7 @@ function writeNext(place) {
 const servers = [
   {
     name: 'next: client, route handler, standalone',
-    packages: ['next', 'react', 'react-dom'],
+    packages: ['next@16', 'react@19', 'react-dom@19'],
     async run(place) {
       writeNext(place);
       const env = { NEXT_TELEMETRY_DISABLED: '1' };
@@ -220,7 +220,7 @@ const servers = [
   },
   {
     name: 'workerd',
-    packages: ['workerd', 'esbuild'],
+    packages: ['workerd@1', 'esbuild@0.28'],
     alone: true,
     async run(place) {
       const port = await freePort();
@@ -337,7 +337,7 @@ const node = (version) => ({
 /** Bundles without the files of the package: what they say has to lead to them. @type {Environment} */
 const missingFiles = {
   name: 'esbuild, files missing',
-  packages: ['esbuild'],
+  packages: ['esbuild@0.28'],
   async run(place) {
     /** @param {string} what @param {Promise<Results>} results @param {RegExp} expected */
     const expectHint = async (what, results, expected) => {
@@ -381,7 +381,7 @@ const runtimes = [
   node('24'),
   {
     name: 'tsx',
-    packages: ['tsx'],
+    packages: ['tsx@4'],
     async run(place) {
       place.write(
         'typed.ts',
@@ -392,7 +392,7 @@ const runtimes = [
   },
   {
     name: 'ts-node, CommonJS',
-    packages: ['ts-node', 'typescript@5', '@types/node'],
+    packages: ['ts-node@10', 'typescript@5', '@types/node@20'],
     async run(place) {
       place.edit('package.json', ['"type":"module"', '"type":"commonjs"']);
       place.write('tsconfig.json', {
@@ -418,7 +418,7 @@ const runtimes = [
   },
   {
     name: 'esbuild cjs for Node, inline',
-    packages: ['esbuild'],
+    packages: ['esbuild@0.28'],
     async run(place) {
       place.useInline();
       await place.bin('esbuild', ['print.js', '--bundle', '--platform=node', '--format=cjs', '--outfile=bundle.cjs']);
@@ -427,7 +427,7 @@ const runtimes = [
   },
   {
     name: 'jest',
-    packages: ['jest'],
+    packages: ['jest@30'],
     async run(place) {
       place.write(
         'app.test.js',
@@ -443,7 +443,7 @@ const runtimes = [
     (bundled) =>
       /** @type {Environment} */ ({
         name: `vitest with jsdom${bundled ? ', the package bundled' : ''}`,
-        packages: ['vitest@4', 'jsdom'],
+        packages: ['vitest@4', 'jsdom@29'],
         async run(place) {
           if (bundled) place.useInline();
           const server = bundled ? "server: { deps: { inline: ['scalepoint'] } }, " : '';
@@ -468,12 +468,12 @@ const runtimes = [
   ),
   {
     name: 'bun',
-    packages: ['bun'],
+    packages: ['bun@1'],
     run: (place) => place.results(place.bin('bun', ['print.js'])),
   },
   {
     name: 'bun build --compile, inline',
-    packages: ['bun'],
+    packages: ['bun@1'],
     async run(place) {
       place.useInline();
       await place.bin('bun', ['build', '--compile', 'print.js', '--outfile', 'program']);
@@ -482,7 +482,7 @@ const runtimes = [
   },
   {
     name: 'deno',
-    packages: ['deno'],
+    packages: ['deno@2'],
     run: (place) => place.results(place.bin('deno', ['run', '--allow-all', '--node-modules-dir=manual', 'print.js'])),
   },
 ];

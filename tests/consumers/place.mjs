@@ -8,6 +8,7 @@ import { dirname, extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright';
+import { launchOptions } from '../../scripts/chromium.mjs';
 
 const app = fileURLToPath(new URL('app', import.meta.url));
 
@@ -65,10 +66,7 @@ let browser;
 
 /** Opens a page and waits for what its app says. @param {string} url @returns {Promise<Results>} */
 export async function open(url) {
-  browser ??= await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  browser ??= await chromium.launch(launchOptions);
   const tab = await browser.newPage();
   /** @type {string[]} */
   const problems = [];
@@ -95,8 +93,8 @@ export async function open(url) {
 export const closeBrowser = () => browser?.close();
 
 export class Place {
-  /** @param {string} tarball the packed package */
-  constructor(tarball) {
+  /** @param {string} [tarball] the packed package */
+  constructor(tarball = '') {
     this.tarball = tarball;
     this.folder = mkdtempSync(join(tmpdir(), 'scalepoint-consumer-'));
     this.write('package.json', JSON.stringify({ name: 'consumer', private: true, type: 'module' }));
@@ -128,7 +126,7 @@ export class Place {
     this.edit('app.js', [/'scalepoint(\/model)?'/g, "'scalepoint/inline'"]);
   }
 
-  /** @param {string[]} packages beside the package itself */
+  /** Installs the package. @param {string[]} packages beside it */
   async install(packages) {
     await this.run('npm', ['install', '--no-audit', '--no-fund', this.tarball, ...packages]);
   }

@@ -2,6 +2,7 @@
 #include "blocks.h"
 #include "codecs/copy.h"
 #include "codecs_helpers.h"
+#include "kernels/minifloat.h"
 
 namespace scalepoint::tests {
 namespace {
@@ -134,6 +135,38 @@ TEST(Decode, rounds_float64_to_the_nearest_float32) {
   for (const auto& [value, expected] : kCases) {
     const std::vector<uint8_t> source = reference::store_elements({value}, ElementType::kF64);
     EXPECT_TRUE(same({expected}, decoded(tile_of(source, 1, 1, ElementType::kF64)))) << value;
+  }
+}
+
+TEST(Decode, gives_all_values_of_8_bits) {
+  for (const auto& [type, format] :
+       {std::pair{ElementType::kF8_E4M3, Minifloat::kFloat8E4M3FN}, std::pair{ElementType::kF8_E5M2, Minifloat::kFloat8E5M2}}) {
+    std::vector<uint8_t> source(256);
+    for (size_t i = 0; i < source.size(); i++) source[i] = static_cast<uint8_t>(i);
+    std::vector<float> expected(256);
+    kernels::minifloat_to_float32(source.data(), source.size(), format, expected.data());
+    EXPECT_TRUE(same(expected, decoded(tile_of(source, 1, 256, type))));
+    EXPECT_EQ(element_size(static_cast<int32_t>(type)).bytes, 1u);
+  }
+}
+
+TEST(Decode, adds_in_float32) {
+  Random random(5);
+  for (const ElementType type : kElementTypes) {
+    for (const size_t n : {size_t{1}, size_t{7}, size_t{16385}}) {
+      std::vector<double> x(n);
+      for (double& value : x) value = random.uniform(-1, 1);
+      const std::vector<uint8_t> source = reference::store_elements(x, type);
+      std::vector<float> expected = floats_of(source, type);
+      for (float& value : expected) value += 1;
+      Tile tile = tile_of(source, 1, n, type);
+      tile.add = 1;
+      const float* y = nullptr;
+      const Memory memory = run_in_memory([&](Arena& arena) { return decode(tile, arena, y); });
+      // What is read may be read again.
+      EXPECT_TRUE(memory.holds({reinterpret_cast<const std::byte*>(y), n * sizeof(float)}));
+      EXPECT_TRUE(same(expected, {y, y + n}));
+    }
   }
 }
 

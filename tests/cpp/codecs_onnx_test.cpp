@@ -254,7 +254,7 @@ TEST(EncodeMatMulNBits, makes_what_mlas_makes) {
   for (const int32_t bits : {2, 4, 8}) {
     for (const bool symmetric : {true, false}) {
       for (const bool transposed : {true, false}) {
-        for (const auto& [k, n] : {std::pair<size_t, size_t>{1, 1}, {16, 3}, {75, 17}, {256, 33}}) {
+        for (const auto& [k, n] : {std::pair<size_t, size_t>{1, 1}, {16, 3}, {75, 17}, {256, 33}, {90, 150}}) {
           const MatMulNBits codes = {.bits = bits, .block_size = 16, .symmetric = symmetric, .transposed = transposed};
           const size_t rows = transposed ? n : k, columns = transposed ? k : n, blocks = (k + 15) / 16;
           const std::vector<uint8_t> source =
@@ -395,7 +395,94 @@ TEST(EncodeMatMulNBits, rounds_scales_to_float16_before_it_makes_codes) {
     if ((expected[i + 1] & 0x7F) == 0 && expected[i] == 0) expected[i + 1] = 0;
   }
   EXPECT_TRUE(same(expected, narrow.scale));
-  EXPECT_TRUE(same_sums(sums_of(x, decoded(8, 512, narrow, codes)), narrow.encoded.sums));
+  // Sums of 512 squares in float32, in another order.
+  const double squared = sums_of(x, decoded(8, 512, narrow, codes)).squared_error;
+  EXPECT_NEAR(narrow.encoded.sums.squared_error, squared, squared * std::ldexp(512, -24));
+}
+
+/// Encodes pieces of so many rows into the memory of one tile.
+Parts encoded_in_pieces(const std::vector<float>& x, size_t rows, size_t step, ElementType type, MatMulNBits codes) {
+  const size_t columns = x.size() / rows;
+  codes.all_rows = static_cast<uint32_t>(rows);
+  Parts parts;
+  std::unique_ptr<Memory> memory;
+  for (size_t row = 0; row < rows; row += step) {
+    const size_t some = std::min(step, rows - row);
+    const std::vector<double> values(x.begin() + static_cast<ptrdiff_t>(row * columns),
+                                     x.begin() + static_cast<ptrdiff_t>((row + some) * columns));
+    const std::vector<uint8_t> source = reference::store_elements(values, type);
+    Tile tile = tile_of(source, some, columns, type);
+    tile.wanted = roles(!codes.symmetric);
+    codes.row = static_cast<uint32_t>(row);
+    const auto call = [&](Arena& arena) { return encode(tile, codes, arena, parts.encoded); };
+    // The first piece is the largest.
+    if (row == 0) memory = std::make_unique<Memory>(bytes_needed(call));
+    Arena arena = memory->arena();
+    EXPECT_EQ(call(arena), Status::kOk);
+    if (parts.encoded.problem.kind != ProblemKind::kNone) return parts;
+  }
+  parts.data = byte_values(parts.encoded.data);
+  parts.scale = byte_values(parts.encoded.scale);
+  parts.zero_point = byte_values(parts.encoded.zero_point);
+  return parts;
+}
+
+TEST(EncodeMatMulNBits, makes_the_same_of_a_tile_in_pieces) {
+  Random random(9);
+  constexpr size_t kRows = 200, kColumns = 21;
+  for (const ElementType type : {ElementType::kF32, ElementType::kF16}) {
+    for (const int32_t bits : {2, 4, 8}) {
+      for (const auto& [symmetric, floats] : {std::pair{true, false}, {false, false}, {false, true}}) {
+        const MatMulNBits codes = {.bits = bits, .block_size = 16, .symmetric = symmetric, .float_zero_points = floats};
+        const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, kRows, kColumns, bits, 100), type);
+        Tile tile = tile_of(source, kRows, kColumns, type);
+        tile.wanted = roles(!symmetric);
+        const Parts whole = encoded(tile, codes);
+        // Steps of an odd number of blocks end within a byte of zero points.
+        for (const size_t step : {16, 48, 112, 192}) {
+          const Parts pieces = encoded_in_pieces(floats_of(source, type), kRows, step, type, codes);
+          EXPECT_TRUE(same(whole.data, pieces.data)) << bits << " " << step;
+          EXPECT_TRUE(same(whole.scale, pieces.scale)) << bits << " " << step;
+          EXPECT_TRUE(same(whole.zero_point, pieces.zero_point)) << bits << " " << step;
+        }
+      }
+    }
+  }
+}
+
+TEST(EncodeMatMulNBits, names_elements_of_the_tile_that_pieces_are_of) {
+  std::vector<float> x(64 * 5, 0.5f);
+  x[203] = std::nanf("");
+  const auto problem = [&](ElementType scale) {
+    return encoded_in_pieces(x, 64, 32, ElementType::kF32, {.scale = scale}).encoded.problem;
+  };
+  EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 203, std::nan("")}, problem(ElementType::kF32)));
+  x[203] = 1e7f;
+  EXPECT_TRUE(same_problem({ProblemKind::kOverflow, 203, 1e7f}, problem(ElementType::kF16)));
+}
+
+TEST(EncodeMatMulNBits, refuses_pieces_that_are_none) {
+  const std::vector<uint8_t> source(48 * 2 * 4);
+  const auto status = [&](MatMulNBits codes) {
+    Arena arena;
+    Encoded result;
+    return encode(tile_of(source, 48, 2, ElementType::kF32), codes, arena, result);
+  };
+  EXPECT_EQ(status({.block_size = 16, .row = 16, .all_rows = 64}), Status::kOk);
+  EXPECT_EQ(status({.block_size = 16, .row = 8, .all_rows = 64}), Status::kBadLayout);   // within a block
+  EXPECT_EQ(status({.block_size = 32, .row = 0, .all_rows = 64}), Status::kBadLayout);   // ends within one
+  EXPECT_EQ(status({.block_size = 16, .row = 32, .all_rows = 64}), Status::kBadLayout);  // beyond the end
+  EXPECT_EQ(status({.block_size = 16, .transposed = true, .row = 16, .all_rows = 64}), Status::kBadLayout);
+}
+
+TEST(EncodeMatMulNBits, names_nan_before_an_overflow) {
+  std::vector<double> x(40 * 3, 0.5);
+  x[0] = 1e7;
+  x[119] = HUGE_VAL;
+  const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+  const MatMulNBits codes = {.scale = ElementType::kF16};
+  EXPECT_TRUE(same_problem({ProblemKind::kNonFinite, 119, HUGE_VAL},
+                           encoded(tile_of(source, 40, 3, ElementType::kF32), codes).encoded.problem));
 }
 
 TEST(EncodeMatMulNBits, names_what_cannot_be_stored) {

@@ -6,20 +6,12 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatInfo, Target } from './formats/format.js';
 import type { PlanChoices, Rule } from './formats/options.js';
-import {
-  type FormatOptions,
-  type FormatSidecars,
-  formatNamed,
-  formats,
-  type ModelFormat,
-  type ModelTarget,
-  type ResultFormat,
-} from './formats/registry.js';
+import type { FormatOptions, FormatSidecars, ModelTarget, ResultFormat } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
+import { entriesFor } from './pipeline/maker.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './pipeline/open.js';
 import {
   checkNames,
@@ -30,7 +22,15 @@ import {
   sidecarNames,
   workNames,
 } from './pipeline/options.js';
-import { infoOf, type ModelTotals, type PlannedTensorInfo, planFor, totalsOf } from './pipeline/plan.js';
+import {
+  infoOf,
+  type ModelTotals,
+  type PlannedFile,
+  type PlannedTensorInfo,
+  planFor,
+  plannedFiles,
+  totalsOf,
+} from './pipeline/plan.js';
 import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import {
   describe,
@@ -47,6 +47,7 @@ import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
+export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
 export type { ErrorMeasures } from './core/measure.js';
@@ -64,6 +65,7 @@ export type {
   SourceTensor,
   Target,
 } from './formats/format.js';
+export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
   didYouMean,
@@ -83,9 +85,18 @@ export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensor
 export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
 export type { Progress } from './pipeline/engine.js';
 export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
+export {
+  modelConversions,
+  modelFormats,
+  type Preset,
+  presets,
+  presetTarget,
+  resultFiles,
+  resultName,
+} from './pipeline/names.js';
 export type { ModelInput, OpenOptions } from './pipeline/open.js';
 export { maxWorkers } from './pipeline/options.js';
-export type { ModelTotals, PlannedTensorInfo } from './pipeline/plan.js';
+export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
 export type { ResultOptions } from './pipeline/quantize.js';
 export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
 export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
@@ -97,45 +108,6 @@ export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js'
 export type { Runtime } from './running/runtime.js';
 export { loadTensors, saveTensors, writeSidecar } from './saving.js';
 export type { SavedTensorsOptions } from './tensors.js';
-
-/**
- * The formats that can be read, with what their files can become and the options that decide about it.
- * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
- */
-export function modelFormats(): readonly FormatInfo[] {
-  return formats();
-}
-
-/** The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. */
-export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = formatNamed(format);
-  return name.slice(0, name.length - end.length) + (resultEnd?.(to) ?? `.${to}${extensions[0]}`);
-}
-
-/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
-export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
-/** A name of a choice between size and quality; see `presetTarget`. */
-export type Preset = (typeof presets)[number];
-
-/**
- * What models of a format become by a preset.
- * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
- * @throws RangeError if there is no such format or preset
- */
-export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
-  const known = formats().find(({ name }) => name === format);
-  if (known === undefined) {
-    const names = formats().map(({ name }) => name);
-    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
-  }
-  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
-  const { targets } = known;
-  return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
-}
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -237,7 +209,9 @@ export async function readQuantized(
 export interface PlanOptions extends FormatOptions {
   /**
    * safetensors (and .npy, which becomes safetensors): int8, int4, float8e4m3fn, float16, bfloat16. GGUF: Q8_0, Q4_K_M and the other
-   * file types of llama-quantize; F16, BF16 and F32 also from quantized files.
+   * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
+   * join models or to edit metadata.
+   * A folder of a language model, and a checkpoint of a diffusion model, become GGUF by the types of GGUF.
    */
   readonly to: ModelTarget;
   /**
@@ -253,12 +227,16 @@ export interface ModelPlan {
   readonly format: ResultFormat;
   /** What weights become. */
   readonly to: ModelTarget;
+  /** Of a model that becomes one of another format: what it is, as that format calls it, such as `llama` or `flux`. */
+  readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
   /** `bytesAfter` is the exact size of the result. */
   readonly totals: ModelTotals;
   /** safetensors with codes: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
+  /** The files of the result, the main one first. */
+  readonly files: readonly PlannedFile[];
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly string[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
@@ -277,13 +255,15 @@ export async function planModel(file: ModelInput, options: PlanOptions & OpenOpt
   return withModel(file, options, async (opened) => {
     const plan = await planFor(opened, options);
     const tensors = plan.tensors.map(infoOf);
-    const { entries } = opened.format.options;
+    const entries = entriesFor(opened.format, options.to);
     const { signal: _, ...made } = options;
     const result = {
       format: plan.format as ResultFormat,
       to: options.to,
+      ...(plan.architecture === undefined ? {} : { architecture: plan.architecture }),
       tensors,
       totals: totalsOf(tensors, opened.model.bytes, plan),
+      files: plannedFiles(plan),
       notes: plan.notes,
       ...Object.fromEntries(plan.sidecars.map(({ option, value }) => [entries[option]?.sidecar?.planned, value])),
     };
@@ -324,10 +304,18 @@ export interface QuantizeModelResult {
    * its `quantization_config`, if it has one.
    */
   readonly config?: Readonly<Record<string, unknown>>;
-  /** The file's bytes. @throws TypeError if it went to `output` */
-  bytes(): Promise<Uint8Array<ArrayBuffer>>;
-  /** The file as a Blob. @throws TypeError if it went to `output` */
-  blob(): Promise<Blob>;
+  /** The files that were made, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
+  readonly isWhole: boolean;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
 }
 
 /** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
@@ -350,6 +338,10 @@ function optionsOf(
  * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
  * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
  * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
@@ -381,18 +373,22 @@ export async function quantizeModel(
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory } = await withCallbacks(options, (own) =>
+  const { report, sidecars, memory, files, isWhole } = await withCallbacks(options, (own) =>
     withModel(file, own, (opened) => quantizeOpen(opened, options as PlanChoices, own)),
   );
-  const inMemory = () => {
+  const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
-    return memory;
+    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
   };
   return {
     report,
     ...sidecars,
-    bytes: async () => inMemory().bytes(),
-    blob: async () => inMemory().blob(),
+    files,
+    isWhole,
+    bytes: async (name) => inMemory(name).bytes(),
+    blob: async (name) => inMemory(name).blob(),
   };
 }
 

@@ -93,7 +93,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to'], /--to needs a value/],
       [
         ['quantize', 'model.safetensors', '--to', 'int3'],
-        /--to: there is no type "int3"; a safetensors file can become int8, int4, .*, bfloat16; see/,
+        /--to: there is no type "int3"; a safetensors file can become int8, int4, .*, bfloat16, copy; see/,
       ],
       [['quantize', '--to', 'int8'], /quantize needs a FILE/],
       [['quantize', 'model.safetensors', '--to', 'int8', '-o', ''], /--output: expected the name of a file/],
@@ -903,11 +903,13 @@ describe('scalepoint plan', () => {
     await writeFile(path('model.gguf'), file);
     const args = ['model.gguf', '--to', 'Q4_K_M', '--json'];
     const planned = JSON.parse((await run(['plan', ...args])).stdout);
+    const plan = await planModel(file, { to: 'Q4_K_M' });
     const peak = { peakBytes: expect.any(Number) };
     expect(planned).toEqual({
       file: 'model.gguf',
       output: 'model.Q4_K_M.gguf',
-      ...(await planModel(file, { to: 'Q4_K_M' })),
+      ...plan,
+      files: [{ name: 'model.Q4_K_M.gguf', bytes: plan.totals.bytesAfter }],
       quantizationConfig: null,
       ...peak,
     });

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Browser, chromium } from 'playwright';
+import { launchOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
 /** A path from the root of the project. */
@@ -21,10 +22,7 @@ export async function servePages(): Promise<Served> {
     await build({ configFile: path('vite.config.ts'), logLevel: 'warn' });
   }
   const server = await serve({ folder: path('build/demo'), port: 0 });
-  const browser = await chromium.launch({
-    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-    args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-  });
+  const browser = await chromium.launch(launchOptions);
   const close = async () => {
     await browser.close();
     await server.close();

@@ -51,3 +51,36 @@ it('a file is as before after an error, and can be written again', async () => {
   await quantizeModel(model, { to: 'int8', output });
   expect(await bytesOf(output)).toEqual(await quantized());
 });
+
+it('a folder takes all files of a result, or none', async () => {
+  const root = await navigator.storage.getDirectory();
+  const output = await root.getDirectoryHandle(`folder-${crypto.randomUUID()}`, { create: true });
+  const several = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [8, 64], 2) });
+  const options = { to: 'float16', shardSize: 1000, output } as const;
+  const namesIn = async () => {
+    const names: string[] = [];
+    for await (const name of (output as unknown as { keys(): AsyncIterable<string> }).keys()) names.push(name);
+    return names.sort();
+  };
+  const { files } = await quantizeModel(several, options);
+  expect(files.map(({ name }) => name)).toEqual([
+    'model.safetensors.index.json',
+    'model-00001-of-00002.safetensors',
+    'model-00002-of-00002.safetensors',
+  ]);
+  const there = await Promise.all(files.map(async ({ name }) => output.getFileHandle(name)));
+  const inMemory = await quantizeModel(several, { to: 'float16', shardSize: 1000 });
+  for (const [i, { name, bytes }] of files.entries()) {
+    expect(await bytesOf(there[i]!)).toEqual(await inMemory.bytes(name));
+    expect((await inMemory.blob(name)).size).toBe(bytes);
+  }
+  expect(await rejectionOf(inMemory.bytes())).toBeInstanceOf(TypeError);
+  expect(await rejectionOf(quantizeModel(several, options))).toMatchObject({ code: 'EXISTS' });
+  expect(await namesIn()).toHaveLength(3);
+  for (const { name } of files.slice(0, 2)) await output.removeEntry(name);
+  // Two of the files could be written, and are gone again.
+  expect(await rejectionOf(quantizeModel(several, options))).toMatchObject({ code: 'EXISTS' });
+  expect(await namesIn()).toEqual(['model-00002-of-00002.safetensors']);
+  await quantizeModel(several, { ...options, overwrite: true });
+  expect(await namesIn()).toHaveLength(3);
+});

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
 import { type BenchRow, benchParts, race, runBench } from 'scalepoint/bench';
 import { afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { launchOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
 const path = (name: string) => fileURLToPath(new URL(`../../../${name}`, import.meta.url));
@@ -186,10 +187,7 @@ describe('the page of the benchmark', () => {
 
   it('measures in a worker, stops, copies, and has no accessibility faults', async () => {
     const server = await serve({ folder: path('build/demo'), port: 0 });
-    const browser = await chromium.launch({
-      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-    });
+    const browser = await chromium.launch(launchOptions);
     try {
       const context = await browser.newContext({
         viewport: { width: 360, height: 800 },

@@ -10,8 +10,11 @@ import { publint } from 'publint';
 import { quantizeModel } from 'scalepoint/model';
 import { build, createServer } from 'vite';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { launchOptions } from '../../../scripts/chromium.mjs';
 import { samplePath } from '../../../scripts/make_sample.mjs';
 import { serve } from '../../../scripts/serve.mjs';
+import { environments } from '../../consumers/matrix.mjs';
+import { closeBrowser, Place } from '../../consumers/place.mjs';
 
 const root = fileURLToPath(new URL('../../..', import.meta.url));
 const bin = (name: string) => join(root, 'node_modules/.bin', name);
@@ -202,6 +205,26 @@ describe('in Node, the installed package', () => {
   });
 });
 
+describe('in the environments of the matrix that need no other package', () => {
+  afterAll(closeBrowser);
+
+  it('gives the same', async () => {
+    const place = new Place();
+    try {
+      cpSync(installed, join(place.folder, 'node_modules/scalepoint'), { recursive: true });
+      const [expected] = await place.results(place.run('node', ['print.js']));
+      expect(expected).toEqual({ hash: expect.stringMatching(/^[0-9a-f]{1,8}$/), note: '' });
+      const quick = environments.filter(({ packages }) => packages.length === 0);
+      expect(quick.length).toBeGreaterThan(1);
+      for (const { name, run } of quick) {
+        for (const result of await run(place)) expect({ name, ...result }).toEqual({ name, ...expected });
+      }
+    } finally {
+      place.remove();
+    }
+  });
+});
+
 describe('for TypeScript, the installed package', () => {
   const program = `
     import { load, type LinearQuantizedTensor } from 'scalepoint';
@@ -271,10 +294,7 @@ describe('in a page, the installed package', () => {
   beforeAll(async () => {
     writePage('page', 'scalepoint', 'scalepoint/model');
     await build({ root: page, configFile: false, logLevel: 'error', build: { outDir: 'built' } });
-    browser = await chromium.launch({
-      executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-      args: ['--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--disable-background-networking'],
-    });
+    browser = await chromium.launch(launchOptions);
   }, 60_000);
 
   afterAll(() => browser?.close());

@@ -9,6 +9,7 @@ import { inspectModel, type ModelInfo } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { bigGguf, bigSafetensors, type SparseModel } from '../support/models.js';
 import { roundHalfEven } from '../support/support.js';
+import { ggufFile } from '../support/tiny-llama.js';
 
 const mebibyte = 2 ** 20;
 const gibibyte = 2 ** 30;
@@ -144,6 +145,35 @@ describe('a GGUF model of 2.25 GiB', { timeout: 120_000 }, () => {
       await file.close();
     });
     await rm(path);
+  });
+});
+
+describe('a GGUF model of 208 MiB', () => {
+  it('is split, and converted from its files into others, within 64 MiB a worker', async () => {
+    const tensors = Array.from({ length: 13 }, (_, i) => ({
+      name: `blk.${i}.ffn_up.weight`,
+      dtype: 'F16',
+      ne: [4096, 2048],
+    }));
+    const pairs = [
+      ['general.architecture', 'string', 'llama'],
+      ['llama.block_count', 'u32', 13],
+      ['llama.attention.head_count', 'u32', 32],
+    ] as const;
+    const size = 13 * 2 * 4096 * 2048;
+    const head = ggufFile({ pairs, tensors: tensors.map((tensor) => ({ ...tensor, data: new Uint8Array(0) })) });
+    const path = await make({ header: head, size: head.length + size, values: [] }, 'model.gguf');
+    const base = (await run('inspect', path)).peakBytes;
+    const bound = base + 2 * 64 * mebibyte + 4 * head.length;
+    expect(bound).toBeLessThan(base + size);
+    const within = async (...args: string[]) => {
+      const { peakBytes } = await run(...args, '--workers', '2');
+      expect(peakBytes).toBeLessThanOrEqual(bound);
+    };
+    await within('split', path, '--split-size', '51MB');
+    const first = join(folder, 'model-00001-of-00005.gguf');
+    await within('quantize', first, '--to', 'Q8_0', '--split-size', '27MB');
+    for (const name of await readdir(folder)) await rm(join(folder, name));
   });
 });
 

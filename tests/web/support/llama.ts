@@ -75,21 +75,45 @@ export const fileTypes: Readonly<Record<string, number>> = {
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
+  /** Values of --override-kv: whole numbers as bigint. */
+  metadata?: readonly (readonly [key: string, value: string | boolean | number | bigint])[];
+  /** The other files of a split model whose first one is given. */
+  splits?: readonly Uint8Array[];
   /** Patterns (std::regex) with the number of a type each, as in --tensor-type. */
   overrides?: readonly (readonly [pattern: string, type: number])[];
+}
+
+/** The values of --override-kv as llama.cpp takes them: structs of 264 bytes, ended by one without a key. */
+function overrideBytes(metadata: NonNullable<NativeOptions['metadata']>): Uint8Array {
+  const bytes = new Uint8Array(264 * (metadata.length + 1));
+  for (const [i, [key, value]] of metadata.entries()) {
+    const view = new DataView(bytes.buffer, 264 * i, 264);
+    const put = (text: string, at: number) => new TextEncoder().encodeInto(text, bytes.subarray(264 * i + at));
+    put(key, 4);
+    // In the order of llama_model_kv_override_type: int, float, bool, str.
+    const type = ['bigint', 'number', 'boolean', 'string'].indexOf(typeof value);
+    view.setInt32(0, type, true);
+    if (typeof value === 'bigint') view.setBigInt64(136, value, true);
+    else if (typeof value === 'number') view.setFloat64(136, value, true);
+    else if (typeof value === 'boolean') view.setUint8(136, value ? 1 : 0);
+    else put(value, 136);
+  }
+  return bytes;
 }
 
 /** Quantizes a file with llama.cpp. `fileType` is a number of llama_ftype. Returns the new file, or the error message. */
 export function llamaQuantize(
   file: Uint8Array,
   fileType: number,
-  { pure = false, requantize = false, overrides = [] }: NativeOptions = {},
+  { pure = false, requantize = false, overrides = [], metadata = [], splits = [] }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
   const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
   try {
-    const [input, output] = [join(work, 'in.gguf'), join(work, 'out.gguf')];
-    writeFileSync(input, file);
+    const digits = (n: number) => String(n).padStart(5, '0');
+    const end = (i: number) => (splits.length === 0 ? '' : `-${digits(i + 1)}-of-${digits(splits.length + 1)}`);
+    const [input, output] = [join(work, `in${end(0)}.gguf`), join(work, 'out.gguf')];
+    for (const [i, one] of [file, ...splits].entries()) writeFileSync(join(work, `in${end(i)}.gguf`), one);
     log = '';
     const parameters = {
       ...defaults(),
@@ -98,6 +122,7 @@ export function llamaQuantize(
       ftype: fileType,
       pure,
       allow_requantize: requantize,
+      kv_overrides: metadata.length === 0 ? null : overrideBytes(metadata),
       tt_overrides:
         overrides.length === 0
           ? null
@@ -118,4 +143,58 @@ export function ggmlTypes(): { id: number; name: string; elements: number; bytes
     elements: Number(blockSize(id)),
     bytes: Number(typeSize(id)),
   }));
+}
+
+type Call = (...values: unknown[]) => unknown;
+
+/**
+ * The headers of the files that a model is split into, by ggml's own functions for GGUF and in the order of gguf-split's calls. A file ends
+ * where its tensors, each padded to 32 bytes, would take more than `most` bytes.
+ */
+export function splitHeaders(path: string, most: number): Uint8Array[] {
+  const { koffi, folder } = native();
+  const ggml = koffi.load(join(folder, 'libggml-base.so'));
+  const call = (name: string, result: unknown, ...parameters: unknown[]) => ggml.func(name, result, parameters) as Call;
+  const pointer = 'void *';
+  const empty = call('gguf_init_empty', pointer);
+  const setPairs = call('gguf_set_kv', 'void', pointer, pointer);
+  const set16 = call('gguf_set_val_u16', 'void', pointer, 'str', 'uint16');
+  const set32 = call('gguf_set_val_i32', 'void', pointer, 'str', 'int32');
+  const add = call('gguf_add_tensor', 'void', pointer, pointer);
+  const nameOf = call('gguf_get_tensor_name', 'str', pointer, 'int64');
+  const find = call('ggml_get_tensor', pointer, pointer, 'str');
+  const bytesOf = call('ggml_nbytes', 'size_t', pointer);
+  const place = new BigUint64Array(1);
+  const parameters = koffi.struct({ no_alloc: 'bool', ctx: pointer });
+  const model = call('gguf_init_from_file', pointer, 'str', parameters)(path, { no_alloc: true, ctx: place });
+  const count = Number(call('gguf_get_n_tensors', 'int64', pointer)(model));
+  const files: unknown[] = [];
+  const begin = () => {
+    const file = empty();
+    if (files.length === 0) setPairs(file, model);
+    set16(file, 'split.no', files.length);
+    set16(file, 'split.count', 0);
+    set32(file, 'split.tensors.count', count);
+    files.push(file);
+  };
+  begin();
+  let size = 0;
+  for (let i = 0; i < count; i++) {
+    const tensor = find(place[0], nameOf(model, i));
+    const bytes = Math.ceil(Number(bytesOf(tensor)) / 32) * 32;
+    size += bytes;
+    if (size > most) {
+      begin();
+      size = bytes;
+    }
+    add(files.at(-1), tensor);
+  }
+  const sizeOf = call('gguf_get_meta_size', 'size_t', pointer);
+  const dataOf = call('gguf_get_meta_data', 'void', pointer, pointer);
+  return files.map((file) => {
+    set16(file, 'split.count', files.length);
+    const header = new Uint8Array(Number(sizeOf(file)));
+    dataOf(file, header);
+    return header;
+  });
 }

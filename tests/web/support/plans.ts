@@ -4,8 +4,8 @@ import type { Part } from '../../../web/src/codecs/codec.js';
 import { partsOf } from '../../../web/src/codecs/registry.js';
 import type { FilePlan, PlannedTensor, SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
-import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
-import { type GgufChoices, planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
+import type { GgufChoices, GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import { planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
 import { layoutSafetensors, type NamedTensor, tensorBytes } from '../../../web/src/formats/safetensors/header.js';
 
 /** A file to be written, with its tensors as the reader finds them. */

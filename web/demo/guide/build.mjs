@@ -66,6 +66,9 @@ function codeHtml(code, name) {
 
 const blockNames = new Map([
   ['sh', 'Commands'],
+  ['sh jobs', 'Commands'],
+  ['slurm', 'Batch script'],
+  ['kubernetes', 'Job'],
   ['csp', 'Policy'],
 ]);
 

@@ -1,8 +1,8 @@
-import type { QuantizeModelResult } from 'scalepoint/model';
+import { modelConversions, type QuantizeModelResult } from 'scalepoint/model';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
-import { infoOf, outputName } from './choice.js';
+import { formatFor, infoOf, outputName } from './choice.js';
 import type { Run, State } from './state.js';
 import { csvOf, formatSeconds } from './words.js';
 import { savingWorkers } from './workers.js';
@@ -35,7 +35,7 @@ function statusOf({ run, plan, model, choice }: State): string {
     }
     default:
       if (plan === undefined || model === undefined || choice === undefined) return '';
-      return outputName(model.name, model.format, choice);
+      return outputName(model.name, formatFor(model, choice.to), choice);
   }
 }
 
@@ -43,9 +43,13 @@ const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`
 const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
 
 /** What to do with the file: which programs read it, and how. */
-function readersOf({ model, choice }: State, name: string): Node[] {
+function readersOf({ model, choice, plan }: State, name: string): Node[] {
   if (model === undefined || choice === undefined) return [];
-  return (infoOf(model.format).readers?.(choice.to, name) ?? []).map(({ program, code, needs }) => {
+  const format = formatFor(model, choice.to);
+  const conversion = modelConversions().find(({ from, result }) => from === model.format && result === format);
+  const { architecture } = plan ?? {};
+  const own = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
+  return (own ?? infoOf(format).readers?.(choice.to, name) ?? []).map(({ program, code, needs }) => {
     const button = html('button', { type: 'button', 'aria-label': `Copy the code for ${program}` }, 'Copy');
     button.addEventListener('click', () => void copy(code, 'Code'));
     return html(

@@ -7,6 +7,7 @@ import {
   type Rule,
   resultName,
 } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
 
 /** The visitor's choices for a model. Options are kept as the words of the command line, which mean the same in every format. */
 export interface Choice {
@@ -26,9 +27,24 @@ export function infoOf(format: ModelFormat): FormatInfo {
   return info;
 }
 
+/** The format of a model that a target is one of: its own, or the one that it can be converted to. */
+export function formatFor({ format, other }: Pick<ModelFile, 'format' | 'other'>, to: string | null): ModelFormat {
+  const has = (candidate: ModelFormat) => infoOf(candidate).targets.some(({ name }) => name === to);
+  return other !== undefined && !has(format) && has(other) ? other : format;
+}
+
+/** The format that most people want of a model: the other one, if there is one. */
+export function usualFormat({ format, other }: Pick<ModelFile, 'format' | 'other'>): ModelFormat {
+  return other ?? format;
+}
+
+/** Options about several files and about texts in them, which the page does not offer. */
+const unoffered = ['shardSize', 'splitTensors', 'part', 'metadata'];
+
 /** Names of the options that mean something for a target. */
 export function optionNames(format: ModelFormat, to: string): readonly string[] {
-  return infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
+  const names = infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
+  return names.filter((name) => !unoffered.includes(name));
 }
 
 /** The choices for a model that was just opened. */
@@ -41,7 +57,9 @@ export function withTarget(format: ModelFormat, choice: Choice, to: Choice['to']
   const { entries } = infoOf(format).options;
   const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
   const words = Object.fromEntries(Object.entries(choice.words).filter(([name]) => known.includes(name)));
-  return { ...choice, to, words };
+  // The tensors have other names in another format.
+  const isSame = infoOf(format).targets.some(({ name }) => name === choice.to);
+  return isSame ? { ...choice, to, words } : { to, words, kept: new Set(), rules: [] };
 }
 
 const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
@@ -138,12 +156,18 @@ export function hashOf(format: ModelFormat, choice: Choice): string {
   return parameters.toString();
 }
 
+/** The format that the choices of an address are about. */
+export function formatIn(model: Pick<ModelFile, 'format' | 'other'>, hash: string): ModelFormat {
+  const to = new URLSearchParams(hash.replace(/^#/, '')).get('to');
+  return to === null ? usualFormat(model) : formatFor(model, to);
+}
+
 /** The choices of an address. What means nothing for the format is left out. */
 export function choiceOf(format: ModelFormat, hash: string): Choice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);
   const { targets, options } = infoOf(format);
-  const to = targets.find(({ name }) => name === parameters.get('to'))?.name ?? usual.to;
+  const to = targets.find(({ name, copies }) => !copies && name === parameters.get('to'))?.name ?? usual.to;
   const words: Record<string, string | true> = {};
   for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {
     const text = parameters.get(name);

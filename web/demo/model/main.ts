@@ -8,7 +8,7 @@ import { sampleFile } from '../shared/sample.js';
 import { startSite } from '../shared/site.js';
 import { createStore } from '../shared/store.js';
 import { startActions } from './actions.js';
-import { infoOf, withTarget } from './choice.js';
+import { formatFor, infoOf, withTarget } from './choice.js';
 import { startLookView } from './lookview.js';
 import { startMore } from './more.js';
 import { startOffers } from './offers.js';
@@ -104,7 +104,7 @@ function start(): void {
   const onPreset = startOffers((preset) => {
     const { model, choice } = store.get();
     if (model === undefined || choice === undefined) return;
-    session.choose(withTarget(model.format, choice, presetTarget(model.format, preset)));
+    session.choose(withTarget(formatFor(model, choice.to), choice, presetTarget(formatFor(model, choice.to), preset)));
   });
   parts.push(
     drawFile,

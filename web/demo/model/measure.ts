@@ -1,7 +1,7 @@
 import { estimateModel, type ModelPlan, type Preset, planModel, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { messageOf } from '../shared/problems.js';
-import { type Choice, optionsOf, withTarget } from './choice.js';
+import { type Choice, formatFor, optionsOf, withTarget } from './choice.js';
 import type { Errors, Measured, Offer } from './state.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
@@ -29,7 +29,7 @@ export class Measurer {
   }
 
   plan(choice: Choice): Promise<ModelPlan> {
-    return planModel(this.#model.files, optionsOf(this.#model.format, choice));
+    return planModel(this.#model.files, optionsOf(formatFor(this.#model, choice.to), choice));
   }
 
   known(choice: Choice): Known | undefined {
@@ -61,7 +61,8 @@ export class Measurer {
 
   /** Measures a choice. */
   async measure(choice: Choice, sample: number | undefined, signal: AbortSignal): Promise<Known> {
-    const { files, format } = this.#model;
+    const { files } = this.#model;
+    const format = formatFor(this.#model, choice.to);
     let begin: number | undefined;
     let measured = 0;
     const work = (workers: number) =>
@@ -94,7 +95,7 @@ export class Measurer {
 
   /** What a preset does beside the other choices: sizes at once, errors as far as they are known. */
   async offer(preset: Preset, current: Choice): Promise<{ offer: Offer; choice: Choice; plan?: ModelPlan }> {
-    const { format } = this.#model;
+    const format = formatFor(this.#model, current.to);
     const choice = withTarget(format, current, presetTarget(format, preset));
     try {
       const plan = await this.plan(choice);

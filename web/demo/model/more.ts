@@ -1,7 +1,17 @@
 import type { ModelFormat } from 'scalepoint/model';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
-import { type Choice, codeOf, commandOf, infoOf, initialChoice, ruleOf, withTarget } from './choice.js';
+import {
+  type Choice,
+  codeOf,
+  commandOf,
+  formatFor,
+  infoOf,
+  initialChoice,
+  ruleOf,
+  usualFormat,
+  withTarget,
+} from './choice.js';
 import { type Control, controlsFor, valueAt, withValue } from './options.js';
 import type { State } from './state.js';
 
@@ -48,24 +58,25 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
   };
   target.addEventListener('change', () => {
     const there = now();
-    if (there) session.choose(withTarget(there.model.format, there.choice, target.value as Choice['to']));
+    if (there)
+      session.choose(withTarget(formatFor(there.model, target.value), there.choice, target.value as Choice['to']));
   });
   rules.addEventListener('change', () => {
     const there = now();
     const lines = rules.value.split('\n').flatMap((line) => line.trim() || []);
-    const problem = there && ruleProblem(there.model.format, lines);
+    const problem = there && ruleProblem(formatFor(there.model, there.choice.to), lines);
     setText(byId('rules-problem', HTMLElement), problem ?? '');
     rules.setAttribute('aria-invalid', String(problem !== undefined));
     if (there && problem === undefined) session.choose({ ...there.choice, rules: lines });
   });
   byId('model-reset', HTMLButtonElement).addEventListener('click', () => {
     const there = now();
-    if (there) session.choose(initialChoice(there.model.format));
+    if (there) session.choose(initialChoice(usualFormat(there.model)));
   });
   const onCopy = (id: string, what: string, text: typeof commandOf) =>
     byId(id, HTMLButtonElement).addEventListener('click', () => {
       const there = now();
-      if (there) void copy(text(there.model.name, there.model.format, there.choice), what);
+      if (there) void copy(text(there.model.name, formatFor(there.model, there.choice.to), there.choice), what);
     });
   onCopy('model-copy-command', 'Command', commandOf);
   onCopy('model-copy-code', 'Code', codeOf);
@@ -79,18 +90,26 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
     byId('more-fields', HTMLFieldSetElement).disabled = run.kind === 'running' || run.kind === 'asking';
     if (model === undefined || choice === undefined || choice === before?.choice) return;
     if (model !== before?.model) {
-      const labels = infoOf(model.format).targets.map(({ name, about }) =>
-        html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
-      );
-      target.replaceChildren(...labels);
+      const lists = [model.format, ...(model.other === undefined ? [] : [model.other])].map((format) => {
+        const { label, targets } = infoOf(format);
+        const names = targets.flatMap(({ name, about, copies }) =>
+          copies ? [] : html('option', { value: name }, about === undefined ? name : `${name}: ${about}`),
+        );
+        return { label, names };
+      });
+      const groups = lists.map(({ label, names }) => html('optgroup', { label }, ...names));
+      target.replaceChildren(...(lists.length > 1 ? groups : lists.flatMap(({ names }) => names)));
     }
     target.value = choice.to;
     rules.value = choice.rules.join('\n');
     const focused = document.activeElement?.id;
+    const format = formatFor(model, choice.to);
     options.replaceChildren(
-      ...controlsFor(model.format, choice.to).map((control) => controlNode(control, choice, session.choose)),
+      ...controlsFor(format, choice.to, format !== model.format).map((control) =>
+        controlNode(control, choice, session.choose),
+      ),
     );
     if (focused?.startsWith('option-')) document.getElementById(focused)?.focus();
-    setText(byId('model-command', HTMLElement), commandOf(model.name, model.format, choice));
+    setText(byId('model-command', HTMLElement), commandOf(model.name, formatFor(model, choice.to), choice));
   };
 }

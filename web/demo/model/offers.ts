@@ -1,7 +1,7 @@
 import { type Preset, presets } from 'scalepoint/model';
 import { byId, html } from '../shared/dom.js';
 import { formatBytes } from '../shared/format.js';
-import { infoOf } from './choice.js';
+import { formatFor, infoOf } from './choice.js';
 import { type Offer, type State, totalSqnr } from './state.js';
 import { closeness, shortDecibels } from './words.js';
 
@@ -85,7 +85,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
       problem === before.problem;
     if (same || model === undefined || choice === undefined) return;
     for (const { preset, radio, content } of cards) {
-      const target = infoOf(model.format).targets.find((one) => one.preset === preset)?.name;
+      const target = infoOf(formatFor(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
       radio.checked = target === choice.to;
       radio.disabled = run.kind === 'running' || run.kind === 'asking';
       content.replaceChildren(...contentOf(preset, offers[preset], state));

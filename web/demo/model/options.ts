@@ -60,15 +60,23 @@ const controls: readonly Control[] = [
   flag('packed', 'Codes one a byte, not packed', { plain: true }),
   flag('pure', 'Every weight in one type, without the usual mixture', { pure: true }),
   flag('requantize', 'Also quantize what is quantized already', { requantize: true }),
+  flag('missingBytes', 'Also with a vocabulary that lacks bytes, at which llama.cpp can end', {
+    'missing-bytes': 'keep',
+  }),
 ];
 
 /** Options that the page cannot carry out: they write a second file, or are about one. */
 const notHere = ['externalData', 'config'];
 
-/** The controls for a target. */
-export function controlsFor(format: ModelFormat, to: string): Control[] {
+/** Options that mean something only where a model becomes one of another format, and only where it does not. */
+const [whenConverted, whenNot] = [['missingBytes'], ['requantize', 'fixAlignment']];
+
+/** The controls for a target. `isConverted` tells whether the model has another format. */
+export function controlsFor(format: ModelFormat, to: string, isConverted = false): Control[] {
   const { entries } = infoOf(format).options;
+  const without = isConverted ? whenNot : whenConverted;
   return optionNames(format, to).flatMap((option) => {
+    if (without.includes(option)) return [];
     const known = controls.find((control) => control.option === option);
     if (known !== undefined) return [known];
     const [first] = entries[option]?.flags ?? [];

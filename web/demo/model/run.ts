@@ -1,7 +1,7 @@
 import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
-import { optionsOf, outputName } from './choice.js';
+import { formatFor, optionsOf, outputName } from './choice.js';
 import { explain } from './explain.js';
 import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
 import type { Session } from './session.js';
@@ -32,7 +32,7 @@ export class Runner {
     // The dialog may be open: one run at a time.
     if (model === undefined || choice === undefined || run.kind === 'asking' || run.kind === 'running') return;
     this.#store.set({ run: { kind: 'asking' }, problem: undefined });
-    const name = outputName(model.name, model.format, choice);
+    const name = outputName(model.name, formatFor(model, choice.to), choice);
     const place = await choosePlace(name);
     if (place === undefined) {
       this.#store.set({ run: { kind: 'none' } });
@@ -80,7 +80,7 @@ export class Runner {
     };
     const work = (workers: number) =>
       quantizeModel(model.files, {
-        ...optionsOf(model.format, choice),
+        ...optionsOf(formatFor(model, choice.to), choice),
         // The dialog has asked about a file that is there.
         ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
         workers,

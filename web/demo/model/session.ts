@@ -12,7 +12,7 @@ import { announce } from '../shared/live.js';
 import type { Problem } from '../shared/problems.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
-import { type Choice, choiceOf, hashOf } from './choice.js';
+import { type Choice, choiceOf, formatIn, hashOf, usualFormat } from './choice.js';
 import { explain } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
@@ -64,9 +64,9 @@ export class Session {
         this.#store.set({ opening: undefined, problem: await whyNot(files) });
         return;
       }
-      const choice = choiceOf(model.format, location.hash);
+      const choice = choiceOf(formatIn(model, location.hash), location.hash);
       const at = this.#opened.push({ model, measurer: new Measurer(model), choice }) - 1;
-      const hash = hashOf(model.format, choice);
+      const hash = hashOf(usualFormat(model), choice);
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
       this.#show(at);
     } catch (error) {
@@ -85,7 +85,7 @@ export class Session {
   #return(): void {
     const at = (history.state as { model?: number } | null)?.model ?? -1;
     const opened = this.#opened[at];
-    if (opened !== undefined) opened.choice = choiceOf(opened.model.format, location.hash);
+    if (opened !== undefined) opened.choice = choiceOf(formatIn(opened.model, location.hash), location.hash);
     this.#show(at);
   }
 
@@ -109,7 +109,7 @@ export class Session {
     const opened = this.#opened[this.#current];
     if (opened === undefined || this.#store.get().run.kind === 'running') return;
     opened.choice = choice;
-    const hash = hashOf(opened.model.format, choice);
+    const hash = hashOf(usualFormat(opened.model), choice);
     const address = `${location.pathname}${hash && `#${hash}`}`;
     const now = performance.now();
     if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
@@ -253,7 +253,11 @@ export class Session {
 
   #askAgain(): void {
     const { look, model } = this.#store.get();
-    if (look !== undefined && model !== undefined) this.#ask(model, `${this.#current} ${look.name}`, look);
+    if (look === undefined || model === undefined) return;
+    // In the result it may be called otherwise than in the file.
+    const planned = tensorsOf(this.#store.get()).find(({ name }) => name === look.name);
+    const name = planned?.sources?.[0] ?? look.name;
+    this.#ask(model, `${this.#current} ${name}`, { ...look, name });
   }
 }
 

@@ -1,4 +1,5 @@
 import { byId } from './dom.js';
+import { filesOf } from './folder.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
@@ -40,8 +41,13 @@ export function startDropping(
 function take(event: Event, data: DataTransfer | null): void {
   if (holdsFile(data)) {
     event.preventDefault();
-    const files = [...(data?.files ?? [])];
-    if (files.length > 0) takers?.files(files);
+    if (data === null) return;
+    const open = (found: readonly File[]) => {
+      if (found.length > 0) takers?.files(found);
+    };
+    const files = filesOf(data);
+    if (files instanceof Promise) void files.then(open);
+    else open(files);
     return;
   }
   const text = data?.getData('text/plain') ?? '';

@@ -7,6 +7,8 @@ export { FileError };
 export interface ModelFile {
   readonly name: string;
   readonly format: ModelFormat;
+  /** The other format that it can be converted to, if there is one. */
+  readonly other?: ModelFormat;
   /** One file, or an index and all of its shards, or a model and its data. */
   readonly files: readonly File[];
   readonly tensors: readonly ModelTensor[];
@@ -52,14 +54,18 @@ const claims = (name: string) =>
 export async function openModelFiles(files: readonly File[]): Promise<ModelFile | undefined> {
   const main = mainFile(files);
   try {
-    const { format, tensors } = await inspectModel(files);
+    const { format, tensors, conversion } = await inspectModel(files);
     if (tensors.length === 0) throw new FileError(`${main.name} is a model without tensors. Choose another file.`);
-    return { name: main.name, format, files, tensors };
+    const other = conversion && modelFormats().find(({ name }) => name === conversion.format)?.name;
+    return { name: main.name, format, ...(other && { other: other as ModelFormat }), files, tensors };
   } catch (error) {
     if (error instanceof RangeError) {
       throw new FileError(
-        `${files.length} files were dropped, and none of them is the index.json of a model in several files. Add the index, or drop one file.`,
+        `${files.length} files were dropped, and they are no model in several files: neither an index.json with its files nor all files of a split GGUF. Drop the missing ones as well, or one file.`,
       );
+    }
+    if (error instanceof TypeError && 'option' in error && error.option === 'file') {
+      throw new FileError(`${main.name} is one of several files of a model. Drop all of them together.`);
     }
     const unknown = error instanceof ScalepointError && error.code === 'UNKNOWN_FORMAT';
     if (!unknown) throw error;

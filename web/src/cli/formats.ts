@@ -45,10 +45,13 @@ function entries(to: string | undefined): readonly (readonly [name: string, info
 }
 
 /** The flags of all formats, for parseArgs. */
-export function formatFlags(): Record<string, { type: 'string' | 'boolean' }> {
+export function formatFlags(): Record<string, { type: 'string' | 'boolean'; multiple: boolean }> {
   const flags = entries(undefined).flatMap(([, info]) => info.flags);
   return Object.fromEntries(
-    flags.map(({ name, value }) => [name, { type: value === undefined ? 'boolean' : 'string' }]),
+    flags.map(({ name, value, multiple = false }) => [
+      name,
+      { type: value === undefined ? 'boolean' : 'string', multiple },
+    ]),
   );
 }
 
@@ -131,7 +134,9 @@ export function asUsage(error: unknown, words: Words, rules: readonly string[] =
   const ruleName = (i: number) => `--rule ${JSON.stringify(rules[i])}`;
   const [name = '', member] = option.split('.');
   const rule = rules.findIndex((_, i) => name === `rules[${i}]`);
-  const info = entries(undefined).find(([known]) => known === name)?.[1];
+  // Keys of metadata have dots.
+  const base = /^\w+/.exec(option)?.[0];
+  const info = entries(undefined).find(([known]) => known === base)?.[1];
   const flag = plainFlags[name] ?? (info && flagOf(info, member, words)?.name);
   if (rule < 0 && flag === undefined) return error;
   let text = error.message.slice(`${option}: `.length);

@@ -28,6 +28,13 @@ function rank(name: string, extension: string): number {
   return name.toLowerCase() === `model${extension}` ? 1 : 2;
 }
 
+/** Whether a file belongs to the first one of a split model. */
+function isFurther(name: string, extension: string): boolean {
+  const takesSplits = modelFormats().some((format) => format.takesSplits && format.extensions.includes(extension));
+  const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
+  return takesSplits && number !== undefined && Number(number) !== 1;
+}
+
 /** The model in a folder. @throws ScalepointError `IO` or `NOT_FOUND` */
 async function modelIn(folder: string): Promise<string> {
   const label = JSON.stringify(folder);
@@ -42,7 +49,9 @@ async function modelIn(folder: string): Promise<string> {
     .sort((a, b) => b.length - a.length);
   const models = names.flatMap((name) => {
     const extension = ends.find((end) => name.toLowerCase().endsWith(end));
-    return extension === undefined || name.startsWith('.') ? [] : [{ name, rank: rank(name, extension) }];
+    return extension === undefined || name.startsWith('.') || isFurther(name, extension)
+      ? []
+      : [{ name, rank: rank(name, extension) }];
   });
   const best = Math.min(...models.map((model) => model.rank));
   const [first, second] = models.filter((model) => model.rank === best);

@@ -68,7 +68,7 @@ function valueText(value: MetadataValue): string {
 /** The first lines: what the file is, and what its format tells beyond that. */
 function headLines(
   file: string,
-  { format: name, bytes, files, tensors, metadata }: ModelInfo,
+  { format: name, bytes, files, tensors, metadata, conversion }: ModelInfo,
   elements: number,
 ): string[] {
   const format = modelFormats().find((known) => known.name === name) as FormatInfo;
@@ -79,10 +79,14 @@ function headLines(
     count(elements, format.unit),
     formatBytes(bytes),
   ];
-  const facts = format.facts?.({ tensors, metadata });
+  const target = modelFormats().find((known) => known.name === conversion?.format);
+  const facts = [
+    ...(format.facts?.({ tensors, metadata }) ?? []),
+    ...(conversion === undefined ? [] : [`${conversion.architecture}, which can become ${target?.label}`]),
+  ];
   return [
     `${painter(process.stdout)('bold', printable(file))}: ${summary.join(', ')}`,
-    ...(facts === undefined ? [] : [facts.map(printable).join(', ')]),
+    ...(facts.length === 0 ? [] : [facts.map(printable).join(', ')]),
   ];
 }
 

@@ -6,6 +6,7 @@ import { compare } from './compare.js';
 import { inspect } from './inspect.js';
 import { errorJson, fileOf, Interrupted, printJson, UsageError } from './process.js';
 import { plan, quantize } from './quantize.js';
+import { merge, split as splitFile } from './split.js';
 import { painter, printable } from './text.js';
 import { usage } from './usage.js';
 import { verify } from './verify.js';
@@ -17,6 +18,8 @@ const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = 
   quantize,
   compare,
   verify,
+  split: splitFile,
+  merge,
   bench,
 };
 const names = Object.keys(commands);

@@ -1,7 +1,7 @@
 /** Where results go on a command line. */
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
-import { inspectModel, type ModelPlan, modelFormats, resultName, ScalepointError } from '../model.js';
+import { inspectModel, type ModelPlan, modelFormats, resultFiles, resultName, ScalepointError } from '../model.js';
 import type { Input } from './input.js';
 import { systemText, UsageError } from './process.js';
 
@@ -12,7 +12,19 @@ export const standardOutput = '-';
 export function outputOf({ name, isPath }: Input, asked: string | undefined, plan: ModelPlan): string {
   if (asked !== undefined && !(isPath && isFolder(asked))) return asked;
   if (!isPath) throw new UsageError('quantize needs -o OUT for a model from standard input; -o - is standard output');
-  return join(asked ?? dirname(name), resultName(basename(name), plan));
+  const usual = resultName(basename(name), plan);
+  // Copies that would take the place of what they are made from.
+  const isTaken = asked === undefined && resultFiles(usual, plan).includes(basename(name));
+  const extension = modelFormats().find((format) => format.name === plan.format)?.extensions[0] ?? '';
+  const own = isTaken ? `${usual.slice(0, usual.length - extension.length)}.${plan.to}${extension}` : usual;
+  return join(asked ?? dirname(name), own);
+}
+
+/** The paths of all files of a result, the main one first. Standard output has room for one. */
+export function pathsOf(output: string, plan: ModelPlan): string[] {
+  if (output === standardOutput) return [output];
+  const name = basename(output);
+  return resultFiles(name, plan).map((file) => output.slice(0, output.length - name.length) + file);
 }
 
 /** Whether a path is that of a folder, by its end. */
@@ -40,9 +52,9 @@ export async function folderOf(asked: string | undefined): Promise<string | unde
   return isFolder(asked) ? asked : asked + sep;
 }
 
-/** Fails if one of several outputs is there already. @throws ScalepointError `EXISTS` */
-export async function checkFree(outputs: readonly { readonly output: string }[], force: boolean): Promise<void> {
-  for (const { output } of outputs) {
+/** Fails if one of several files is there already. @throws ScalepointError `EXISTS` */
+export async function checkFree(paths: readonly string[], force: boolean): Promise<void> {
+  for (const output of paths) {
     const there = await lstat(output).catch(() => undefined);
     if (force || there === undefined) continue;
     throw new ScalepointError('EXISTS', `${JSON.stringify(output)} exists already, nothing was written`);
@@ -66,17 +78,17 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
   );
 }
 
-/** Fails if an output is one of the files that are read. @throws UsageError */
-export async function checkNotInput(output: string, { name, file, isPath }: Input): Promise<void> {
-  const there = await stat(output).catch(() => undefined);
-  if (there === undefined || !isPath) return;
-  const paths = [name];
+const statusOf = (path: string) => stat(path).catch(() => undefined);
+
+/** Fails if a file of the output is one of the files that are read. @throws UsageError */
+export async function checkNotInput(outputs: readonly string[], { name, file, isPath }: Input): Promise<void> {
+  if (!isPath || (await Promise.all(outputs.map(statusOf))).every((there) => there === undefined)) return;
   // Most often that is the only one. The others of a sharded model stand beside the index.
   const { files } = await inspectModel(file);
-  for (const shard of files) paths.push(join(dirname(name), shard));
-  for (const path of paths) {
-    const read = await stat(path).catch(() => undefined);
-    if (read === undefined || read.dev !== there.dev || read.ino !== there.ino) continue;
+  const inputs = await Promise.all([name, ...files.map((shard) => join(dirname(name), shard))].map(statusOf));
+  for (const output of outputs) {
+    const there = await statusOf(output);
+    if (there === undefined || !inputs.some((read) => read?.dev === there.dev && read.ino === there.ino)) continue;
     throw new UsageError(`--output: ${JSON.stringify(output)} is the input itself; choose another name`);
   }
 }

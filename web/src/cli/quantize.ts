@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import {
   didYouMean,
   type FormatInfo,
@@ -11,7 +12,9 @@ import {
   presets,
   presetTarget,
   QualityError,
+  type QuantizeModelResult,
   quantizeModel,
+  resultFiles,
   ScalepointError,
   type Words,
 } from '../model.js';
@@ -26,13 +29,14 @@ import {
   folderOf,
   insideOf,
   outputOf,
+  pathsOf,
   standardOutput,
   standardOutputStream,
 } from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
 import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
-import { listed, painter, printable, printLines } from './text.js';
+import { count, listed, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 import { inCommandWords } from './wording.js';
 
@@ -158,6 +162,25 @@ export async function plan(args: string[]): Promise<number> {
   return dryRun(line, 'plan');
 }
 
+/** Copies a model: `split` and `merge`. @param check the words that decide about the files. Returns the exit code. */
+export async function copy(
+  args: string[],
+  command: string,
+  usage: () => string,
+  check: (words: Words) => void,
+): Promise<number> {
+  const { values, words, positionals } = lineOf(args);
+  if (values.help) {
+    process.stdout.write(usage());
+    return 0;
+  }
+  const other = (['to', 'preset', 'rule', 'min-sqnr'] as const).find((name) => values[name] !== undefined);
+  if (other !== undefined) throw new UsageError(`--${other}: ${command} converts nothing; scalepoint quantize does`);
+  check(words);
+  const line: Line = { values: { ...values, to: 'copy' }, words, positionals };
+  return values['dry-run'] ? dryRun(line, command) : convert(line, command);
+}
+
 /** Plans, and checks the output. Errors about options are those of the command line. */
 async function planFor(
   { values, words }: Line,
@@ -191,6 +214,21 @@ function printDocuments(documents: readonly object[], requests: readonly Request
   if (first !== undefined) printJson(requests.length > 1 ? documents : first);
 }
 
+/** The files of a plan as they are called where it goes. */
+function named(planned: ModelPlan, output: string): ModelPlan['files'] {
+  const names = resultFiles(basename(output), planned);
+  return planned.files.map(({ bytes }, i) => ({ name: names[i] as string, bytes }));
+}
+
+/** Files that are named one by one. Of more, the first and the last. */
+const mostFiles = 6;
+
+function fewOf(paths: readonly string[]): string[] {
+  const last = paths.at(-1);
+  if (paths.length <= mostFiles || last === undefined) return [...paths];
+  return [...paths.slice(0, 2), `… ${paths.length - 3} more …`, last];
+}
+
 /** Shows a plan. Returns what is to be printed as JSON. */
 async function showPlan(line: Line, request: Request): Promise<object[]> {
   const { values } = line;
@@ -202,11 +240,15 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
     const members = planned as unknown as Readonly<Record<string, unknown>>;
     // null if there is none.
     const additions = Object.fromEntries(sidecars.map(({ sidecar: { planned: key } }) => [key, members[key] ?? null]));
-    documents.push({ file: input.name, output, ...planned, ...additions, peakBytes: peakBytes() });
+    const files = output === null ? planned.files : named(planned, output);
+    documents.push({ file: input.name, output, ...planned, files, ...additions, peakBytes: peakBytes() });
   } else if (!values.quiet) {
     const isFile = output !== null && output !== standardOutput;
     const written = isFile ? sidecars.flatMap((sidecar) => sidecarPath(output, sidecar, planned) ?? []) : [];
-    const lines = planText(input.name, output, planned, written);
+    const paths = isFile ? pathsOf(output, planned) : [];
+    const several = paths.length > 1 ? fewOf(paths) : [];
+    const main = paths.length === 1 ? (paths[0] as string) : isFile ? count(paths.length, 'file') : output;
+    const lines = planText(input.name, main, planned, [...several, ...written]);
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
@@ -217,6 +259,10 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
 /** What was written. */
 interface Written {
   readonly output: string | null;
+  /** Paths of its files, the main one first. */
+  readonly paths: readonly string[];
+  /** Whether the other parts of the work are done, too. */
+  readonly isWhole: boolean;
   /** Paths of the files beside it, by option; null where there is none. */
   readonly sidecars: Readonly<Record<string, string | null>>;
 }
@@ -229,25 +275,27 @@ function show(
   written: Written,
   missed?: QualityError,
 ): object[] {
-  const { output, sidecars } = written;
+  const { output, paths, sidecars, isWhole } = written;
   if (values.json) {
     const failure = missed && { error: errorJson(missed) };
-    return [{ file: input.name, output, ...sidecars, to: plan.to, ...report, peakBytes: peakBytes(), ...failure }];
+    const files = paths.length > 1 || plan.part !== undefined ? { files: paths, isWhole } : {};
+    const rest = { to: plan.to, ...files, ...report, peakBytes: peakBytes(), ...failure };
+    return [{ file: input.name, output, ...sidecars, ...rest }];
   }
   if (values.quiet) return [];
   const stream = output === standardOutput ? process.stderr : process.stdout;
   const lines = reportText(input.name, report, stream);
   if (values.verbose) lines.push(effort());
-  for (const path of [output, ...Object.values(sidecars)]) {
+  for (const path of [...fewOf(paths), ...Object.values(sidecars)]) {
     if (path !== null && path !== standardOutput) lines.push(painter(stream)('green', `wrote ${printable(path)}`));
   }
   printLines(lines, stream);
   return [];
 }
 
-async function convert(line: Line): Promise<number> {
+async function convert(line: Line, command = 'quantize'): Promise<number> {
   const { values, words } = line;
-  const file = checkLine(line, 'quantize');
+  const file = checkLine(line, command);
   if (values.output === standardOutput) {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
@@ -262,7 +310,8 @@ async function convert(line: Line): Promise<number> {
         // Whatever can be told before the work is told before any of it.
         const prepared: Prepared[] = [];
         for (const request of requests) prepared.push(await prepare(line, request, signal));
-        if (requests.length > 1) await checkFree(prepared, values.force ?? false);
+        const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
+        if (requests.length > 1) await checkFree(paths, values.force ?? false);
         for (const one of prepared) documents.push(...(await carryOut(line, one, signal, progress)));
         return 0;
       } catch (error) {
@@ -270,7 +319,9 @@ async function convert(line: Line): Promise<number> {
         const request = requests[documents.length] ?? requests[0];
         if (error instanceof QualityError && request !== undefined) {
           const none = Object.fromEntries(request.sidecars.map(({ option }) => [option, null]));
-          documents.push(...show(line, request, error.report, { output: null, sidecars: none }, error));
+          documents.push(
+            ...show(line, request, error.report, { output: null, paths: [], isWhole: false, sidecars: none }, error),
+          );
         }
         throw asUsage(error, words, values.rule);
       } finally {
@@ -327,20 +378,35 @@ function whatOf({ values }: Line, { input, plan }: Request): string {
 
 async function prepare(line: Line, request: Request, signal: AbortSignal): Promise<Prepared> {
   const { force = false } = line.values;
-  const { input } = request;
-  const sidecars = await readSidecars(request.sidecars);
+  const { input, plan } = request;
+  // What stands beside a model is true of its copies.
+  const isCopy = plan.to === 'copy';
+  if (isCopy && request.sidecars.some(({ path }) => path !== undefined)) {
+    throw new UsageError('--config: copies need no other configuration than the model');
+  }
+  const sidecars = isCopy ? [] : await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
   const planned = await planFor(line, request, signal);
   const output = outputOf(input, request.asked, planned);
   const isFile = output !== standardOutput;
-  if (isFile) await checkNotInput(output, input);
-  if (planned.totals.quantized + planned.totals.cast === 0 && !force)
+  if (isFile) await checkNotInput(pathsOf(output, planned), input);
+  // A file of another format has an effect, whatever it holds.
+  const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
+  if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   const places: Place[] = [];
   for (const sidecar of sidecars) {
     places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
   return { request, planned, output, places };
+}
+
+/** What a part of the work leaves to the others. */
+function partNote(part: string | undefined, { files, isWhole }: QuantizeModelResult): string {
+  const share =
+    files.length === 0 ? 'there are fewer files than parts, so that it has none' : count(files.length, 'file');
+  const rest = isWhole ? 'the result is whole' : 'other parts are missing';
+  return `part ${part}: ${share}; ${rest}`;
 }
 
 /** Carries out a request. Returns what is to be printed as JSON. */
@@ -369,11 +435,17 @@ async function carryOut(
     }),
   );
   progress.clear();
-  for (const place of places) await write(place, result, output, force);
-  const written = Object.fromEntries(places.map(({ sidecar: { option }, path }) => [option, path ?? null]));
-  const documents = show(line, request, result.report, { output, sidecars: written });
+  // Of work in parts, the one that makes the result whole writes what belongs beside it. Two may end at the same time.
+  const isPart = plan.part !== undefined;
+  const made = result.isWhole ? places : places.map(({ sidecar }): Place => ({ sidecar, path: undefined }));
+  for (const place of made) await write(place, result, output, force || isPart);
+  const written = Object.fromEntries(made.map(({ sidecar: { option }, path }) => [option, path ?? null]));
+  const paths = pathsOf(output, planned);
+  const { report, isWhole } = result;
+  const documents = show(line, request, report, { output, paths, isWhole, sidecars: written });
   if (quiet) return documents;
-  for (const { sidecar, path, cleared } of places) {
+  if (isPart) remark([partNote(plan.part, result)]);
+  for (const { sidecar, path, cleared } of made) {
     if (path === undefined || cleared === undefined) continue;
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);

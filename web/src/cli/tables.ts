@@ -87,11 +87,13 @@ export function reportText(file: string, { tensors, totals }: ModelReport, strea
     { title: 'SQNR dB', align: 'right' },
     { title: 'max error', align: 'right' },
   ];
-  const rows = tensors.map((tensor): Row => {
+  // Of copies there is nothing to tell.
+  const rows = tensors.flatMap((tensor): Row[] => {
     const { error, kept } = tensor;
+    if (kept === 'copy') return [];
     const cells = firstCells(tensor);
-    if (error === undefined) return { cells, remark: `kept: ${kept}`, style: 'dim' };
-    return { cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] };
+    if (error === undefined) return [{ cells, remark: `kept: ${kept}`, style: 'dim' }];
+    return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];
   lines.push(...totalsText(file, tensors, totals), ...lowestLine(tensors), ...leftOutLine(tensors));

@@ -3,6 +3,7 @@ import {
   type Flag,
   type FormatInfo,
   type ModelFormat,
+  modelConversions,
   modelFormats,
   type OptionInfo,
   type OptionTable,
@@ -85,13 +86,16 @@ export function usage(): string {
     ...explained(`scalepoint [quantize] FILE --to ${to} [-o OUT]`, 'the same with smaller weights', 48),
     ...explained('scalepoint inspect FILE', 'what is in a model file', 48),
     ...explained(`scalepoint plan FILE --to ${to}`, 'what quantizing would make of it', 48),
+    ...explained('scalepoint split FILE --split-size 1.9GB', 'the same in several files', 48),
+    ...explained('scalepoint merge FILE [-o OUT]', 'and in one again', 48),
     ...explained('scalepoint compare A B', 'how far B is from A', 48),
     ...explained('scalepoint verify FILE', 'whether it is whole and sound', 48),
     ...explained('scalepoint bench', 'how fast this is on this machine', 48),
     '',
     ...wrapped(
       `FILE is a ${listed(extensions)} file; its content decides, not its name. It may be a folder that holds a model, ` +
-        'or - for standard input. OUT may be - for standard output.',
+        'or - for standard input. Of a model in several files it is the index or, for GGUF, the first file. OUT may be - for ' +
+        'standard output.',
     ),
     ...wrapped('scalepoint help COMMAND tells more; scalepoint --version names the build.'),
   ]);
@@ -157,7 +161,7 @@ const sidecarsIn = (): Sidecar[] =>
   tables().flatMap(({ table }) => optionsIn(table).flatMap(({ sidecar }) => sidecar ?? []));
 
 export function quantizeUsage(): string {
-  const abouts = modelFormats().map(({ about }) => about);
+  const abouts = [...modelFormats(), ...modelConversions()].map(({ about }) => about);
   const outputs = tables().map(({ formats: [format] }) => {
     const { extensions, result: name, targets } = format as FormatInfo;
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
@@ -182,7 +186,10 @@ export function quantizeUsage(): string {
     ),
     ...explained('--dry-run', 'only tell what would be done, like scalepoint plan'),
     ...explained('--force', 'replace OUT, and what belongs beside it, if they are there'),
-    ...explained('--json', 'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }'),
+    ...explained(
+      '--json',
+      'print JSON: { file, output, config, to, tensors, totals, notes, peakBytes }, of several files also { files, isWhole }',
+    ),
     ...explained('--quiet', 'print errors only'),
     ...commonLines(column),
     ...tables().flatMap(({ table }) => tableLines(table, true)),
@@ -192,7 +199,9 @@ export function quantizeUsage(): string {
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
-    ...modelFormats().flatMap(({ examples }) => examples.map((example) => `  scalepoint quantize ${example}`)),
+    ...[...modelFormats(), ...modelConversions()].flatMap(({ examples }) =>
+      examples.map((example) => `  scalepoint quantize ${example}`),
+    ),
   ]);
 }
 
@@ -209,7 +218,7 @@ export function planUsage(): string {
     ...targetLines(),
     ...explained(
       '--json',
-      'print JSON: { file, output, format, to, tensors, totals, notes, quantizationConfig, peakBytes }',
+      'print JSON: { file, output, format, to, tensors, totals, files, notes, quantizationConfig, peakBytes }',
     ),
     ...explained('--quiet', 'print errors only'),
     ...commonLines(column),
@@ -218,6 +227,63 @@ export function planUsage(): string {
     'Examples',
     ...examples.map((example) => `  scalepoint plan ${example}`),
     `  scalepoint plan ${exampleFile(first())} --to ${first().targets[0]?.name} --json | jq .totals.bytesAfter`,
+  ]);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- split and merge
+
+/** Options that copies have, by their names; each once. */
+function copyFlags(names: readonly string[]): string[] {
+  const flags = tables().flatMap(({ table }) => names.flatMap((name) => table.entries[name]?.flags ?? []));
+  return [...new Map(flags.map((flag) => [flag.name, flag])).values()].flatMap(flagLine);
+}
+
+const resultLines = () => [
+  ...explained('--dry-run', 'only tell what would be done'),
+  ...explained('--force', 'replace files that are there'),
+  ...explained('--json', 'print JSON, as quantize does'),
+  ...explained('--quiet', 'print errors only'),
+  ...commonLines(column),
+];
+
+export function splitUsage(): string {
+  return text([
+    'scalepoint split FILE --split-size SIZE [-o OUT]',
+    '',
+    ...wrapped(
+      'Copies a model into several files; no tensor is cut. GGUF becomes what gguf-split makes of it, safetensors get an ' +
+        'index as transformers writes it. The same options are for quantize, which converts and splits at once.',
+    ),
+    '',
+    ...copyFlags(['shardSize', 'splitTensors', 'part', 'metadata']),
+    ...explained(
+      '-o, --output OUT',
+      'what the whole is called, or a folder; without it as FILE: model.gguf becomes model-00001-of-00003.gguf and so on',
+    ),
+    ...resultLines(),
+    '',
+    'Examples',
+    '  scalepoint split model.gguf --split-size 1.9GB',
+    '  scalepoint split model.safetensors --shard-size 5GB -o shards/model.safetensors',
+  ]);
+}
+
+export function mergeUsage(): string {
+  return text([
+    'scalepoint merge FILE [-o OUT]',
+    '',
+    ...wrapped(
+      'Copies a model in several files into one. FILE is the index of safetensors, the first file of a split GGUF model, or ' +
+        'the folder that they are in.',
+    ),
+    '',
+    ...copyFlags(['metadata']),
+    ...explained('-o, --output OUT', 'where the file goes; without it beside FILE, called as the whole: model.gguf'),
+    ...resultLines(),
+    '',
+    'Examples',
+    '  scalepoint merge model-00001-of-00003.gguf',
+    '  scalepoint merge model.safetensors.index.json -o model.safetensors',
   ]);
 }
 

@@ -77,7 +77,7 @@ export function readsElements({ ranges, roles }: Tile): boolean {
 }
 
 /** Calls f with the address of a tile whose ranges are at an address. */
-function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T): T {
+function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T, add = 0): T {
   const { rows, columns, type, source, roles, measures } = tile;
   const reads = readsElements(tile);
   const record = {
@@ -86,6 +86,7 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
     type: numberOf(type),
     wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
     measure: measures,
+    add,
     source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
     ranges,
   };
@@ -135,11 +136,18 @@ function elements(type: string, rows: number, columns: number, source: number): 
   return { rows, columns, type, source, roles: [], measures: false, ranges: undefined };
 }
 
-/** Elements as floats, where they are if they are float32. Returns their address. */
-export function floats(core: Core, arena: Arena, type: string, rows: number, columns: number, source: number): number {
-  return withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room)),
-  );
+/** Elements as floats, where they are if they are float32 and nothing is added to them. Returns their address. */
+export function floats(
+  core: Core,
+  arena: Arena,
+  type: string,
+  rows: number,
+  columns: number,
+  source: number,
+  add?: number,
+): number {
+  const decode = (tile: number) => decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room));
+  return withTile(core, elements(type, rows, columns, source), 0, decode, add);
 }
 
 /** The range of elements, or what is wrong with one of them. */

@@ -8,10 +8,12 @@ import { bytesOf, cutLike, elementsOf, placeOfElements } from './elements.js';
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
 
-/** F64 is only read. */
+/** F64 and the types of 8 bits are only read. */
 export interface CastForm extends Form {
   readonly codec: 'cast';
-  readonly to: CastType | 'F64';
+  readonly to: CastType | 'F64' | 'F8_E4M3' | 'F8_E5M2';
+  /** A number that is added to each element when it is read, in float32. @defaultValue none */
+  readonly add?: number;
   /** Whether values beyond the type become its largest one. @defaultValue false: they are errors */
   readonly saturate?: boolean;
 }
@@ -32,7 +34,8 @@ export const cast: Codec<CastForm> = {
 
   cuts: (shape, _form, roles, source) => cutLike(source, elementsOf(shape), roles),
 
-  elementType: ({ to }) => to,
+  // Others would take the elements as they are stored.
+  elementType: ({ to, add = 0 }) => (add === 0 ? to : undefined),
 
   checks: (_shape, { to }) => floatsFinite(to, 'element'),
 
@@ -44,7 +47,7 @@ export const cast: Codec<CastForm> = {
     );
   },
 
-  decode(core, { rows, columns, parts }, { to }, arena) {
-    return floats(core, arena, to, rows, columns, parts.data as number);
+  decode(core, { rows, columns, parts }, { to, add }, arena) {
+    return floats(core, arena, to, rows, columns, parts.data as number, add);
   },
 };

@@ -74,6 +74,8 @@ export interface TileCut {
   readonly roles: readonly Role[];
   /** Pairs of numbers for what shares a scale, where they are known: ranges, or what a SetsCut was answered with. */
   readonly ranges?: Float32Array<ArrayBuffer>;
+  /** Rows that are read and encoded at a time, for codecs that make their parts piece by piece. Undefined: all of them. */
+  readonly step?: number | undefined;
   /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
@@ -111,6 +113,8 @@ export interface Tile {
   /** Whether to add up the errors. */
   readonly measures: boolean;
   readonly ranges: Float32Array<ArrayBuffer> | undefined;
+  /** Of a tile that comes in pieces: its rows before those of this piece, and in all. The parts are those of the tile. */
+  readonly piece?: { readonly row: number; readonly of: number } | undefined;
 }
 
 /** Bytes in wasm memory. */
@@ -213,6 +217,9 @@ export interface Codec<F extends Form = Form> {
 
 /** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */
 export const tileElements = 1 << 20;
+
+/** The same for tiles that come in pieces of some rows. */
+export const pieceElements = tileElements / 2;
 
 /** The same for tiles of some columns of all rows. Their runs in the file are short; fewer tiles have longer ones. */
 export const columnTileElements = 4 * tileElements;

@@ -3,7 +3,7 @@ import { blockTypeInfo, isBlockType } from '../core/blocks.js';
 import { type Cuts, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. */
-const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8 };
+const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8, F8_E4M3: 1, F8_E5M2: 1 };
 
 /** Bytes of so many elements of a type that can be turned into floats. */
 export function bytesOf(type: string, elements: number): number {

@@ -4,8 +4,19 @@
  */
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
-import { type Codec, type Cuts, columnTileElements, type Form, type Part, type Role, tileElements } from './codec.js';
-import { runsOf } from './elements.js';
+import {
+  type Codec,
+  type Cuts,
+  columnTileElements,
+  type Form,
+  type Grid,
+  type Part,
+  pieceElements,
+  type Role,
+  type Tile,
+  tileElements,
+} from './codec.js';
+import { elementsOf, runsOf } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
@@ -55,6 +66,14 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   ];
 }
 
+/** Elements of a tile that comes in pieces. */
+const piecedElements = 16 * tileElements;
+
+/** Whether a stored tensor is elements in no particular rows, of which any rows can be read. */
+function isPlain(source: Grid | undefined): boolean {
+  return source !== undefined && source.rows === undefined && source.columnUnit === 1;
+}
+
 /** Tiles of whole columns of B [K, N]. If it is transposed, they are rows. */
 export function* cutColumns(shape: readonly number[], transposed: boolean, roles: readonly Role[]): Cuts {
   const [first = 0, second = 0] = shape;
@@ -71,8 +90,19 @@ export function* cutColumns(shape: readonly number[], transposed: boolean, roles
   }
 }
 
+/** Tiles of whole columns that come in pieces of whole blocks: the codes take an eighth of the memory of the floats. */
+function* cutInPieces([k = 0, n = 0]: readonly number[], blockSize: number, roles: readonly Role[]): Cuts {
+  const most = Math.max(1, Math.floor(Math.min(piecedElements / k, pieceElements / blockSize) / 16)) * 16;
+  for (let column = 0; column < n; column += most) {
+    const columns = Math.min(most, n - column);
+    const step = Math.max(1, Math.floor(pieceElements / columns / blockSize)) * blockSize;
+    const rectangle = { row: 0, rows: k, column, columns, width: n };
+    yield { kind: 'tile', rectangle, roles, step: step < k ? step : undefined };
+  }
+}
+
 /** What the core has to know of a form. */
-function codesOf(form: MatMulNBitsForm): MatMulNBits {
+function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBits {
   const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
   return {
     bits,
@@ -82,6 +112,8 @@ function codesOf(form: MatMulNBitsForm): MatMulNBits {
     scale: ElementType[scale],
     search: range !== undefined,
     floatZeroPoints: floatZeroPoint,
+    row: piece?.row ?? 0,
+    allRows: piece?.of ?? 0,
   };
 }
 
@@ -103,10 +135,13 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     return runsOf(first * size, some * size, 1, some * size);
   },
 
-  cuts: (shape, { transposed }, roles) => cutColumns(shape, transposed, roles),
+  cuts(shape, { transposed, blockSize }, roles, source) {
+    const inPieces = !transposed && isPlain(source) && elementsOf(shape) > 0;
+    return inPieces ? cutInPieces(shape, blockSize, roles) : cutColumns(shape, transposed, roles);
+  },
 
   encode(core, tile, form, arena) {
-    return core.withRecord(MatMulNBits, codesOf(form), (codes) =>
+    return core.withRecord(MatMulNBits, codesOf(form, tile.piece), (codes) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeMatmulNbits(at, codes, ...room)),
     );
   },

@@ -53,6 +53,7 @@ export interface NodeModules {
     /** O_NONBLOCK is not there on all systems. */
     readonly constants: { readonly O_RDONLY: number; readonly O_WRONLY: number; readonly O_NONBLOCK?: number };
     openSync(path: string, flags: number): number;
+    readFileSync(path: string): Uint8Array;
     closeSync(descriptor: number): void;
     readSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
     writeSync(descriptor: number, buffer: Uint8Array, offset: number, length: number, position: number): number;
@@ -78,7 +79,12 @@ export interface NodeModules {
       on(type: 'message', listener: (message: unknown) => void): void;
     } | null;
   };
-  'node:path': { dirname(path: string): string; join(...parts: string[]): string; resolve(...parts: string[]): string };
+  'node:path': {
+    dirname(path: string): string;
+    basename(path: string): string;
+    join(...parts: string[]): string;
+    resolve(...parts: string[]): string;
+  };
   'node:zlib': { gunzipSync(packed: Uint8Array): Uint8Array };
   'node:url': { fileURLToPath(url: URL): string };
 }

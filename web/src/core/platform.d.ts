@@ -28,6 +28,11 @@ export type Blob = Known<
 
 export type Event = Known<'Event', { readonly type: string }>;
 
+export type FileSystemDirectoryHandle = Known<
+  'FileSystemDirectoryHandle',
+  { readonly kind: 'directory'; readonly name: string; getFileHandle(name: string): Promise<object> }
+>;
+
 export type FileSystemFileHandle = Known<
   'FileSystemFileHandle',
   { readonly kind: 'file'; readonly name: string; createWritable(): Promise<object> }

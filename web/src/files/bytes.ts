@@ -93,6 +93,15 @@ export function ioError(what: string, cause: unknown): ScalepointError {
   return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause });
 }
 
+/** What is told of a file that is not there, as systems tell it. */
+export const missing = 'ENOENT';
+
+/** Whether an error means that there is no such file. */
+export function isMissing(error: unknown): boolean {
+  const { cause } = error as { cause?: { code?: unknown } };
+  return error instanceof ScalepointError && error.code === 'IO' && cause?.code === missing;
+}
+
 /** The error for a file that ends before its time. */
 export function shorterError(label: string, byteOffset: number): ScalepointError {
   return new ScalepointError('CHANGED', `${label} became shorter while it was read`, { byteOffset });

@@ -177,6 +177,13 @@ class PartialFile implements ByteSink {
     forget(this.#temporary);
   }
 
+  async withdraw(): Promise<void> {
+    if (this.#target.mode !== undefined) return;
+    await nodeFiles()
+      .fs.rm(this.#target.path, { force: true })
+      .catch(() => {});
+  }
+
   async discard(): Promise<void> {
     // After `finish` there is no such file.
     await this.#close().catch(() => {});
@@ -223,4 +230,16 @@ export async function pathSink(
     throw signal.reason;
   }
   return sink;
+}
+
+/** Removes a file (Node), or the file that a link leads to. Does nothing if there is none. @throws ScalepointError `IO` */
+export async function removeFile(path: string | URL): Promise<void> {
+  const { fs, urls } = nodeFiles();
+  const named = path instanceof URL ? urls.fileURLToPath(path) : path;
+  const { path: target } = await targetOf(named, true);
+  try {
+    await fs.rm(target, { force: true });
+  } catch (cause) {
+    throw ioError(`cannot replace ${quoted(named)}`, cause);
+  }
 }

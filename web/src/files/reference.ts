@@ -7,8 +7,11 @@ import { type NodeModules, nodeModule } from '../core/node.js';
 import { checkCount, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
-/** Reads bytes, from a position on, into memory: all of them, or it fails with a ScalepointError. */
-export type ReadBytes = (begin: number, target: Uint8Array) => Promise<void>;
+/**
+ * Reads bytes, from a position on, into memory from one offset to another: all of them, or it fails with a ScalepointError. Files of the
+ * system are read at once. A promise, or a view of the memory, would take longer than a short read.
+ */
+export type ReadBytes = (begin: number, target: Uint8Array, from: number, to: number) => void | Promise<void>;
 /** Writes bytes at a position: all of them, or it fails with a ScalepointError. */
 export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 
@@ -54,9 +57,17 @@ async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<
 type FileSystem = NodeModules['node:fs'];
 
 /** Reads from an open file. */
-function readFrom(fs: FileSystem, descriptor: number, begin: number, target: Uint8Array): void {
-  for (let done = 0; done < target.length; ) {
-    const [left, position] = [target.length - done, begin + done];
+function readFrom(
+  fs: FileSystem,
+  descriptor: number,
+  begin: number,
+  target: Uint8Array,
+  from: number,
+  to: number,
+): void {
+  for (let done = from; done < to; ) {
+    const left = to - done;
+    const position = begin + done - from;
     let count: number;
     let size: number;
     try {
@@ -116,18 +127,19 @@ function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: St
 
 /** How this thread reads a file. Undefined if it cannot, or if another file is there now. */
 export function readerOf(reference: SourceReference): ReadBytes | undefined {
-  if (reference.kind === 'blob') return (begin, target) => readPart(reference.blob, begin, target);
+  if (reference.kind === 'blob')
+    return (begin, target, from, to) => readPart(reference.blob, begin, target.subarray(from, to));
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
   const { place, size, mtimeMs } = reference.stamp;
   const isSame = (status: Status) => placeOf(status) === place && status.size === size && status.mtimeMs === mtimeMs;
   if (reference.kind === 'path') {
     const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
-    return opened === undefined ? undefined : async (begin, target) => readFrom(fs, opened, begin, target);
+    return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);
   }
   // A number may mean another file in another thread.
   const { descriptor } = reference;
-  return passes(fs, descriptor, isSame) ? async (begin, target) => readFrom(fs, descriptor, begin, target) : undefined;
+  return passes(fs, descriptor, isSame) ? (...range) => readFrom(fs, descriptor, ...range) : undefined;
 }
 
 /** How this thread writes a file. Undefined if it cannot, or if another file is there now. */

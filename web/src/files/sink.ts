@@ -26,4 +26,6 @@ export interface ByteSink {
   finish(): Promise<void>;
   /** Removes what was written. Never throws; does nothing after `finish`. */
   discard(reason: unknown): Promise<void>;
+  /** After `finish`: removes the file again, unless it replaced another one. For results of which other files failed. Never throws. */
+  withdraw?(): Promise<void>;
 }

@@ -7,7 +7,7 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
-import { allocate, type FileIdentity, ioError, placeOf } from './bytes.js';
+import { allocate, type FileIdentity, ioError, placeOf, quoted } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
@@ -22,14 +22,16 @@ export interface MemorySink extends ByteSink {
 }
 
 /**
- * Where a result can go: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), or a stream.
- * A path and a browser's file handle show nothing until the result is whole. After an error, an open file is empty and a stream aborted.
+ * Where a result can go: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), a folder of the browser,
+ * or a stream. A path and a browser's file handle show nothing until the result is whole. After an error, an open file is empty and a
+ * stream aborted. Results in several files need a path or a folder, or stay in memory.
  */
 export type ModelOutput =
   | string
   | URL
   | NodeWritableHandle
   | FileSystemFileHandle
+  | FileSystemDirectoryHandle
   | WritableStream<Uint8Array<ArrayBuffer>>;
 
 /** Results up to this size are put together in one array. Larger ones become a Blob of pieces, which the engine may keep on disk. */
@@ -207,12 +209,58 @@ async function browserSink(file: FileSystemFileHandle, overwrite: boolean, waiti
   }
 }
 
+/** Whether an output is a folder of the browser. */
+export function isFolder(output: unknown): output is FileSystemDirectoryHandle {
+  return typeof (output as { getFileHandle?: unknown } | null)?.getFileHandle === 'function';
+}
+
+/** A sink in a file of a browser's folder. A file that was not there before is gone again after an error. */
+async function folderSink(
+  folder: FileSystemDirectoryHandle,
+  name: string,
+  overwrite: boolean,
+  waiting: Waiting,
+): Promise<ByteSink> {
+  const isNew = await waiting.soon(
+    folder.getFileHandle(name).then(
+      () => false,
+      () => true,
+    ),
+  );
+  const remove = async () => {
+    if (isNew) await aMoment(folder.removeEntry(name));
+  };
+  try {
+    const file = await waiting.soon(folder.getFileHandle(name, { create: true }));
+    const sink = await browserSink(file, overwrite, waiting);
+    let finished = false;
+    return {
+      ...sink,
+      async finish() {
+        await sink.finish();
+        finished = true;
+      },
+      async discard(reason) {
+        await sink.discard(reason);
+        if (!finished) await remove();
+      },
+      withdraw: remove,
+    };
+  } catch (cause) {
+    await remove();
+    if (cause instanceof ScalepointError || waiting.signal?.aborted) throw cause;
+    throw ioError(`cannot write ${quoted(name)}`, cause);
+  }
+}
+
 /** What sinks are opened with. */
 export interface SinkOptions {
   readonly overwrite: boolean;
   readonly waiting: Waiting;
   /** Files that must not be written. */
   readonly inputs: readonly FileIdentity[];
+  /** What the file is called in a folder. */
+  readonly name?: string;
 }
 
 /**
@@ -220,10 +268,14 @@ export interface SinkOptions {
  * @throws TypeError if it is nothing that can be written, RangeError if it is an input; ScalepointError `EXISTS` or `IO`; the signal's
  *   reason
  */
-export async function openSink(output: ModelOutput, { overwrite, waiting, inputs }: SinkOptions): Promise<ByteSink> {
+export async function openSink(
+  output: ModelOutput,
+  { overwrite, waiting, inputs, name = 'model' }: SinkOptions,
+): Promise<ByteSink> {
   if (typeof output === 'string' || output instanceof URL) return pathSink(output, overwrite, waiting);
   if (typeof output === 'object' && output !== null) {
     if (typeof WritableStream !== 'undefined' && output instanceof WritableStream) return streamSink(output, waiting);
+    if (isFolder(output)) return folderSink(output, name, overwrite, waiting);
     if ('createWritable' in output && typeof output.createWritable === 'function') {
       return browserSink(output, overwrite, waiting);
     }

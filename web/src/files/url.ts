@@ -1,7 +1,7 @@
 /** Files on a server. */
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
-import { allocate, type ByteSource, checkRange, ioError, shorterError } from './bytes.js';
+import { allocate, type ByteSource, checkRange, ioError, missing, shorterError } from './bytes.js';
 import { pathSource } from './handle.js';
 
 /** A file to fetch, until a signal aborts. */
@@ -21,7 +21,9 @@ async function request({ url, signal }: Place, headers: Record<string, string>):
   // 416: the file is empty, and has no range.
   if (response.ok || response.status === 416) return response;
   drop(response);
-  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${response.status}`);
+  const { status } = response;
+  const place = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
+  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, place);
 }
 
 /** Ends an answer whose body is of no use. */

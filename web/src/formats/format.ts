@@ -76,8 +76,26 @@ export interface LogicalTensor {
   /** Its type in reports, such as `F16`, `Q4_K` or, for packed codes, `I4`. */
   readonly type: string;
   readonly form: Form;
-  /** The stored tensors that it consists of, in the order of the codec's parts. */
+  /**
+   * The stored tensors that it consists of, in the order of the codec's parts. If it is gathered, these are stored tensors of one size,
+   * whose elements follow each other.
+   */
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
+  /** Whether its parts are tensors with names of their own, as where it is one of another format. */
+  readonly isRenamed?: boolean;
+  /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
+  readonly gathered?: Gathered;
+}
+
+/** Elements that are put together when they are read. */
+export interface Gathered {
+  /**
+   * If rows are moved: row h·d + half·d/2 + i of each stored tensor is row h·d + 2i + half of what is read. This is d. It is even, and
+   * divides the number of rows.
+   */
+  readonly headRows?: number;
+  /** Elements of a row. */
+  readonly width: number;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- plans
@@ -115,12 +133,22 @@ export type Segment =
 
 /** A file of a result. */
 export interface OutputFile {
-  /** What its name has in addition to that of the output; empty for the first file. */
+  /** What its name has in addition to that of the output; empty for a file that has just that name. */
   readonly suffix: string;
+  /** An extension of the output's name that the suffix takes the place of, where the name ends so. */
+  readonly replaces?: string;
+  /** Whether it names the other files, so that it is of no use before all of them are there. */
+  readonly isIndex?: boolean;
   /** Size in bytes. */
   readonly size: number;
   /** In any order. Whatever they leave free is filled with 0. */
   readonly segments: readonly Segment[];
+}
+
+/** The name of a file of a result, without its folder. @param output the name of the output */
+export function fileName(output: string, { suffix, replaces }: Pick<OutputFile, 'suffix' | 'replaces'>): string {
+  const isReplaced = replaces !== undefined && output.toLowerCase().endsWith(replaces);
+  return (isReplaced ? output.slice(0, -replaces.length) : output) + suffix;
 }
 
 /** Something that belongs beside a result, such as an entry of the model's config.json. */
@@ -134,8 +162,12 @@ export interface SidecarContent {
 export interface FilePlan {
   /** Name of the result's format. */
   readonly format: string;
-  /** At least one. */
+  /** Of a model that becomes one of another format: what it is, as that format calls it. */
+  readonly architecture?: string;
+  /** At least one, the main one first: it appears when all others are there. A part of a result may have none. */
   readonly files: readonly OutputFile[];
+  /** Files that make the result whole, and that others write: those of the other parts, and the index of all. */
+  readonly others?: readonly OutputFile[];
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensor[];
   /** What the user should know about the result, in sentences without a full stop. */
@@ -172,6 +204,8 @@ export interface Target {
   readonly about?: string;
   /** Options that mean something for it. */
   readonly options: readonly string[];
+  /** If it converts nothing: it is for what becomes of the files and of their metadata. */
+  readonly copies?: boolean;
   /** If it is the one to offer to those who do not want to choose. */
   readonly preset?: 'small' | 'balanced' | 'safe';
 }
@@ -212,6 +246,8 @@ export interface FormatInfo<
   readonly unit: 'element' | 'parameter';
   /** How the name of a result ends, in place of the extension of the input, where others expect that. */
   resultEnd?(to: string): string;
+  /** Whether a model may be split into files of this format, without an index. Their names end like `-00001-of-00003`. */
+  readonly takesSplits?: boolean;
   /** What a summary says of a model in addition to what it says of all of them. */
   facts?(model: ModelContents): readonly string[];
   /** Programs that read a result, the usual one first. */
@@ -250,8 +286,8 @@ export interface Format<
   /** Whether other files may hold data of a model. They have no format of their own, and the model names them. */
   readonly takesData?: boolean;
   /**
-   * Opens a model: one file; or, if they were given, an index and the files that it names, or a model and the files with its data. Others
-   * are opened by `open`.
+   * Opens a model: one file; or, if they were given, an index and the files that it names, a model and the files with its data, or all
+   * files of a split model. Others are opened by `open`.
    */
   open(files: readonly OpenFile[], open: OpenInput): Promise<Model>;
   /** Its tensors, codes together with their scales. */

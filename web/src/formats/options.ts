@@ -143,8 +143,8 @@ export function didYouMean(word: unknown, ...lists: readonly (readonly string[])
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
-/** What was given on a command line, by the names of flags: texts, and true for switches. */
-export type Words = Readonly<Record<string, string | boolean | undefined>>;
+/** What was given on a command line, by the names of flags: texts, true for switches, and lists for flags that can be repeated. */
+export type Words = Readonly<Record<string, string | boolean | readonly string[] | undefined>>;
 
 /** How a command line spells an option. */
 export interface Flag {
@@ -152,6 +152,8 @@ export interface Flag {
   readonly name: string;
   /** What stands for its value in the help. Switches have none. */
   readonly value?: string;
+  /** Whether it can be given several times. */
+  readonly multiple?: boolean;
   /** If it sets only a member of the option: which one. */
   readonly member?: string;
   /** For the help, in a few words. */

@@ -84,3 +84,17 @@ export function keptTensor(tensor: SourceTensor, kept: string, copies: Copies = 
   const { form, parts } = copy;
   return { source: { name, shape, type: dtype, form, parts: [{ role: 'data', tensor }] }, form, parts, kept };
 }
+
+/** The same for a tensor of another name or shape than the stored one, which is one part as it is. */
+export function keptLogical(source: LogicalTensor, kept: string): PlannedTensor {
+  const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
+  const { dtype, bytes } = tensor;
+  const form: CopyForm = { codec: 'copy', dtype, bytes };
+  const { shape } = source;
+  return {
+    source: { ...source, form },
+    form,
+    parts: [{ role: 'data', suffix: '', dtype, shape, bytes }],
+    kept,
+  };
+}

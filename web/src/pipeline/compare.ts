@@ -3,16 +3,19 @@
 import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
+import type { Converted, Converter } from '../conversions/converter.js';
 import { ScalepointError } from '../core/errors.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
 import type { Progress } from './engine.js';
+import { makersFor } from './maker.js';
 import type { Opened } from './open.js';
+import { pieceOf } from './pieces.js';
 import { reportTimes } from './progress.js';
 import { BatchLimit, type BatchResult, type CompareTask, TaskError } from './tasks.js';
-import { mainPart, pieceOf } from './tiles.js';
+import { mainPart } from './tiles.js';
 import type { TileRunner } from './workers.js';
 
 /** A tensor that both models have. */
@@ -70,8 +73,23 @@ function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
   return { reason: `${unreadable.type} is no float type that can be read`, differs: a.type !== b.type };
 }
 
-async function tensorsOf({ format, model }: Opened): Promise<Map<string, LogicalTensor>> {
-  return new Map((await format.tensors(model)).map((tensor) => [tensor.name, tensor]));
+/** Undefined if a model cannot be converted, for whatever reason. Its tensors can be compared by their own names. */
+async function convertedIfPossible(converter: Converter, { model, beside }: Opened): Promise<Converted | undefined> {
+  try {
+    return await converter.convert(model, beside, { missingBytes: 'keep' });
+  } catch (error) {
+    if (error instanceof ScalepointError && error.code !== 'IO') return undefined;
+    throw error;
+  }
+}
+
+/** The tensors of a model by name; as the other one's format has them, if it is one that can be converted to that. */
+async function tensorsOf(opened: Opened, { format: other }: Opened): Promise<Map<string, LogicalTensor>> {
+  const { format, model } = opened;
+  const maker = makersFor(format).find((known) => known.converter?.result === other.name);
+  const converted = maker?.converter && (await convertedIfPossible(maker.converter, opened));
+  const tensors = converted?.tensors ?? (await format.tensors(model));
+  return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
 /** What is to be compared. */
@@ -80,7 +98,7 @@ interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'>
 }
 
 async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
-  const [inA, inB] = [await tensorsOf(a), await tensorsOf(b)];
+  const [inA, inB] = [await tensorsOf(a, b), await tensorsOf(b, a)];
   const pairs: Pair[] = [];
   const skipped: SkippedTensor[] = [];
   for (const [name, tensor] of inA) {

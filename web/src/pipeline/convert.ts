@@ -6,7 +6,7 @@ import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { nonFiniteOf, sumCount } from '../core/measure.js';
+import { addSums, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
 import { isAlike } from './messages.js';
@@ -16,6 +16,9 @@ import {
   type BatchResult,
   type EncodeTask,
   type SetsTask,
+  type Slab,
+  slabBytes,
+  slabsOf,
   TaskError,
   type TileTask,
 } from './tasks.js';
@@ -82,9 +85,15 @@ export class TileConverter {
     for (const [i, task] of tasks.entries()) {
       try {
         this.#reserve(this.#sizeOf(task));
-        await inputs.fill(task, this.#views(task));
-        await pause();
-        const { parts: _, sums: found, ...answer } = this.#convert(task, put);
+        let outcome: Outcome | undefined;
+        for (const slab of slabsOf(task)) {
+          await inputs.fill(task, this.#views(task, slab), slab);
+          await pause();
+          outcome = this.#convert(task, slab, outcome?.sums);
+          if (outcome.problem !== undefined) break;
+        }
+        const { parts, sums: found, ...answer } = outcome as Outcome;
+        if (task.kind === 'encode' && answer.problem === undefined) this.#handOver(task, parts, put);
         if (found !== undefined) {
           if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
           sums.set(found, i * sumCount);
@@ -100,18 +109,30 @@ export class TileConverter {
     return { done, measured, sums, answers };
   }
 
-  /** Where the inputs of a task go, if its memory begins at `start`; and how much of it they take. */
-  #placesOf({ pieces }: TileTask, start: number): { places: Stored['parts'][]; size: number } {
+  /**
+   * Where the inputs of a task go, and which parts they are, if its memory begins at `start`; and how much of it they take. It is the same
+   * for all of its slabs.
+   */
+  #placesOf(task: TileTask, start: number): { places: Stored['parts'][]; addresses: number[][]; size: number } {
+    const [first] = slabsOf(task);
     let size = 0;
-    const places = pieces.map(({ inputs }) => {
+    const addresses: number[][] = [];
+    const places = task.pieces.map(({ inputs }) => {
       const parts: Record<string, number> = {};
-      for (const { role, bytes, count } of inputs) {
-        parts[role] = start + size;
-        size = aligned(size + bytes * count);
+      const own: number[] = [];
+      for (const [i, input] of inputs.entries()) {
+        // Several inputs of a part are one stretch of memory.
+        if (inputs[i - 1]?.role !== input.role) {
+          size = aligned(size);
+          parts[input.role] = start + size;
+        }
+        own.push(start + size);
+        size += slabBytes(task, input, first as Slab);
       }
+      addresses.push(own);
       return parts;
     });
-    return { places, size };
+    return { places, addresses, size: aligned(size) };
   }
 
   /** Bytes that a task needs. */
@@ -125,7 +146,8 @@ export class TileConverter {
   #count(task: TileTask): number {
     const { places, size } = this.#placesOf(task, 0);
     const counting = new Arena();
-    this.#carryOut(task, places, counting);
+    const [first] = slabsOf(task);
+    this.#carryOut(task, first as Slab, places, counting);
     return size + counting.size;
   }
 
@@ -144,34 +166,38 @@ export class TileConverter {
   }
 
   /** Memory for the inputs of a task. */
-  #views(task: TileTask): Uint8Array[] {
-    const { places } = this.#placesOf(task, this.#start());
+  #views(task: TileTask, slab: Slab): Uint8Array[] {
+    const { addresses } = this.#placesOf(task, this.#start());
     const { buffer } = this.#core.module.HEAPU8;
     return task.pieces.flatMap(({ inputs }, i) =>
-      inputs.map(({ role, bytes, count }) => new Uint8Array(buffer, places[i]?.[role] as number, bytes * count)),
+      inputs.map((input, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, slabBytes(task, input, slab))),
     );
   }
 
-  /** Carries out a task whose inputs are in place, and hands over its parts. */
-  #convert(task: TileTask, put: Put): Outcome {
+  /** Carries out what a task is about rows whose inputs are in place. Adds the sums of those before. */
+  #convert(task: TileTask, slab: Slab, before: Encoded['sums']): Outcome {
     const start = this.#start();
     const { places, size } = this.#placesOf(task, start);
-    const outcome = this.#carryOut(task, places, new Arena(start + size));
-    if (task.kind !== 'encode' || outcome.problem !== undefined) return outcome;
-    const { parts } = outcome;
+    const outcome = this.#carryOut(task, slab, places, new Arena(start + size));
+    if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
+    return outcome;
+  }
+
+  /** Hands over the parts that a task makes. */
+  #handOver(task: EncodeTask, parts: Outcome['parts'], put: Put): void {
     for (const { role, offset, bytes } of task.outputs) {
       const part = parts[role];
       if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
       put(offset, this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
     }
-    return outcome;
   }
 
   /** Carries out a task, or counts what memory it takes beside its inputs. */
-  #carryOut(task: TileTask, places: readonly Stored['parts'][], arena: Arena): Outcome {
-    const { rows, columns } = task;
+  #carryOut(task: TileTask, slab: Slab, places: readonly Stored['parts'][], arena: Arena): Outcome {
+    const { columns } = task;
+    const { rows } = slab;
     const [a, b] = places.map((parts) => ({ rows, columns, parts })) as [Stored, Stored];
-    if (task.kind === 'encode') return this.#encode(task, a, arena);
+    if (task.kind === 'encode') return this.#encode(task, slab, a, arena);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
       return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
@@ -197,14 +223,15 @@ export class TileConverter {
     return codec.observe(this.#core, tile, to, arena);
   }
 
-  #encode(task: EncodeTask, stored: Stored, arena: Arena): Encoded {
-    const { pieces, rows, columns, outputs, measures, ranges, to } = task;
+  #encode(task: EncodeTask, { row, rows }: Slab, stored: Stored, arena: Arena): Encoded {
+    const { pieces, columns, outputs, measures, ranges, to } = task;
     const [{ form, inputs }] = pieces;
     const codec = codecOf(to);
     if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
     // Without inputs the ranges tell everything.
     const source = inputs.length === 0 ? { type: 'F32', source: 0 } : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
-    return codec.encode(this.#core, { rows, columns, ...source, roles, measures, ranges }, to, arena);
+    const piece = rows < task.rows ? { row, of: task.rows } : undefined;
+    return codec.encode(this.#core, { rows, columns, ...source, roles, measures, ranges, piece }, to, arena);
   }
 }

@@ -50,7 +50,7 @@ export function indexOf(element: number, shape: readonly number[]): string {
 function offsetOf(source: LogicalTensor, element: number): number | undefined {
   const codec = codecOf(source.form);
   const { byteOffset, rearranged } = mainPart(source);
-  if (codec.elementType === undefined || rearranged) return undefined;
+  if (codec.elementType === undefined || rearranged || source.gathered !== undefined) return undefined;
   const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(source.shape) };
   const { offset, bytes } = codec.place(source.shape, source.form, 'data', rectangle);
   return Number.isInteger(bytes) ? byteOffset + offset : undefined;
@@ -62,13 +62,15 @@ export function problemError(
   { kind, value }: Problem,
   element: number,
 ): ScalepointError {
-  const { name, shape } = source;
+  const { name, shape, isRenamed, parts } = source;
+  // Who looks for it knows the name in the file.
+  const stored = isRenamed && parts.length === 1 ? ` (${quoted(mainPart(source).name)})` : '';
   const reason = {
     'non-finite': '',
     'beyond float32': ', too large for float32',
     overflow: codecOf(form).overflow?.(form) ?? ', too large',
   }[kind];
-  const message = `tensor ${quoted(name)} holds ${value} at ${indexOf(element, shape)}${reason}; a rule can keep it`;
+  const message = `tensor ${quoted(name)}${stored} holds ${value} at ${indexOf(element, shape)}${reason}; a rule can keep it`;
   const code = kind === 'overflow' ? 'OVERFLOW' : 'NON_FINITE';
   return new ScalepointError(code, message, { tensor: name, byteOffset: offsetOf(source, element) });
 }

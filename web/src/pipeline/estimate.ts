@@ -2,7 +2,7 @@
 import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { addSums, measuresOf, sumCount } from '../core/measure.js';
-import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
+import type { FilePlan, Gathered, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { convertedElements, problemError, type Work } from './engine.js';
 import type { Opened } from './open.js';
@@ -41,6 +41,8 @@ const defaultSample = 1 << 16;
 
 /** Rows from the middle of a tensor as a tensor. The tensor itself if it is short, or if its rows do not lie one after the other. */
 function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+  const { gathered } = source;
+  if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
   const { shape, parts } = source;
   const [rows = 1, ...rest] = shape;
   const { bytes, byteOffset, rearranged } = mainPart(source);
@@ -52,6 +54,14 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   const first = Math.floor((rows - wanted) / 2);
   const tensor = { ...mainPart(source), byteOffset: byteOffset + first * rowBytes, bytes: wanted * rowBytes };
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
+}
+
+/** The same of one of its stored tensors. Where its rows belong does not matter. */
+function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
+  const part = parts[Math.floor(parts.length / 2)] as (typeof parts)[number];
+  const rows = elementsOf(source.shape) / parts.length / width;
+  const { name, type, form } = source;
+  return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
 }
 
 /** Memory for the parts of a tile, which nobody reads, from an offset on. */

@@ -1,9 +1,15 @@
 /** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Input, inputsOf, type TileTask } from './tasks.js';
+import { type Input, inputsOf, type MovedRows, type Slab, slabBytes, type TileTask } from './tasks.js';
 
-/** Reads bytes of a file, from a position on, into memory. */
-export type ReadInto = (file: number, begin: number, target: Uint8Array) => Promise<void>;
+/** Reads bytes of a file, from a position on, into memory from one offset to another: at once, or later. */
+export type ReadInto = (
+  file: number,
+  begin: number,
+  target: Uint8Array,
+  from: number,
+  to: number,
+) => void | Promise<void>;
 
 /** Inputs up to this size are read together. Larger ones go straight to where they are needed. */
 const smallInput = 1 << 16;
@@ -12,8 +18,12 @@ const smallGap = 1 << 12;
 /** Runs below this size are read together with what lies between them, unless that is so many times as much. */
 const smallRun = 1 << 16;
 const mostStride = 32;
+/** In a file of the system, a read takes as long as copying so many bytes. */
+const nearGap = 1 << 12;
 /** Bytes that are read at once. */
 const mostAtOnce = 1 << 20;
+/** The same of rows that are moved within them. Real heads have 64 to 256 rows. */
+const mostHead = 1 << 23;
 
 /** Neighbors in a file. */
 interface Group {
@@ -25,7 +35,7 @@ interface Group {
 
 /** Small inputs, those together that are close to each other. */
 function groupsOf(inputs: readonly Input[]): Group[] {
-  const small = inputs.filter(({ bytes, count }) => count === 1 && bytes <= smallInput);
+  const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
   for (const input of small) {
@@ -40,14 +50,25 @@ function groupsOf(inputs: readonly Input[]): Group[] {
   return groups.filter(({ inputs }) => inputs.length > 1);
 }
 
+/** Some rows of an input. It is one run, or has a run for each row. */
+function sliceOf(task: TileTask, input: Input, slab: Slab): Input {
+  const { bytes, count, stride, begin } = input;
+  if (count === task.rows) return { ...input, begin: begin + slab.row * stride, count: slab.rows };
+  const size = slabBytes(task, input, slab);
+  return { ...input, begin: begin + (bytes / task.rows) * slab.row, bytes: size, stride: size };
+}
+
 /** Reads inputs. */
 export class InputReader {
   readonly #read: ReadInto;
+  readonly #isNear: (file: number) => boolean;
   /** What is in memory already. */
   readonly #found = new Map<Input, Uint8Array>();
 
-  constructor(read: ReadInto) {
+  /** @param isNear whether a file is one of the system, of which short reads are cheap */
+  constructor(read: ReadInto, isNear: (file: number) => boolean) {
     this.#read = read;
+    this.#isNear = isNear;
   }
 
   /**
@@ -59,7 +80,8 @@ export class InputReader {
     for (const [input, bytes] of given) this.#found.set(input, bytes);
     for (const { file, begin, end, inputs } of groupsOf(wanted)) {
       const bytes = new Uint8Array(end - begin);
-      const isRead = await this.#read(file, begin, bytes).then(
+      const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
+      const isRead = await read().then(
         () => true,
         () => false,
       );
@@ -71,9 +93,17 @@ export class InputReader {
     }
   }
 
-  /** Puts the inputs of a task of that batch into their places. */
-  async fill(task: TileTask, places: readonly Uint8Array[]): Promise<void> {
-    for (const [i, input] of inputsOf(task).entries()) await this.put(input, places[i] as Uint8Array);
+  /** Puts what some rows of a task of that batch take into its places. */
+  async fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): Promise<void> {
+    for (const [i, input] of inputsOf(task).entries()) {
+      const place = places[i] as Uint8Array;
+      const found = this.#found.get(input);
+      if (found === undefined) await this.put(slab.rows === task.rows ? input : sliceOf(task, input, slab), place);
+      else {
+        const begin = slabBytes(task, input, { row: 0, rows: slab.row });
+        place.set(found.subarray(begin, begin + place.length));
+      }
+    }
   }
 
   /** Puts one of them into its place. */
@@ -83,10 +113,36 @@ export class InputReader {
       place.set(found);
       return;
     }
-    const { file, begin, bytes, count, stride } = input;
-    if (count > 1 && stride <= mostStride * bytes && bytes < smallRun) return this.#pick(input, place);
+    const { file, begin, bytes, count, stride, moved } = input;
+    if (moved !== undefined) return this.#move(input, moved, place);
+    const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
+    if (count > 1 && bytes < smallRun && !isFar) return this.#pick(input, place);
     for (let i = 0; i < count; i++) {
-      await this.#read(file, begin + i * stride, place.subarray(i * bytes, (i + 1) * bytes));
+      const pending = this.#read(file, begin + i * stride, place, i * bytes, (i + 1) * bytes);
+      if (pending !== undefined) await pending;
+    }
+  }
+
+  /** Reads rows that are moved, those of a head at once if there is room for them. */
+  async #move({ file, begin, bytes }: Input, { head, rowBytes, from }: MovedRows, place: Uint8Array): Promise<void> {
+    const headBytes = head * rowBytes;
+    const held = new Uint8Array(headBytes <= mostHead ? headBytes : 0);
+    let inMemory = -1;
+    for (let at = from; at < from + bytes; ) {
+      const row = Math.floor(at / rowBytes);
+      const [first, i] = [Math.floor(row / head), row % head];
+      const stored = (i % 2) * (head / 2) + (i >> 1);
+      const skip = at - row * rowBytes;
+      const length = Math.min(rowBytes - skip, from + bytes - at);
+      const to = at - from;
+      if (held.length === 0) {
+        await this.#read(file, begin + (first * head + stored) * rowBytes + skip, place, to, to + length);
+      } else {
+        if (inMemory !== first) await this.#read(file, begin + first * headBytes, held, 0, headBytes);
+        inMemory = first;
+        place.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length), to);
+      }
+      at += length;
     }
   }
 
@@ -97,7 +153,7 @@ export class InputReader {
     for (let first = 0; first < count; first += most) {
       const some = Math.min(most, count - first);
       const span = held.subarray(0, (some - 1) * stride + bytes);
-      await this.#read(file, begin + first * stride, span);
+      await this.#read(file, begin + first * stride, span, 0, span.length);
       for (let i = 0; i < some; i++) place.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
     }
   }
@@ -105,9 +161,11 @@ export class InputReader {
 
 /** Reads files that are open in this thread. */
 export function readerOf(files: readonly ByteSource[]): InputReader {
-  return new InputReader(async (file, begin, target) => {
+  const read: ReadInto = async (file, begin, memory, from, to) => {
     const source = files[file] as ByteSource;
+    const target = memory.subarray(from, to);
     if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
     else await source.readInto(begin, target);
-  });
+  };
+  return new InputReader(read, () => false);
 }

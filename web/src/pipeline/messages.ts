@@ -26,7 +26,14 @@ function areAlike<T>(a: readonly T[], b: readonly T[], isSame: (x: T, y: T) => b
 const isAlikeOutput = (a: Output, b: Output) => a.role === b.role && a.bytes === b.bytes;
 
 const isAlikeInput = (a: Input, b: Input) =>
-  a.role === b.role && a.file === b.file && a.bytes === b.bytes && a.count === b.count && a.stride === b.stride;
+  a.role === b.role &&
+  a.file === b.file &&
+  a.bytes === b.bytes &&
+  a.count === b.count &&
+  a.stride === b.stride &&
+  a.moved?.head === b.moved?.head &&
+  a.moved?.rowBytes === b.moved?.rowBytes &&
+  a.moved?.from === b.moved?.from;
 
 /** Whether two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {
@@ -38,6 +45,7 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&
+    a.step === b.step &&
     areAlike(a.outputs, b.outputs, isAlikeOutput) &&
     areAlike(x.inputs, y.inputs, isAlikeInput)
   );
@@ -75,8 +83,8 @@ export function unpackBatch({ count, examples, numbers, ...rest }: PackedBatch):
   for (let i = 0; i < count; i++) {
     const example = examples[next()] as TileTask;
     const pieces = example.pieces.map(({ form, inputs }) => {
-      const placed = inputs.map(({ role, file, bytes, count, stride }) => {
-        return { role, file, begin: next(), bytes, count, stride };
+      const placed = inputs.map(({ role, file, bytes, count, stride, moved }) => {
+        return { role, file, begin: next(), bytes, count, stride, moved };
       });
       return { form, inputs: placed };
     });

@@ -1,4 +1,5 @@
 /** Opens model files. What they are is told by their content, not by their names. */
+import type { Beside } from '../conversions/converter.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
@@ -6,10 +7,14 @@ import type { ByteSource, FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import type { Format, OpenFile, OpenModel } from '../formats/format.js';
 import { formats } from '../formats/registry.js';
+import { besideOf, separated } from './beside.js';
 
 /**
  * A model: a file; or a sharded safetensors model, as its index (`model.safetensors.index.json`, which in Node finds the shards beside
- * it) or as a list of the index and all shards.
+ * it) or as a list of the index and all shards; or a split GGUF model, as its first file (which in Node finds the others) or as a list of
+ * all of them.
+ * A list may also have what else is in the folder of a model, such as `config.json` and `tokenizer.json`. Without a list, that is looked
+ * for beside a path or URL.
  */
 export type ModelInput = FileInput | readonly FileInput[];
 
@@ -17,6 +22,7 @@ export type ModelInput = FileInput | readonly FileInput[];
 export interface Opened {
   readonly format: Format;
   readonly model: OpenModel;
+  readonly beside: Beside;
 }
 
 /** What the first bytes of other common files mean, for the error. */
@@ -95,7 +101,13 @@ async function detect(source: ByteSource) {
 }
 
 /** Opens a model whose files are open. */
-async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
+async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
+  const { model: files, beside } = await separated(given);
+  const { format, model } = await openFiles(files, waiting);
+  return { format, model, beside: besideOf(files[0] as OpenFile, beside, waiting) };
+}
+
+async function openFiles(files: readonly OpenFile[], waiting: Waiting): Promise<Omit<Opened, 'beside'>> {
   const withData = files.length > 1 ? await modelWithData(files) : undefined;
   if (withData !== undefined) {
     const { format, first } = withData;
@@ -109,7 +121,8 @@ async function openModel(files: readonly OpenFile[], waiting: Waiting): Promise<
   const found = await Promise.all(files.map(({ source }) => detect(source)));
   const index = found.findIndex(({ isIndex }) => isIndex);
   const first = Math.max(0, index);
-  if (index < 0 && files.length > 1) {
+  const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
+  if (index < 0 && files.length > 1 && !areSplits) {
     const indices = formats().flatMap(({ index }) => (index ? [`the ${index.name}`] : []));
     throw rangeError('file', `${files.length} files, but none of them is ${listed(indices)} of a sharded model`);
   }

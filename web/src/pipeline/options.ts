@@ -4,6 +4,7 @@ import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
 import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
+import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import type { WorkOptions } from './start.js';
 
 /** One table for formats that share it, with the first of these formats. */
@@ -43,10 +44,6 @@ export function checkNames(options: object, names: readonly string[]): void {
   }
 }
 
-function accepts({ targets, aliases }: Format, to: unknown): boolean {
-  return targets.some(({ name }) => name === to) || (typeof to === 'string' && Object.hasOwn(aliases, to));
-}
-
 const targetList = ({ targets }: Format) => targets.map(({ name }) => name).join(', ');
 
 /** What can be told without the file: that all options are known, and the target is one of some format. */
@@ -63,15 +60,22 @@ export function checkPlanOptions(options: object, names: readonly string[]): voi
   throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}${didYouMean(to, ...known)}`);
 }
 
-/** Checks everything that decides about a result, for a file of some format. */
-export function checkChoices(format: Format, choices: PlanChoices): void {
-  if (!accepts(format, choices.to)) {
-    const hint = didYouMean(
-      choices.to,
-      format.targets.map(({ name }) => name),
-    );
-    throw rangeError('to', `a ${format.label} file can become ${targetList(format)}, not ${show(choices.to)}${hint}`);
-  }
+/** The error for a target that a file cannot have. */
+export function targetError(from: Format, to: unknown): RangeError {
+  const names = from.targets.map(({ name }) => name);
+  const more = makersFor(from).flatMap(({ format, converter }) =>
+    converter === undefined ? [] : [`, and ${format.label} if it is ${converter.condition}`],
+  );
+  const hint = didYouMean(to, names);
+  const list = `${names.join(', ')}${more.join('')}`;
+  return rangeError('to', `a ${from.label} file can become ${list}, not ${show(to)}${hint}`);
+}
+
+/** Checks everything that decides about a result, for a file of some format. Returns who makes it. */
+export function checkChoices(from: Format, choices: PlanChoices): Maker {
+  const maker = makerOf(from, choices.to);
+  if (maker === undefined) throw targetError(from, choices.to);
+  const { format } = maker;
   const { entries } = format.options;
   const given = Object.entries(choices).filter(([, value]) => value !== undefined);
   for (const [table, owner] of tables()) {
@@ -82,6 +86,7 @@ export function checkChoices(format: Format, choices: PlanChoices): void {
   }
   for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
   format.options.check(choices);
+  return maker;
 }
 
 /** What the option `workers` can be at most. */

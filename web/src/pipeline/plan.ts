@@ -1,10 +1,12 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
-import type { FilePlan, PlannedTensor } from '../formats/format.js';
+import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
+import { formatNamed } from '../formats/registry.js';
 import type { Opened } from './open.js';
-import { checkChoices } from './options.js';
+import { checkChoices, targetError } from './options.js';
+import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
 import { storedBytes } from './tiles.js';
 
@@ -14,6 +16,8 @@ export interface PlannedTensorInfo {
   readonly name: string;
   /** Its shape in the file. */
   readonly shape: readonly number[];
+  /** Names of the tensors that it is made of, where it is one of another format. */
+  readonly sources?: readonly string[];
   /** Its type in the file. */
   readonly from: string;
   /** Of packed codes: I4 or I8. */
@@ -61,11 +65,17 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
-export async function planFor({ format, model }: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
-  checkChoices(format, choices);
-  const plan = await format.plan(model, choices, partsOf, output);
+export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
+  const { format, converter } = checkChoices(opened.format, choices);
+  let plan: FilePlan | undefined;
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  else {
+    const converted = await converter.convert(opened.model, opened.beside, choices);
+    if (converted) plan = { ...converted.plan(choices, partsOf), architecture: converted.architecture };
+  }
+  if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
-  return { ...plan, notes };
+  return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
 }
 
 /** What a plan says about a tensor. */
@@ -75,9 +85,30 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   const bytesBefore = storedBytes(source);
   const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
   // Written out: spread objects take several times the memory.
-  return kept === undefined
-    ? { name, shape, from, to, bytesBefore, bytesAfter }
-    : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  const info: PlannedTensorInfo =
+    kept === undefined
+      ? { name, shape, from, to, bytesBefore, bytesAfter }
+      : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
+}
+
+/** A file of a result. */
+export interface PlannedFile {
+  /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
+  readonly name: string;
+  /** Size in bytes. */
+  readonly bytes: number;
+}
+
+/** The files of a plan, the main one first. */
+export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
+  const output = usualOutput(format);
+  return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
+}
+
+/** What a result is called if nothing was said. */
+export function usualOutput(format: string): string {
+  return `model${formatNamed(format).extensions[0]}`;
 }
 
 /** Size of a result in bytes. */

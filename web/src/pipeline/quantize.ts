@@ -1,12 +1,14 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, reports. */
 import { rangeError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { type ByteSink, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
-import type { FilePlan, OutputFile } from '../formats/format.js';
+import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
+import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
-import { planFor } from './plan.js';
+import { clearIndex, complete, type PlaceOf } from './parts.js';
+import { type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
 import type { TileRunner } from './workers.js';
@@ -15,7 +17,8 @@ import type { TileRunner } from './workers.js';
 export interface ResultOptions extends WorkOptions {
   /**
    * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
-   * show nothing until the result is whole.
+   * show nothing until the result is whole. A result in several files goes to a path, by which all of them are called, or into a
+   * FileSystemDirectoryHandle, where they are called `model`.
    * @defaultValue memory, see `result.bytes()` and `result.blob()`
    */
   readonly output?: ModelOutput;
@@ -36,15 +39,19 @@ export interface Quantized {
   readonly report: ModelReport;
   /** The contents of files beside the result, by option. */
   readonly sidecars: Readonly<Record<string, unknown>>;
-  /** The result, if it is in memory. */
-  readonly memory: MemorySink | undefined;
+  /** The files of the result, if they are in memory. */
+  readonly memory: readonly MemorySink[] | undefined;
+  /** Its files, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the other parts of the work are done, too. */
+  readonly isWhole: boolean;
 }
 
 /** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
-  for (const [option, { sidecar }] of Object.entries(format.options.entries)) {
+  for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
@@ -58,12 +65,22 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
   return contents;
 }
 
+const onlyPaths = 'the result has several files, which only a path or a folder has room for';
+
 /** Where a file of a result goes. */
-function outputOf(output: ModelOutput, { suffix }: OutputFile): ModelOutput {
-  if (suffix === '') return output;
-  if (typeof output === 'string') return output + suffix;
-  if (output instanceof URL) return new URL(output.href + suffix);
-  throw rangeError('output', 'the result has several files, which only a path has room for');
+function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
+  if (isFolder(output)) return output;
+  if (typeof output === 'string') return fileName(output, file);
+  if (output instanceof URL) return new URL(fileName(output.href, file));
+  if (file.suffix === '') return output;
+  throw rangeError('output', onlyPaths);
+}
+
+/** Where the files of all parts go. */
+function placesOf(output: ModelOutput | undefined): PlaceOf {
+  if (typeof output !== 'string' && !(output instanceof URL))
+    throw rangeError('output', 'parts need a path that all of them have');
+  return (file) => outputOf(output, file) as string | URL;
 }
 
 /** The name of a result that goes to a path. */
@@ -74,7 +91,7 @@ function nameOf(output: ModelOutput | undefined): string | undefined {
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
 async function openSinks(
-  { files }: FilePlan,
+  { files, format }: FilePlan,
   { model }: Opened,
   { output, overwrite = false }: ResultOptions,
   waiting: Waiting,
@@ -82,12 +99,11 @@ async function openSinks(
   const inputs = model.files.flatMap(({ identity }) => identity ?? []);
   const options = { overwrite, waiting, inputs };
   const sinks: ByteSink[] = [];
-  if (output === undefined && files.length > 1) {
-    throw rangeError('output', 'the result has several files, which only a path has room for');
-  }
   try {
     for (const file of files) {
-      sinks.push(output === undefined ? memorySink(file.size) : await openSink(outputOf(output, file), options));
+      const name = fileName(usualOutput(format), file);
+      const open = (place: ModelOutput) => openSink(place, { ...options, name });
+      sinks.push(output === undefined ? memorySink(file.size) : await open(outputOf(output, file)));
     }
     return sinks;
   } catch (error) {
@@ -96,17 +112,35 @@ async function openSinks(
   }
 }
 
+/** Makes the files of a result visible: all of them or, if one cannot be, none where nothing was replaced. */
+async function finish(sinks: readonly ByteSink[]): Promise<void> {
+  const done: ByteSink[] = [];
+  try {
+    // The first file is the main one. It appears when all others are there.
+    for (const sink of sinks.toReversed()) {
+      await sink.finish();
+      done.push(sink);
+    }
+  } catch (error) {
+    for (const sink of done) await sink.withdraw?.();
+    throw error;
+  }
+}
+
 /** Quantizes an open model. See `quantizeModel`. */
 export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
-  const { output, minSqnrDb, onProgress, signal } = options;
+  const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
   const plan = await planFor(opened, choices, nameOf(output));
   const sidecars = sidecarsOf(opened, plan, choices);
+  const { others } = plan;
+  const placeOf = others && placesOf(output);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
+    if (placeOf !== undefined) await clearIndex(others ?? [], placeOf, overwrite, waiting);
     sinks = await openSinks(plan, opened, options, waiting);
     runner = await waiting.soon(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
@@ -116,9 +150,16 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
     const made = reportOf(model, plan, measures);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
-    // The first file is the main one. It appears when all others are there.
-    for (const sink of sinks.toReversed()) await sink.finish();
-    return { report, sidecars, memory: output === undefined ? (sinks[0] as MemorySink) : undefined };
+    await finish(sinks);
+    const isWhole = placeOf === undefined || (await complete(others ?? [], placeOf, overwrite, waiting));
+    const name = nameOf(output) ?? usualOutput(plan.format);
+    return {
+      report,
+      sidecars,
+      memory: output === undefined ? (sinks as readonly MemorySink[]) : undefined,
+      files: plan.files.map((file) => ({ name: fileName(name, file), bytes: file.size })),
+      isWhole,
+    };
   } catch (error) {
     failure = error;
     throw error;

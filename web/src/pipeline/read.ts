@@ -1,12 +1,13 @@
 /** Looks into models: what is in them, and single tensors. */
 import type { Codes, Part } from '../codecs/codec.js';
 import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
+import { convertersFrom } from '../conversions/registry.js';
 import { type BlockType, blockTypes } from '../core/blocks.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
 import type { FilePlan, ModelContents, OpenModel, SourceTensor } from '../formats/format.js';
-import type { ModelFormat } from '../formats/registry.js';
+import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { carryOut, convertedElements } from './engine.js';
 import type { Opened } from './open.js';
 import { startRunner, type WorkOptions } from './start.js';
@@ -42,9 +43,28 @@ export interface ModelInfo {
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
   readonly metadata: ModelContents['metadata'];
+  /** What it can be converted to, if that is another format: a target of that format may be asked for. */
+  readonly conversion?: { readonly format: ResultFormat; readonly architecture: string };
 }
 
-export function describe({ format, model }: Opened): ModelInfo {
+/**
+ * What a model seems to be for a conversion to another format. To look into a model must not fail because of what lies beside it, nor ask a
+ * server for more than the model.
+ */
+async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
+  const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
+  for (const converter of convertersFrom(format.name)) {
+    const architecture = await converter.detect(model, { ...beside, file }).catch((error: unknown) => {
+      if (error instanceof ScalepointError || error instanceof TypeError) return undefined;
+      throw error;
+    });
+    if (architecture !== undefined) return { conversion: { format: converter.result as ResultFormat, architecture } };
+  }
+  return {};
+}
+
+export async function describe(opened: Opened): Promise<ModelInfo> {
+  const { format, model } = opened;
   const { bytes, files, tensors, metadata } = model;
   return {
     format: format.name as ModelFormat,
@@ -54,6 +74,7 @@ export function describe({ format, model }: Opened): ModelInfo {
       return { name, dtype, shape, bytes: size, byteOffset, file };
     }),
     metadata,
+    ...(await conversionOf(opened)),
   };
 }
 

@@ -12,9 +12,21 @@ export interface Input extends Omit<Runs, 'offset'> {
   readonly file: number;
   /** Where the first run begins in the file. */
   readonly begin: number;
+  /** If rows are moved when they are read. */
+  readonly moved?: MovedRows | undefined;
 }
 
-/** A rectangle of a stored tensor. */
+/**
+ * Rows that are moved: of every `head` rows, row half·head/2 + i becomes row 2i + half. The bytes that are asked for begin `from` bytes
+ * behind the first row after that, and `begin` is where the first row stands in the file.
+ */
+export interface MovedRows {
+  readonly head: number;
+  readonly rowBytes: number;
+  readonly from: number;
+}
+
+/** A rectangle of a stored tensor. Inputs of one role follow each other, and so do their bytes. */
 export interface Piece {
   readonly form: Form;
   readonly inputs: readonly Input[];
@@ -39,6 +51,8 @@ export interface EncodeTask {
   readonly measures: boolean;
   /** Pairs of numbers for what shares a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
+  /** Rows that are read and encoded at a time. Undefined: all of them. */
+  readonly step?: number | undefined;
 }
 
 /** Finds the smallest and the largest value of a rectangle. */
@@ -137,6 +151,28 @@ export class TaskError extends Error {
     this.writing = writing;
     this.cause = cause;
   }
+}
+
+/** Rows of a task that are in memory together. */
+export interface Slab {
+  readonly row: number;
+  readonly rows: number;
+}
+
+/** The rows of a task, some at a time. */
+export function slabsOf(task: TileTask): Slab[] {
+  const { rows } = task;
+  const step = (task.kind === 'encode' ? task.step : undefined) ?? rows;
+  if (rows <= step) return [{ row: 0, rows }];
+  return Array.from({ length: Math.ceil(rows / step) }, (_, i) => ({
+    row: i * step,
+    rows: Math.min(step, rows - i * step),
+  }));
+}
+
+/** Bytes of an input that some rows of a task take. */
+export function slabBytes({ rows }: TileTask, { bytes, count }: Input, slab: Slab): number {
+  return slab.rows === rows ? bytes * count : ((bytes * count) / rows) * slab.rows;
 }
 
 /** All inputs of a task, in the order in which its converter shows places for them. */

@@ -24,15 +24,8 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import {
-  type Answer,
-  type EncodeTask,
-  isSameForm,
-  type Output,
-  type Piece,
-  type RangeTask,
-  type SetsTask,
-} from './tasks.js';
+import { pieceOf } from './pieces.js';
+import { type Answer, type EncodeTask, isSameForm, type Output, type RangeTask, type SetsTask } from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -100,17 +93,6 @@ export function elementAt({ row, column, columns, width }: Rectangle, index: num
   return (row + Math.floor(index / columns)) * width + column + (index % columns);
 }
 
-/** A rectangle of a stored tensor. `firstFile` counts the files of a second model on. */
-export function pieceOf({ shape, form, parts }: LogicalTensor, rectangle: Rectangle, firstFile = 0): Piece {
-  const codec = codecOf(form);
-  const inputs = parts.map(({ role, tensor }) => {
-    // Written out: to spread an object takes engines longer than the rest.
-    const { offset, bytes, count, stride } = codec.place(shape, form, role, rectangle);
-    return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
-  });
-  return { form, inputs };
-}
-
 /** Size of the stored tensors in bytes. */
 export function storedBytes({ parts }: LogicalTensor): number {
   return parts.reduce((sum, { tensor }) => sum + tensor.bytes, 0);
@@ -138,43 +120,46 @@ function* padding(file: number, from: number, to: number): Steps {
 type RunsOf<T> = Runs & T;
 
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
-interface Tile extends Pick<TileCut, 'rectangle'> {
+interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly ranges: TileCut['ranges'] | undefined;
   readonly reads: boolean | undefined;
   readonly measures: boolean;
   readonly sourceBytes: number;
-  /** By the parts of the source. */
+  /** By the parts of the source. Of gathered tensors there are none: what they read depends on where each part is. */
   readonly inputs: readonly RunsOf<{ readonly role: Role }>[];
   /** By roles. */
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
 }
 
-function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads }: TileCut): Tile {
-  const inputs = source.parts.map(({ role }) => {
-    return { role, ...codecOf(source.form).place(source.shape, source.form, role, rectangle) };
-  });
+function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads, step }: TileCut): Tile {
+  const { place } = codecOf(source.form);
+  const stored = source.gathered === undefined ? source.parts : [];
+  const inputs = stored.map(({ role }) => ({ role, ...place(source.shape, source.form, role, rectangle) }));
   const outputs = roles.map((role) => ({ role, ...codecOf(form).place(source.shape, form, role, rectangle) }));
   const measures = roles.includes(parts[0]?.role as Role);
-  const sourceBytes = measures ? inputs.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, ranges, reads, measures, sourceBytes, inputs, outputs };
+  const read = source.gathered === undefined ? inputs : pieceOf(source, rectangle).inputs;
+  const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
+  return { rectangle, step, ranges, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
   const { source, form } = tensor;
-  const { rectangle, ranges, reads, measures, sourceBytes } = tile;
+  const { rectangle, step, ranges, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =
     reads === false
       ? []
-      : tile.inputs.map(({ role, offset, bytes, count, stride }, i) => {
-          const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
-          return { role, file, begin: byteOffset + offset, bytes, count, stride };
-        });
+      : source.gathered !== undefined
+        ? pieceOf(source, rectangle).inputs
+        : tile.inputs.map(({ role, offset, bytes, count, stride }, i) => {
+            const { file, byteOffset } = (source.parts[i] as (typeof source.parts)[number]).tensor;
+            return { role, file, begin: byteOffset + offset, bytes, count, stride };
+          });
   const pieces = [{ form: source.form, inputs }] as const;
   const task: TileStep['task'] =
     ranges === undefined
-      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures }
+      ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, step }
       : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
   const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
@@ -231,7 +216,7 @@ class Cutter {
 
   /** The only tile of a tensor, if it is like that of the last one. */
   again(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): TileStep | undefined {
-    if (this.#last === undefined) return undefined;
+    if (this.#last === undefined || tensor.source.gathered !== undefined) return undefined;
     const { source, form } = this.#last.tensor;
     const isLike =
       isSameForm(tensor.form, form) &&
@@ -259,7 +244,8 @@ class Cutter {
       reply = undefined;
       const tile = tileOf(tensor, cut);
       const { rows, columns } = tile.rectangle;
-      const isWhole = count++ === 0 && rows * columns === elementsOf(source.shape) && isSameList(cut.roles, roles);
+      const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
+      const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && tile.ranges === undefined ? { tensor, roles, tile } : undefined;
       yield stepOf(tensor, index, tile, places);
     }

@@ -24,13 +24,16 @@ let sources: readonly (ReadBytes | undefined)[] = [];
 let sinks: readonly WriteBytes[] = [];
 
 /** Reads bytes of a file into memory. */
-async function readInto(file: number, begin: number, target: Uint8Array): Promise<void> {
+function readInto(file: number, begin: number, target: Uint8Array, from: number, to: number): void | Promise<void> {
   const read = sources[file];
   if (read === undefined) throw new Error(`file ${file} cannot be read here`);
-  await read(begin, target);
+  return read(begin, target, from, to);
 }
 
-const inputs = new InputReader(readInto);
+/** Which of them are files of the system. */
+let isNear: readonly boolean[] = [];
+
+const inputs = new InputReader(readInto, (file) => isNear[file] === true);
 
 function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
@@ -50,6 +53,7 @@ function holdLock(name: string): Promise<boolean> {
 async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   if (request.kind === 'start') {
     sources = request.sources.map((reference) => reference && readerOf(reference));
+    isNear = request.sources.map((reference) => reference !== undefined && reference.kind !== 'blob');
     const opened = request.sinks.map((reference) => reference && writerOf(reference));
     sinks = opened.filter((write) => write !== undefined);
     converter = new TileConverter(await instantiateCore(request.module));

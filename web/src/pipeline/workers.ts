@@ -203,6 +203,13 @@ interface Seat {
 /** Batches that a worker has at a time: one that it works on and the next one, so that it never waits for messages. */
 const jobsPerWorker = 2;
 
+/** Whether a job is of a tile that comes in pieces, and its floats are sent to the worker as a whole. */
+function isLarge({ batch }: Job, { reads }: Seat): boolean {
+  return (
+    !reads.every((isOpen) => isOpen) && batch?.tasks.some((task) => 'step' in task && task.step !== undefined) === true
+  );
+}
+
 /** What batches read and write. */
 export interface WorkFiles {
   readonly sources: readonly ByteSource[];
@@ -334,7 +341,8 @@ export class WorkerPool implements TileRunner {
   #dispatch(): void {
     while (this.#queue.length > 0 && this.#ended === undefined) {
       const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
-      if (seat.jobs.size >= jobsPerWorker) return;
+      const [next] = this.#queue as [Job];
+      if (seat.jobs.size >= (isLarge(next, seat) ? 1 : jobsPerWorker)) return;
       const job = this.#queue.shift() as Job;
       seat.jobs.set(job.id, job);
       void this.#send(seat, job, job.batch as Batch);

@@ -14,6 +14,8 @@ import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { safetensors, weights } from '../../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
 import { path as root, type Served, servePages } from '../served.js';
 
@@ -22,6 +24,25 @@ const sample = root('web/demo/public/samples/digits.safetensors');
 /** A small GGUF file whose weights are Q8_0. */
 async function gguf(): Promise<Uint8Array> {
   return (await model.quantizeModel(tinyLlama(), { to: 'Q8_0' })).bytes();
+}
+
+/** The files of a language model, by name. */
+const languageModel: Readonly<Record<string, Uint8Array>> = {
+  'model.safetensors': safetensors(
+    Object.fromEntries(
+      [...decoderWeights()].map(([name, { shape, values }]) => [name, { dtype: 'F32', shape, data: values }]),
+    ),
+  ),
+  'config.json': Buffer.from(JSON.stringify(decoderConfig('LlamaForCausalLM'))),
+  'tokenizer.json': Buffer.from(JSON.stringify(plainTokenizer())),
+};
+
+/** Writes the models that become GGUF. */
+function putModels(): void {
+  mkdirSync(inFolder('my-model'), { recursive: true });
+  for (const [name, bytes] of Object.entries(languageModel)) writeFileSync(inFolder(`my-model/${name}`), bytes);
+  const flux = { 'double_blocks.0.img_attn.proj.weight': weights('BF16', [8, 256]) };
+  writeFileSync(inFolder('flux1-dev.safetensors'), safetensors(flux));
 }
 
 interface Block {
@@ -102,7 +123,10 @@ describe('the code of the guide', () => {
       'js alone',
       'js browser',
       'js config',
+      'kubernetes',
       'sh',
+      'sh jobs',
+      'slurm',
     ]);
   });
 
@@ -140,6 +164,7 @@ describe('the code of the guide', () => {
 
   it.each(titled)('%s: its commands run', async (_, page) => {
     copyFileSync(sample, inFolder('model.safetensors'));
+    putModels();
     const { name } = JSON.parse(readFileSync(root('package.json'), 'utf8'));
     const lines = blocksOf(page).flatMap(({ language, code }) => (language === 'sh' ? code.trim().split('\n') : []));
     for (const line of lines) {
@@ -150,6 +175,53 @@ describe('the code of the guide', () => {
       else {
         expect([program, command]).toEqual(['npx', name]);
         expect(await run(args)).toMatchObject({ code: 0, stderr: expect.not.stringContaining('error') });
+      }
+    }
+  });
+
+  it('starts parts of the work with three job runners, which make the same files as one run', {
+    timeout: 30_000,
+  }, async () => {
+    copyFileSync(sample, inFolder('model.safetensors'));
+    const codeOf = (language: string) => blocks.filter((block) => block.language === language).map(({ code }) => code);
+    const [[jobs], [slurm], [kubernetes]] = [codeOf('sh jobs'), codeOf('slurm'), codeOf('kubernetes')];
+    // The shell does what it says, with the program of this folder in place of npx.
+    const npx = `npx() { shift; "${process.execPath}" "${root('dist/cli.js')}" "$@"; }; export -f npx`;
+    const shell = (code: string, env: Record<string, string> = {}) =>
+      promisify(execFile)('bash', ['-ec', `${npx}\n${code}`], { cwd: inFolder(), env: { ...process.env, ...env } });
+    const { stdout } = await shell(jobs!.replace('npx scalepoint model', 'bash -c \'npx "$@"\' - scalepoint model'));
+    expect(stdout).toContain('no problems found');
+    // Parts that other machines run are run here, one after the other, and the folder is made before.
+    const parts = async (code: string, name: string, variable: (i: number) => string, made: string) => {
+      expect(code).toContain(`mkdir -p ${made}`);
+      mkdirSync(inFolder(made));
+      const line = code
+        .split('\n')
+        .find((text) => text.includes('npx scalepoint'))!
+        .trim();
+      expect(line).toContain(name);
+      for (let i = 15; i >= 0; i--) {
+        const [, , ...args] = line.replace(name, variable(i)).split(' ');
+        expect(await run(args)).toMatchObject({ code: 0, stderr: '' });
+      }
+    };
+    expect(slurm).toContain('--array=1-16');
+    await parts(slurm!, '$SLURM_ARRAY_TASK_ID', (i) => String(i + 1), 'slurm');
+    expect(kubernetes).toMatch(/completionMode: Indexed\n +completions: 16/);
+    await parts(kubernetes!, '$((JOB_COMPLETION_INDEX + 1))', (i) => String(i + 1), 'kubernetes');
+    mkdirSync(inFolder('one'));
+    const plan = await model.planModel(sample, { to: 'int8' });
+    for (const [folder, count] of [
+      ['local', 4],
+      ['slurm', 16],
+      ['kubernetes', 16],
+    ] as const) {
+      const sizes = plan.tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
+      const output = inFolder('one', `${folder}.safetensors`);
+      const { files } = await model.quantizeModel(sample, { to: 'int8', shardSize: Math.ceil(sizes / count), output });
+      for (const { name } of files.filter((file) => !file.name.endsWith('.json'))) {
+        const made = name.replace(folder, 'model');
+        expect(readFileSync(inFolder(folder, made))).toEqual(readFileSync(inFolder('one', name)));
       }
     }
   });
@@ -267,14 +339,20 @@ describe('the code of the guide in Chromium', () => {
       );
       await page.goto(`${server.url}elsewhere/page.html`);
       const names = browserBlocks.map(({ name }) => name).filter((name) => name !== 'quantizer-worker');
+      const base64 = Object.fromEntries(
+        Object.entries(languageModel).map(([name, bytes]) => [name, Buffer.from(bytes).toString('base64')]),
+      );
       // As text, since the test runner would replace the import.
       const results = await page.evaluate(`(async () => {
         const bytes = Uint8Array.from(atob('${readFileSync(sample).toString('base64')}'), (char) => char.charCodeAt(0));
         const file = new File([bytes], 'digits.safetensors');
+        const list = Object.entries(${JSON.stringify(base64)}).map(([name, text]) =>
+          new File([Uint8Array.from(atob(text), (char) => char.charCodeAt(0))], name));
         const told = [];
         for (const name of ${JSON.stringify(names)}) {
           const block = await import('/elsewhere/' + name + '.js');
           if (block.sp !== undefined) told.push(block.sp.quantize([1, 2]).data[0]);
+          else if (block.toGguf !== undefined) told.push((await block.toGguf(list)).size);
           else if (block.quantize !== undefined) {
             const q = await block.quantize(Float32Array.of(1, 7), { dtype: 'int4' });
             const failed = await block.quantize(Float32Array.of(1), { dtype: 'int9' }).catch(({ message }) => message);
@@ -289,7 +367,9 @@ describe('the code of the guide in Chromium', () => {
       })()`);
       const { totals } = await model.planModel(sample, { to: 'int8' });
       const size = totals.bytesAfter;
-      expect(results).toEqual(['digits.int8.safetensors', `${size},1`, '1,7 dtype', 64, size]);
+      const list = Object.entries(languageModel).map(([name, bytes]) => new File([new Uint8Array(bytes)], name));
+      const { totals: converted } = await model.planModel(list, { to: 'Q4_K_M' });
+      expect(results).toEqual(['digits.int8.safetensors', converted.bytesAfter, `${size},1`, '1,7 dtype', 64, size]);
     });
   });
 

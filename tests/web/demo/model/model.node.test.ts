@@ -280,6 +280,22 @@ it('opens an index with its shards, and lists the files', async () => {
   expect(bytes.length).toBe(await size());
 });
 
+it('opens all files of a split GGUF model, and names what is missing', async () => {
+  const model = tinyLlama();
+  const { files, bytes } = await quantizeModel(model, { to: 'copy', splitTensors: 9, workers: 0 });
+  const parts = await Promise.all(files.map(async ({ name }) => fileOf(name, await bytes(name))));
+  await open();
+  await openFile(parts[0]!);
+  await expect.poll(() => page.textContent('main')).toContain('is one of several files of a model');
+  await openFile(...parts.toReversed());
+  await planned();
+  expect(await page.textContent('#model-files-count')).toBe('3 files');
+  const saved = await save();
+  expect(saved.name).toBe('model.Q4_K_M.gguf');
+  const expected = await quantizeModel(model, { to: 'Q4_K_M', workers: 0 });
+  expect(saved.bytes.equals(await expected.bytes())).toBe(true);
+});
+
 it('sorts by error, filters by name, and keeps a layer without losing the errors of others', async () => {
   await open();
   await openFile(sample);

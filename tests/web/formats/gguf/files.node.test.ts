@@ -1,8 +1,18 @@
 // Whole files beside those that llama_model_quantize writes, byte by byte.
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
-import { type GgufTarget, ggufTargets, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
-import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
+import {
+  type GgufTarget,
+  ggufTargets,
+  type MetadataEdits,
+  type QuantizeModelOptions,
+  quantizeModel,
+} from '../../../../web/src/model.js';
+import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
+import { expectBytes } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
@@ -71,4 +81,53 @@ describe('a GGUF file', () => {
       await expectNative(file, ['Q8_0', 'Q5_1', 'Q3_K_M', 'Q6_K', 'F16', 'BF16', 'F32'], requantize, requantize);
     },
   );
+});
+
+describe('a split GGUF file', () => {
+  it('is read by llama.cpp, and becomes what it makes of it', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'scalepoint-native-'));
+    try {
+      const file = tinyLlama({ layers: 3, rows: 33 });
+      const output = join(folder, 'm.gguf');
+      const { files } = await quantizeModel(file, { to: 'copy', shardSize: 60_000, workers: 0, output });
+      expect(files.length).toBeGreaterThan(2);
+      const [first, ...splits] = await Promise.all(files.map(({ name }) => readFile(join(folder, name))));
+      const expected = native(first!, 'Q4_K_M', { splits });
+      expectBytes(
+        await (await quantizeModel(join(folder, files[0]!.name), { to: 'Q4_K_M', workers: 0 })).bytes(),
+        expected,
+      );
+      expectBytes(await (await quantizeModel(file, { to: 'Q4_K_M', workers: 0 })).bytes(), expected);
+      expect(llamaQuantize(first!, 15, { splits: splits.slice(1) })).toBeTypeOf('string');
+      // Byte for byte the headers of gguf-split.
+      await writeFile(output, file);
+      const headers = splitHeaders(output, 60_000);
+      expect(headers).toHaveLength(files.length);
+      for (const [i, one] of [first!, ...splits].entries())
+        expectBytes(one.subarray(0, headers[i]!.length), headers[i]!);
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  });
+});
+
+describe('the metadata of a GGUF file', () => {
+  it('is edited as llama-quantize does it with --override-kv', async () => {
+    const file = tinyLlama({ layers: 1, pairs: everyPair });
+    const metadata: MetadataEdits = {
+      'llama.context_length': { int: 4096 },
+      'general.name': 'Ein Name 🙂',
+      'llama.attention.layer_norm_rms_epsilon': { float: 1e-6 },
+      'tokenizer.ggml.add_bos_token': false,
+      'test.yes': true,
+      'general.file_type': { int: 15 },
+      'new.int': { int: 2 ** 32 - 1 },
+      'test.u16': { int: 3 },
+    };
+    const values = Object.entries(metadata).map(([key, value]) => {
+      if (typeof value !== 'object') return [key, value] as const;
+      return [key, 'int' in value ? BigInt(value.int) : value.float] as const;
+    });
+    await expectNative(file, ['Q8_0', 'Q4_K_M'], { metadata }, { metadata: values });
+  });
 });

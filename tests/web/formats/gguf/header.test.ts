@@ -3,7 +3,7 @@ import { ScalepointError } from '../../../../web/src/core/errors.js';
 import type { ByteSource } from '../../../../web/src/files/bytes.js';
 import { openSource } from '../../../../web/src/files/open.js';
 import { gguf } from '../../../../web/src/formats/gguf/gguf.js';
-import { type GgufHeader, readGguf } from '../../../../web/src/formats/gguf/header.js';
+import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';
 import { ggufTargets } from '../../../../web/src/formats/gguf/options.js';
 import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
@@ -88,11 +88,11 @@ describe('reading a GGUF file', () => {
     const tensors: Stored[] = [
       { name: 'scalar', dtype: 'F32', ne: [], data: weights('F32', 1, 1) },
       { name: 'row', dtype: 'F16', ne: [3], data: weights('F16', 3, 2) },
-      { name: '__proto__', dtype: 'BF16', ne: [5, 2, 3, 2], data: weights('BF16', 60, 3) },
+      { name: '__proto__', dtype: 'BF16', ne: [5, 2, 3, 2, 1], data: weights('BF16', 60, 3) },
       { name: 'empty', dtype: 'F32', ne: [4, 0] },
       { name: 'blocks', dtype: 'Q8_0', ne: [64, 3], data: new Uint8Array(2 * 3 * 34).fill(7) },
       { name: 'listed', dtype: 'IQ2_XXS', ne: [512, 1], data: new Uint8Array(132).fill(9) },
-      { name: 'n'.repeat(63), dtype: 'I32', ne: [2, 1], data: new Uint8Array(8).fill(1) },
+      { name: 'n'.repeat(127), dtype: 'I32', ne: [2, 1], data: new Uint8Array(8).fill(1) },
     ];
     const file = ggufFile({ pairs: [['general.alignment', 'u32', alignment]], tensors, alignment });
     const header = await read(file);
@@ -202,7 +202,7 @@ describe('a damaged GGUF file', () => {
     ['a name of 2^60 bytes', 41, u64(2n ** 60n), /ends inside of the name of tensor 0/, 49],
     ['a name with a 0', 49, [0], /the name of tensor 0 holds a byte 0/, 41],
     ['a name that is no UTF-8', 49, [0x80], /the name of tensor 0 is not UTF-8/, 41],
-    ['5 dimensions', 50, u32(5), /tensor "w": 5 dimensions are more than the 4/, 50],
+    ['6 dimensions', 50, u32(6), /tensor "w": 6 dimensions are more than the 5/, 50],
     ['2^32 - 1 dimensions', 50, u32(2 ** 32 - 1), /tensor "w": 4294967295 dimensions/, 50],
     ['a dimension of 2^63', 54, u64(2n ** 63n), /tensor "w": the product of shape .* is too large/, 54],
     ['a dimension of 2^53 + 1', 54, u64(2n ** 53n + 1n), /tensor "w": the product of shape .* is too large/, 54],
@@ -238,7 +238,7 @@ describe('a damaged GGUF file', () => {
       /the key "k" is there twice/,
     ],
     ['one name twice', [], [plain, plain], /tensor "w": the name is there twice/],
-    ['a name of 64 bytes', [], [{ ...plain, name: 'é'.repeat(32) }], /the name has 64 bytes, more than the 63/],
+    ['a name of 128 bytes', [], [{ ...plain, name: 'é'.repeat(64) }], /the name has 128 bytes, more than the 127/],
     ['alignment 0', [['general.alignment', 'u32', 0]], [plain], /"general.alignment" is 0, which is no power of two/],
     ['alignment 24', [['general.alignment', 'u32', 24]], [plain], /is 24, which is no power of two/],
     ['alignment 2^31', [['general.alignment', 'u32', 2 ** 31]], [plain], /the file has only 0/],
@@ -488,8 +488,6 @@ describe('planning a GGUF result', () => {
     const expected: Record<string, unknown> = { ...source.metadata };
     for (const [key] of split(1)) delete expected[key];
     expect({ ...metadata }).toEqual({ ...expected, 'general.quantization_version': 2, 'general.file_type': 7 });
-    const part: GgufHeader = await header(tinyLlama({ pairs: split(3) }));
-    expect(() => planGguf(part, 'Q8_0')).toThrow(expect.objectContaining({ code: 'UNKNOWN_FORMAT' }));
   });
 
   it('names the options that are wrong', () => {

@@ -91,3 +91,26 @@ test.each(targets)(
   },
   60_000,
 );
+
+/** What a model says to a prompt. */
+async function answerOf(files: readonly Blob[]): Promise<string | undefined> {
+  const wllama = new Wllama({ default: wasm }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
+  try {
+    await wllama.loadModel(files, { n_ctx: 64, n_threads: 1 });
+    const { choices } = await wllama.createCompletion({ prompt: 'abc def', max_tokens: 8, temperature: 0 });
+    return choices[0]?.text;
+  } finally {
+    await wllama.exit();
+  }
+}
+
+test('wllama loads and runs a result in several files', async () => {
+  const whole = await quantizeModel(runnableLlama(), { to: 'Q8_0', workers: 1 });
+  const split = await quantizeModel(runnableLlama(), { to: 'Q8_0', shardSize: '0.3MB', workers: 1 });
+  expect(split.files.length).toBeGreaterThan(2);
+  const files: File[] = [];
+  for (const { name } of split.files) files.push(new File([await split.blob(name)], name));
+  const answer = await answerOf([await whole.blob()]);
+  expect(answer).toMatch(/^[\x20-\x7e]+$/);
+  expect(await answerOf(files)).toBe(answer);
+}, 60_000);

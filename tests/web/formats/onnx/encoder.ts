@@ -1,20 +1,33 @@
 // Writes ONNX models for tests, field by field. Shares no code with the package.
 
-export type Bytes = number[];
+export type Bytes = readonly number[] | Uint8Array<ArrayBuffer>;
 
-export function varint(value: number | bigint): Bytes {
-  const bytes: Bytes = [];
+/** Parts one after the other. Arrays of numbers would be too slow for weights, which several messages enclose. */
+function joined(...parts: readonly (Bytes | readonly Bytes[])[]): Uint8Array<ArrayBuffer> {
+  const all = parts.flatMap((part): readonly Bytes[] => {
+    return part instanceof Uint8Array || typeof part[0] === 'number' ? [part as Bytes] : (part as readonly Bytes[]);
+  });
+  const result = new Uint8Array(all.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of all) {
+    result.set(part, at);
+    at += part.length;
+  }
+  return result;
+}
+
+export function varint(value: number | bigint): number[] {
+  const bytes: number[] = [];
   let rest = BigInt.asUintN(64, BigInt(value));
   for (; rest > 127n; rest >>= 7n) bytes.push(Number(rest & 127n) + 128);
   return [...bytes, Number(rest)];
 }
-export const int = (field: number, value: number | bigint): Bytes => [...varint(field << 3), ...varint(value)];
-export const bytes = (field: number, value: ArrayLike<number>): Bytes => {
-  return [...varint((field << 3) | 2), ...varint(value.length), ...Array.from(value)];
-};
+export const int = (field: number, value: number | bigint): number[] => [...varint(field << 3), ...varint(value)];
+export const bytes = (field: number, value: Bytes): Bytes =>
+  joined(varint((field << 3) | 2), varint(value.length), value);
 export const text = (field: number, value: string): Bytes => bytes(field, new TextEncoder().encode(value));
-export const floats = (values: readonly number[]): Bytes => [...new Uint8Array(Float32Array.from(values).buffer)];
-export const int64s = (values: readonly number[]): Bytes => {
+export const floats = (values: readonly number[]): number[] => [...new Uint8Array(Float32Array.from(values).buffer)];
+export const int64s = (values: readonly number[]): number[] => {
   return [...new Uint8Array(BigInt64Array.from(values.map(BigInt)).buffer)];
 };
 
@@ -22,18 +35,18 @@ export interface TestTensor {
   readonly name?: string;
   readonly type?: number;
   readonly dims: readonly number[];
-  readonly raw?: ArrayLike<number>;
+  readonly raw?: Bytes;
   /** More fields, as they are. */
   readonly more?: Bytes;
 }
 export function tensor({ name = '', type = 1, dims, raw, more = [] }: TestTensor): Bytes {
-  return [
-    ...dims.flatMap((dimension) => int(1, dimension)),
-    ...int(2, type),
-    ...(name === '' ? [] : text(8, name)),
-    ...(raw === undefined ? [] : bytes(9, raw)),
-    ...more,
-  ];
+  return joined(
+    dims.flatMap((dimension) => int(1, dimension)),
+    int(2, type),
+    name === '' ? [] : text(8, name),
+    raw === undefined ? [] : bytes(9, raw),
+    more,
+  );
 }
 
 /** float32 weights that look like weights: normal in the middle, always the same. */
@@ -63,12 +76,16 @@ export function floatTensor(name: string, dims: readonly number[], seed = 1, spr
 export type Attribute = number | readonly number[] | string | { float: number } | { tensor: Bytes } | { graph: Bytes };
 function attribute(name: string, value: Attribute): Bytes {
   const head = text(1, name);
-  if (typeof value === 'number') return [...head, ...int(3, value), ...int(20, 2)];
-  if (typeof value === 'string') return [...head, ...text(4, value), ...int(20, 3)];
-  if ('float' in value) return [...head, (2 << 3) | 5, ...floats([value.float]), ...int(20, 1)];
-  if ('tensor' in value) return [...head, ...bytes(5, value.tensor), ...int(20, 4)];
-  if ('graph' in value) return [...head, ...bytes(6, value.graph), ...int(20, 5)];
-  return [...head, ...value.flatMap((one) => int(8, one)), ...int(20, 7)];
+  if (typeof value === 'number') return joined(head, int(3, value), int(20, 2));
+  if (typeof value === 'string') return joined(head, text(4, value), int(20, 3));
+  if ('float' in value) return joined(head, [(2 << 3) | 5], floats([value.float]), int(20, 1));
+  if ('tensor' in value) return joined(head, bytes(5, value.tensor), int(20, 4));
+  if ('graph' in value) return joined(head, bytes(6, value.graph), int(20, 5));
+  return joined(
+    head,
+    value.flatMap((one) => int(8, one)),
+    int(20, 7),
+  );
 }
 
 export interface TestNode {
@@ -81,22 +98,22 @@ export interface TestNode {
   readonly more?: Bytes;
 }
 export function node({ op, domain = '', name = '', in: inputs, out, attributes = {}, more = [] }: TestNode): Bytes {
-  return [
-    ...inputs.flatMap((input) => text(1, input)),
-    ...out.flatMap((output) => text(2, output)),
-    ...(name === '' ? [] : text(3, name)),
-    ...text(4, op),
-    ...Object.entries(attributes).flatMap(([key, value]) => bytes(5, attribute(key, value))),
-    ...(domain === '' ? [] : text(7, domain)),
-    ...more,
-  ];
+  return joined(
+    inputs.map((input) => text(1, input)),
+    out.map((output) => text(2, output)),
+    name === '' ? [] : text(3, name),
+    text(4, op),
+    Object.entries(attributes).map(([key, value]) => bytes(5, attribute(key, value))),
+    domain === '' ? [] : text(7, domain),
+    more,
+  );
 }
 
 /** A value: its name, and its shape, in which texts are unknown dimensions. */
 export type TestValue = readonly [name: string, shape: readonly (number | string)[], type?: number];
 export function value([name, shape, type = 1]: TestValue): Bytes {
-  const dims = shape.flatMap((d) => bytes(1, typeof d === 'number' ? int(1, d) : text(2, d)));
-  return [...text(1, name), ...bytes(2, bytes(1, [...int(1, type), ...bytes(2, dims)]))];
+  const dims = joined(shape.map((d) => bytes(1, typeof d === 'number' ? int(1, d) : text(2, d))));
+  return joined(text(1, name), bytes(2, bytes(1, joined(int(1, type), bytes(2, dims)))));
 }
 
 export interface TestGraph {
@@ -107,14 +124,14 @@ export interface TestGraph {
   readonly more?: Bytes;
 }
 export function graph({ nodes, initializers = [], inputs, outputs, more = [] }: TestGraph): Bytes {
-  return [
-    ...nodes.flatMap((one) => bytes(1, node(one))),
-    ...text(2, 'test'),
-    ...initializers.flatMap((one) => bytes(5, one)),
-    ...inputs.flatMap((one) => bytes(11, value(one))),
-    ...outputs.flatMap((one) => bytes(12, value(one))),
-    ...more,
-  ];
+  return joined(
+    nodes.map((one) => bytes(1, node(one))),
+    text(2, 'test'),
+    initializers.map((one) => bytes(5, one)),
+    inputs.map((one) => bytes(11, value(one))),
+    outputs.map((one) => bytes(12, value(one))),
+    more,
+  );
 }
 
 export interface TestModel {
@@ -123,16 +140,16 @@ export interface TestModel {
   readonly imports?: Readonly<Record<string, number>>;
   readonly more?: Bytes;
 }
-export const opsetImport = (domain: string, version: number) => bytes(8, [...text(1, domain), ...int(2, version)]);
+export const opsetImport = (domain: string, version: number) => bytes(8, joined(text(1, domain), int(2, version)));
 export function modelOf(main: Bytes, { opset = 17, ir = 8, imports = {}, more = [] }: TestModel = {}) {
-  return Uint8Array.from([
-    ...int(1, ir),
-    ...text(2, 'test'),
-    ...bytes(7, main),
-    ...opsetImport('', opset),
-    ...Object.entries(imports).flatMap(([domain, version]) => opsetImport(domain, version)),
-    ...more,
-  ]);
+  return joined(
+    int(1, ir),
+    text(2, 'test'),
+    bytes(7, main),
+    opsetImport('', opset),
+    Object.entries(imports).map(([domain, version]) => opsetImport(domain, version)),
+    more,
+  );
 }
 export const model = (main: TestGraph, options?: TestModel) => modelOf(graph(main), options);
 

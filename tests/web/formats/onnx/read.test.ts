@@ -174,7 +174,7 @@ describe('data in other files', () => {
   const entry = (key: string, content: string) => bytes(13, [...text(1, key), ...text(2, content)]);
   const outside = (...entries: onnx.Bytes[]) => [
     ...onnx.tensor({ name: 'w', dims: [64, 16] }),
-    ...entries.flat(),
+    ...entries.flatMap((one) => [...one]),
     ...int(14, 1),
   ];
   const at = (location: string) => outside(entry('location', location), entry('offset', '8'), entry('length', '4096'));

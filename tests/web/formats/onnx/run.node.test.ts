@@ -280,6 +280,35 @@ describe('where weights hide', () => {
     expect(converted(report)).toBe(2);
   });
 
+  it('get smaller where all of them are in branches or in constants of these', async () => {
+    const big = (seed: number) => onnx.tensor({ dims: [512, 512], raw: onnx.rawOf(onnx.weights(512 * 512, seed)) });
+    const inside = (seed: number) =>
+      onnx.graph({
+        nodes: [
+          { ...constant(big(seed)), out: ['k'] },
+          { op: 'MatMul', in: ['x', 'k'], out: ['b'] },
+        ],
+        inputs: [],
+        outputs: [['b', [3, 512]]],
+      });
+    const file = choice(inside(1), inside(2), {
+      inputs: [
+        ['c', [], 9],
+        ['x', [3, 512]],
+      ],
+      outputs: [['y', [3, 512]]],
+    });
+    for (const [to, share] of [
+      ['q8', 0.26],
+      ['int8-weights', 0.26],
+      ['q4', 0.157],
+      ['fp16', 0.505],
+    ] as const) {
+      const { made } = await make(file, { to });
+      expect(made.length, to).toBeLessThan(file.length * share);
+    }
+  });
+
   it.each(all)('weights that branches take from outside, of which one has a namesake inside, as %s', async (to) => {
     const outer = onnx.graph({
       nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['b'] }],

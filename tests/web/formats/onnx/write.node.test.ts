@@ -95,6 +95,50 @@ describe('tensors larger than a tile', () => {
       expectBytes(await make(file, { to }, 2), await make(file, { to }));
     }
   });
+
+  it.each([
+    // Pieces of 1056 and 50 rows; the last block is short.
+    [1106, 496, { to: 'q4', zeroPoints: true }, ['w_Q4', 'w_scales', 'w_zero_points']],
+    [1106, 496, { to: 'q8-blocks' }, ['w_Q8', 'w_scales']],
+    // Two pieces of 2048 columns, and one of 16.
+    [512, 2064, { to: 'q4', blockSize: 256 }, ['w_Q4', 'w_scales']],
+  ] as const)(
+    'of %i rows and %i columns come in pieces, whose blocks are those of some columns: %j',
+    async (rows, columns, options, parts) => {
+      const some = 16;
+      const first = columns - some;
+      const values = onnx.weights(rows * columns);
+      const last = Float32Array.from({ length: rows * some }, (_, i) => {
+        return values[Math.floor(i / some) * columns + first + (i % some)] as number;
+      });
+      const [file, narrow] = [values, last].map((values) => {
+        const dims = [rows, values.length / rows] as const;
+        return onnx.model({
+          nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+          initializers: [onnx.tensor({ name: 'w', dims, raw: onnx.rawOf(values) })],
+          inputs: [['x', [1, rows]]],
+          outputs: [['y', [1, dims[1]]]],
+        });
+      }) as [Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>];
+      const whole = await make(file, options);
+      const part = await make(narrow, options);
+      for (const name of parts) {
+        const { data } = await readTensor(whole, name);
+        expect((await readTensor(part, name)).data).toEqual(data.slice((data.length / columns) * first));
+      }
+      // A worker is given the floats, or reads them by itself.
+      expectBytes(await make(file, options, 1), whole);
+      const folder = await mkdtemp(join(tmpdir(), 'scalepoint-'));
+      try {
+        const [path, output] = [join(folder, 'model.onnx'), join(folder, 'result.onnx')];
+        await writeFile(path, file);
+        await quantizeModel(path, { ...options, output, workers: 1 });
+        expectBytes(await readFile(output), whole);
+      } finally {
+        await rm(folder, { recursive: true });
+      }
+    },
+  );
 });
 
 describe('a result beside its model', () => {
@@ -295,10 +339,18 @@ describe('weights in a file beside the model', () => {
     }
   });
 
-  it('need a path', async () => {
-    await expect(quantizeModel(twoLayers, { to: 'q8', externalData: true, workers: 0 })).rejects.toThrow(
+  it('need a path or memory', async () => {
+    const options = { to: 'q8', externalData: true, workers: 0 } as const;
+    await expect(quantizeModel(twoLayers, { ...options, output: new WritableStream() })).rejects.toThrow(
       /several files/,
     );
+    const { files, bytes } = await quantizeModel(twoLayers, options);
+    expect(files.map(({ name }) => name)).toEqual(['model.onnx', 'model.onnx_data']);
+    const session = await ort.InferenceSession.create(await bytes('model.onnx'), {
+      externalData: [{ path: 'model.onnx_data', data: await bytes('model.onnx_data') }],
+    });
+    expect((await session.run(feedsFor(session))).y?.data).toHaveLength(2 * 3 * 512);
+    await expect(bytes()).rejects.toThrow(/expected one of model\.onnx, model\.onnx_data/);
   });
 
   it('are not read through a link', async () => {

@@ -1,12 +1,15 @@
 /** GGUF files. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
+import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
 import { type GgufHeader, readGguf } from './header.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
+import { openSplits, splitCount } from './splits.js';
 
-/** An open GGUF file. */
+/** An open model in one or several GGUF files. */
 export interface GgufModel extends OpenModel {
+  /** Of the first file, with the tensors of all. */
   readonly header: GgufHeader;
 }
 
@@ -51,15 +54,24 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   magic: [0x47, 0x47, 0x55, 0x46],
 
-  async open(files) {
+  takesSplits: true,
+
+  async open(files, open) {
     const [{ source }] = files as [OpenFile];
-    const header = await readGguf(source);
+    const own = await (files.length > 1 ? inFile(source.name, readGguf(source)) : readGguf(source));
+    const isSplit = files.length > 1 || splitCount(own) > 1;
+    const {
+      files: sources,
+      header,
+      close,
+    } = isSplit ? await openSplits(files, own, open) : { files: [source], header: own, close: async () => {} };
     return {
-      bytes: source.size,
-      files: [source],
-      tensors: header.tensors.map((tensor) => ({ ...tensor, file: 0 })),
+      bytes: sources.reduce((sum, { size }) => sum + size, 0),
+      files: sources,
+      tensors: header.tensors.map((tensor) => ({ file: 0, ...tensor })),
       metadata: header.metadata,
       header,
+      close,
     };
   },
 

@@ -1,6 +1,7 @@
 /**
  * Reads headers of GGUF files: magic, version, counts, key-value pairs, tensor entries. Padding and the tensors' bytes follow. Nothing in a
- * file tells how long its header is, so it is read piece by piece. Accepts what ggml's own reader accepts. Files are untrusted.
+ * file tells how long its header is, so it is read piece by piece. Accepts what ggml's own reader accepts, and
+ * longer names. Files are untrusted.
  * Reference: github.com/ggml-org/ggml, docs/gguf.md and src/gguf.cpp.
  */
 
@@ -30,6 +31,19 @@ const valueTypes = [
   { name: 'f64', bytes: 8, get: (view: DataView, at: number) => view.getFloat64(at, true) },
 ] as const;
 type ValueType = (typeof valueTypes)[number];
+export type ValueTypeName = ValueType['name'];
+
+/** The number of a type of values. */
+export function typeNumber(type: ValueTypeName): number {
+  return valueTypes.findIndex(({ name }) => name === type);
+}
+
+/** The type of the value of a pair that was read or made. */
+export function typeNameOf({ bytes }: GgufPair): ValueTypeName {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  const number = view.getUint32(8 + Number(view.getBigUint64(0, true)), true);
+  return (valueTypes[number] as ValueType).name;
+}
 
 /** The value as a number if that is exact, otherwise as it is. */
 function whole(value: bigint): number | bigint {
@@ -61,6 +75,8 @@ export interface GgufTensor {
   readonly bytes: number;
   /** Where its bytes begin, from the start of the file. */
   readonly byteOffset: number;
+  /** Which file of a split model, from 0. */
+  readonly file?: number;
 }
 
 /** A header that has been checked. */
@@ -83,9 +99,9 @@ export const alignmentKey = 'general.alignment';
 export const defaultAlignment = 32;
 /** The format has no limit. The largest headers have vocabularies of 20 MB. This is the limit of safetensors. */
 const maxHeaderBytes = 100_000_000;
-/** ggml keeps names in 64 bytes with a 0 at the end. */
-const maxNameBytes = 63;
-const maxDimensions = 4;
+/** ggml reads names of 63 bytes and 4 dimensions. Files of diffusion models, for programs with readers of their own, have more. */
+const maxNameBytes = 127;
+const maxDimensions = 5;
 /** The shortest pair has a key of one byte and one byte of value; the shortest tensor no name and no dimensions. */
 const minPairBytes = 8 + 1 + 4 + 1;
 export const minTensorBytes = 8 + 4 + 4 + 8;

@@ -4,21 +4,6 @@ import { allocate, quoted } from '../../files/bytes.js';
 import { alignmentKey, defaultAlignment, type GgufPair, type GgufTensor, minTensorBytes, padded } from './header.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
-/** The number of the type of values in 32 bits, unsigned. */
-const u32Type = 4;
-
-/** A key with an unsigned 32-bit value. */
-export function u32Pair(key: string, value: number): GgufPair {
-  const text = new TextEncoder().encode(key);
-  const bytes = new Uint8Array(8 + text.length + 8);
-  const view = new DataView(bytes.buffer);
-  view.setBigUint64(0, BigInt(text.length), true);
-  bytes.set(text, 8);
-  view.setUint32(8 + text.length, u32Type, true);
-  view.setUint32(12 + text.length, value, true);
-  return { key, bytes };
-}
-
 /** A GGUF file to be written: its header, and where each tensor's bytes go. */
 export interface GgufLayout {
   /** The first bytes of the file, up to the last entry. Padding follows. */
@@ -40,9 +25,21 @@ interface Entry {
   readonly ne: readonly number[];
 }
 
-/** Places tensors one after the other, from 0 on. Trailing dimensions of 1 are left out. */
+/** How a file is laid out. */
+export interface LayoutOptions {
+  /** What every tensor begins at a multiple of. @defaultValue 32 */
+  readonly alignment?: number;
+  /** Whether pairs that state another alignment are corrected. @defaultValue false */
+  readonly fixAlignment?: boolean;
+  /** Whether dimensions of 1 at the end of ggml's order are stated, which ggml itself leaves out. @defaultValue false */
+  readonly keepDimensions?: boolean;
+}
+
+/** Places tensors one after the other, from 0 on. */
 function entriesOf(
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
+  alignment: number,
+  keepDimensions: boolean,
 ): { entries: Entry[]; end: number } {
   const encoder = new TextEncoder();
   let end = 0;
@@ -53,9 +50,9 @@ function entriesOf(
       throw new RangeError(`tensor ${quoted(name)}: shape ${show(shape)} of ${dtype} cannot be stored`);
     }
     const tensor = { name, dtype, shape, bytes, byteOffset: end };
-    end = padded(end + bytes, defaultAlignment);
+    end = padded(end + bytes, alignment);
     const ne = [...shape].reverse();
-    while (ne.length > 1 && ne.at(-1) === 1) ne.pop();
+    while (!keepDimensions && ne.length > 1 && ne.at(-1) === 1) ne.pop();
     return { tensor, type: type.id, name: encoder.encode(name), ne: ne.length === 0 ? [1] : ne };
   });
   return { entries, end };
@@ -87,16 +84,16 @@ function writeEntry(header: Uint8Array<ArrayBuffer>, position: number, { tensor,
 export function layoutGguf(
   pairs: readonly GgufPair[],
   tensors: readonly { readonly name: string; readonly dtype: string; readonly shape: readonly number[] }[],
-  fixAlignment = false,
+  { alignment = defaultAlignment, fixAlignment = false, keepDimensions = false }: LayoutOptions = {},
 ): GgufLayout {
-  const { entries, end } = entriesOf(tensors);
+  const { entries, end } = entriesOf(tensors, alignment, keepDimensions);
   const entryBytes = entries.reduce((sum, { name, ne }) => sum + minTensorBytes + name.length + 8 * ne.length, 0);
   const length = 24 + pairs.reduce((sum, { bytes }) => sum + bytes.length, 0) + entryBytes;
-  const dataOffset = padded(length, defaultAlignment);
+  const dataOffset = padded(length, alignment);
   /** Whether the tensors are also aligned to this. */
-  const holds = (alignment: number) =>
-    dataOffset === padded(length, alignment) &&
-    entries.every(({ tensor: { bytes } }) => padded(bytes, defaultAlignment) === padded(bytes, alignment));
+  const holds = (other: number) =>
+    dataOffset === padded(length, other) &&
+    entries.every(({ tensor: { bytes } }) => padded(bytes, alignment) === padded(bytes, other));
 
   const header = allocate(length, ' of the header');
   const view = new DataView(header.buffer);
@@ -112,7 +109,7 @@ export function layoutGguf(
     if (key !== alignmentKey) continue;
     const stated = view.getUint32(at - 4, true);
     if (holds(stated)) continue;
-    if (fixAlignment) view.setUint32(at - 4, defaultAlignment, true);
+    if (fixAlignment) view.setUint32(at - 4, alignment, true);
     else wrongAlignment = stated;
   }
   for (const entry of entries) at = writeEntry(header, at, entry);

@@ -25,6 +25,9 @@ function categoryOf(name: string): Category | undefined {
   return categories.find(([, pattern]) => pattern.test(name))?.[0];
 }
 
+/** What is looked at. */
+type Header = Pick<GgufHeader, 'metadata' | 'tensors'>;
+
 /** What the mixture needs to know of a model. */
 interface Model {
   readonly falcon: boolean;
@@ -57,7 +60,7 @@ function is70B(architecture: unknown, layers: number, grouped: boolean): boolean
   }
 }
 
-function modelOf({ metadata, tensors }: GgufHeader): Model {
+function modelOf({ metadata, tensors }: Header): Model {
   const architecture = metadata['general.architecture'];
   const number = (key: string): number | undefined => {
     // For a vision encoder, llama.cpp reads none of these.
@@ -101,7 +104,7 @@ export class Mixture {
   private valuesSeen = 0;
   private downsSeen = 0;
 
-  constructor(header: GgufHeader, fileType: FileType) {
+  constructor(header: Header, fileType: FileType) {
     this.model = modelOf(header);
     this.fileType = fileType;
     this.base = fileTypes[fileType].base;

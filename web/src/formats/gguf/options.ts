@@ -4,7 +4,9 @@ import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
-import { checkRules, didYouMean, optionTable, toggle } from '../options.js';
+import { checkRules, choice, didYouMean, type OptionInfo, optionTable, type PlanChoices, toggle } from '../options.js';
+import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
+import { type MetadataEdits, metadata } from './edits.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -43,8 +45,8 @@ export const aliases = { Q3_K: 'Q3_K_M', Q4_K: 'Q4_K_M', Q5_K: 'Q5_K_M' } as con
 /** What a GGUF file can become. */
 export const ggufTargets: readonly FileType[] = Object.freeze(Object.keys(fileTypes) as FileType[]);
 
-/** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form. */
-export type GgufTarget = FileType | keyof typeof aliases;
+/** A target of a GGUF result: a file type, or Q3_K, Q4_K or Q5_K for its M form; or copies of all tensors. */
+export type GgufTarget = FileType | keyof typeof aliases | 'copy';
 
 const abouts: Readonly<Partial<Record<FileType, string>>> = {
   Q8_0: '8.5 bits, hardly any loss',
@@ -65,16 +67,21 @@ const presets: Readonly<Partial<Record<FileType, NonNullable<Target['preset']>>>
   Q8_0: 'safe',
 };
 
+const fileOptions = ['metadata', 'splitTensors', ...shardOptions];
+
 /** The same for people. */
-export const targets: readonly Target[] = ggufTargets.map((name) => {
-  const [about, preset] = [abouts[name], presets[name]];
-  return {
-    name,
-    ...(about === undefined ? {} : { about }),
-    options: ['pure', 'requantize', 'fixAlignment'],
-    ...(preset === undefined ? {} : { preset }),
-  };
-});
+export const targets: readonly Target[] = [
+  ...ggufTargets.map((name) => {
+    const [about, preset] = [abouts[name], presets[name]];
+    return {
+      name,
+      ...(about === undefined ? {} : { about }),
+      options: ['pure', 'requantize', 'fixAlignment', 'missingBytes', ...fileOptions],
+      ...(preset === undefined ? {} : { preset }),
+    };
+  }),
+  copyTarget(fileOptions),
+];
 
 const castTypes: readonly CastType[] = ['F32', 'F16', 'BF16'];
 
@@ -88,7 +95,7 @@ export const ruleTargets: readonly TargetType[] = [...castTypes, ...blockTypes];
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** What decides about a GGUF result. */
-export interface GgufOptions {
+export interface GgufOptions extends ShardOptions {
   /** GGUF: every weight in the type of the target, without llama-quantize's mixture. @defaultValue false */
   readonly pure?: boolean | undefined;
   /**
@@ -102,11 +109,56 @@ export interface GgufOptions {
    * @defaultValue false
    */
   readonly fixAlignment?: boolean | undefined;
+  /**
+   * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
+   * that such a vocabulary lacks. `keep` converts it all the same.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep' | undefined;
+  /**
+   * GGUF: a result in several files, each with so many tensors at most.
+   * @defaultValue one file
+   */
+  readonly splitTensors?: number | undefined;
+  /**
+   * GGUF: values of the metadata to be set, by their keys: `{ 'general.name': 'Name', 'llama.context_length': { int: 8192 } }`. Whole numbers
+   * are stored as u32 and fractions as f32, as llama-quantize stores them. A key that is there keeps its kind of value; those that follow
+   * from the layout, `general.alignment` and `split.*`, cannot be set.
+   * @defaultValue as in the file
+   */
+  readonly metadata?: MetadataEdits | undefined;
 }
 
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
+export const missingBytesMention = "missingBytes: 'keep'";
+
+/** Most tensors of a file that can be asked for. */
+const mostTensors = 1_000_000;
+
+/** --split-tensors. */
+const splitTensors: OptionInfo = {
+  flags: [{ name: 'split-tensors', value: 'N', about: 'several files, of so many tensors at most' }],
+  check(value, name) {
+    if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= mostTensors) return;
+    throw rangeError(name, `expected a whole number from 1 to ${mostTensors}, got ${show(value)}`);
+  },
+  read({ 'split-tensors': text }) {
+    if (/^\d{1,7}$/.test(String(text))) return Number(text);
+    throw rangeError('--split-tensors', `expected a whole number, got ${JSON.stringify(text)}`);
+  },
+};
+
+/** Options that mean nothing together. */
+function checkFiles({ to, shardSize: size, splitTensors: tensors, pure, requantize }: PlanChoices<GgufOptions>): void {
+  if (size !== undefined && tensors !== undefined) {
+    throw rangeError('splitTensors', 'files are limited by their size or by their tensors, not by both');
+  }
+  for (const [name, value] of Object.entries({ pure, requantize })) {
+    if (to === 'copy' && value === true) throw rangeError(name, "to: 'copy' converts nothing");
+  }
+}
 
 /** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
 export const options = optionTable<GgufOptions>({
@@ -122,9 +174,21 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    missingBytes: choice(['refuse', 'keep'], {
+      name: 'missing-bytes',
+      value: 'HOW',
+      mention: [missingBytesMention, '--missing-bytes keep'],
+      about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
+    }),
+    shardSize,
+    splitTensors,
+    part,
+    metadata,
   },
-  check({ rules }) {
-    checkRules(rules, ({ to, granularity }, path) => {
+  check(choices) {
+    checkCopy(choices);
+    checkFiles(choices);
+    checkRules(choices.rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
         const hint = didYouMean(to, ruleTargets);
         throw rangeError(`${path}.to`, `expected one of ${ruleTargets.join(', ')} for GGUF, got ${show(to)}${hint}`);
@@ -135,3 +199,6 @@ export const options = optionTable<GgufOptions>({
     });
   },
 });
+
+/** What decides about a GGUF result, after it has been checked. */
+export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;

@@ -3,28 +3,28 @@
  * header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
  */
-import type { CastForm } from '../../codecs/cast.js';
-import type { GgmlForm } from '../../codecs/ggml.js';
-import { type BlockType, isBlockType } from '../../core/blocks.js';
+import { isBlockType } from '../../core/blocks.js';
 import { ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
-import type { FilePlan, PartsOf, PlannedTensor, Segment } from '../format.js';
-import { keepMention, type PlanChoices, ruleFor } from '../options.js';
-import { compareNames, convertedTensor, keptTensor } from '../tensors.js';
+import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
+import { keepMention, ruleFor } from '../options.js';
+import { compareNames, plainTensor } from '../tensors.js';
+import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
-import { layoutGguf, u32Pair } from './layout.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
   type FileType,
   fileTypes,
-  fixAlignmentMention,
-  type GgufOptions,
+  type GgufChoices,
   type GgufTarget,
   isCastType,
   requantizeMention,
   type TargetType,
 } from './options.js';
+import { u32Pair } from './pairs.js';
+import { type Choice, planResult, type ResultTensor } from './result.js';
+import { withoutSplits } from './splits.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -54,38 +54,24 @@ function keptReason({ name, shape }: GgufTensor): string | undefined {
 
 // -------------------------------------------------------------------------------------------------------------------------- plan
 
-/** The type of a tensor in the result, and why it is kept if it is. */
-interface Choice {
-  readonly type: string;
-  readonly kept?: string;
-}
-
-/** The form of a tensor that is converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
-function formTo({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): CastForm | GgmlForm {
+/** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
+function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
   const fail = (message: string): never => {
     throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
   };
   if (!isCastType(dtype) && !isBlockType(dtype)) {
     fail(`${dtype} cannot be converted to ${type}; ${keepMention} copies it`);
   }
-  if (isCastType(type)) return { codec: 'cast', to: type };
-  if (isBlockType(dtype) && !requantize) {
+  if (!isCastType(type) && isBlockType(dtype) && !requantize) {
     fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
   }
-  return { codec: 'ggml', to: type as BlockType };
 }
 
 /** The pairs of the result: those of the input without the ones about splitting, then the version and type of the quantization. */
-function pairsOf({ pairs }: GgufHeader, fileType: FileType): GgufPair[] {
-  const replaced = [
-    'general.quantization_version',
-    'general.file_type',
-    'split.no',
-    'split.count',
-    'split.tensors.count',
-  ];
+function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
+  const replaced = ['general.quantization_version', 'general.file_type'];
   return [
-    ...pairs.filter(({ key }) => !replaced.includes(key)),
+    ...withoutSplits(pairs).filter(({ key }) => !replaced.includes(key)),
     u32Pair('general.quantization_version', 2),
     u32Pair('general.file_type', fileTypes[fileType].id),
   ];
@@ -97,10 +83,10 @@ class Chooser {
   readonly #base: TargetType;
   readonly #mixture: Mixture;
 
-  constructor(header: GgufHeader, fileType: FileType, choices: GgufChoices) {
+  constructor(view: GgufView, fileType: FileType, choices: GgufChoices) {
     this.#choices = choices;
     this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(header, fileType);
+    this.#mixture = new Mixture(view, fileType);
   }
 
   choose(tensor: GgufTensor): Choice {
@@ -118,60 +104,63 @@ class Chooser {
   }
 }
 
-/** The note about an alignment that is stated but does not hold. */
-function alignmentNote(stated: number): string {
-  return (
-    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
-    `tensors. ${fixAlignmentMention} states 32`
-  );
+/** A target without its aliases. */
+export function fileTypeOf(to: Exclude<GgufTarget, 'copy'>): FileType {
+  return to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
 }
 
-/** What decides about a GGUF result, after it has been checked. */
-export type GgufChoices = PlanChoices<GgufOptions, GgufTarget>;
+/** What llama-quantize looks at. A file need not exist: a model that is to become one has the same. */
+export type GgufView = Pick<GgufHeader, 'tensors' | 'metadata' | 'pairs' | 'alignment'>;
+
+/** A tensor, and what it is made of. */
+interface Sourced {
+  readonly tensor: GgufTensor;
+  readonly from: ResultTensor['from'];
+}
+
+/** The tensors as they are, in the order of the input. */
+function copies(tensors: readonly Sourced[]): ResultTensor[] {
+  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
+}
+
+/** What becomes of each tensor, in the order of the result, which is that of layers and names. */
+function converted(view: GgufView, tensors: readonly Sourced[], fileType: FileType, choices: GgufChoices) {
+  const { requantize = false } = choices;
+  const chooser = new Chooser(view, fileType, choices);
+  return tensors
+    .map(({ tensor, from }) => ({ tensor, from, layer: layerOf(tensor.name) }))
+    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
+    .map(({ tensor, from }): ResultTensor => {
+      const choice = chooser.choose(tensor);
+      if (choice.kept === undefined) checkConvertible(tensor, choice.type, requantize);
+      return { name: tensor.name, shape: tensor.shape, ...choice, from };
+    });
+}
 
 /**
- * Plans what llama-quantize would make of a file. The tensors of the result are sorted by layer and name.
- * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; `UNKNOWN_FORMAT` if the file is
- *   one of several that make up a model
+ * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
+ * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
+ * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
+ *   cannot be edited
  */
-export function planGguf(header: GgufHeader, choices: GgufChoices, partsOf: PartsOf): FilePlan {
-  const { to, requantize = false, fixAlignment = false } = choices;
-  const fileType: FileType = to in aliases ? aliases[to as keyof typeof aliases] : (to as FileType);
-  const parts = header.metadata['split.count'];
-  if (typeof parts === 'number' && parts > 1) {
-    throw new ScalepointError(
-      'UNKNOWN_FORMAT',
-      `the file is one of ${parts} that make up a model; llama-gguf-split --merge joins them`,
-    );
+export function planGguf(
+  view: GgufView,
+  choices: GgufChoices,
+  partsOf: PartsOf,
+  sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
+): FilePlan {
+  const { to, metadata } = choices;
+  let read = 0;
+  const tensors = view.tensors.map((tensor, i): Sourced => {
+    const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];
+    return { tensor, from: source instanceof Uint8Array ? source : { source: source as LogicalTensor, index: read++ } };
+  });
+  // llama-quantize pads to 32 whatever the file states. Copies are as they were.
+  if (to === 'copy') {
+    const pairs = edited(withoutSplits(view.pairs), view, metadata);
+    return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
-  const chooser = new Chooser(header, fileType, choices);
-  const sorted = header.tensors
-    .map((tensor, index) => ({ tensor, index, layer: layerOf(tensor.name) }))
-    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
-    .map(({ tensor, index }) => ({ tensor, index, choice: chooser.choose(tensor) }));
-  const layout = layoutGguf(
-    pairsOf(header, fileType),
-    sorted.map(({ tensor: { name, shape }, choice }) => ({ name, dtype: choice.type, shape })),
-    fixAlignment,
-  );
-
-  const tensors: PlannedTensor[] = [];
-  const segments: Segment[] = [{ at: 0, bytes: layout.header }];
-  for (const [i, { tensor, index, choice }] of sorted.entries()) {
-    const source = { ...tensor, file: 0 };
-    if (choice.kept !== undefined) tensors[index] = keptTensor(source, choice.kept);
-    else {
-      const form = formTo(tensor, choice.type, requantize);
-      tensors[index] = convertedTensor(source, form, partsOf(tensor.shape, form));
-    }
-    segments.push({ at: (layout.tensors[i] as GgufTensor).byteOffset, tensor: index, role: 'data' });
-  }
-  const { wrongAlignment } = layout;
-  return {
-    format: 'gguf',
-    files: [{ suffix: '', size: layout.size, segments }],
-    tensors,
-    notes: wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)],
-    sidecars: [],
-  };
+  const fileType = fileTypeOf(to);
+  const pairs = edited(pairsOf(view, fileType), view, metadata);
+  return planResult(pairs, converted(view, tensors, fileType, choices), partsOf, { choices });
 }

@@ -5,6 +5,9 @@ import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
 import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 
+/** How messages mention weights that are restored once. */
+export const castMention = "dequantize: 'cast'";
+
 /** What ONNX models can become. */
 export const onnxTargets = [
   'q8',
@@ -119,6 +122,7 @@ export const options = optionTable<OnnxOptions>({
           name: 'dequantize',
           value: 'HOW',
           about: 'int8-weights, uint8-weights: at every run (linear), or once (cast)',
+          mention: [castMention, '--dequantize cast'],
         },
       ],
       check(value, name) {

@@ -7,7 +7,7 @@ import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
-import type { OnnxChoices, OnnxTarget } from './options.js';
+import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
 import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewrite } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
@@ -199,6 +199,6 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
       `1.7 times for 64 rows, and convolutions as long${tables}. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
-        : "dequantize: 'cast' does it once, and takes the memory of float32"),
+        : `${castMention} does it once, and takes the memory of float32`),
   ];
 }

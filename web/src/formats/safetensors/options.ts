@@ -18,6 +18,7 @@ import {
   toggle,
   type Words,
 } from '../options.js';
+import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { configSidecar } from './config.js';
 import { requantizeMention } from './quantized.js';
 
@@ -27,9 +28,10 @@ import { requantizeMention } from './quantized.js';
 export const safetensorsTargets = ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16'] as const;
 
 /** A target of a safetensors result. */
-export type SafetensorsTarget = (typeof safetensorsTargets)[number];
+export type SafetensorsTarget = (typeof safetensorsTargets)[number] | 'copy';
 
-const codeOptions = ['include', 'requantize', 'config'];
+const floatOptions = ['requantize', ...shardOptions];
+const codeOptions = ['include', 'config', ...floatOptions];
 const integerOptions = ['scheme', 'granularity', 'range', 'packed', ...codeOptions];
 
 /** The same for people. */
@@ -42,13 +44,14 @@ export const targets: readonly Target[] = [
   },
   { name: 'int4', about: '4 bits, in groups', options: integerOptions, preset: 'small' },
   { name: 'float8e4m3fn', about: '8 bits, small floats and a scale for each row', options: codeOptions },
-  { name: 'float16', about: 'half the bytes of float32, small range', options: ['requantize'] },
-  { name: 'bfloat16', about: 'half the bytes of float32, all of its range', options: ['requantize'], preset: 'safe' },
+  { name: 'float16', about: 'half the bytes of float32, small range', options: floatOptions },
+  { name: 'bfloat16', about: 'half the bytes of float32, all of its range', options: floatOptions, preset: 'safe' },
+  copyTarget(shardOptions),
 ] satisfies readonly (Target & { readonly name: SafetensorsTarget })[];
 
 /** Whether this is a target of a safetensors result. */
-function isTarget(value: unknown): value is SafetensorsTarget {
-  return safetensorsTargets.includes(value as SafetensorsTarget);
+function isTarget(value: unknown): value is Exclude<SafetensorsTarget, Copy> {
+  return (safetensorsTargets as readonly unknown[]).includes(value);
 }
 
 /** Bits of integer codes; undefined for floats. */
@@ -76,7 +79,7 @@ function defaultKind(bits: CodeWidth, choices: SafetensorsOptions): ModelGranula
 // ------------------------------------------------------------------------------------------------------------------------ options
 
 /** What decides about a safetensors result. */
-export interface SafetensorsOptions {
+export interface SafetensorsOptions extends ShardOptions {
   /**
    * safetensors, integers: symmetric, or with zero points. llama.cpp's converter ignores the zero points of codes that are not packed.
    * @defaultValue 'symmetric'
@@ -243,6 +246,8 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     }),
     include,
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
+    shardSize,
+    part,
     config: {
       flags: [configFlag],
       check: (value) => void configSidecar.merge(value, {}),
@@ -252,6 +257,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
   },
   check(choices) {
     checkRules(choices.rules, checkRule);
+    checkCopy(choices);
     checkOneForm(choices);
     checkUse(choices);
     for (const weights of weightsOf(choices)) checkForm(choices, weights);

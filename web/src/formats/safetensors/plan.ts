@@ -6,9 +6,19 @@ import type { CastForm, CastType } from '../../codecs/cast.js';
 import type { Part, Role } from '../../codecs/codec.js';
 import type { CodeWidth } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
-import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
+import {
+  type FilePlan,
+  fileName,
+  type LogicalTensor,
+  type OutputFile,
+  type PartsOf,
+  type PlannedTensor,
+  type Segment,
+  type SourceTensor,
+} from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
-import { type Copies, convertedLogical, elementCount, keptTensor } from '../tensors.js';
+import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
 import { layoutSafetensors, type NamedTensor, type TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
@@ -166,6 +176,7 @@ class Planner {
     const to = rule?.to ?? this.#choices.to;
     const wish = { floats, rule, to };
     if (rule?.keep) return { ...wish, kept: 'rule' };
+    if (to === 'copy') return { ...wish, kept: 'copy' };
     if (!floatTypes.includes(floats.dtype)) return { ...wish, kept: strangeType(floats.dtype) };
     const cast = floatTargets[to];
     if (cast !== undefined) return floats.stored?.dtype === cast ? { ...wish, kept: 'same type' } : wish;
@@ -281,8 +292,12 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
-/** Lays out the file. Its segments are in order. */
-function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<string, string>>): OutputFile {
+/** Lays out a file. Its segments are in order. @param first which tensor of the plan comes first in the file */
+function layOut(
+  tensors: readonly PlannedTensor[],
+  metadata: Readonly<Record<string, string>>,
+  first = 0,
+): Omit<OutputFile, 'suffix'> {
   const named: NamedTensor[] = [];
   const owners: number[] = [];
   for (let tensor = 0; tensor < tensors.length; tensor++) {
@@ -308,14 +323,64 @@ function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<str
     const at = offsets[index] as number;
     if (part.constant === undefined) {
       flush();
-      segments.push({ at, tensor, role: part.role });
+      segments.push({ at, tensor: first + tensor, role: part.role });
       continue;
     }
     if (known.length === 0) knownAt = at;
     known.push(part.constant);
   }
   flush();
-  return { suffix: '', size, segments };
+  return { size, segments };
+}
+
+const extension = '.safetensors';
+
+/** The index of the files of a model, with the indentation and order that transformers gives it. */
+function indexOf(tensors: readonly PlannedTensor[], fileOf: (tensor: number) => string): OutputFile {
+  const map: (readonly [name: string, file: string])[] = [];
+  let total = 0;
+  for (const [i, { source, parts }] of tensors.entries()) {
+    const file = fileOf(i);
+    for (const { suffix, bytes } of parts) {
+      map.push([source.name + suffix, file]);
+      total += bytes;
+    }
+  }
+  map.sort(([a], [b]) => compareNames(a, b));
+  // No object, which would put names that are numbers first.
+  const lines = map.map(([name, file]) => `    ${JSON.stringify(name)}: ${JSON.stringify(file)}`);
+  const metadata = `  "metadata": {\n    "total_size": ${total}\n  }`;
+  const bytes = new TextEncoder().encode(`{\n${metadata},\n  "weight_map": {\n${lines.join(',\n')}\n  }\n}\n`);
+  return { suffix: '.index.json', isIndex: true, size: bytes.length, segments: [{ at: 0, bytes }] };
+}
+
+/** Bytes of all parts of a tensor, which stay together. */
+function storedSize({ parts }: PlannedTensor): number {
+  return parts.reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Lays out the files of a result: one; or an index, and files with whole tensors. */
+function filesOf(
+  tensors: readonly PlannedTensor[],
+  metadata: Readonly<Record<string, string>>,
+  choices: SafetensorsChoices,
+  output: string,
+): OutputFile[] {
+  const sizes = tensors.map(storedSize);
+  const limit = shardLimit(choices, sizes);
+  const begins = limit === undefined ? [0] : shardsOf(sizes, limit);
+  if (begins.length === 1) return [{ suffix: '', ...layOut(tensors, metadata) }];
+  const files = begins.map((begin, i): OutputFile => {
+    const suffix = shardSuffix(i, begins.length, extension);
+    return { suffix, replaces: extension, ...layOut(tensors.slice(begin, begins[i + 1]), metadata, begin) };
+  });
+  const names = files.map((file) => fileName(output, file));
+  let shard = 0;
+  const index = indexOf(tensors, (tensor) => {
+    while (tensor >= (begins[shard + 1] ?? tensors.length)) shard++;
+    return names[shard] as string;
+  });
+  return [index, ...files];
 }
 
 /**
@@ -331,6 +396,7 @@ function layOut(tensors: readonly PlannedTensor[], metadata: Readonly<Record<str
  * Floats: every F32, F64, F16 and BF16 tensor is cast.
  * @param tensors of which none has codes, or else codes together with their scales, to be quantized again
  * @param isModel false for an array that is no part of a model: then names mean nothing, and there is nothing to configure
+ * @param output the name of the result, by which an index names its files
  * @throws ScalepointError `BAD_FILE` if the header would be too long
  */
 export function planSafetensors(
@@ -339,6 +405,7 @@ export function planSafetensors(
   choices: SafetensorsChoices,
   partsOf: PartsOf,
   isModel = true,
+  output = `model${extension}`,
 ): FilePlan {
   const names = new Set(tensors.map(({ name }) => name));
   const planner = new Planner(tensors, names, choices, isModel, partsOf);
@@ -346,9 +413,16 @@ export function planSafetensors(
   const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
   return {
     format: 'safetensors',
-    files: [layOut(planned, metadata)],
+    files: filesOf(planned, metadata, choices, output),
     tensors: planned,
-    notes: isModel ? notesOf(planned, left, choices) : [],
+    notes: [
+      ...(isModel && choices.to !== 'copy' ? notesOf(planned, left, choices) : []),
+      ...largeNote(
+        choices,
+        planned.map(({ source }) => source),
+        planned.map(storedSize),
+      ),
+    ],
     sidecars: quantizationConfig === undefined ? [] : [{ option: 'config', value: quantizationConfig }],
   };
 }

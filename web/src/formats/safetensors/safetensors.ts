@@ -1,6 +1,7 @@
 /** safetensors files, and models in several of them. */
 import type { ByteSource } from '../../files/bytes.js';
 import type { Format, OpenFile, OpenModel } from '../format.js';
+import { plainTensor } from '../tensors.js';
 import { readSafetensors } from './header.js';
 import { logicalTensors } from './logical.js';
 import {
@@ -95,8 +96,10 @@ export const safetensors: Format<
   tensors: logicalTensors,
   verify: verifySafetensors,
 
-  async plan(model, choices, partsOf) {
-    const tensors = await tensorsAsFloats(model, choices.requantize ?? false);
-    return planSafetensors(tensors, model.metadata as Readonly<Record<string, string>>, choices, partsOf);
+  async plan(model, choices, partsOf, output) {
+    const { to, requantize = false } = choices;
+    const tensors = to === 'copy' ? model.tensors.map(plainTensor) : await tensorsAsFloats(model, requantize);
+    const metadata = model.metadata as Readonly<Record<string, string>>;
+    return planSafetensors(tensors, metadata, choices, partsOf, true, output);
   },
 };

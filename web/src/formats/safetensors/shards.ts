@@ -3,10 +3,10 @@
  * untrusted: only plain file names are accepted, and everything in it is compared with the headers of the files.
  */
 import { ScalepointError, typeError } from '../../core/errors.js';
-import { nodeModule } from '../../core/node.js';
 import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
 import { openSource } from '../../files/open.js';
 import type { OpenInput } from '../format.js';
+import { besideFile, inFile, type OpenByName } from '../shards.js';
 import { readSafetensors, type SafetensorsHeader, type TensorInfo } from './header.js';
 import { JsonReader, maxExtras, maxMembers } from './json.js';
 
@@ -114,21 +114,10 @@ export interface Shards {
   close(): Promise<void>;
 }
 
-/** Opens a file by the name that the index gives it. */
-type OpenShard = (name: string) => Promise<ByteSource>;
-
-/** Opens files in the folder of an index, by path or URL. */
-function besideIndex(input: FileInput, open: OpenInput): OpenShard {
-  if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
-  const paths = nodeModule('node:path');
-  if (typeof input === 'string' && paths !== undefined) {
-    return (name) => open(paths.join(paths.dirname(input), name));
-  }
-  throw typeError('file', 'an index alone is not enough; pass a list of the index and all of its files');
-}
+const indexAlone = 'an index alone is not enough; pass a list of the index and all of its files';
 
 /** Finds files by name among those given. */
-function amongGiven(given: readonly ByteSource[]): OpenShard {
+function amongGiven(given: readonly ByteSource[]): OpenByName {
   return async (name) => {
     const [source, other] = given.filter((candidate) => candidate.name === name);
     if (source === undefined) {
@@ -186,7 +175,7 @@ export async function openShards(
   given: readonly ByteSource[] = [],
   openInput: OpenInput = openSource,
 ): Promise<Shards> {
-  const open = given.length > 0 ? amongGiven(given) : besideIndex(input, openInput);
+  const open = given.length > 0 ? amongGiven(given) : besideFile(input, openInput, indexAlone);
   const index = await inFile(source.name, readIndex(source));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];
@@ -216,16 +205,5 @@ export async function openShards(
   } catch (error) {
     await close();
     throw error;
-  }
-}
-
-/** Adds the name of the file to an error. With several files, the offset alone would not tell where it is. */
-async function inFile<T>(name: string | undefined, result: Promise<T>): Promise<T> {
-  try {
-    return await result;
-  } catch (error) {
-    if (!(error instanceof ScalepointError) || error.code !== 'BAD_FILE' || name === undefined) throw error;
-    const { code, message, tensor, byteOffset } = error;
-    throw new ScalepointError(code, `${quoted(name)}: ${message}`, { tensor, byteOffset, cause: error });
   }
 }

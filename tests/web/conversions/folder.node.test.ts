@@ -1,0 +1,446 @@
+// Folders of language models to GGUF in one step, beside llama_model_quantize of a plain F32 file of the same recipes.
+import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import {
+  compareModels,
+  estimateModel,
+  type FileInput,
+  type GgufTarget,
+  inspectModel,
+  planModel,
+  type QuantizeModelOptions,
+  quantizeModel,
+  ScalepointError,
+} from 'scalepoint/model';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { convertHuggingface } from '../../../web/src/conversions/huggingface/index.js';
+import { fileTypes, llamaQuantize } from '../support/llama.js';
+import { NativeModel } from '../support/llama-run.js';
+import { rejectionOf, safetensors, type TestTensor } from '../support/models.js';
+import { needNative } from '../support/native.js';
+import { fileOf, folderOf, type Weights } from '../support/recipes.js';
+import {
+  type DecoderOptions,
+  decoderConfig,
+  decoderWeights,
+  Maker,
+  plainTokenizer,
+} from '../support/tiny-huggingface.js';
+
+let place: string;
+beforeAll(async () => {
+  place = await mkdtemp(join(tmpdir(), 'folder-'));
+  return () => rm(place, { recursive: true });
+});
+
+type Stored = 'F32' | 'F16' | 'BF16';
+
+/** The bits of a float that float16 holds exactly. */
+function float16Bits(value: number): number {
+  if (value === 0) return 0;
+  const exponent = Math.max(-14, Math.floor(Math.log2(Math.abs(value))));
+  const whole = Math.round(Math.abs(value) * 2 ** (10 - exponent));
+  return (value < 0 ? 0x8000 : 0) + (exponent + 14) * 1024 + whole;
+}
+
+/** A weight as a file stores it. For 16 bits, the low bits of the floats are 0, so that nothing is rounded. */
+function stored(values: Float32Array, shape: readonly number[], dtype: Stored): TestTensor {
+  if (dtype === 'F32') return { dtype, shape, data: values };
+  if (dtype === 'F16') return { dtype, shape, data: Uint16Array.from(values, float16Bits) };
+  const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);
+  return { dtype, shape, data: Uint16Array.from(bits, (word) => word >>> 16) };
+}
+
+/** Weights that the type stores exactly. */
+function exactly(weights: Weights, dtype: Stored): Weights {
+  if (dtype === 'F32') return weights;
+  return new Map(
+    [...weights].map(([name, { shape, values }]) => {
+      // 7 bits behind the first one for bfloat16; multiples of 1/1024 below 2 for float16.
+      const words = new Uint32Array(values.slice().buffer).map((word) => word & 0xffff0000);
+      const small = values.map((value) => Math.max(-1, Math.min(1, Math.round(value * 1024) / 1024)));
+      return [name, { shape, values: dtype === 'F16' ? small : new Float32Array(words.buffer) }];
+    }),
+  );
+}
+
+type Files = Readonly<Record<string, unknown>>;
+
+/** A file as a folder that was chosen in a browser gives it. */
+function chosen(path: string, content: Uint8Array<ArrayBuffer> | string): File {
+  const file = new File([content], path.split('/').at(-1)!);
+  return Object.defineProperty(file, 'webkitRelativePath', { value: `tiny/${path}` });
+}
+
+const checkpointOf = (weights: Weights, dtype: Stored = 'F32') =>
+  safetensors(
+    Object.fromEntries([...weights].map(([name, { shape, values }]) => [name, stored(values, shape, dtype)])),
+  );
+
+/** A folder as a list of files. */
+function listOf(weights: Weights, files: Files, dtype: Stored = 'F32'): FileInput[] {
+  const texts = Object.entries(files).map(([path, value]) => chosen(path, JSON.stringify(value)));
+  return [chosen('model.safetensors', checkpointOf(weights, dtype)), ...texts];
+}
+
+const filesOf = (architecture: string, config: Record<string, unknown> = {}): Files => ({
+  'config.json': decoderConfig(architecture, config),
+  'tokenizer.json': plainTokenizer(),
+});
+
+async function convert(
+  input: FileInput | readonly FileInput[],
+  to: GgufTarget,
+  options: Partial<QuantizeModelOptions> = {},
+) {
+  return (await quantizeModel(input, { workers: 0, ...options, to })).bytes();
+}
+
+function expectSame(got: Uint8Array, want: Uint8Array | string, what: string): void {
+  if (typeof want === 'string') expect.fail(want);
+  if (Buffer.compare(got, want) === 0) return;
+  const at = got.findIndex((byte, i) => byte !== want[i]);
+  expect.fail(`${what}: ${got.length} bytes instead of ${want.length}, the first difference at ${at}`);
+}
+
+const experts = {
+  count: 3,
+  router: 'mlp.gate',
+  names: (e: number) => ['gate', 'up', 'down'].map((name) => `mlp.experts.${e}.${name}_proj`),
+};
+
+/** Models that need each of what recipes can say. */
+const models: readonly (readonly [what: string, Files, DecoderOptions])[] = [
+  [
+    'Llama with biases and factors of frequencies',
+    filesOf('LlamaForCausalLM', {
+      attention_bias: true,
+      rope_scaling: {
+        rope_type: 'llama3',
+        factor: 8,
+        low_freq_factor: 1,
+        high_freq_factor: 4,
+        original_max_position_embeddings: 64,
+      },
+    }),
+    { biases: ['q_proj', 'k_proj', 'v_proj', 'o_proj'] },
+  ],
+  ['Llama with tied embeddings', filesOf('LlamaForCausalLM', { tie_word_embeddings: true }), { tied: true }],
+  [
+    'Qwen3 with experts',
+    filesOf('Qwen3MoeForCausalLM', {
+      head_dim: 16,
+      num_experts: 3,
+      num_experts_per_tok: 2,
+      moe_intermediate_size: 96,
+      norm_topk_prob: true,
+    }),
+    { headNorms: true, experts },
+  ],
+  [
+    'Gemma 2',
+    filesOf('Gemma2ForCausalLM', { head_dim: 16, sliding_window: 4, query_pre_attn_scalar: 16 }),
+    { gemma: true, tied: true },
+  ],
+];
+
+describe('a folder', () => {
+  needNative();
+
+  it.each(models)('of %s becomes what llama-quantize makes of the converted file', async (_what, files, options) => {
+    for (const dtype of ['F32', 'BF16', 'F16'] as const) {
+      const weights = exactly(decoderWeights(options), dtype);
+      const first = fileOf(await convertHuggingface(folderOf(weights, files)), weights);
+      for (const to of dtype === 'F32' ? (['F32', 'F16', 'BF16', 'Q8_0', 'Q2_K'] as const) : (['Q4_K_M'] as const)) {
+        const got = await convert(listOf(weights, files, dtype), to);
+        expectSame(got, llamaQuantize(first, fileTypes[to]!), `${dtype} to ${to}`);
+      }
+    }
+  });
+
+  it('becomes the same in two steps, with rules and in workers', async () => {
+    const [, files, options] = models[2]!;
+    const list = listOf(decoderWeights(options), files);
+    const first = await convert(list, 'F32');
+    const choices = {
+      rules: [
+        { match: /attn_v/, to: 'Q5_1' },
+        { match: /ffn_up/, keep: true },
+      ],
+    } as const;
+    expectSame(await convert(list, 'Q4_0', choices), await convert(first, 'Q4_0', choices), 'rules');
+    expectSame(await convert(list, 'Q4_0', { workers: 2 }), await convert(first, 'Q4_0'), 'workers');
+  });
+});
+
+/** A model whose queries are larger than a tile, which ends in the middle of a head and of a row. */
+function wideModel(): { weights: Weights; files: Files } {
+  const [hidden, head, heads] = [1000, 134, 8];
+  const make = new Maker(7);
+  make.matrix('model.embed_tokens.weight', 264, hidden).vector('model.norm.weight', hidden, 1);
+  const p = 'model.layers.0.';
+  make.matrix(`${p}self_attn.q_proj.weight`, heads * head, hidden);
+  for (const name of ['k', 'v']) make.matrix(`${p}self_attn.${name}_proj.weight`, 2 * head, hidden);
+  make.matrix(`${p}self_attn.o_proj.weight`, hidden, heads * head);
+  for (const name of ['gate', 'up']) make.matrix(`${p}mlp.${name}_proj.weight`, 64, hidden);
+  make.matrix(`${p}mlp.down_proj.weight`, hidden, 64);
+  for (const name of ['input', 'post_attention']) make.vector(`${p}${name}_layernorm.weight`, hidden, 1);
+  const config = {
+    hidden_size: hidden,
+    head_dim: head,
+    num_attention_heads: heads,
+    num_key_value_heads: 2,
+    num_hidden_layers: 1,
+    intermediate_size: 64,
+    tie_word_embeddings: true,
+  };
+  return { weights: make.weights, files: filesOf('LlamaForCausalLM', config) };
+}
+
+describe('what a folder is given as', () => {
+  const [, files, options] = models[0]!;
+  const weights = decoderWeights(options);
+  /** The same folder on the disk, in one file and in shards. */
+  const onDisk = async () => {
+    const folder = join(place, 'tiny');
+    const shards = join(place, 'shards', 'tiny');
+    const entries = [...weights];
+    const halves = [entries.slice(0, 11), entries.slice(11)].map((half) => new Map(half));
+    const weight_map: Record<string, string> = {};
+    for (const [i, half] of halves.entries())
+      for (const name of half.keys()) weight_map[name] = `part-${i}.safetensors`;
+    for (const path of [folder, shards]) {
+      await mkdir(path, { recursive: true });
+      for (const [name, value] of Object.entries(files)) await writeFile(join(path, name), JSON.stringify(value));
+    }
+    await writeFile(join(folder, 'model.safetensors'), checkpointOf(weights));
+    for (const [i, half] of halves.entries())
+      await writeFile(join(shards, `part-${i}.safetensors`), checkpointOf(half));
+    await writeFile(join(shards, 'model.safetensors.index.json'), JSON.stringify({ weight_map }));
+    return { folder, shards };
+  };
+
+  it('a list, a path, a URL, an index and a list of shards give the same', async () => {
+    const { folder, shards } = await onDisk();
+    const expected = await convert(listOf(weights, files), 'Q8_0');
+    const path = join(folder, 'model.safetensors');
+    expectSame(await convert(path, 'Q8_0'), expected, 'path');
+    expectSame(await convert(pathToFileURL(path), 'Q8_0'), expected, 'URL');
+    const index = join(shards, 'model.safetensors.index.json');
+    expectSame(await convert(index, 'Q8_0'), expected, 'index');
+    const list = await Promise.all(
+      (await readdir(shards)).map(async (name) => chosen(name, await readFile(join(shards, name)))),
+    );
+    expectSame(await convert(list, 'Q8_0'), expected, 'list of shards');
+  });
+
+  it('a result in several files is the same when it is joined, and takes edits of its metadata', async () => {
+    const list = listOf(weights, files);
+    const options = { metadata: { 'general.name': 'Another' } } as const;
+    const whole = await convert(list, 'Q8_0', options);
+    expect((await inspectModel(whole)).metadata['general.name']).toBe('Another');
+    const output = join(place, 'split.gguf');
+    await quantizeModel(list, { to: 'Q8_0', workers: 0, splitTensors: 10, output, ...options });
+    expect((await readdir(place)).filter((name) => name.startsWith('split-'))).toHaveLength(5);
+    expectSame(await convert(join(place, 'split-00001-of-00005.gguf'), 'copy'), whole, 'joined');
+  });
+
+  it('a list whose index was renamed gives the same', async () => {
+    const { shards } = await onDisk();
+    const names = (await readdir(shards)).filter((name) => !name.endsWith('.index.json'));
+    const rest = await Promise.all(names.map(async (name) => chosen(name, await readFile(join(shards, name)))));
+    const index = await readFile(join(shards, 'model.safetensors.index.json'));
+    const renamed = chosen('model.safetensors.index (1).json', new Uint8Array(index));
+    expectSame(await convert([...rest, renamed], 'Q8_0'), await convert(listOf(weights, files), 'Q8_0'), 'renamed');
+  });
+
+  it('a server is asked for what lies beside only if that is needed', async () => {
+    const { folder } = await onDisk();
+    const asked: string[] = [];
+    const server = createServer((request, response) => {
+      const name = (request.url ?? '').slice('/tiny/'.length);
+      asked.push(name);
+      readFile(join(folder, name)).then(
+        (bytes) => response.end(bytes),
+        () => response.writeHead(404).end(),
+      );
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    try {
+      const url = new URL(`http://127.0.0.1:${(server.address() as AddressInfo).port}/tiny/model.safetensors`);
+      expect((await inspectModel(url)).conversion).toBeUndefined();
+      expect([...new Set(asked)]).toEqual(['model.safetensors']);
+      expectSame(await convert(url, 'Q8_0'), await convert(listOf(weights, files), 'Q8_0'), 'server');
+      expect(asked).toContain('tokenizer_config.json');
+    } finally {
+      server.close();
+    }
+  });
+
+  it('looking into a model tells what it can become, and does not fail because of what lies beside it', async () => {
+    const { folder } = await onDisk();
+    const path = join(folder, 'model.safetensors');
+    expect((await inspectModel(path)).conversion).toEqual({ format: 'gguf', architecture: 'LlamaForCausalLM' });
+    const config = join(folder, 'config.json');
+    for (const text of ['{', '[]', '{"architectures":[7]}', '{"architectures":["Other"]}']) {
+      await writeFile(config, text);
+      expect((await inspectModel(path)).conversion, text).toBeUndefined();
+    }
+    await rm(config);
+    await mkdir(config);
+    expect((await inspectModel(path)).conversion).toBeUndefined();
+    await rm(config, { recursive: true });
+    expect((await inspectModel(path)).conversion).toBeUndefined();
+  });
+
+  it('a list without paths has no name, and differs in nothing else', async () => {
+    const list = listOf(weights, files) as File[];
+    const plain = await Promise.all(list.map(async (file) => new File([await file.arrayBuffer()], file.name)));
+    const { tensors } = await planModel(plain, { to: 'Q8_0' });
+    expect(tensors).toEqual((await planModel(list, { to: 'Q8_0' })).tensors);
+  });
+
+  it('tiles that end within heads and rows are read right', async () => {
+    const wide = wideModel();
+    const conversion = await convertHuggingface(folderOf(wide.weights, wide.files));
+    const first = fileOf(conversion, wide.weights, [
+      ['general.quantization_version', 'u32', 2],
+      ['general.file_type', 'u32', 1],
+    ]);
+    for (const workers of [0, 1]) {
+      const got = await convert(listOf(wide.weights, wide.files), 'F16', { workers });
+      const { tensors, onlyInA, onlyInB } = await compareModels(
+        new Uint8Array(await convert(new Uint8Array(first), 'F16')),
+        got,
+        { workers: 0 },
+      );
+      expect([onlyInA, onlyInB]).toEqual([[], []]);
+      for (const { name, error } of tensors) expect(error.maxAbsoluteError, name).toBe(0);
+    }
+  });
+
+  it('is compared with its result, and sampled', async () => {
+    const [, mixed, choice] = models[2]!;
+    const list = listOf(decoderWeights(choice), mixed);
+    const { tensors, onlyInA, onlyInB } = await compareModels(list, await convert(list, 'F32'), { workers: 0 });
+    expect([onlyInA, onlyInB]).toEqual([[], []]);
+    for (const { error } of tensors) expect(error.maxAbsoluteError).toBe(0);
+    const { sampled, tensors: estimated } = await estimateModel(list, { to: 'Q8_0', sample: 64, workers: 0 });
+    expect(sampled).toBeGreaterThan(10);
+    for (const { name, error } of estimated.filter(({ kept }) => kept === undefined)) {
+      expect(error!.sqnrDb, name).toBeGreaterThan(35);
+    }
+  });
+});
+
+describe('a folder that cannot be converted', () => {
+  const [, files, options] = models[1]!;
+  const weights = decoderWeights(options);
+  const without = (name: string) => new Map([...weights].filter(([key]) => key !== name));
+  const instead = (name: string, tensor: TestTensor) =>
+    safetensors({
+      ...Object.fromEntries([...weights].map(([key, { shape, values }]) => [key, stored(values, shape, 'F32')])),
+      [name]: tensor,
+    });
+  const others = listOf(weights, files).slice(1);
+  const query = 'model.layers.1.self_attn.q_proj.weight';
+
+  it.each<[what: string, input: FileInput[], code: string, message: RegExp]>([
+    ['a tensor is missing', listOf(without(query), files), 'BAD_FILE', /q_proj/],
+    [
+      'a tensor has another shape',
+      [
+        chosen('model.safetensors', instead(query, { dtype: 'F32', shape: [32, 128], data: new Float32Array(4096) })),
+        ...others,
+      ],
+      'BAD_FILE',
+      /q_proj/,
+    ],
+    [
+      'a weight holds integers',
+      [
+        chosen('model.safetensors', instead(query, { dtype: 'I32', shape: [64, 64], data: new Int32Array(4096) })),
+        ...others,
+      ],
+      'BAD_FILE',
+      /q_proj\.weight".* I32/,
+    ],
+    [
+      'a weight is NaN',
+      [
+        chosen(
+          'model.safetensors',
+          instead(query, { dtype: 'F32', shape: [64, 64], data: new Float32Array(4096).fill(Number.NaN) }),
+        ),
+        ...others,
+      ],
+      'NON_FINITE',
+      /tensor "blk\.1\.attn_q\.weight" \("model\.layers\.1\.self_attn\.q_proj\.weight"\) holds NaN/,
+    ],
+    [
+      'it is an adapter',
+      [
+        chosen(
+          'adapter_model.safetensors',
+          safetensors({
+            'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight': stored(
+              new Float32Array(64),
+              [1, 64],
+              'F32',
+            ),
+          }),
+        ),
+        ...others,
+      ],
+      'UNKNOWN_FORMAT',
+      /adapter \(LoRA\)/,
+    ],
+    ['config.json is no JSON', [listOf(weights, files)[0]!, chosen('config.json', '{"a"')], 'BAD_FILE', /config\.json/],
+  ])('because %s is refused, and nothing is written', async (_what, input, code, message) => {
+    const folder = await mkdtemp(join(place, 'refused-'));
+    const error = await rejectionOf(quantizeModel(input, { to: 'Q8_0', output: join(folder, 'out.gguf'), workers: 0 }));
+    expect(error).toBeInstanceOf(ScalepointError);
+    expect(error).toMatchObject({ code, message: expect.stringMatching(message) });
+    expect(await readdir(folder)).toEqual([]);
+  });
+
+  it('because two files have one name is refused', async () => {
+    const [model, config, ...rest] = listOf(weights, files) as [File, File, ...File[]];
+    const error = await rejectionOf(planModel([model, config, config, ...rest], { to: 'Q8_0' }));
+    expect(error).toMatchObject({
+      option: 'file',
+      message: expect.stringMatching(/two of the files are called "config.json"/),
+    });
+  });
+
+  it('is told what it can become, if there is no config.json', async () => {
+    const error = await rejectionOf(planModel(listOf(weights, files)[0]!, { to: 'Q8_0' }));
+    expect(error).toMatchObject({ option: 'to', message: expect.stringMatching(/has its config\.json beside it/) });
+  });
+});
+
+describe.skipIf(process.env.SCALEPOINT_SAMPLES === undefined)('TinyStories', () => {
+  needNative();
+
+  it('goes on with a story as Q8_0', async () => {
+    const folder = join(process.env.SCALEPOINT_SAMPLES!, 'tinystories-656k');
+    const bytes = await convert(join(folder, 'model.safetensors'), 'Q8_0', { missingBytes: 'keep' });
+    const { model } = JSON.parse(await readFile(join(folder, 'tokenizer.json'), 'utf8'));
+    const texts = new Map(Object.entries<number>(model.vocab).map(([text, id]) => [id, text]));
+    using native = new NativeModel(bytes);
+    const tokens = native.tokenize('Once upon a time', { special: true });
+    for (let i = 0; i < 16; i++) {
+      const last = native.logits(tokens).at(-1)!;
+      tokens.push(last.indexOf(Math.max(...last)));
+    }
+    const story = tokens
+      .map((id) => texts.get(id))
+      .join('')
+      .replaceAll('▁', ' ');
+    expect(story).toMatch(/Once upon a time, a little (girl|boy) named \w+ (lived|loved|was)/);
+  });
+});

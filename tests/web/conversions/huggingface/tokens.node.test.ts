@@ -1,0 +1,257 @@
+// Texts cut by llama.cpp with a converted vocabulary, and by Hugging Face's own tokenizer.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { needNative } from '../../support/native.js';
+import { wordSettings, wordTokenizer } from '../../support/tiny-huggingface.js';
+import {
+  convertTokenizer,
+  encoderOf,
+  type Json,
+  nativeTokenizer,
+  needTokenizers,
+  realTokenizer,
+  texts,
+} from '../../support/tokenizers.js';
+
+needNative();
+needTokenizers();
+
+/** Which texts llama.cpp and Hugging Face cut differently. */
+async function differing(
+  files: { readonly tokenizer: Json; readonly settings?: Json },
+  conversion: Awaited<ReturnType<typeof convertTokenizer>>,
+  some: readonly string[] = texts,
+  special = false,
+): Promise<string[]> {
+  using native = nativeTokenizer(conversion);
+  const encoder = await encoderOf(files.tokenizer, files.settings);
+  return some.filter((text) => {
+    const expected = encoder.encode(text, { add_special_tokens: special }).ids;
+    return JSON.stringify(native.tokenize(text, { parse: true, special })) !== JSON.stringify(expected);
+  });
+}
+
+const filesOf = ({ tokenizer, settings }: { tokenizer: Json; settings?: Json }) => ({
+  'tokenizer.json': tokenizer,
+  ...(settings === undefined ? {} : { 'tokenizer_config.json': settings }),
+});
+
+describe('real tokenizers', () => {
+  it('Llama 2: tokenizer.json with tokens for bytes, and a beginning that is added', async () => {
+    const real = realTokenizer('llama2');
+    const conversion = await convertTokenizer(filesOf(real), { size: 32000 });
+    expect(conversion.notes).toEqual([]);
+    expect(await differing(real, conversion)).toEqual([]);
+    expect(await differing(real, conversion, ['', 'one', '<s>two</s>'], true)).toEqual([]);
+  });
+
+  it('Qwen3, cut to its first 6000 merges to save time', async () => {
+    const { tokenizer, settings } = realTokenizer('qwen3');
+    const model = tokenizer.model as { vocab: Record<string, number>; merges: unknown[] };
+    model.merges = model.merges.slice(0, 6000);
+    model.vocab = Object.fromEntries(Object.entries(model.vocab).filter(([, id]) => id < 6256));
+    const added = tokenizer.added_tokens as { id: number; content: string }[];
+    for (const token of added) token.id -= 151643 - 6256;
+    const real = { tokenizer, settings };
+    const conversion = await convertTokenizer(filesOf(real), { size: 6400, architecture: 'qwen3' });
+    const keys = new Map(conversion.keys.map(({ name, value }) => [name, value]));
+    expect(keys.get('tokenizer.ggml.pre')).toBe('qwen2');
+    expect(await differing(real, conversion, [...texts, '<|im_start|>user\nhi<|im_end|>\n'])).toEqual([]);
+    // Hugging Face composes these two characters to one.
+    expect(conversion.notes).toEqual([expect.stringContaining('NFC')]);
+    expect(await differing(real, conversion, ['e\u0301'])).toHaveLength(1);
+  });
+
+  const samples = process.env.SCALEPOINT_SAMPLES;
+  it.skipIf(samples === undefined)('TinyStories: without tokens for bytes, on texts that it covers', async () => {
+    const read = (name: string) =>
+      JSON.parse(readFileSync(join(samples as string, 'tinystories-656k', name), 'utf8')) as Json;
+    const real = { tokenizer: read('tokenizer.json'), settings: read('tokenizer_config.json') };
+    const conversion = await convertTokenizer(filesOf(real), { size: 2048, missingBytes: 'keep' });
+    const covered = [
+      'Once upon a time, there was a little girl named Lily.',
+      'He said, "I want to play with the big dog!"\nThe dog was very happy.',
+      'Tom and Sue went to the park. They saw 3 birds.',
+    ];
+    expect(await differing(real, conversion, covered, true)).toEqual([]);
+  });
+});
+
+/** The characters of byte-level vocabularies for the 256 bytes. */
+const characters = (() => {
+  const stands = (byte: number) => (byte > 32 && byte < 127) || (byte > 160 && byte < 173) || byte > 173;
+  let next = 256;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCodePoint(stands(byte) ? byte : next++));
+})();
+
+/**
+ * A byte-level tokenizer whose merges were learned from the texts as wholes. They cross the ends of words, so a wrong way of cutting words
+ * is seen at once.
+ */
+const learned = (() => {
+  const pieces = texts.map((text) => [...new TextEncoder().encode(text)].map((byte) => characters[byte]!));
+  const merges: [string, string][] = [];
+  const vocabulary = new Set(characters);
+  for (let round = 0; round < 300; round++) {
+    const counts = new Map<string, { pair: [string, string]; count: number }>();
+    for (const piece of pieces)
+      for (let i = 1; i < piece.length; i++) {
+        const pair: [string, string] = [piece[i - 1]!, piece[i]!];
+        const key = pair.join(' ');
+        counts.set(key, { pair, count: (counts.get(key)?.count ?? 0) + 1 });
+      }
+    const best = [...counts.values()].reduce((a, b) => (b.count > a.count ? b : a));
+    const [left, right] = best.pair;
+    if (vocabulary.has(left + right)) break;
+    merges.push(best.pair);
+    vocabulary.add(left + right);
+    pieces.forEach((piece, p) => {
+      const next: string[] = [];
+      for (let i = 0; i < piece.length; i++)
+        next.push(piece[i] === left && piece[i + 1] === right ? piece[i] + piece[++i]! : piece[i]!);
+      pieces[p] = next;
+    });
+  }
+  const vocab = Object.fromEntries([...vocabulary].map((token, id) => [token, id]));
+  return { vocab, merges, size: vocabulary.size };
+})();
+
+const byteLevel = (use_regex: boolean) => ({
+  type: 'ByteLevel',
+  add_prefix_space: false,
+  trim_offsets: true,
+  use_regex,
+});
+const split = (pattern: string) => ({
+  type: 'Split',
+  pattern: { Regex: pattern },
+  behavior: 'Isolated',
+  invert: false,
+});
+const sequence = (...pretokenizers: object[]) => ({ type: 'Sequence', pretokenizers });
+
+const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+const words = (digits: string) =>
+  String.raw`${contractions}|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+const cased = (end: string, digits: string) =>
+  String.raw`[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+${end}|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*${end}|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+`;
+const deepseek =
+  '[!"#$%&\'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+';
+
+const ways: readonly (readonly [name: string, preTokenizer: object, more?: Json, settings?: Json])[] = [
+  ['llama-bpe', sequence(split(words('{1,3}')), byteLevel(false)), { ignore_merges: true }],
+  ['smaug-bpe', sequence(split(words('{1,3}')), byteLevel(false))],
+  ['qwen2', sequence(split(words('')), byteLevel(false))],
+  ['gpt-2', byteLevel(true)],
+  ['starcoder', sequence({ type: 'Digits', individual_digits: true }, byteLevel(true))],
+  [
+    'smollm',
+    sequence({ type: 'Digits', individual_digits: true }, byteLevel(true)),
+    {},
+    { clean_up_tokenization_spaces: false },
+  ],
+  ['tekken', sequence(split(cased('', '')), byteLevel(false)), { ignore_merges: true }],
+  [
+    'gpt-4o',
+    sequence({ ...split(cased(`${contractions}?`, '{1,3}')), behavior: 'Removed', invert: true }, byteLevel(false)),
+  ],
+  [
+    'deepseek-v3',
+    sequence(split(String.raw`\p{N}{1,3}`), split('[一-龥぀-ゟ゠-ヿ]+'), split(deepseek), byteLevel(false)),
+  ],
+  [
+    'deepseek-coder',
+    sequence(
+      split('[\r\n]'),
+      split(String.raw`\s?\p{L}+`),
+      split(String.raw`\s?\p{P}+`),
+      split('[一-龥ࠀ-一가-퟿]+'),
+      { type: 'Digits', individual_digits: true },
+      byteLevel(false),
+    ),
+  ],
+];
+
+describe('ways of cutting words', () => {
+  const tokenizerOf = (pre_tokenizer: object, more: Json = {}): Json => ({
+    added_tokens: [],
+    normalizer: null,
+    pre_tokenizer,
+    post_processor: null,
+    decoder: { type: 'ByteLevel' },
+    model: { type: 'BPE', vocab: learned.vocab, merges: learned.merges, ...more },
+  });
+
+  it.each(ways.map((way) => ({ way, name: way[0] })))(
+    '$name',
+    async ({ way: [name, preTokenizer, more, settings] }) => {
+      const tokenizer = tokenizerOf(preTokenizer, more);
+      const files = { tokenizer, settings: settings ?? {} };
+      const conversion = await convertTokenizer(filesOf(files), { size: learned.size, architecture: 'qwen2' });
+      expect(conversion.keys.find((key) => key.name === 'tokenizer.ggml.pre')?.value).toBe(name);
+      expect(await differing(files, conversion)).toEqual([]);
+      expect(await differing(files, conversion, ['', 'one'], true)).toEqual([]);
+    },
+  );
+
+  it('the texts tell them apart', async () => {
+    const tokenizer = tokenizerOf(ways[2]![1]);
+    const conversion = await convertTokenizer({ 'tokenizer.json': tokenizer }, { size: learned.size });
+    const keys = conversion.keys.map((key) =>
+      key.name === 'tokenizer.ggml.pre' ? { name: key.name, type: 'string' as const, value: 'gpt-2' } : key,
+    );
+    expect(await differing({ tokenizer }, { ...conversion, keys })).not.toEqual([]);
+  });
+
+  it('are refused by their patterns if they are not known', async () => {
+    for (const preTokenizer of [
+      sequence(split(words('{1,2}')), byteLevel(false)),
+      sequence(split(words('')), byteLevel(true)),
+      { type: 'ByteLevel', add_prefix_space: true, use_regex: true },
+      sequence({ type: 'Digits', individual_digits: false }, byteLevel(true)),
+      sequence({ ...split(words('')), behavior: 'MergedWithNext' }, byteLevel(false)),
+      null,
+    ]) {
+      const tokenizer = tokenizerOf(preTokenizer as object);
+      await expect(convertTokenizer({ 'tokenizer.json': tokenizer }, { size: learned.size })).rejects.toMatchObject({
+        code: 'UNKNOWN_FORMAT',
+        message: expect.stringContaining('tokenizer.json: the pre-tokenizer is not known'),
+      });
+    }
+  });
+});
+
+describe('WordPiece', () => {
+  const words = [
+    'the cat sat.',
+    'The CATS sat on the mat',
+    'a dog',
+    'cats, mats.',
+    '',
+    '[MASK] cat',
+    'café Café CAFÉ cafe',
+    '猫cat猫',
+  ];
+  const special = (id: string) => ({ SpecialToken: { id, type_id: 0 } });
+  const template = {
+    type: 'TemplateProcessing',
+    single: [special('[CLS]'), { Sequence: { id: 'A', type_id: 0 } }, special('[SEP]')],
+    pair: [],
+    special_tokens: Object.fromEntries(['[CLS]', '[SEP]'].map((id, i) => [id, { id, ids: [2 + i], tokens: [id] }])),
+  };
+
+  it.each([
+    ['in lower case', { lowercase: true, strip_accents: null }],
+    ['in both cases', { lowercase: false, strip_accents: null }],
+    ['in lower case with accents', { lowercase: true, strip_accents: false }],
+  ])('%s', async (_, choice) => {
+    const normalizer = { type: 'BertNormalizer', clean_text: true, handle_chinese_chars: true, ...choice };
+    const tokenizer = wordTokenizer({ normalizer, post_processor: template, decoder: { type: 'WordPiece' } });
+    const { vocab } = tokenizer.model as { vocab: Record<string, number> };
+    for (const word of ['cafe', 'café', 'Café', '猫']) vocab[word] = Object.keys(vocab).length;
+    const files = { tokenizer, settings: wordSettings };
+    const conversion = await convertTokenizer(filesOf(files), { size: 16, architecture: 'bert' });
+    expect(await differing(files, conversion, words, true)).toEqual([]);
+  });
+});

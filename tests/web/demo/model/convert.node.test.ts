@@ -1,0 +1,134 @@
+// The page for model files: folders of language models, and checkpoints of diffusion models, which become GGUF.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Page } from 'playwright';
+import { afterAll, describe, expect, it } from 'vitest';
+import { modelInFolder } from '../../../../web/demo/shared/folder.js';
+import { quantizeModel } from '../../../../web/src/model.js';
+import { safetensors, weights } from '../../support/models.js';
+import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
+import { startSite } from '../site.js';
+
+const site = startSite();
+const place = mkdtempSync(join(tmpdir(), 'scalepoint-convert-'));
+afterAll(() => rmSync(place, { recursive: true, force: true }));
+
+let page: Page;
+
+/** A model with its configuration and tokenizer, and files that do not belong to it. */
+function folder(): string {
+  const path = join(place, 'tiny');
+  mkdirSync(path, { recursive: true });
+  const tensors = [...decoderWeights()].map(([name, { shape, values }]) => [
+    name,
+    { dtype: 'F32', shape, data: values },
+  ]);
+  writeFileSync(join(path, 'model.safetensors'), safetensors(Object.fromEntries(tensors)));
+  writeFileSync(join(path, 'config.json'), JSON.stringify(decoderConfig('LlamaForCausalLM')));
+  writeFileSync(join(path, 'tokenizer.json'), JSON.stringify(plainTokenizer()));
+  writeFileSync(join(path, '.gitattributes'), 'x');
+  writeFileSync(join(path, 'picture.png'), 'x');
+  return path;
+}
+
+const names = ['model.safetensors', 'config.json', 'tokenizer.json'] as const;
+
+async function save(): Promise<{ name: string; bytes: Buffer }> {
+  const [download] = await Promise.all([page.waitForEvent('download'), page.click('#model-run')]);
+  return { name: download.suggestedFilename(), bytes: readFileSync(await download.path()) };
+}
+
+const tensorNames = () => page.$$eval('#model-rows .name', (cells) => cells.map(({ textContent }) => textContent));
+
+describe('the page for model files', () => {
+  it('makes GGUF of a model whose config.json is chosen with it', async () => {
+    const path = folder();
+    page = await site.open('model/');
+    await page.setInputFiles(
+      '#file',
+      names.map((name) => join(path, name)),
+    );
+    await expect.poll(tensorNames).toContain('blk.0.attn_q.weight');
+    await page.click('#more summary');
+    expect(
+      await page.$$eval('#model-target optgroup', (groups) =>
+        groups.map((group) => (group as HTMLOptGroupElement).label),
+      ),
+    ).toEqual(['safetensors', 'GGUF']);
+    expect(await page.inputValue('#model-target')).toBe('Q4_K_M');
+    const { name, bytes } = await save();
+    expect(name).toBe('model.Q4_K_M.gguf');
+    const list = names.map((file) => new File([readFileSync(join(path, file))], file));
+    const expected = await (await quantizeModel(list, { to: 'Q4_K_M', workers: 0 })).bytes();
+    expect(Buffer.compare(bytes, expected)).toBe(0);
+    await page.selectOption('#model-target', 'int8');
+    await expect.poll(tensorNames).toContain('model.layers.0.self_attn.q_proj.weight');
+    expect((await save()).name).toBe('model.int8.safetensors');
+    expect(site.complaints).toEqual([]);
+  });
+
+  it('takes a folder that is dropped, with its name', async () => {
+    const path = folder();
+    page = await site.open('model/');
+    const session = await page.context().newCDPSession(page);
+    const data = { items: [], files: [path], dragOperationsMask: 1 };
+    for (const type of ['dragEnter', 'dragOver', 'drop'] as const) {
+      await session.send('Input.dispatchDragEvent', { type, x: 200, y: 200, data });
+    }
+    await expect.poll(tensorNames).toContain('blk.0.attn_q.weight');
+    const { bytes } = await save();
+    const expected = await quantizeModel(join(path, 'model.safetensors'), { to: 'Q4_K_M', workers: 0 });
+    expect(Buffer.compare(bytes, await expected.bytes())).toBe(0);
+    expect(bytes.includes('tiny')).toBe(true);
+  });
+
+  it('shows who reads a checkpoint of a diffusion model', async () => {
+    page = await site.open('model/');
+    const wide = [8, 256] as const;
+    const bytes = safetensors({
+      'double_blocks.0.img_attn.proj.weight': weights('BF16', wide, 1),
+      'double_blocks.0.img_attn.qkv.weight': weights('BF16', wide, 2),
+      'img_in.weight': weights('BF16', wide, 3),
+    });
+    await page.setInputFiles('#file', { name: 'flux.safetensors', mimeType: '', buffer: Buffer.from(bytes) });
+    await expect.poll(() => page.textContent('#model-name')).toContain('flux.safetensors');
+    await expect.poll(() => page.isEnabled('#model-run')).toBe(true);
+    expect((await save()).name).toBe('flux.Q4_K_M.gguf');
+    await expect.poll(() => page.textContent('#readers')).toMatch(/ComfyUI.*stable-diffusion\.cpp/s);
+  });
+});
+
+describe('the model in a folder', () => {
+  const chosen = (...paths: string[]) =>
+    modelInFolder(paths.map((path) => ({ path: `m/${path}`, file: new File([], path.split('/').at(-1)!) }))).map(
+      ({ path }) => path.slice(2),
+    );
+
+  it('is an index with its files, or the file called model, with what describes it', () => {
+    expect(chosen('a-1.safetensors', 'a-2.safetensors', 'a.safetensors.index.json', 'config.json', 'x.bin')).toEqual([
+      'a-1.safetensors',
+      'a-2.safetensors',
+      'a.safetensors.index.json',
+      'config.json',
+    ]);
+    expect(chosen('model.safetensors', 'consolidated.safetensors', 'tokenizer.model')).toEqual([
+      'model.safetensors',
+      'tokenizer.model',
+    ]);
+    expect(chosen('flux.safetensors', 'README.md', '.gitattributes', 'onnx/model.onnx')).toEqual([
+      'flux.safetensors',
+      'README.md',
+    ]);
+    expect(chosen('model.safetensors', 'modules.json', '1_Pooling/config.json', '2_Dense/config.json')).toEqual([
+      'model.safetensors',
+      'modules.json',
+      '1_Pooling/config.json',
+    ]);
+  });
+
+  it('is several files if nothing tells which, and one of any kind if there is none', () => {
+    expect(chosen('a.safetensors', 'b.safetensors', 'config.json')).toEqual(['a.safetensors', 'b.safetensors']);
+    expect(chosen('pytorch_model.bin', 'config.json')).toEqual(['pytorch_model.bin']);
+  });
+});

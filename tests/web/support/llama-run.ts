@@ -1,0 +1,175 @@
+// Models in llama.cpp itself, from its shared libraries: tokens, logits and embeddings (Node only).
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { native, once } from './native.js';
+
+type Pointer = object | null;
+/** A struct of parameters that is changed by offsets, because its fields differ between versions. */
+interface Blob {
+  readonly bytes: number[];
+}
+
+const library = once(() => {
+  const { koffi, folder } = native();
+  const load = (name: string) => koffi.load(join(folder, name));
+  const ggml = load('libggml.v0.5.0.so');
+  // Without backends nothing can be computed.
+  (ggml.func('ggml_backend_load_all_from_path', 'void', ['str']) as (path: string) => void)(folder);
+  const llama = load('libllama.v0.5.0.so');
+  const array = (koffi as unknown as { array(type: string, length: number): unknown }).array('uint8', 256);
+  const Blob = koffi.struct({ bytes: array });
+  const Batch = koffi.struct({
+    n_tokens: 'int32',
+    token: 'void *',
+    embd: 'void *',
+    pos: 'void *',
+    n_seq_id: 'void *',
+    seq_id: 'void *',
+    logits: 'void *',
+  });
+  const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
+  let log = '';
+  (llama.func('llama_log_set', 'void', [Log, 'void *']) as (call: unknown, data: null) => void)(
+    koffi.register((level: number, text: string) => {
+      if (level >= 3) log += text;
+    }, Log),
+    null,
+  );
+  const call = <T>(name: string, result: unknown, parameters: readonly unknown[]) =>
+    llama.func(name, result, parameters) as T;
+  return {
+    koffi: koffi as unknown as { decode(pointer: Pointer, type: string, length: number): Float32Array | number[] },
+    takeLog: () => {
+      const text = log;
+      log = '';
+      return text;
+    },
+    modelDefaults: call<() => Blob>('llama_model_default_params', Blob, []),
+    contextDefaults: call<() => Blob>('llama_context_default_params', Blob, []),
+    load: call<(path: string, parameters: Blob) => Pointer>('llama_model_load_from_file', 'void *', ['str', Blob]),
+    free: call<(model: Pointer) => void>('llama_model_free', 'void', ['void *']),
+    vocabulary: call<(model: Pointer) => Pointer>('llama_model_get_vocab', 'void *', ['void *']),
+    size: call<(vocabulary: Pointer) => number>('llama_vocab_n_tokens', 'int32', ['void *']),
+    embedding: call<(model: Pointer) => number>('llama_model_n_embd', 'int32', ['void *']),
+    tokenize: call<
+      (
+        vocabulary: Pointer,
+        text: Uint8Array,
+        length: number,
+        out: Int32Array,
+        most: number,
+        special: boolean,
+        parse: boolean,
+      ) => number
+    >('llama_tokenize', 'int32', ['void *', 'void *', 'int32', 'void *', 'int32', 'bool', 'bool']),
+    context: call<(model: Pointer, parameters: Blob) => Pointer>('llama_init_from_model', 'void *', ['void *', Blob]),
+    setEmbeddings: call<(context: Pointer, on: boolean) => void>('llama_set_embeddings', 'void', ['void *', 'bool']),
+    freeContext: call<(context: Pointer) => void>('llama_free', 'void', ['void *']),
+    batch: call<(tokens: Int32Array, count: number) => object>('llama_batch_get_one', Batch, ['void *', 'int32']),
+    decode: call<(context: Pointer, batch: object) => number>('llama_decode', 'int32', ['void *', Batch]),
+    logits: call<(context: Pointer, i: number) => Pointer>('llama_get_logits_ith', 'void *', ['void *', 'int32']),
+    pooled: call<(context: Pointer, i: number) => Pointer>('llama_get_embeddings_seq', 'void *', ['void *', 'int32']),
+  };
+});
+
+/** Offsets in the parameters of v0.5.0. */
+const at = {
+  vocabularyOnly: 72,
+  threads: 28,
+  batchThreads: 32,
+  flashAttention: 52,
+  keyType: 104,
+  valueType: 108,
+} as const;
+
+function set32(blob: Blob, offset: number, value: number): void {
+  for (let i = 0; i < 4; i++) blob.bytes[offset + i] = (value >>> (8 * i)) & 255;
+}
+
+/** A loaded model. */
+export class NativeModel {
+  readonly #model: Pointer;
+  readonly #folder: string;
+
+  /** @throws Error with the library's messages */
+  constructor(file: Uint8Array, { vocabularyOnly = false } = {}) {
+    this.#folder = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
+    const path = join(this.#folder, 'model.gguf');
+    writeFileSync(path, file);
+    const { modelDefaults, load, takeLog } = library();
+    const parameters = modelDefaults();
+    if (vocabularyOnly) parameters.bytes[at.vocabularyOnly] = 1;
+    takeLog();
+    this.#model = load(path, parameters);
+    if (this.#model === null) {
+      rmSync(this.#folder, { recursive: true });
+      throw new Error(takeLog());
+    }
+  }
+
+  close(): void {
+    library().free(this.#model);
+    rmSync(this.#folder, { recursive: true });
+  }
+
+  [Symbol.dispose](): void {
+    this.close();
+  }
+
+  /** The ids of a text. `special` adds what the tokenizer adds on its own, such as the beginning of a text. */
+  tokenize(text: string, { special = false, parse = false } = {}): number[] {
+    const { vocabulary, tokenize } = library();
+    const bytes = new TextEncoder().encode(text);
+    const out = new Int32Array(bytes.length + 16);
+    const count = tokenize(vocabulary(this.#model), bytes, bytes.length, out, out.length, special, parse);
+    if (count < 0) throw new Error(`${-count} tokens do not fit`);
+    return [...out.subarray(0, count)];
+  }
+
+  /** Logits behind each token of a text. Keys and values are kept in float32. */
+  logits(tokens: readonly number[]): Float32Array[] {
+    const { vocabulary, size, logits } = library();
+    const width = size(vocabulary(this.#model));
+    return this.#run(tokens, (context) => tokens.map((_, i) => this.#floats(logits(context, i), width)), true);
+  }
+
+  /** The vector of a text, as the model pools it. */
+  pooled(tokens: readonly number[]): Float32Array {
+    const { embedding, pooled } = library();
+    return this.#run(tokens, (context) => this.#floats(pooled(context, 0), embedding(this.#model)), false);
+  }
+
+  #floats(pointer: Pointer, count: number): Float32Array {
+    if (pointer === null) throw new Error('there is no result');
+    return Float32Array.from(library().koffi.decode(pointer, 'float', count));
+  }
+
+  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean): T {
+    const { contextDefaults, context: make, freeContext, decode } = library();
+    const parameters = contextDefaults();
+    set32(parameters, at.threads, 1);
+    set32(parameters, at.batchThreads, 1);
+    set32(parameters, at.flashAttention, 0);
+    set32(parameters, at.keyType, 0);
+    set32(parameters, at.valueType, 0);
+    const context = make(this.#model, parameters);
+    if (context === null) throw new Error(library().takeLog());
+    try {
+      if (!everywhere) library().setEmbeddings(context, true);
+      const batch = batchOf(tokens, everywhere);
+      const status = decode(context, batch);
+      if (status !== 0) throw new Error(`llama_decode returned ${status}: ${library().takeLog()}`);
+      return read(context);
+    } finally {
+      freeContext(context);
+    }
+  }
+}
+
+/** A batch of one text with logits behind each token. */
+function batchOf(tokens: readonly number[], everywhere: boolean): object {
+  const ids = Int32Array.from(tokens);
+  const batch = library().batch(ids, ids.length) as Record<string, unknown>;
+  return everywhere ? { ...batch, token: ids, logits: new Int8Array(ids.length).fill(1) } : { ...batch, token: ids };
+}

@@ -1,0 +1,82 @@
+// Carries out recipes in the plainest way, and writes F32 GGUF files of them. It shares no code with what carries them out in the package.
+import type { Conversion, Folder, Key, Recipe } from '../../../web/src/conversions/recipe.js';
+import { ggufFile, type Pair, type Scalar, type ValueType } from './tiny-llama.js';
+
+/** A tensor in memory, as a folder holds it. */
+export interface Weight {
+  readonly shape: readonly number[];
+  readonly values: Float32Array;
+}
+export type Weights = ReadonlyMap<string, Weight>;
+
+/** A folder in memory. `files` are JSON values, or text or bytes as they stand. */
+export function folderOf(
+  weights: Weights,
+  files: Readonly<Record<string, unknown>>,
+  { name = 'tiny', metadata = {} }: { name?: string; metadata?: Record<string, string> } = {},
+): Folder {
+  return {
+    name,
+    metadata,
+    tensors: [...weights].map(([key, { shape }]) => ({ name: key, shape, dtype: 'F32' })),
+    file: async (path) => {
+      const value = Object.hasOwn(files, path) ? files[path] : undefined;
+      if (value === undefined) return undefined;
+      if (value instanceof Uint8Array) return new Uint8Array(value);
+      return new TextEncoder().encode(typeof value === 'string' ? value : JSON.stringify(value));
+    },
+  };
+}
+
+/** The elements of a tensor of the result. */
+export function elements(recipe: Recipe, weights: Weights): Float32Array {
+  if (recipe.values !== undefined) return recipe.values;
+  const parts = recipe.sources.map((source) => (weights.get(source) as Weight).values);
+  let all = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    all.set(part, at);
+    at += part.length;
+  }
+  const row = recipe.shape.length === 1 ? 1 : (recipe.shape.at(-1) as number);
+  if (recipe.rows !== undefined) all = all.slice(0, recipe.rows * row);
+  if (recipe.permuteHeads !== undefined) all = permuted(all, row, recipe.permuteHeads);
+  return recipe.add === undefined ? all : all.map((value) => value + (recipe.add as number));
+}
+
+/** Row h*d + half*d/2 + i becomes row h*d + 2i + half. */
+function permuted(values: Float32Array, row: number, heads: number): Float32Array<ArrayBuffer> {
+  const result = new Float32Array(values.length);
+  const d = values.length / row / heads;
+  for (let h = 0; h < heads; h++)
+    for (let half = 0; half < 2; half++)
+      for (let i = 0; i < d / 2; i++) {
+        const from = (h * d + (half * d) / 2 + i) * row;
+        result.set(values.subarray(from, from + row), (h * d + 2 * i + half) * row);
+      }
+  return result;
+}
+
+/** A key as the test's writer takes it. */
+export function pairOf({ name, type, value }: Key): Pair {
+  if (!type.endsWith('[]')) return [name, type as Exclude<ValueType, 'array'>, value as Scalar];
+  return [name, 'array', type.slice(0, -2) as ValueType, Array.from(value as ArrayLike<Scalar>)];
+}
+
+/** The F32 file of a conversion. `extra` are more keys. */
+export function fileOf({ keys, tensors }: Conversion, weights: Weights, extra: readonly Pair[] = []): Uint8Array {
+  return ggufFile({
+    pairs: [...keys.map(pairOf), ...extra],
+    tensors: tensors.map((recipe) => {
+      const values = elements(recipe, weights);
+      const data = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+      return { name: recipe.name, dtype: 'F32', ne: [...recipe.shape].reverse(), data };
+    }),
+  });
+}
+
+/** A file of the tokenizer alone, which the library loads with `vocabularyOnly`. */
+export function vocabularyFile({ architecture, keys }: Conversion): Uint8Array {
+  const kept = keys.filter(({ name }) => name.startsWith('tokenizer.') || name === 'general.architecture');
+  return ggufFile({ pairs: [...kept.map(pairOf), [`${architecture}.vocab_size`, 'u32', 1]], tensors: [] });
+}

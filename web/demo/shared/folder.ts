@@ -1,0 +1,73 @@
+import { modelFormats } from 'scalepoint/model';
+
+/** Folders inside of a model's folder whose files belong to it. */
+const inner: readonly string[] = ['1_Pooling'];
+
+/** Names of files that describe a model. */
+const beside = /\.(json|txt|model|jinja|md)$/i;
+const index = /\.index\.json$/i;
+
+const isModel = (name: string) =>
+  modelFormats().some(({ extensions }) => extensions.some((extension) => name.toLowerCase().endsWith(extension)));
+
+/** Files whose paths begin with the name of the folder. */
+export interface FolderFile {
+  readonly path: string;
+  readonly file: File;
+}
+
+/**
+ * The files of a folder that make up a model: an index before a single file, `model` before others; and what lies beside it. One file if
+ * there is no model.
+ */
+export function modelInFolder(files: readonly FolderFile[]): readonly FolderFile[] {
+  const top = files.filter(({ path }) => path.split('/').length === 2 && !path.split('/')[1]?.startsWith('.'));
+  const models = top.filter(({ file }) => isModel(file.name) && !index.test(file.name));
+  const main = top.some(({ file }) => index.test(file.name))
+    ? models
+    : models.filter(({ file }) => models.length === 1 || /^model[.]/i.test(file.name));
+  // Whatever is there tells what is wrong.
+  if (main.length === 0) return models.length > 0 ? models : top.slice(0, 1);
+  const others = files.filter(
+    (one) => beside.test(one.file.name) && (top.includes(one) || inner.includes(one.path.split('/')[1] ?? '')),
+  );
+  return [...main, ...others];
+}
+
+const readAll = async (folder: FileSystemDirectoryEntry): Promise<FileSystemEntry[]> => {
+  const reader = folder.createReader();
+  const all: FileSystemEntry[] = [];
+  // Browsers give some at a time, and nothing at the end.
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((resolve, reject) => reader.readEntries(resolve, reject));
+    if (some.length === 0) return all;
+    all.push(...some);
+  }
+};
+
+/** Remembers the path of a file in its folder, where the package looks for it. */
+function withPath(file: File, path: string): File {
+  return Object.defineProperty(file, 'webkitRelativePath', { value: path });
+}
+
+async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise<FolderFile[]> {
+  const found: FolderFile[] = [];
+  for (const entry of await readAll(folder)) {
+    if (entry.isFile) {
+      const file = await new Promise<File>((resolve, reject) => (entry as FileSystemFileEntry).file(resolve, reject));
+      const path = entry.fullPath.slice(1);
+      found.push({ path, file: withPath(file, path) });
+    } else if (depth > 0 && inner.includes(entry.name)) {
+      found.push(...(await filesIn(entry as FileSystemDirectoryEntry, depth - 1)));
+    }
+  }
+  return found;
+}
+
+/** The files that were dropped; those of the model of a folder, if one was. To be called while the event is handled. */
+export function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
+  const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
+  const folder = entries.find((entry) => entry.isDirectory);
+  if (folder === undefined || entries.length > 1) return [...data.files];
+  return filesIn(folder as FileSystemDirectoryEntry, 1).then((files) => modelInFolder(files).map(({ file }) => file));
+}

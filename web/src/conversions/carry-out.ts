@@ -1,0 +1,124 @@
+/** Carries out recipes: finds the tensors that they name, and says how the tensors of the result are read. */
+import type { CastForm } from '../codecs/cast.js';
+import { elementsOf } from '../codecs/elements.js';
+import { ScalepointError } from '../core/errors.js';
+import { quoted } from '../files/bytes.js';
+import type { LogicalTensor, OpenModel, SourceTensor } from '../formats/format.js';
+import { defaultAlignment, type GgufTensor } from '../formats/gguf/header.js';
+import { metadataOf, pairOf } from '../formats/gguf/pairs.js';
+import type { GgufView } from '../formats/gguf/plan.js';
+import type { Conversion, Recipe } from './recipe.js';
+
+/** Element types that can be read, and what GGUF has for them without a loss. */
+const lossless: Readonly<Record<string, string>> = {
+  F32: 'F32',
+  F16: 'F16',
+  BF16: 'BF16',
+  F64: 'F32',
+  F8_E4M3: 'F16',
+  F8_E5M2: 'F16',
+};
+
+/**
+ * The type that a stored tensor has in a GGUF file before anything is quantized.
+ * @throws ScalepointError `UNSUPPORTED_DTYPE`
+ */
+export function plainType({ name, dtype, byteOffset }: SourceTensor): string {
+  const type = Object.hasOwn(lossless, dtype) ? lossless[dtype] : undefined;
+  if (type !== undefined) return type;
+  throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${dtype} cannot be converted`, {
+    tensor: name,
+    byteOffset,
+  });
+}
+
+/** A tensor of a result that is read from stored tensors. */
+export interface Gathering extends Pick<Recipe, 'name' | 'shape' | 'permuteHeads' | 'add'> {
+  /** All of one type and shape. */
+  readonly stored: readonly SourceTensor[];
+}
+
+/** How that tensor is read. */
+export function gathered({ name, shape, permuteHeads, add, stored }: Gathering): LogicalTensor {
+  const [{ dtype, shape: from }] = stored as [SourceTensor];
+  const form = { codec: 'cast', to: dtype, ...(add === undefined ? {} : { add }) } as CastForm;
+  const parts = stored.map((tensor) => ({ role: 'data', tensor }));
+  const tensor: LogicalTensor = { name, shape, type: dtype, form, parts, isRenamed: true };
+  if (stored.length === 1 && permuteHeads === undefined) return tensor;
+  const [rows = 1, ...rest] = from;
+  const headRows = permuteHeads === undefined ? {} : { headRows: rows / permuteHeads };
+  return { ...tensor, gathered: { ...headRows, width: elementsOf(rest) } };
+}
+
+function fail(name: string, message: string): never {
+  throw new ScalepointError('BAD_FILE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
+}
+
+const text = (shape: readonly number[]) => `[${shape.join(', ')}]`;
+
+/** The first rows of a stored tensor, as a stored tensor. */
+function firstRows(tensor: SourceTensor, rows: number | undefined): SourceTensor {
+  const [all = 1, ...rest] = tensor.shape;
+  if (rows === undefined || rows === all) return tensor;
+  if (!(rows < all)) fail(tensor.name, `it has ${all} rows, and ${rows} are needed`);
+  return { ...tensor, shape: [rows, ...rest], bytes: (tensor.bytes / all) * rows };
+}
+
+/** Finds what a recipe names, and checks that its tensor can be made of that. */
+function carryOut(recipe: Recipe, byName: ReadonlyMap<string, SourceTensor>): LogicalTensor {
+  const { name, shape, sources, rows, permuteHeads } = recipe;
+  const stored = sources.map((source) => {
+    const tensor = byName.get(source);
+    return tensor === undefined ? fail(source, `it is missing; ${name} is made of it`) : firstRows(tensor, rows);
+  });
+  const [first] = stored;
+  if (first === undefined) return fail(name, 'it is made of nothing');
+  const other = stored.find(({ dtype, shape: its }) => dtype !== first.dtype || text(its) !== text(first.shape));
+  if (other !== undefined) {
+    fail(
+      other.name,
+      `it is ${other.dtype} ${text(other.shape)}, and ${first.name} is ${first.dtype} ${text(first.shape)}`,
+    );
+  }
+  if (elementsOf(shape) !== stored.length * elementsOf(first.shape)) {
+    fail(first.name, `its shape is ${text(first.shape)}, and ${name} is to be ${text(shape)}`);
+  }
+  if (permuteHeads !== undefined && ((first.shape[0] ?? 1) / permuteHeads) % 2 !== 0) {
+    fail(first.name, `${permuteHeads} heads do not have an even number of its ${first.shape[0] ?? 1} rows each`);
+  }
+  return gathered({ ...recipe, stored });
+}
+
+/** What a GGUF file would hold, and how each tensor is read, or its bytes. */
+export interface Carried {
+  readonly view: GgufView;
+  readonly sources: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[];
+}
+
+/**
+ * Carries out a conversion.
+ * @throws ScalepointError `BAD_FILE` if a tensor is missing or of another shape, `UNSUPPORTED_DTYPE` if it holds no floats
+ */
+export function carryOutAll({ tensors }: OpenModel, { keys, tensors: recipes }: Conversion): Carried {
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const names = new Set<string>();
+  const sources: (LogicalTensor | Uint8Array<ArrayBuffer>)[] = [];
+  const found = recipes.map((recipe): GgufTensor => {
+    const { name, shape, values, float32 = false } = recipe;
+    if (names.has(name)) fail(name, 'it would be there twice');
+    names.add(name);
+    if (values !== undefined) {
+      const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+      sources.push(bytes);
+      return { name, shape, dtype: 'F32', bytes: bytes.length, byteOffset: 0 };
+    }
+    const source = carryOut(recipe, byName);
+    sources.push(source);
+    const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
+    const plain = plainType(tensor);
+    const { bytes, byteOffset } = tensor;
+    return { name, shape, dtype: float32 ? 'F32' : plain, bytes, byteOffset };
+  });
+  const view = { tensors: found, metadata: metadataOf(keys), pairs: keys.map(pairOf), alignment: defaultAlignment };
+  return { view, sources };
+}

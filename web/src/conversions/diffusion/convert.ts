@@ -1,0 +1,253 @@
+/** Checkpoints of diffusion models to GGUF, as the tools of ComfyUI-GGUF make it in three steps, in one. */
+import { elementsOf } from '../../codecs/elements.js';
+import { ScalepointError } from '../../core/errors.js';
+import { quoted } from '../../files/bytes.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
+import { edited } from '../../formats/gguf/edits.js';
+import { type FileType, fileTypes, type GgufChoices, isCastType, type TargetType } from '../../formats/gguf/options.js';
+import { type GgufKey, pairOf } from '../../formats/gguf/pairs.js';
+import { fileTypeOf } from '../../formats/gguf/plan.js';
+import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
+import { ruleFor } from '../../formats/options.js';
+import { gathered, plainType } from '../carry-out.js';
+import type { Converted } from '../converter.js';
+import { DiffusionMixture, fitting } from './mixture.js';
+import { type Architecture, architectures } from './tables.js';
+
+// ----------------------------------------------------------------------------------------------------------------------- detection
+
+/** A tensor under the name that it has in the result. */
+interface Named {
+  readonly name: string;
+  readonly tensor: SourceTensor;
+}
+
+/** The tensors of the diffusion model, without the prefix of checkpoints that bundle it with others. */
+function withoutPrefix(tensors: readonly SourceTensor[]): readonly Named[] {
+  const prefix =
+    ['model.diffusion_model.', 'model.'].find((known) => tensors.some(({ name }) => name.startsWith(known))) ??
+    (tensors.every(({ name }) => name.startsWith('net.')) ? 'net.' : undefined);
+  if (prefix === undefined) return tensors.map((tensor) => ({ name: tensor.name, tensor }));
+  return tensors
+    .filter(({ name }) => name.startsWith(prefix))
+    .map((tensor) => ({ name: tensor.name.slice(prefix.length), tensor }));
+}
+
+/** What a checkpoint is. Undefined if it is no diffusion model that is known. */
+export function detectDiffusion(tensors: readonly SourceTensor[]): Architecture | undefined {
+  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
+  return architectures.find(({ keys }) => keys.some((set) => set.every((key) => names.has(key))));
+}
+
+/** The architecture whose tensors are there in the layout of diffusers. */
+export function diffusersLayout(tensors: readonly SourceTensor[]): string | undefined {
+  const names = new Set(withoutPrefix(tensors).map(({ name }) => name));
+  return architectures.find(({ diffusers }) => diffusers?.some((key) => names.has(key)))?.name;
+}
+
+/** Whether a name is that of a diffusion model's architecture. */
+export function isDiffusion(name: string): boolean {
+  return architectures.some((architecture) => architecture.name === name);
+}
+
+/** Programs that read these files. */
+export function diffusionReaders(file: string): readonly Reader[] {
+  return [
+    {
+      program: 'ComfyUI',
+      code: `mv ${file} ComfyUI/models/diffusion_models/`,
+      needs: 'It needs the extension ComfyUI-GGUF, whose node Unet Loader (GGUF) loads the file.',
+    },
+    { program: 'stable-diffusion.cpp', code: `sd --diffusion-model ${file} -p "A cat"` },
+  ];
+}
+
+// --------------------------------------------------------------------------------------------------------------------- the checks
+
+/** ggml's own limit is 63; the programs that read these files have raised theirs. */
+const mostNameBytes = 127;
+
+/** How the scales of float8 are called. Without them the numbers mean nothing. */
+const scaleName = /(^|\.)scaled_fp8$|\.(scale_weight|scale_input|weight_scale|input_scale|comfy_quant)$/;
+
+/** Fails for what readers could not load, or would misunderstand. @throws ScalepointError */
+function check(named: readonly Named[]): void {
+  const scale = named.find(({ name }) => scaleName.test(name));
+  if (scale !== undefined) {
+    const { name: tensor, byteOffset } = scale.tensor;
+    throw new ScalepointError(
+      'UNSUPPORTED_DTYPE',
+      `tensor ${quoted(tensor)}: the weights are quantized already, as float8 with scales; ` +
+        'start from the checkpoint in BF16 or F16, or from float8 without scales',
+      { tensor, byteOffset },
+    );
+  }
+  for (const { name, tensor } of named) {
+    const bytes = new TextEncoder().encode(name).length;
+    if (bytes <= mostNameBytes) continue;
+    throw new ScalepointError(
+      'BAD_FILE',
+      `tensor ${quoted(tensor.name)}: the name has ${bytes} bytes, more than the ${mostNameBytes} that readers allow`,
+      { tensor: tensor.name },
+    );
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ decisions
+
+/** A tensor on its way. */
+interface Item {
+  readonly name: string;
+  /** In the result: that of the source, but where rows of 256 take its place. */
+  readonly shape: readonly number[];
+  readonly stored: readonly number[];
+  readonly dtype: string;
+  readonly source: LogicalTensor;
+}
+
+const mostDimensions = 4;
+/** Tensors of at most so many elements are stored as F32. */
+const fewElements = 1024;
+/** Rows of reshaped tensors, and the least elements that they have. */
+const [reshapedRow, leastReshaped] = [256, 512];
+
+/** The shape that is written. Blocks of 256 would not fit the rows of small convolutions. */
+function shapeOf({ reshapes = false }: Architecture, shape: readonly number[]): readonly number[] {
+  const n = elementsOf(shape);
+  const isShort = shape.length > 1 && n >= leastReshaped && n % reshapedRow === 0;
+  return reshapes && isShort && (shape.at(-1) ?? 1) % reshapedRow !== 0 ? [n / reshapedRow, reshapedRow] : shape;
+}
+
+/** Whether a name is that of a parameter by itself. Programs take its bytes as they are, so that these have to be floats. */
+const isRaw = (name: string) => !/\.(weight|bias)$/.test(name);
+
+/** The type of a tensor that is not quantized. F32 becomes F16, unless everything is to be F32. */
+function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boolean): string {
+  const { name, stored, dtype, source } = item;
+  const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
+  const type = plainType(tensor);
+  if (stored.length > mostDimensions) return 'F32';
+  if (dtype === 'F32' || dtype === 'F64' || dtype === 'BF16') {
+    if (stored.length <= 1 || elementsOf(stored) <= fewElements || isRaw(name)) return 'F32';
+    if (precise.some((part) => name.includes(part))) return 'F32';
+  }
+  return type === 'F32' && !keepsF32 ? 'F16' : type;
+}
+
+/** Why a tensor is not quantized; undefined if it is. */
+function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): string | undefined {
+  const first = shape.findIndex((dimension) => dimension !== 1);
+  const rank = first < 0 ? 0 : shape.length - first;
+  if (stored.length > mostDimensions) return `${stored.length}-D`;
+  if (shape.length < 2 || rank < 2) return '1-D';
+  if (rank > 2) return `${rank}-D`;
+  if (isRaw(name)) return 'parameter';
+  if (!name.endsWith('weight')) return 'not a weight';
+  if (name.includes('_norm.weight')) return 'norm';
+  if (kept.some((part) => name.includes(part)) || keptNames.includes(name)) return 'architecture';
+  return undefined;
+}
+
+/** The file type of a target. Copies of safetensors are safetensors. */
+function fileTypeFor({ to }: GgufChoices): FileType {
+  if (to === 'copy') throw new Error('a copy is no conversion');
+  return fileTypeOf(to);
+}
+
+/** Decides what becomes of each tensor. */
+function choicesOf(
+  architecture: Architecture,
+  items: readonly Item[],
+  fileType: FileType,
+  choices: GgufChoices,
+): ResultTensor[] {
+  const { base } = fileTypes[fileType];
+  const { pure = false, rules = [] } = choices;
+  const mixture = new DiffusionMixture(architecture.name, fileType);
+  return items.map((item, index): ResultTensor => {
+    const { name, shape, source } = item;
+    const from = { source, index };
+    const plain = plainTypeOf(architecture, item, fileType === 'F32');
+    const reason = keptReason(architecture, item);
+    if (reason !== undefined) return { name, shape, from, type: plain, kept: reason };
+    const mixed = pure || isCastType(base) ? base : mixture.typeOf(name);
+    const rule = ruleFor(rules, name);
+    if (rule?.keep === true) return { name, shape, from, type: plain, kept: 'rule' };
+    const type = fitting(rule?.to === undefined ? mixed : (rule.to as TargetType), shape);
+    return { name, shape, from, type, ...(type === item.dtype ? { kept: 'same type' } : {}) };
+  });
+}
+
+/** The order in which tensors are written: that of the file, but those of more than 4 dimensions come behind their bias, or at the end. */
+function inOrder(results: readonly ResultTensor[]): ResultTensor[] {
+  const isLarge = ({ shape }: ResultTensor) => shape.length > mostDimensions;
+  const large = new Map(results.filter(isLarge).map((result) => [result.name, result]));
+  const ordered: ResultTensor[] = [];
+  for (const result of results) {
+    if (isLarge(result)) continue;
+    ordered.push(result);
+    const weight = result.name.replace('.bias', '.weight');
+    const follows = large.get(weight);
+    if (follows !== undefined) ordered.push(follows);
+    large.delete(weight);
+  }
+  return [...ordered, ...large.values()];
+}
+
+/** The entries of the metadata. */
+function keysOf(architecture: Architecture, items: readonly Item[], fileType: FileType): GgufKey[] {
+  const reshaped = items.filter(({ shape, stored }) => shape !== stored);
+  return [
+    { name: 'general.architecture', type: 'string', value: architecture.name },
+    { name: 'general.quantization_version', type: 'u32', value: 2 },
+    { name: 'general.file_type', type: 'u32', value: fileTypes[fileType].id },
+    ...reshaped.map(({ name, stored }): GgufKey => {
+      return { name: `comfy.gguf.orig_shape.${name}`, type: 'i32[]', value: stored };
+    }),
+  ];
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ the whole
+
+function notesOf({ name, reshapes = false }: Architecture, dropped: number): string[] {
+  const notes = [
+    `the file follows the tools of ComfyUI-GGUF for ${name}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
+      'llama.cpp does not',
+  ];
+  const count = dropped === 1 ? '1 tensor is' : `${dropped} tensors are`;
+  if (dropped > 0) notes.push(`${count} left out, as those of text encoders and VAEs are`);
+  if (reshapes) notes.push('models with many convolutions lose more by quantizing than others do');
+  return notes;
+}
+
+/**
+ * Takes a checkpoint for a GGUF file.
+ * @param architecture as it was detected
+ * @throws ScalepointError `UNSUPPORTED_DTYPE`, `BAD_FILE`
+ */
+export function convertDiffusion(model: OpenModel, architecture: Architecture): Converted {
+  const { dropped = [] } = architecture;
+  const named = withoutPrefix(model.tensors).filter(({ name }) => !dropped.some((part) => name.includes(part)));
+  check(named);
+  const items = named.map(({ name, tensor }): Item => {
+    plainType(tensor);
+    const shape = shapeOf(architecture, tensor.shape);
+    const source = gathered({ name, shape, stored: [tensor] });
+    return { name, shape, stored: tensor.shape, dtype: tensor.dtype, source };
+  });
+  return {
+    architecture: architecture.name,
+    tensors: items.map(({ source }) => source),
+    plan(choices, partsOf: PartsOf): FilePlan {
+      const gguf = choices as GgufChoices;
+      const fileType = fileTypeFor(gguf);
+      const results = inOrder(choicesOf(architecture, items, fileType, gguf));
+      const pairs = keysOf(architecture, items, fileType).map(pairOf);
+      const plan = planResult(edited(pairs, { pairs }, gguf.metadata), results, partsOf, {
+        choices: gguf,
+        keepDimensions: true,
+      });
+      return { ...plan, notes: [...notesOf(architecture, model.tensors.length - items.length), ...plan.notes] };
+    },
+  };
+}

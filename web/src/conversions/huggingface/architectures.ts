@@ -1,0 +1,458 @@
+/** The architectures that are known: what to read of config.json, and what llama.cpp computes for each. */
+import { show } from '../../core/show.js';
+import type { Recipe } from '../recipe.js';
+import { type Config, type Rope, readRope } from './config.js';
+import { badFile, unsupported } from './errors.js';
+import type { Hyper } from './hyper.js';
+import { llama3Factors, longFactors, ropeKeys, setting, wholeSetting } from './rope.js';
+import * as tables from './tables.js';
+import type { Sizes, Table } from './tensors.js';
+
+const file = 'config.json';
+
+/** A model as its config.json describes it. */
+export interface Model {
+  /** As llama.cpp calls it. */
+  readonly architecture: string;
+  readonly hyper: Hyper;
+  readonly sizes: Sizes;
+  readonly table: Table;
+  /** Tensors that are made and not read. To be called after the sizes were found to be true. */
+  readonly made: () => readonly Recipe[];
+  /** Whether the head is the embedding, as far as config.json says it. */
+  readonly tied: boolean | undefined;
+  /** True if the embedding may have more rows than the vocabulary. They are left out. */
+  readonly longEmbedding?: true;
+  readonly notes: readonly string[];
+}
+
+/** What readers of architectures share. */
+interface Read {
+  readonly config: Config;
+  readonly rope: Rope;
+  readonly notes: string[];
+  /** Rows of the embedding, for models whose config.json may leave out vocab_size. */
+  readonly embeddingRows: number | undefined;
+}
+
+/** What a decoder's config.json may leave out. */
+interface Defaults {
+  readonly head?: number;
+  readonly heads?: number;
+  readonly keyHeads?: number;
+  readonly context?: number;
+  readonly rmsEpsilon?: number;
+  readonly theta?: number;
+}
+
+/** Sizes that an architecture does not have. */
+const none = { experts: 0, expertFeedForward: 0, positions: 0, tokenTypes: 0 };
+
+function vocabularyOf({ config, embeddingRows }: Read): number {
+  return config.maybeWhole('vocab_size') ?? embeddingRows ?? badFile(file, 'vocab_size is missing');
+}
+
+/** Numbers and sizes of a decoder. The head's length is written only if config.json or the architecture says it. */
+function decoder(read: Read, defaults: Defaults = {}): { readonly hyper: Hyper; readonly sizes: Sizes } {
+  const { config, rope } = read;
+  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+  const heads = config.whole('num_attention_heads', defaults.heads);
+  const keyHeads = config.whole('num_key_value_heads', defaults.keyHeads ?? heads);
+  if (heads % keyHeads !== 0)
+    badFile(file, `num_attention_heads ${heads} is no multiple of num_key_value_heads ${keyHeads}`);
+  const given = config.maybeWhole('head_dim') ?? defaults.head;
+  if (given === undefined && hidden % heads !== 0)
+    badFile(file, `hidden_size ${hidden} is no multiple of num_attention_heads ${heads}, and head_dim is missing`);
+  const head = given ?? hidden / heads;
+  if (head % 2 !== 0) badFile(file, `a head has ${head} elements; the rotary embedding takes pairs`);
+  const feedForward = config.whole('intermediate_size');
+  return {
+    hyper: {
+      layers,
+      hidden,
+      heads,
+      keyHeads,
+      feedForward,
+      context: config.whole('max_position_embeddings', defaults.context),
+      rmsEpsilon: config.positive('rms_norm_eps', defaults.rmsEpsilon),
+      theta: rope.theta ?? defaults.theta ?? badFile(file, 'rope_theta is missing'),
+      ...(given === undefined ? {} : { head }),
+    },
+    sizes: {
+      layers,
+      hidden,
+      heads,
+      keyHeads,
+      head,
+      feedForward,
+      vocabulary: vocabularyOf(read),
+      queries: heads * head,
+      keys: keyHeads * head,
+      together: (heads + 2 * keyHeads) * head,
+      twoFeedForward: 2 * feedForward,
+      ...none,
+    },
+  };
+}
+
+/** Fails if config.json lists layers that differ from those that llama.cpp computes. */
+function checkLayers({ config }: Read, layers: number, sliding: (layer: number) => boolean): void {
+  const types = config.get('layer_types');
+  if (types === undefined) return;
+  if (!Array.isArray(types) || types.length !== layers)
+    badFile(file, `layer_types has to be an array of ${layers} names, got ${show(types)}`);
+  const other = (types as unknown[]).findIndex(
+    (type, i) => type !== (sliding(i) ? 'sliding_attention' : 'full_attention'),
+  );
+  if (other >= 0)
+    unsupported(file, `layer_types[${other}] is ${show((types as unknown[])[other])}; llama.cpp computes it otherwise`);
+}
+
+const never = () => false;
+
+function tiedIn(config: Config, otherwise?: boolean): boolean | undefined {
+  return config.maybeFlag('tie_word_embeddings') ?? otherwise;
+}
+
+/** Checks what all decoders have in common. */
+function checkDecoder({ config }: Read): void {
+  config.only('partial_rotary_factor', 1);
+  config.only('use_sliding_window', false);
+  config.only('use_bidirectional_attention', false);
+}
+
+function llama(read: Read, table: Table = tables.llama): Model {
+  const { config, rope, notes } = read;
+  checkDecoder(read);
+  config.only('hidden_act', 'silu');
+  const { hyper, sizes } = decoder(read);
+  const window = config.maybeWhole('sliding_window');
+  if (window === undefined) checkLayers(read, sizes.layers, never);
+  else if (window < hyper.context)
+    notes.push(`sliding_window ${window} is not written, because llama.cpp computes this architecture without one`);
+  return {
+    architecture: 'llama',
+    hyper: {
+      ...hyper,
+      ...ropeKeys(rope, ['linear', 'yarn', 'llama3']),
+      vocabulary: config.whole('vocab_size'),
+      ropeDimensions: sizes.head,
+    },
+    sizes,
+    table: biased(config, table),
+    made: () => llama3Factors(rope, config, sizes.head, hyper.theta as number),
+    tied: tiedIn(config),
+    notes,
+  };
+}
+
+/** A table whose attention has its biases always or never, if config.json says so. */
+function biased(config: Config, table: Table): Table {
+  const flag = config.maybeFlag('attention_bias');
+  if (flag === undefined) return table;
+  const layer = table.layer.map((row) =>
+    row.to.startsWith('attn_') && row.bias === 'optional'
+      ? ({ ...row, bias: flag ? 'always' : 'never' } as const)
+      : row,
+  );
+  return { ...table, layer };
+}
+
+function mixtral(read: Read): Model {
+  const { config } = read;
+  const model = llama(read, tables.mixtral);
+  const [experts, usedExperts] = expertCounts(config, 'num_local_experts');
+  return { ...model, hyper: { ...model.hyper, experts, usedExperts }, sizes: { ...model.sizes, experts } };
+}
+
+function expertCounts(config: Config, key: string): [experts: number, used: number] {
+  const [experts, used] = [config.whole(key), config.whole('num_experts_per_tok')];
+  if (used > experts) badFile(file, `num_experts_per_tok ${used} is more than ${key} ${experts}`);
+  return [experts, used];
+}
+
+/** llama.cpp leaves out the rotary embedding in every fourth layer, whatever the file says. */
+function smollm3(read: Read): Model {
+  const { config } = read;
+  config.only('no_rope_layer_interval', 4);
+  config.only('attention_bias', false);
+  config.only('mlp_bias', false);
+  const list = config.get('no_rope_layers');
+  const { layers } = decoder(read).sizes;
+  if (Array.isArray(list) && list.length > 0) {
+    const other = list.findIndex((rotates, i) => rotates !== ((i + 1) % 4 === 0 ? 0 : 1));
+    if (list.length !== layers) badFile(file, `no_rope_layers has ${list.length} entries for ${layers} layers`);
+    if (other >= 0)
+      unsupported(file, `no_rope_layers[${other}] is ${show(list[other])}; llama.cpp computes it otherwise`);
+  }
+  return { ...llama(read, tables.smollm3), architecture: 'smollm3' };
+}
+
+function qwen(read: Read, architecture: 'qwen2' | 'qwen3' | 'qwen3moe', table: Table, defaults: Defaults): Model {
+  const { config, rope, notes } = read;
+  checkDecoder(read);
+  config.only('hidden_act', 'silu');
+  if (architecture !== 'qwen2') config.only('attention_bias', false);
+  const { hyper, sizes } = decoder(read, defaults);
+  checkLayers(read, sizes.layers, never);
+  return {
+    architecture,
+    hyper: { ...hyper, ...ropeKeys(rope, ['linear', 'yarn']) },
+    sizes,
+    table,
+    made: () => [],
+    tied: tiedIn(config),
+    notes,
+  };
+}
+
+function qwen3moe(read: Read): Model {
+  const { config, notes } = read;
+  config.only('decoder_sparse_step', 1);
+  config.only('norm_topk_prob', true);
+  const dense = config.get('mlp_only_layers');
+  if (Array.isArray(dense) && dense.length > 0)
+    unsupported(file, `mlp_only_layers is ${show(dense)}; llama.cpp computes experts in every layer`);
+  const model = qwen(read, 'qwen3moe', tables.qwen3moe, { head: 128 });
+  const [experts, usedExperts] = expertCounts(
+    config,
+    config.get('num_experts') === undefined ? 'num_local_experts' : 'num_experts',
+  );
+  const expertFeedForward = config.whole('moe_intermediate_size');
+  if (config.get('norm_topk_prob') === undefined)
+    notes.push('norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts');
+  return {
+    ...model,
+    hyper: { ...model.hyper, experts, usedExperts, expertFeedForward },
+    sizes: { ...model.sizes, experts, expertFeedForward },
+  };
+}
+
+/** Fails if the scale of attention differs from the one that llama.cpp takes. Its largest models divide otherwise. */
+function checkScale({ config }: Read, { heads, hidden, head, layers }: Sizes, largestLayers: number): void {
+  const scalar = config.maybePositive('query_pre_attn_scalar');
+  const taken = layers === largestLayers ? hidden / heads : head;
+  if (scalar !== undefined && scalar !== taken)
+    unsupported(file, `query_pre_attn_scalar is ${scalar}; llama.cpp computes this model with ${taken}`);
+}
+
+function checkGemma(read: Read): void {
+  checkDecoder(read);
+  read.config.only('hidden_activation', 'gelu_pytorch_tanh');
+  read.config.only('attention_bias', false);
+}
+
+function gemma2(read: Read): Model {
+  const { config, rope, notes } = read;
+  checkGemma(read);
+  const { hyper, sizes } = decoder(read, { head: 256, theta: 10000 });
+  checkScale(read, sizes, 46);
+  checkLayers(read, sizes.layers, (i) => i % 2 === 0);
+  // The converter of llama.cpp does not write the base. Its runtime takes 10000.
+  const { theta, ...others } = hyper;
+  return {
+    architecture: 'gemma2',
+    hyper: {
+      ...others,
+      ...(theta === 10000 ? {} : { theta: theta as number }),
+      ...ropeKeys(rope, ['linear']),
+      attentionCap: config.positive('attn_logit_softcapping', 50),
+      finalCap: config.positive('final_logit_softcapping', 30),
+      window: config.whole('sliding_window', 4096),
+    },
+    sizes,
+    table: tables.gemma2,
+    made: () => [],
+    tied: tiedIn(config, true),
+    notes,
+  };
+}
+
+function gemma3(read: Read): Model {
+  const { config, rope, notes } = read;
+  checkGemma(read);
+  const { hyper, sizes } = decoder(read, {
+    head: 256,
+    heads: 8,
+    keyHeads: 4,
+    context: 131072,
+    rmsEpsilon: 1e-6,
+    theta: 1e6,
+  });
+  checkScale(read, sizes, 62);
+  checkLayers(read, sizes.layers, (i) => (i + 1) % 6 !== 0);
+  config.only('sliding_window_pattern', 6);
+  if (config.get('attn_logit_softcapping') !== undefined)
+    unsupported(file, 'attn_logit_softcapping is set; llama.cpp computes Gemma 3 without it');
+  const finalCap = config.maybePositive('final_logit_softcapping');
+  return {
+    architecture: 'gemma3',
+    hyper: {
+      ...hyper,
+      ...ropeKeys(rope, ['linear']),
+      ...(rope.localTheta === undefined ? {} : { localTheta: rope.localTheta }),
+      ...(finalCap === undefined ? {} : { finalCap }),
+      window: config.whole('sliding_window'),
+    },
+    sizes,
+    table: tables.gemma3,
+    made: () => [],
+    tied: tiedIn(config, true),
+    longEmbedding: true,
+    notes,
+  };
+}
+
+function phi3(read: Read): Model {
+  const { config, rope, notes } = read;
+  config.only('hidden_act', 'silu');
+  config.only('attention_bias', false);
+  const { hyper, sizes } = decoder(read);
+  checkLayers(read, sizes.layers, never);
+  if (rope.type !== undefined && !['su', 'longrope', 'yarn'].includes(rope.type))
+    unsupported(file, `${rope.where}.type is ${show(rope.type)}; Phi-3 has su, longrope or yarn`);
+  const original =
+    wholeSetting(rope, 'original_max_position_embeddings') ?? config.whole('original_max_position_embeddings');
+  const rotated = setting(rope, 'partial_rotary_factor') ?? config.positive('partial_rotary_factor', 1);
+  if (original < 2 || rotated > 1)
+    badFile(file, `original_max_position_embeddings is ${original} and partial_rotary_factor ${rotated}`);
+  const ropeDimensions = Math.floor(Math.floor(rotated * sizes.hidden) / sizes.heads);
+  const { tensors, attentionFactor } = longFactors(rope, ropeDimensions, hyper.context, original);
+  const { head: _, ...others } = hyper;
+  return {
+    architecture: 'phi3',
+    hyper: {
+      ...others,
+      ...(attentionFactor === undefined ? {} : { attentionFactor }),
+      ropeContext: original,
+      ropeDimensions,
+      window: config.maybeWhole('sliding_window') ?? 0,
+    },
+    sizes,
+    table: tables.phi3,
+    made: () => tensors,
+    tied: tiedIn(config),
+    notes,
+  };
+}
+
+/** Sizes of an encoder, whose heads are all alike. */
+function encoderSizes(layers: number, hidden: number, heads: number, feedForward: number) {
+  if (hidden % heads !== 0) badFile(file, `the vectors of ${hidden} elements are no multiple of the ${heads} heads`);
+  const head = hidden / heads;
+  const sizes = { layers, hidden, heads, keyHeads: heads, head, queries: hidden, keys: hidden };
+  return { ...sizes, together: 3 * hidden, feedForward, twoFeedForward: 2 * feedForward };
+}
+
+function bert(read: Read): Model {
+  const { config, notes } = read;
+  config.only('hidden_act', 'gelu');
+  config.only('position_embedding_type', 'absolute');
+  config.only('is_decoder', false);
+  const [layers, hidden] = [config.whole('num_hidden_layers'), config.whole('hidden_size')];
+  const [heads, feedForward] = [config.whole('num_attention_heads'), config.whole('intermediate_size')];
+  const positions = config.whole('max_position_embeddings');
+  return {
+    architecture: 'bert',
+    hyper: {
+      layers,
+      context: positions,
+      hidden,
+      feedForward,
+      heads,
+      normEpsilon: config.positive('layer_norm_eps'),
+      causal: false,
+    },
+    sizes: {
+      ...encoderSizes(layers, hidden, heads, feedForward),
+      ...none,
+      vocabulary: vocabularyOf(read),
+      positions,
+      tokenTypes: config.whole('type_vocab_size', 1),
+    },
+    table: tables.bert,
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+/** Positions that Nomic's models were trained with, by what their configs say. */
+function nomicContext(config: Config): number {
+  const [positions, trained] = [config.whole('n_positions'), config.whole('max_trained_positions', 2048)];
+  if (positions === 8192 && trained === 2048) return 2048;
+  if (positions === 2048 && trained === 2048) return 512;
+  return unsupported(file, `n_positions is ${positions} and max_trained_positions ${trained}; known are 8192 and 2048`);
+}
+
+function nomicBert(read: Read): Model {
+  const { config, notes } = read;
+  if (config.get('moe_every_n_layers') !== undefined && config.get('moe_every_n_layers') !== 0)
+    unsupported(file, 'moe_every_n_layers is set; Nomic models with experts are not supported');
+  config.only('activation_function', 'swiglu');
+  for (const key of ['causal', 'qkv_proj_bias', 'mlp_fc1_bias', 'mlp_fc2_bias', 'prenorm', 'rotary_emb_interleaved'])
+    config.only(key, false);
+  config.only('rotary_emb_fraction', 1);
+  if (config.get('rotary_emb_scale_base') !== undefined)
+    unsupported(file, 'rotary_emb_scale_base is set; llama.cpp computes Nomic models without it');
+  const [layers, hidden] = [config.whole('n_layer'), config.whole('n_embd')];
+  const [heads, feedForward] = [config.whole('n_head'), config.whole('n_inner')];
+  return {
+    architecture: 'nomic-bert',
+    hyper: {
+      layers,
+      context: nomicContext(config),
+      hidden,
+      feedForward,
+      heads,
+      theta: config.positive('rotary_emb_base'),
+      normEpsilon: config.positive('layer_norm_epsilon'),
+      causal: false,
+    },
+    sizes: {
+      ...encoderSizes(layers, hidden, heads, feedForward),
+      ...none,
+      vocabulary: vocabularyOf(read),
+      tokenTypes: config.whole('type_vocab_size', 1),
+    },
+    table: tables.nomicBert,
+    made: () => [],
+    tied: undefined,
+    notes,
+  };
+}
+
+/** Readers by the name that config.json has under `architectures`. */
+const readers: Readonly<Record<string, (read: Read) => Model>> = {
+  LlamaForCausalLM: (read) => llama(read),
+  MistralForCausalLM: (read) => llama(read),
+  MixtralForCausalLM: mixtral,
+  SmolLM3ForCausalLM: smollm3,
+  Qwen2ForCausalLM: (read) => qwen(read, 'qwen2', tables.qwen2, {}),
+  Qwen3ForCausalLM: (read) => qwen(read, 'qwen3', tables.qwen3, { head: 128 }),
+  Qwen3MoeForCausalLM: qwen3moe,
+  Gemma2ForCausalLM: gemma2,
+  Gemma3ForCausalLM: gemma3,
+  Gemma3ForConditionalGeneration: gemma3,
+  Phi3ForCausalLM: phi3,
+  BertModel: bert,
+  BertForMaskedLM: bert,
+  NomicBertModel: nomicBert,
+};
+
+/** The names that config.json may have under `architectures`. */
+export const architectures: readonly string[] = Object.keys(readers);
+
+/** Reads a model of a known architecture. `embeddingRows` are those of the token embedding, if there is one. */
+export function readModel(config: Config, embeddingRows: number | undefined): Model {
+  const list = config.get('architectures');
+  const name: unknown = Array.isArray(list) ? list[0] : undefined;
+  if (typeof name !== 'string') return badFile(file, 'architectures is missing, or names none');
+  const read = Object.hasOwn(readers, name) ? readers[name] : undefined;
+  if (read === undefined)
+    return unsupported(
+      file,
+      `the architecture ${show(name)} is not supported; supported are ${architectures.join(', ')}`,
+    );
+  return read({ config, rope: readRope(config), notes: [], embeddingRows });
+}

@@ -1,0 +1,82 @@
+/** Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen. */
+import { show } from '../../core/show.js';
+import type { Key } from '../recipe.js';
+import { unsupported } from './errors.js';
+import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import { preTokenizerOf } from './pretokenizer.js';
+import { specialKeys } from './special.js';
+import { addedTokens, kinds, looksSpecial, mergePairs, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import type { Tokenizer, TokenizerFiles } from './wish.js';
+
+const file = 'tokenizer.json';
+
+/** How byte-level vocabularies write a blank. */
+const blank = 'Ġ';
+
+/** Bytes that stand for themselves in a byte-level vocabulary: the printable ones of Latin-1. */
+function isPrintable(byte: number): boolean {
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+}
+
+/** The characters that stand for the 256 bytes. Those that are not printable follow behind Latin-1 in order. */
+function byteCharacters(): string[] {
+  let next = 0x100;
+  return Array.from({ length: 256 }, (_, byte) => String.fromCharCode(isPrintable(byte) ? byte : next++));
+}
+
+/** Fills a vocabulary with the tokens of a BPE model and those that were added. */
+function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabulary {
+  const vocabulary = new Vocabulary(files.size);
+  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
+  const missing = byteCharacters().filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
+  if (missing.length > 0)
+    vocabulary.notes.push(`${missing.length} of 256 bytes have no token; text with them is lost, in Hugging Face too`);
+  for (const { id, content, special } of addedTokens(tokenizer)) {
+    if (special || looksSpecial(content)) vocabulary.put(file, id, content, kinds.control);
+    else vocabulary.put(file, id, content.replaceAll('▁', ' '), kinds.user);
+  }
+  vocabulary.check(file);
+  return vocabulary;
+}
+
+/** Fails for a normalizer that changes text in a way that the runtime does not know. NFC leaves nearly all text as it is. */
+function checkNormalizer(normalizer: unknown, notes: string[]): void {
+  if (normalizer === undefined) return;
+  const type = isObject(normalizer) ? member(normalizer, 'type') : undefined;
+  if (type === 'NFC') {
+    notes.push('the tokenizer composes characters first (NFC), which llama.cpp does not');
+  } else if (type === 'Sequence') {
+    for (const one of arrayMember(normalizer as Json, 'normalizers')) checkNormalizer(one, notes);
+  } else {
+    unsupported(file, `the normalizer ${show(type)} is not supported`);
+  }
+}
+
+/** Pre-tokenizers with which the runtime puts the beginning of a text in front, if no key says otherwise. */
+const addBos = ['llama-bpe', 'tekken'];
+
+/** Reads a byte-level BPE tokenizer. */
+export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
+  const model = objectMember(tokenizer, 'model') as Json;
+  const { pre, note } = preTokenizerOf(tokenizer, files.settings);
+  const vocabulary = readTokens(files, tokenizer, model);
+  const { notes } = vocabulary;
+  if (note !== undefined) notes.push(note);
+  checkNormalizer(member(tokenizer, 'normalizer'), notes);
+  const merges = mergePairs(model).map(([a, b]) => `${a.replaceAll(' ', blank)} ${b.replaceAll(' ', blank)}`);
+  const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
+  return {
+    keys: [
+      ...(typeof prefix === 'boolean'
+        ? [{ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: prefix } satisfies Key]
+        : []),
+      { name: 'tokenizer.ggml.model', type: 'string', value: 'gpt2' },
+      { name: 'tokenizer.ggml.pre', type: 'string', value: pre },
+      { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+      { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+      { name: 'tokenizer.ggml.merges', type: 'string[]', value: merges },
+      ...specialKeys(files, vocabulary, addBos.includes(pre) ? { addsBos: false } : {}),
+    ],
+    notes,
+  };
+}

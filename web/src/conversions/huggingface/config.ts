@@ -1,0 +1,115 @@
+/** config.json: typed reading of its keys. Settings of the text model of a multimodal one count before those around them. */
+import { show } from '../../core/show.js';
+import { badFile, unsupported } from './errors.js';
+import { isObject, type Json, member, objectMember } from './json.js';
+
+const file = 'config.json';
+
+/** Numbers of a config are u32 in GGUF. Sizes of this order have no use. */
+const largest = 2 ** 31 - 1;
+
+/** The keys of a config.json. Every error names the key. */
+export class Config {
+  readonly #keys: Json;
+
+  constructor(keys: Json) {
+    const text = Object.entries(objectMember(keys, 'text_config') ?? {}).filter(([, value]) => value !== null);
+    this.#keys = { ...keys, ...Object.fromEntries(text) };
+  }
+
+  /** A value as it stands; undefined if it is missing or null. */
+  get(name: string): unknown {
+    return member(this.#keys, name);
+  }
+
+  /** A whole number of at least `least`; undefined if it is missing. */
+  maybeWhole(name: string, least = 1): number | undefined {
+    const value = this.get(name);
+    if (value === undefined) return undefined;
+    if (typeof value !== 'number' || !Number.isInteger(value) || value < least || value > largest)
+      badFile(file, `${name} has to be a whole number of at least ${least}, got ${show(value)}`);
+    return value;
+  }
+
+  /** A whole number of at least 1. */
+  whole(name: string, otherwise?: number): number {
+    return this.maybeWhole(name) ?? otherwise ?? badFile(file, `${name} is missing`);
+  }
+
+  /** A finite number above 0; undefined if it is missing. */
+  maybePositive(name: string): number | undefined {
+    return positive(file, name, this.get(name));
+  }
+
+  /** A finite number above 0. */
+  positive(name: string, otherwise?: number): number {
+    return this.maybePositive(name) ?? otherwise ?? badFile(file, `${name} is missing`);
+  }
+
+  /** True or false; undefined if it is missing. */
+  maybeFlag(name: string): boolean | undefined {
+    const value = this.get(name);
+    if (value === undefined || typeof value === 'boolean') return value;
+    return badFile(file, `${name} has to be true or false, got ${show(value)}`);
+  }
+
+  /** Fails if a key is there with a value that the runtime cannot be told. */
+  only(name: string, ...values: readonly unknown[]): void {
+    const value = this.get(name);
+    if (value !== undefined && !values.includes(value))
+      unsupported(file, `${name} is ${show(value)}; llama.cpp computes this architecture with ${listed(values)} only`);
+  }
+}
+
+function listed(values: readonly unknown[]): string {
+  return values.map(show).join(' or ');
+}
+
+/** A finite number above 0; undefined for undefined. */
+export function positive(where: string, name: string, value: unknown): number | undefined {
+  if (value === undefined) return undefined;
+  if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
+    badFile(where, `${name} has to be a number above 0, got ${show(value)}`);
+  return value;
+}
+
+/** Settings of the rotary embedding. */
+export interface Rope {
+  /** In lower case: `linear`, `yarn`, `llama3`, `longrope`; undefined for none and for `default`. */
+  readonly type: string | undefined;
+  /** The object with the settings. It is empty if there is none. */
+  readonly settings: Json;
+  /** What to call the object in errors. */
+  readonly where: string;
+  /** Base of the frequencies. */
+  readonly theta: number | undefined;
+  /** Base of the frequencies in layers with a sliding window. */
+  readonly localTheta: number | undefined;
+}
+
+/** Reads the rotary embedding's settings: `rope_parameters`, else `rope_scaling` with `rope_theta` beside it. */
+export function readRope(config: Config): Rope {
+  const name = config.get('rope_parameters') === undefined ? 'rope_scaling' : 'rope_parameters';
+  const given = config.get(name);
+  if (given !== undefined && !isObject(given)) badFile(file, `${name} has to be an object, got ${show(given)}`);
+  const all: Json = (given as Json | undefined) ?? {};
+  const settings = objectMember(all, 'full_attention') ?? all;
+  const local = objectMember(all, 'sliding_attention');
+  const type = member(settings, 'rope_type') ?? member(settings, 'type');
+  if (type !== undefined && typeof type !== 'string')
+    badFile(file, `${name}.rope_type has to be a string, got ${show(type)}`);
+  const own = type?.toLowerCase();
+  const theta = positive(file, `${name}.rope_theta`, member(settings, 'rope_theta'));
+  const beside = config.maybePositive('rope_theta');
+  if (theta !== undefined && beside !== undefined && theta !== beside)
+    badFile(file, `rope_theta is ${beside} and ${name}.rope_theta is ${theta}`);
+  return {
+    type: own === 'default' ? undefined : own,
+    settings,
+    where: name,
+    theta: theta ?? beside,
+    localTheta:
+      positive(file, `${name}.sliding_attention.rope_theta`, member(local, 'rope_theta')) ??
+      config.maybePositive('rope_local_base_freq'),
+  };
+}

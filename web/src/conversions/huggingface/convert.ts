@@ -1,0 +1,120 @@
+/** A folder of Hugging Face as what a GGUF file holds: keys, recipes of tensors, and notes. */
+import type { Conversion, Folder, Recipe } from '../recipe.js';
+import { type Model, readModel } from './architectures.js';
+import { Config } from './config.js';
+import { badFile, unsupported } from './errors.js';
+import { modelKeys } from './hyper.js';
+import { type Json, member, objectMember, parseObject } from './json.js';
+import { readPooling } from './pooling.js';
+import { recipes } from './tensors.js';
+import { readTokenizer } from './tokenizer.js';
+
+/** Choices of a conversion. */
+export interface ConvertOptions {
+  /**
+   * What happens to a SentencePiece vocabulary without tokens for all 256 bytes. llama.cpp ends its process at the first character that
+   * such a vocabulary lacks. `keep` converts it, with a note.
+   * @defaultValue 'refuse'
+   */
+  readonly missingBytes?: 'refuse' | 'keep';
+}
+
+/** Names of the token embedding, with the prefixes that folders have. */
+const embeddingName = /^(model\.)?(language_model\.)?(model\.)?embed_tokens\.weight$/;
+const bertEmbeddingName = /^(bert\.)?embeddings\.word_embeddings\.weight$/;
+const headName = /^(language_model\.)?lm_head\.weight$/;
+
+/** Fails for a folder that holds no whole model with plain weights. */
+async function checkKind(folder: Folder, keys: Json): Promise<void> {
+  if ((await folder.file('adapter_config.json')) !== undefined)
+    unsupported('adapter_config.json', 'the folder holds an adapter (LoRA); merge it into its model first');
+  for (const [where, from] of [
+    ['', keys],
+    ['text_config.', objectMember(keys, 'text_config')],
+  ] as const) {
+    const settings = member(from, 'quantization_config');
+    if (settings === undefined) continue;
+    const method = typeof settings === 'object' ? member(settings as Json, 'quant_method') : undefined;
+    const named = typeof method === 'string' ? ` (${JSON.stringify(method.slice(0, 60))})` : '';
+    unsupported(
+      'config.json',
+      `${where}quantization_config says that the weights are quantized${named}; convert the model that they were made from`,
+    );
+  }
+  if (folder.tensors.length === 0) badFile('safetensors', 'there are no tensors');
+}
+
+/** Whether the folder stores the token embedding only under the name of the head, as some tied models do. */
+function onlyHead({ tensors, metadata }: Folder, { tied }: Model): boolean {
+  if (tensors.some(({ name }) => embeddingName.test(name))) return false;
+  const head = tensors.find(({ name }) => headName.test(name));
+  if (head === undefined) return false;
+  const noted = Object.entries(metadata).some(([name, of]) => embeddingName.test(name) && of === head.name);
+  return noted || tied === true;
+}
+
+/** Fails if config.json says that the model has a head of its own, and there is none. */
+function checkHead({ tensors }: Folder, { tied, table }: Model): void {
+  if (tied !== false || !table.outside.some(({ from }) => from === 'lm_head')) return;
+  if (!tensors.some(({ name }) => headName.test(name)))
+    badFile('config.json', 'tie_word_embeddings is false, but there is no tensor lm_head.weight');
+}
+
+/** The tensors of a model. */
+function tensorsOf(folder: Folder, model: Model): readonly Recipe[] {
+  checkHead(folder, model);
+  const { sizes, architecture } = model;
+  let { table } = model;
+  if (onlyHead(folder, model)) {
+    const { rename } = table;
+    table = {
+      ...table,
+      rename: (name) => (name === 'lm_head.weight' ? 'model.embed_tokens.weight' : rename ? rename(name) : name),
+    };
+  }
+  // What exceeds the vocabulary is cut off, so the shape in the folder is the one to check.
+  const rows = model.longEmbedding === true ? embeddingRows(folder) : undefined;
+  const long = rows !== undefined && rows > sizes.vocabulary;
+  const read = recipes(folder.tensors, table, long ? { ...sizes, vocabulary: rows } : sizes, architecture);
+  const cut = (recipe: Recipe): Recipe =>
+    recipe.name === 'token_embd.weight'
+      ? { ...recipe, shape: [sizes.vocabulary, sizes.hidden], rows: sizes.vocabulary }
+      : recipe;
+  return [...model.made(), ...(long ? read.map(cut) : read)];
+}
+
+/** Rows of the token embedding. */
+function embeddingRows({ tensors }: Folder): number | undefined {
+  for (const pattern of [embeddingName, bertEmbeddingName, headName]) {
+    const found = tensors.find(({ name }) => pattern.test(name));
+    if (found !== undefined) return found.shape[0];
+  }
+  return undefined;
+}
+
+/** Tells what a folder of Hugging Face becomes in GGUF. It does what llama.cpp's converter does, and refuses what that one would get wrong. */
+export async function convertHuggingface(folder: Folder, options: ConvertOptions = {}): Promise<Conversion> {
+  const bytes = await folder.file('config.json');
+  if (bytes === undefined) return badFile('config.json', 'the folder has none');
+  const keys = parseObject('config.json', bytes);
+  await checkKind(folder, keys);
+  const config = new Config(keys);
+  const model = readModel(config, embeddingRows(folder));
+  const tensors = tensorsOf(folder, model);
+  const pooling = await readPooling(folder, model.architecture);
+  const tokenizer = await readTokenizer(folder, {
+    config,
+    architecture: model.architecture,
+    size: model.sizes.vocabulary,
+    missingBytes: options.missingBytes ?? 'refuse',
+  });
+  return {
+    architecture: model.architecture,
+    keys: [
+      ...modelKeys(model.architecture, folder.name, { ...model.hyper, ...(pooling === undefined ? {} : { pooling }) }),
+      ...tokenizer.keys,
+    ],
+    tensors,
+    notes: [...model.notes, ...tokenizer.notes],
+  };
+}

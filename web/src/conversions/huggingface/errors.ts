@@ -1,0 +1,17 @@
+/** The errors of a folder. Each names the file, and the key where there is one. */
+import { ScalepointError } from '../../core/errors.js';
+
+/** Fails because a file is wrong, or contradicts another one. */
+export function badFile(file: string, message: string, tensor?: string): never {
+  throw new ScalepointError('BAD_FILE', `${file}: ${message}`, { tensor });
+}
+
+/** Fails because a file is good, but nothing here can convert what it describes. */
+export function unsupported(file: string, message: string): never {
+  throw new ScalepointError('UNKNOWN_FORMAT', `${file}: ${message}`);
+}
+
+/** A name from a file for an error message. It is cut if it is long. */
+export function quoted(name: string): string {
+  return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
+}

@@ -1,0 +1,148 @@
+/** What the metadata says about a model: the numbers of a config.json under names of their own, and the keys that they become. */
+import type { Key } from '../recipe.js';
+
+/** Numbers of a model. What is undefined is not written. */
+export interface Hyper {
+  layers: number;
+  context: number;
+  hidden: number;
+  feedForward: number;
+  heads: number;
+  keyHeads?: number;
+  ropeType?: string;
+  ropeFactor?: number;
+  ropeContext?: number;
+  yarnExtFactor?: number;
+  yarnAttentionFactor?: number;
+  yarnBetaFast?: number;
+  yarnBetaSlow?: number;
+  /** Factor of long contexts for Phi-3. */
+  attentionFactor?: number;
+  theta?: number;
+  localTheta?: number;
+  rmsEpsilon?: number;
+  normEpsilon?: number;
+  experts?: number;
+  usedExperts?: number;
+  expertFeedForward?: number;
+  /** Elements of a head, if the config says it. */
+  head?: number;
+  vocabulary?: number;
+  ropeDimensions?: number;
+  attentionCap?: number;
+  finalCap?: number;
+  window?: number;
+  causal?: boolean;
+  /** 1 mean, 2 the first token, 3 the last one. */
+  pooling?: number;
+}
+
+/** A key of an architecture: what comes behind its name, the type, and the number. */
+type Entry = readonly [name: string, type: 'u32' | 'f32' | 'bool' | 'string', from: keyof Hyper];
+
+const rope: readonly Entry[] = [
+  ['rope.scaling.type', 'string', 'ropeType'],
+  ['rope.scaling.factor', 'f32', 'ropeFactor'],
+  ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
+  ['rope.scaling.yarn_ext_factor', 'f32', 'yarnExtFactor'],
+  ['rope.scaling.yarn_attn_factor', 'f32', 'yarnAttentionFactor'],
+  ['rope.scaling.yarn_beta_fast', 'f32', 'yarnBetaFast'],
+  ['rope.scaling.yarn_beta_slow', 'f32', 'yarnBetaSlow'],
+  ['rope.freq_base', 'f32', 'theta'],
+  ['rope.freq_base_swa', 'f32', 'localTheta'],
+];
+
+const headLengths: readonly Entry[] = [
+  ['attention.key_length', 'u32', 'head'],
+  ['attention.value_length', 'u32', 'head'],
+];
+
+/** The keys that most architectures have, in the order in which llama.cpp's converter writes them. */
+const common: readonly Entry[] = [
+  ['block_count', 'u32', 'layers'],
+  ['context_length', 'u32', 'context'],
+  ['embedding_length', 'u32', 'hidden'],
+  ['feed_forward_length', 'u32', 'feedForward'],
+  ['attention.head_count', 'u32', 'heads'],
+  ['attention.head_count_kv', 'u32', 'keyHeads'],
+  ...rope,
+  ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+  ['attention.layer_norm_epsilon', 'f32', 'normEpsilon'],
+  ['expert_count', 'u32', 'experts'],
+  ['expert_used_count', 'u32', 'usedExperts'],
+  ...headLengths,
+];
+
+const llamaKeys: readonly Entry[] = [
+  ...common,
+  ['vocab_size', 'u32', 'vocabulary'],
+  ['rope.dimension_count', 'u32', 'ropeDimensions'],
+];
+
+const pooled: readonly Entry[] = [...common, ['pooling_type', 'u32', 'pooling']];
+
+const encoder: readonly Entry[] = [
+  ...common,
+  ['attention.causal', 'bool', 'causal'],
+  ['pooling_type', 'u32', 'pooling'],
+];
+
+/** Keys by architecture. Gemma 2 and Phi-3 have an order of their own. */
+const entries: Readonly<Record<string, readonly Entry[]>> = {
+  llama: llamaKeys,
+  smollm3: llamaKeys,
+  qwen2: pooled,
+  qwen3: pooled,
+  qwen3moe: [...common, ['expert_feed_forward_length', 'u32', 'expertFeedForward']],
+  gemma2: [
+    ['context_length', 'u32', 'context'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['block_count', 'u32', 'layers'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['attention.head_count', 'u32', 'heads'],
+    ['attention.head_count_kv', 'u32', 'keyHeads'],
+    ...rope,
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+    ...headLengths,
+    ['attn_logit_softcapping', 'f32', 'attentionCap'],
+    ['final_logit_softcapping', 'f32', 'finalCap'],
+    ['attention.sliding_window', 'u32', 'window'],
+  ],
+  gemma3: [...common, ['final_logit_softcapping', 'f32', 'finalCap'], ['attention.sliding_window', 'u32', 'window']],
+  phi3: [
+    ['context_length', 'u32', 'context'],
+    ['rope.scaling.original_context_length', 'u32', 'ropeContext'],
+    ['embedding_length', 'u32', 'hidden'],
+    ['feed_forward_length', 'u32', 'feedForward'],
+    ['block_count', 'u32', 'layers'],
+    ['attention.head_count', 'u32', 'heads'],
+    ['attention.head_count_kv', 'u32', 'keyHeads'],
+    ['attention.layer_norm_rms_epsilon', 'f32', 'rmsEpsilon'],
+    ['rope.dimension_count', 'u32', 'ropeDimensions'],
+    ['rope.freq_base', 'f32', 'theta'],
+    ['attention.sliding_window', 'u32', 'window'],
+  ],
+  bert: encoder,
+  'nomic-bert': encoder,
+};
+
+/** Keys that come before those of `general`, because the converter writes them while it walks over the tensors. */
+const early: readonly Entry[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
+
+function keysOf(list: readonly Entry[], architecture: string, hyper: Hyper): Key[] {
+  return list.flatMap(([name, type, from]) => {
+    const value = hyper[from];
+    return value === undefined ? [] : [{ name: `${architecture}.${name}`, type, value } as Key];
+  });
+}
+
+/** The keys of a model up to its tokenizer, in writing order. */
+export function modelKeys(architecture: string, name: string | undefined, hyper: Hyper): Key[] {
+  return [
+    { name: 'general.architecture', type: 'string', value: architecture },
+    ...keysOf(early, architecture, hyper),
+    { name: 'general.type', type: 'string', value: 'model' },
+    ...(name === undefined || name === '' ? [] : [{ name: 'general.name', type: 'string', value: name } as const]),
+    ...keysOf(entries[architecture] as readonly Entry[], architecture, hyper),
+  ];
+}

@@ -1,0 +1,3 @@
+/** Folders of Hugging Face to GGUF. */
+export { architectures } from './architectures.js';
+export { type ConvertOptions, convertHuggingface } from './convert.js';

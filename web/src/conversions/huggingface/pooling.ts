@@ -1,0 +1,43 @@
+/** How an embedding model makes one vector of the vectors of its tokens, as sentence-transformers writes it. */
+import { show } from '../../core/show.js';
+import type { Folder } from '../recipe.js';
+import { badFile, unsupported } from './errors.js';
+import { isObject, member, parse, parseObject } from './json.js';
+
+/** Architectures whose converter looks for a pooling. */
+const pooled = ['qwen2', 'qwen3', 'bert', 'nomic-bert'];
+
+/** The keys of a pooling's config.json with llama.cpp's numbers, in the order in which they count. */
+const flags: readonly (readonly [key: string, pooling: number])[] = [
+  ['pooling_mode_mean_tokens', 1],
+  ['pooling_mode_cls_token', 2],
+  ['pooling_mode_lasttoken', 3],
+];
+const modes = new Map<unknown, number>([
+  ['mean', 1],
+  ['cls', 2],
+  ['lasttoken', 3],
+]);
+
+/** The number of a folder's pooling; undefined if modules.json names none. */
+export async function readPooling(folder: Folder, architecture: string): Promise<number | undefined> {
+  if (!pooled.includes(architecture)) return undefined;
+  const bytes = await folder.file('modules.json');
+  if (bytes === undefined) return undefined;
+  const modules = parse('modules.json', bytes);
+  if (!Array.isArray(modules)) return badFile('modules.json', 'it holds no array');
+  const module = (modules as unknown[]).filter(isObject).find((one) => /Pooling$/.test(String(member(one, 'type'))));
+  if (module === undefined) return undefined;
+  const path = member(module, 'path');
+  if (typeof path !== 'string')
+    return badFile('modules.json', `the path of the pooling has to be a string, got ${show(path)}`);
+  if (path.split(/[\\/]/).includes('..') || /^[\\/]|:/.test(path))
+    return badFile('modules.json', `the path of the pooling leads out of the folder: ${show(path)}`);
+  const file = `${path}/config.json`;
+  const settings = await folder.file(file);
+  if (settings === undefined) return badFile(file, 'modules.json names it, but there is none');
+  const keys = parseObject(file, settings);
+  const flag = flags.find(([key]) => member(keys, key) === true);
+  if (flag !== undefined) return flag[1];
+  return modes.get(member(keys, 'pooling_mode')) ?? unsupported(file, 'the pooling is none of mean, cls and lasttoken');
+}

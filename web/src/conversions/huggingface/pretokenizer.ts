@@ -1,0 +1,97 @@
+/**
+ * How a byte-level tokenizer cuts text into words before it merges: llama.cpp knows some ways by name. Each is told from the structure of
+ * `pre_tokenizer` and the text of its patterns. What is not in the table is refused.
+ */
+import { show } from '../../core/show.js';
+import { unsupported } from './errors.js';
+import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+
+const file = 'tokenizer.json';
+
+const contractions = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+/** What most patterns end with: signs, line ends, blanks. */
+const rest = String.raw`\s*[\r\n]+|\s+(?!\S)|\s+`;
+const upper = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
+const lower = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
+const lead = String.raw`[^\r\n\p{L}\p{N}]?`;
+
+/** Words with a sign before them, numbers of so many digits, signs. */
+const words = (digits: string) =>
+  String.raw`${contractions}|${lead}\p{L}+|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|${rest}`;
+
+/** Words cut where an upper letter follows a lower one. */
+const cased = (ending: string, digits: string) =>
+  String.raw`${lead}${upper}*${lower}+${ending}|${lead}${upper}+${lower}*${ending}|\p{N}${digits}| ?[^\s\p{L}\p{N}]+[\r\n/]*|${rest}`;
+
+const deepseek = String.raw`[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_${'`'}{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|${rest}`;
+
+const byteLevel = 'bytes';
+const wordBytes = 'words and bytes';
+const digit = 'digit';
+
+/** The steps of the pre-tokenizers that are known. A step is a pattern, or one of the names above. */
+const known: readonly { readonly name: string; readonly steps: readonly string[] }[] = [
+  { name: 'llama-bpe', steps: [words('{1,3}'), byteLevel] },
+  { name: 'qwen2', steps: [words(''), byteLevel] },
+  { name: 'gpt-2', steps: [wordBytes] },
+  { name: 'smollm', steps: [digit, wordBytes] },
+  { name: 'tekken', steps: [cased('', ''), byteLevel] },
+  { name: 'gpt-4o', steps: [cased(`${contractions}?`, '{1,3}'), byteLevel] },
+  { name: 'deepseek-v3', steps: [String.raw`\p{N}{1,3}`, '[一-龥぀-ゟ゠-ヿ]+', deepseek, byteLevel] },
+  {
+    name: 'deepseek-coder',
+    steps: [String.raw`[\r\n]`, String.raw`\s?\p{L}+`, String.raw`\s?\p{P}+`, '[一-龥ࠀ-一가-퟿]+', digit, byteLevel],
+  },
+];
+
+/** A pre-tokenizer's steps, nested sequences laid flat. */
+function flat(entry: unknown, depth = 0): readonly Json[] {
+  if (!isObject(entry) || depth > 8) return unsupported(file, `the pre-tokenizer ${show(entry)} is not known`);
+  if (member(entry, 'type') !== 'Sequence') return [entry];
+  return arrayMember(entry, 'pretokenizers').flatMap((one) => flat(one, depth + 1));
+}
+
+/** A step as the table has it, or its name in parentheses. `alone` says that no other step splits by a pattern. */
+function stepOf(entry: Json, alone: boolean): string {
+  const type = member(entry, 'type');
+  if (type === 'ByteLevel' && member(entry, 'add_prefix_space') !== true)
+    return member(entry, 'use_regex') === false ? byteLevel : wordBytes;
+  if (type === 'Digits' && member(entry, 'individual_digits') === true) return digit;
+  if (type === 'Split') {
+    const pattern = member(objectMember(entry, 'pattern'), 'Regex');
+    const [behavior, inverted] = [member(entry, 'behavior'), member(entry, 'invert') === true];
+    // To take away what no match covers is the same, because the patterns of all known steps that stand alone cover every text.
+    const isolated = inverted ? alone && behavior === 'Removed' : behavior === 'Isolated';
+    // Some files have real line ends in a pattern, others their escapes.
+    if (typeof pattern === 'string' && isolated) return pattern.replaceAll('\r', '\\r').replaceAll('\n', '\\n');
+  }
+  return `(${String(type)})`;
+}
+
+/** The name by which llama.cpp knows a tokenizer's way of cutting. */
+export function preTokenizerOf(
+  tokenizer: Json,
+  settings: Json | undefined,
+): { readonly pre: string; readonly note?: string } {
+  const entries = flat(member(tokenizer, 'pre_tokenizer') ?? {});
+  const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
+  const steps = entries.map((entry) => stepOf(entry, alone));
+  const found = known.find(
+    (one) => one.steps.length === steps.length && one.steps.every((step, i) => step === steps[i]),
+  );
+  if (found === undefined)
+    return unsupported(
+      file,
+      `the pre-tokenizer is not known to llama.cpp: ${steps.map(show).join(', ').slice(0, 1000)}`,
+    );
+  const ignores = member(objectMember(tokenizer, 'model'), 'ignore_merges') === true;
+  if (found.name === 'llama-bpe') return { pre: ignores ? 'llama-bpe' : 'smaug-bpe' };
+  if (found.name === 'smollm')
+    return { pre: member(settings, 'clean_up_tokenization_spaces') === false ? 'smollm' : 'starcoder' };
+  if (ignores !== (found.name === 'tekken'))
+    return {
+      pre: found.name,
+      note: `model.ignore_merges of ${file} is ${ignores}; llama.cpp takes ${!ignores} for "${found.name}", and rare words may be cut otherwise`,
+    };
+  return { pre: found.name };
+}

@@ -1,0 +1,111 @@
+/** Scaling of the rotary embedding: keys for linear and yarn, factors as tensors for Llama 3 and Phi-3. */
+import { show } from '../../core/show.js';
+import type { Recipe } from '../recipe.js';
+import { type Config, positive, type Rope } from './config.js';
+import { badFile, unsupported } from './errors.js';
+import type { Hyper } from './hyper.js';
+import { member } from './json.js';
+
+const file = 'config.json';
+const { fround } = Math;
+
+/** A setting, a number above 0; undefined if it is missing. */
+export function setting(rope: Rope, name: string): number | undefined {
+  return positive(file, `${rope.where}.${name}`, member(rope.settings, name));
+}
+
+function needed(rope: Rope, name: string): number {
+  return setting(rope, name) ?? badFile(file, `${rope.where}.${name} is missing`);
+}
+
+/** The keys of linear and yarn. Fails for a type that the architecture is not computed with. */
+export function ropeKeys(rope: Rope, types: readonly string[]): Partial<Hyper> {
+  if (rope.type === undefined) return {};
+  if (!types.includes(rope.type))
+    unsupported(file, `${rope.where}.rope_type is ${show(rope.type)}; it can be ${types.join(', ')} here`);
+  if (rope.type === 'linear') return { ropeType: 'linear', ropeFactor: needed(rope, 'factor') };
+  if (rope.type !== 'yarn') return {};
+  const all = {
+    yarnExtFactor: setting(rope, 'extrapolation_factor'),
+    yarnAttentionFactor: setting(rope, 'attention_factor') ?? setting(rope, 'attn_factor'),
+    yarnBetaFast: setting(rope, 'beta_fast'),
+    yarnBetaSlow: setting(rope, 'beta_slow'),
+  };
+  const given = Object.fromEntries(Object.entries(all).filter(([, value]) => value !== undefined));
+  return {
+    ropeType: 'yarn',
+    ropeFactor: needed(rope, 'factor'),
+    ropeContext:
+      wholeSetting(rope, 'original_max_position_embeddings') ?? needed(rope, 'original_max_position_embeddings'),
+    ...(given as Partial<Hyper>),
+  };
+}
+
+/** A setting, a whole number above 0; undefined if it is missing. */
+export function wholeSetting(rope: Rope, name: string): number | undefined {
+  const value = setting(rope, name);
+  if (value === undefined || Number.isInteger(value)) return value;
+  return badFile(file, `${rope.where}.${name} has to be a whole number, got ${value}`);
+}
+
+function made(name: string, values: readonly number[]): Recipe {
+  return { name, shape: [values.length], sources: [], values: Float32Array.from(values), float32: true };
+}
+
+/**
+ * Factors that divide the frequencies, for Llama 3's scaling: 1 for short waves, `factor` for long ones, and in between a mix of both.
+ * All steps are rounded to float32, as the converter of llama.cpp computes them.
+ */
+export function llama3Factors(rope: Rope, config: Config, head: number, theta: number): readonly Recipe[] {
+  if (rope.type !== 'llama3') return [];
+  const [factor, low, high] = [
+    setting(rope, 'factor') ?? 8,
+    setting(rope, 'low_freq_factor') ?? 1,
+    setting(rope, 'high_freq_factor') ?? 4,
+  ];
+  if (low >= high) badFile(file, `${rope.where}.low_freq_factor is ${low} and high_freq_factor is ${high}`);
+  const context =
+    setting(rope, 'original_max_position_embeddings') ??
+    config.maybePositive('original_max_position_embeddings') ??
+    8192;
+  const factors = Array.from({ length: head / 2 }, (_, i) => {
+    const frequency = fround(1 / fround(theta ** fround((2 * i) / head)));
+    const wave = fround((2 * Math.PI) / frequency);
+    if (wave < context / high) return 1;
+    if (wave > context / low) return factor;
+    const smooth = fround(fround(fround(context / wave) - low) / (high - low));
+    return fround(1 / fround(fround(fround(1 - smooth) / factor) + smooth));
+  });
+  return [made('rope_freqs.weight', factors)];
+}
+
+/** Factors of Phi-3 for contexts beyond the one it was trained with, and the factor of attention that goes with them. */
+export function longFactors(
+  rope: Rope,
+  dimensions: number,
+  context: number,
+  original: number,
+): { readonly tensors: readonly Recipe[]; readonly attentionFactor?: number } {
+  const lists = (['long_factor', 'short_factor'] as const).map((name) => {
+    const list = member(rope.settings, name);
+    if (list === undefined) return undefined;
+    const where = `${rope.where}.${name}`;
+    if (!Array.isArray(list) || list.length !== dimensions / 2)
+      badFile(file, `${where} has to be an array of ${dimensions / 2} numbers, got ${show(list)}`);
+    return (list as unknown[]).map((value) => positive(file, where, value) ?? badFile(file, `${where} has a gap`));
+  });
+  const [long, short] = lists;
+  if (long === undefined && short === undefined) {
+    if (rope.type !== undefined) badFile(file, `${rope.where}.long_factor is missing`);
+    return { tensors: [] };
+  }
+  if (long === undefined || short === undefined)
+    badFile(file, `${rope.where}.${long === undefined ? 'long' : 'short'}_factor is missing`);
+  if (rope.type === undefined) badFile(file, `${rope.where}.type is missing`);
+  const scale = context / original;
+  const grown = rope.type === 'yarn' ? 0.1 * Math.log(scale) + 1 : Math.sqrt(1 + Math.log(scale) / Math.log(original));
+  return {
+    tensors: [made('rope_factors_long.weight', long as number[]), made('rope_factors_short.weight', short as number[])],
+    attentionFactor: scale > 1 ? grown : 1,
+  };
+}

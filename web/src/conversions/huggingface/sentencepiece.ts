@@ -1,0 +1,189 @@
+/** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
+import { show } from '../../core/show.js';
+import { missingBytesMention } from '../../formats/gguf/options.js';
+import type { Key } from '../recipe.js';
+import { badFile, unsupported } from './errors.js';
+import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
+import { parseSentencePiece } from './protobuf.js';
+import { specialKeys } from './special.js';
+import {
+  type AddedToken,
+  addedToken,
+  addedTokens,
+  beyondNote,
+  kinds,
+  looksSpecial,
+  mergePairs,
+  Vocabulary,
+  vocabularyEntries,
+} from './vocabulary.js';
+import type { Tokenizer, TokenizerFiles } from './wish.js';
+
+/** Scores of tokens that were added, and of ids without a token. */
+const addedScore = -1000;
+const fillerScore = -10000;
+
+/** How SentencePiece writes a blank. */
+const blank = '▁';
+
+const bytePattern = /^<0x[0-9A-F]{2}>$/;
+
+/** Fails or notes if the vocabulary has no tokens for single bytes. */
+function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse' | 'keep'): void {
+  const found = new Set(
+    vocabulary.tokens.filter((token, id) => vocabulary.types[id] === kinds.byte && bytePattern.test(token)),
+  );
+  const missing = 256 - found.size;
+  if (missing === 0) return;
+  const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
+  if (missingBytes === 'refuse')
+    badFile(
+      file,
+      `${text}; llama.cpp ends its process at the first character without a token. ${missingBytesMention} converts it all the same`,
+    );
+  vocabulary.notes.push(`${text}: llama.cpp ends its process at the first character that the vocabulary lacks`);
+}
+
+/** The keys of a vocabulary with scores, in writing order. */
+function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): Key[] {
+  const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
+  const said = typeof prefix === 'boolean';
+  const spacePrefix = (value: boolean): Key => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
+  return [
+    ...(said ? [spacePrefix(prefix)] : []),
+    { name: 'tokenizer.ggml.model', type: 'string', value: 'llama' },
+    { name: 'tokenizer.ggml.pre', type: 'string', value: 'default' },
+    { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+    { name: 'tokenizer.ggml.scores', type: 'f32[]', value: vocabulary.scores },
+    { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+    ...specialKeys(files, vocabulary),
+    ...(addsBlank || said ? [] : [spacePrefix(false)]),
+  ];
+}
+
+/** Puts added tokens over a vocabulary. Those beyond the embedding are left out, with a note. `marks` says what becomes of ▁ in tokens of the user. */
+function putAdded(
+  vocabulary: Vocabulary,
+  file: string,
+  tokens: readonly AddedToken[],
+  kindOf: (token: AddedToken) => number,
+  marks: 'kept' | 'blanks',
+): void {
+  const beyond: number[] = [];
+  for (const token of tokens) {
+    const { id, content } = token;
+    if (id >= vocabulary.size) {
+      beyond.push(id);
+      continue;
+    }
+    const kind = kindOf(token);
+    vocabulary.set(
+      id,
+      marks === 'blanks' && kind === kinds.user ? content.replaceAll(blank, ' ') : content,
+      kind,
+      addedScore,
+    );
+  }
+  vocabulary.notes.push(...beyondNote(file, beyond, vocabulary.size));
+}
+
+/** The tokens of added_tokens.json: ids by text. */
+function addedByText(added: Json | undefined): AddedToken[] {
+  return Object.entries(added ?? {}).map(([content, id]) =>
+    addedToken('added_tokens.json', show(content), { content, id }, undefined),
+  );
+}
+
+/** `added_tokens_decoder` of tokenizer_config.json: tokens by id. */
+function addedById(settings: Json | undefined): AddedToken[] {
+  const file = 'tokenizer_config.json';
+  return Object.entries(objectMember(settings, 'added_tokens_decoder') ?? {}).map(([id, entry]) =>
+    addedToken(file, `added_tokens_decoder[${show(id)}]`, entry, Number(id)),
+  );
+}
+
+/** Reads a tokenizer.model, and the tokens that other files add. */
+export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array): Tokenizer {
+  const file = 'tokenizer.model';
+  const model = parseSentencePiece(bytes);
+  if (model.kind !== 2)
+    unsupported(file, `its model_type is ${model.kind === 1 ? 'unigram' : model.kind}; supported is BPE`);
+  const vocabulary = new Vocabulary(files.size, fillerScore);
+  model.pieces.forEach(({ text, score, type }, id) => {
+    vocabulary.putOnce(file, id, text, type === kinds.user ? kinds.normal : type, score);
+  });
+  const phi = files.architecture === 'phi3';
+  const kindOf = ({ special, content }: AddedToken) =>
+    special || (!phi && looksSpecial(content)) ? kinds.control : kinds.user;
+  putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
+  putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
+  if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
+  if (model.removesBlanks) vocabulary.notes.push(`${file} joins runs of blanks, which llama.cpp does not`);
+  vocabulary.check(file);
+  checkBytes(file, vocabulary, files.missingBytes);
+  return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };
+}
+
+/** Entries of a normalizer or pre-tokenizer, nested sequences laid flat. */
+function flat(entry: unknown, list: string, depth = 0): readonly Json[] {
+  if (entry === undefined) return [];
+  if (!isObject(entry) || depth > 8) return unsupported('tokenizer.json', `${show(entry)} is no ${list.slice(0, -1)}`);
+  if (member(entry, 'type') !== 'Sequence') return [entry];
+  return arrayMember(entry, list).flatMap((one) => flat(one, list, depth + 1));
+}
+
+/** Whether a tokenizer.json puts a blank before the text. Fails for steps that llama.cpp does not take. */
+function readsBlank(tokenizer: Json): boolean {
+  const file = 'tokenizer.json';
+  let adds = false;
+  for (const step of flat(member(tokenizer, 'normalizer'), 'normalizers')) {
+    const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
+    if (type === 'Prepend' && member(step, 'prepend') === blank) adds = true;
+    else if (!(type === 'Replace' && text === ' ' && member(step, 'content') === blank))
+      unsupported(file, `the normalizer ${show(type)} is not supported for this kind of tokenizer`);
+  }
+  for (const step of flat(member(tokenizer, 'pre_tokenizer'), 'pretokenizers')) {
+    const [type, text] = [member(step, 'type'), member(objectMember(step, 'pattern'), 'String')];
+    if (type === 'Metaspace') {
+      const scheme =
+        member(step, 'prepend_scheme') ?? (member(step, 'add_prefix_space') === false ? 'never' : 'always');
+      adds ||= scheme !== 'never';
+    } else if (!(type === 'Split' && text === ' '))
+      unsupported(file, `the pre-tokenizer ${show(type)} is not supported for this kind of tokenizer`);
+  }
+  return adds;
+}
+
+/**
+ * Reads a tokenizer.json. llama.cpp merges the pair with the highest score first, and Hugging Face the one whose merge comes first, so the
+ * score of a token is minus the index of the first merge that makes it.
+ */
+export function sentencePieceFromJson(files: TokenizerFiles, tokenizer: Json): Tokenizer {
+  const file = 'tokenizer.json';
+  const model = objectMember(tokenizer, 'model') as Json;
+  const vocabulary = new Vocabulary(files.size, fillerScore);
+  const ranks = new Map<string, number>();
+  mergePairs(model).forEach(([left, right], i) => {
+    const made = left + right;
+    if (!ranks.has(made)) ranks.set(made, i);
+  });
+  const unknown = member(model, 'unk_token');
+  for (const [token, id] of vocabularyEntries(model)) {
+    const kind = bytePattern.test(token) ? kinds.byte : kinds.normal;
+    vocabulary.putOnce(file, id, token, token === unknown ? kinds.unknown : kind, 0 - (ranks.get(token) ?? 0));
+  }
+  putAdded(
+    vocabulary,
+    file,
+    addedTokens(tokenizer),
+    ({ content, special }) => {
+      if (content === unknown) return kinds.unknown;
+      return special ? kinds.control : kinds.user;
+    },
+    'blanks',
+  );
+  const addsBlank = readsBlank(tokenizer);
+  vocabulary.check(file);
+  checkBytes(file, vocabulary, files.missingBytes);
+  return { keys: keysOf(files, vocabulary, addsBlank), notes: vocabulary.notes };
+}

@@ -1,0 +1,203 @@
+/** The tensors of each architecture: what Hugging Face calls them, what llama.cpp calls them, and their shapes. */
+import type { Row, Table } from './tensors.js';
+
+const embedding: Row = { from: 'model.embed_tokens', to: 'token_embd', shape: ['vocabulary', 'hidden'] };
+const finalNorm: Row = { from: 'model.norm', to: 'output_norm', shape: ['hidden'] };
+const head: Row = { from: 'lm_head', to: 'output', shape: ['vocabulary', 'hidden'], optional: true };
+const decoder = [embedding, finalNorm, head];
+
+const norms: readonly Row[] = [
+  { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
+  { from: 'post_attention_layernorm', to: 'ffn_norm', shape: ['hidden'] },
+];
+
+/** Norms of queries and keys within a head. */
+const headNorms: readonly Row[] = [
+  { from: 'self_attn.q_norm', to: 'attn_q_norm', shape: ['head'] },
+  { from: 'self_attn.k_norm', to: 'attn_k_norm', shape: ['head'] },
+];
+
+const attention: readonly Row[] = [
+  { from: 'self_attn.q_proj', to: 'attn_q', shape: ['queries', 'hidden'] },
+  { from: 'self_attn.k_proj', to: 'attn_k', shape: ['keys', 'hidden'] },
+  { from: 'self_attn.v_proj', to: 'attn_v', shape: ['keys', 'hidden'] },
+  { from: 'self_attn.o_proj', to: 'attn_output', shape: ['hidden', 'queries'] },
+];
+
+const feedForward: readonly Row[] = [
+  { from: 'mlp.gate_proj', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
+  { from: 'mlp.up_proj', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+  { from: 'mlp.down_proj', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+];
+
+function withBias(rows: readonly Row[], bias: 'optional' | 'always'): Row[] {
+  return rows.map((row) => ({ ...row, bias }));
+}
+
+/** The attention of Llama: llama.cpp rotates neighbors, Hugging Face halves. */
+const llamaAttention = withBias(attention, 'optional').map((row): Row => {
+  if (row.to === 'attn_q') return { ...row, permute: 'heads' };
+  return row.to === 'attn_k' ? { ...row, permute: 'keyHeads' } : row;
+});
+
+/** Some folders have the names of the model without its head, which lack the prefix. */
+function withPrefix(name: string): string {
+  return /^(layers\.\d|embed_tokens\.|norm\.)/.test(name) ? `model.${name}` : name;
+}
+
+const layerPrefix = 'model.layers.';
+
+export const llama: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [...norms, ...llamaAttention, ...withBias(feedForward, 'optional')],
+};
+
+export const mixtral: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [
+    ...norms,
+    ...llamaAttention,
+    { from: 'block_sparse_moe.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+    { from: 'block_sparse_moe.experts.#.w1', to: 'ffn_gate_exps', shape: ['feedForward', 'hidden'] },
+    { from: 'block_sparse_moe.experts.#.w2', to: 'ffn_down_exps', shape: ['hidden', 'feedForward'] },
+    { from: 'block_sparse_moe.experts.#.w3', to: 'ffn_up_exps', shape: ['feedForward', 'hidden'] },
+  ],
+};
+
+export const smollm3: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [...norms, ...llamaAttention.map(plain), ...feedForward],
+};
+
+/** A row without a bias. */
+function plain({ bias: _, ...row }: Row): Row {
+  return row;
+}
+
+export const qwen2: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [...norms, ...withBias(attention.slice(0, 3), 'always'), ...attention.slice(3), ...feedForward],
+  rename: withPrefix,
+};
+
+export const qwen3: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [...norms, ...attention, ...headNorms, ...feedForward],
+  rename: withPrefix,
+};
+
+export const qwen3moe: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [
+    ...norms,
+    ...attention,
+    ...headNorms,
+    { from: 'mlp.gate', to: 'ffn_gate_inp', shape: ['experts', 'hidden'] },
+    { from: 'mlp.experts.#.gate_proj', to: 'ffn_gate_exps', shape: ['expertFeedForward', 'hidden'] },
+    { from: 'mlp.experts.#.up_proj', to: 'ffn_up_exps', shape: ['expertFeedForward', 'hidden'] },
+    { from: 'mlp.experts.#.down_proj', to: 'ffn_down_exps', shape: ['hidden', 'expertFeedForward'] },
+  ],
+  rename: withPrefix,
+};
+
+function plusOne(rows: readonly Row[]): Row[] {
+  return rows.map((row) => (row.to.endsWith('norm') ? { ...row, plusOne: true } : row));
+}
+
+const gemmaNorms: readonly Row[] = [
+  { from: 'input_layernorm', to: 'attn_norm', shape: ['hidden'] },
+  { from: 'post_attention_layernorm', to: 'post_attention_norm', shape: ['hidden'] },
+  { from: 'pre_feedforward_layernorm', to: 'ffn_norm', shape: ['hidden'] },
+  { from: 'post_feedforward_layernorm', to: 'post_ffw_norm', shape: ['hidden'] },
+];
+
+/** The head is the embedding, whatever the file holds. */
+function withoutHead(name: string): string | undefined {
+  return name === 'lm_head.weight' ? undefined : name;
+}
+
+export const gemma2: Table = {
+  layerPrefix,
+  outside: plusOne([embedding, finalNorm]),
+  layer: plusOne([...gemmaNorms, ...attention, ...feedForward]),
+  rename: withoutHead,
+};
+
+export const gemma3: Table = {
+  layerPrefix,
+  outside: plusOne([embedding, finalNorm]),
+  layer: plusOne([...gemmaNorms, ...attention, ...headNorms, ...feedForward]),
+  rename: withoutHead,
+};
+
+export const phi3: Table = {
+  layerPrefix,
+  outside: decoder,
+  layer: [
+    ...norms,
+    { from: 'self_attn.qkv_proj', to: 'attn_qkv', shape: ['together', 'hidden'] },
+    { from: 'self_attn.o_proj', to: 'attn_output', shape: ['hidden', 'queries'] },
+    { from: 'mlp.gate_up_proj', to: 'ffn_up', shape: ['twoFeedForward', 'hidden'] },
+    { from: 'mlp.down_proj', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+  ],
+};
+
+/** What an embedding model does not need: its pooler, and heads for training. */
+const unused = /^(embeddings\.position_ids$|pooler\.dense\.|cls\.predictions|cls\.seq_relationship)/;
+
+function bertName(name: string): string | undefined {
+  const own = name
+    .replace(/^bert\./, '')
+    .replace(/\.gamma$/, '.weight')
+    .replace(/\.beta$/, '.bias');
+  return unused.test(own) ? undefined : own;
+}
+
+export const bert: Table = {
+  layerPrefix: 'encoder.layer.',
+  outside: [
+    { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+    { from: 'embeddings.position_embeddings', to: 'position_embd', shape: ['positions', 'hidden'] },
+    { from: 'embeddings.token_type_embeddings', to: 'token_types', shape: ['tokenTypes', 'hidden'] },
+    { from: 'embeddings.LayerNorm', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' },
+  ],
+  layer: withBias(
+    [
+      { from: 'attention.self.query', to: 'attn_q', shape: ['hidden', 'hidden'] },
+      { from: 'attention.self.key', to: 'attn_k', shape: ['hidden', 'hidden'] },
+      { from: 'attention.self.value', to: 'attn_v', shape: ['hidden', 'hidden'] },
+      { from: 'attention.output.dense', to: 'attn_output', shape: ['hidden', 'hidden'] },
+      { from: 'attention.output.LayerNorm', to: 'attn_output_norm', shape: ['hidden'] },
+      { from: 'intermediate.dense', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+      { from: 'output.dense', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+      { from: 'output.LayerNorm', to: 'layer_output_norm', shape: ['hidden'] },
+    ],
+    'always',
+  ),
+  rename: bertName,
+};
+
+export const nomicBert: Table = {
+  layerPrefix: 'encoder.layers.',
+  outside: [
+    { from: 'embeddings.word_embeddings', to: 'token_embd', shape: ['vocabulary', 'hidden'] },
+    { from: 'embeddings.token_type_embeddings', to: 'token_types', shape: ['tokenTypes', 'hidden'], optional: true },
+    { from: 'emb_ln', to: 'token_embd_norm', shape: ['hidden'], bias: 'always' },
+  ],
+  layer: [
+    { from: 'attn.Wqkv', to: 'attn_qkv', shape: ['together', 'hidden'] },
+    { from: 'attn.out_proj', to: 'attn_output', shape: ['hidden', 'hidden'] },
+    { from: 'norm1', to: 'attn_output_norm', shape: ['hidden'], bias: 'always' },
+    { from: 'mlp.fc11', to: 'ffn_up', shape: ['feedForward', 'hidden'] },
+    { from: 'mlp.fc12', to: 'ffn_gate', shape: ['feedForward', 'hidden'] },
+    { from: 'mlp.fc2', to: 'ffn_down', shape: ['hidden', 'feedForward'] },
+    { from: 'norm2', to: 'layer_output_norm', shape: ['hidden'], bias: 'always' },
+  ],
+  rename: bertName,
+};

@@ -1,0 +1,218 @@
+/**
+ * Tensors of a folder and what becomes of them: tables of names with shapes, and the walk over a folder that turns its tensors into recipes.
+ * Every tensor has to have a place, and every place its tensor.
+ */
+import type { FolderTensor, Recipe } from '../recipe.js';
+import { badFile, quoted } from './errors.js';
+
+/** Sizes of a model, by which the tables tell shapes. */
+export interface Sizes {
+  readonly layers: number;
+  /** Elements of a token's vector. */
+  readonly hidden: number;
+  readonly vocabulary: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  /** Elements of a head. */
+  readonly head: number;
+  /** All heads together, and all key heads. */
+  readonly queries: number;
+  readonly keys: number;
+  /** Queries, keys and values in one matrix. */
+  readonly together: number;
+  readonly feedForward: number;
+  /** Gate and up in one matrix. */
+  readonly twoFeedForward: number;
+  readonly experts: number;
+  readonly expertFeedForward: number;
+  readonly positions: number;
+  readonly tokenTypes: number;
+}
+
+/** A tensor of the table, or two if it has a bias. */
+export interface Row {
+  /** In the folder, without `.weight`. In a layer, what comes behind its number. `#` stands for the number of an expert. */
+  readonly from: string;
+  /** In GGUF, without `.weight`. In a layer, what comes behind its number. */
+  readonly to: string;
+  /** Shape of the weight, row-major. A bias has the first dimension. */
+  readonly shape: readonly (keyof Sizes)[];
+  /** Whether it has a bias. @defaultValue 'never' */
+  readonly bias?: 'optional' | 'always' | 'never';
+  /** True if it may be missing. */
+  readonly optional?: true;
+  /** The heads whose rows move to Llama's rotary layout. */
+  readonly permute?: 'heads' | 'keyHeads';
+  /** True if the model multiplies by 1 + weight, and llama.cpp by the weight. */
+  readonly plusOne?: true;
+}
+
+/** The tensors of an architecture. */
+export interface Table {
+  /** What comes before the number of a layer. */
+  readonly layerPrefix: string;
+  readonly outside: readonly Row[];
+  readonly layer: readonly Row[];
+  /** Another name for what the folder calls a tensor. Undefined if the tensor is left out. */
+  readonly rename?: (name: string) => string | undefined;
+}
+
+/** Tensors that no model needs: buffers of old files. */
+const bufferEnds = ['.attention.masked_bias', '.attention.bias', '.rotary_emb.inv_freq'];
+
+/** Parts of the names of towers for pictures and sound. The language model runs without them. */
+const towers = /visual\.|vision\.|vision_|audio\.|audio_|projector\.|image_newline|patch_embed|^mlp1?\./;
+
+/** The name by which the tables know a tensor. Undefined if it is left out. */
+function canonical(name: string, table: Table): string | undefined {
+  if (bufferEnds.some((end) => name.endsWith(end)) || towers.test(name)) return undefined;
+  const own = name.replace('language_model.', '');
+  return table.rename === undefined ? own : table.rename(own);
+}
+
+/** A tensor of the folder that is expected. */
+interface Place {
+  readonly to: string;
+  readonly shape: readonly number[];
+  readonly required: boolean;
+  readonly row: Row;
+  readonly expert: number | undefined;
+}
+
+/** All places of a model. */
+function places(table: Table, sizes: Sizes): Map<string, Place> {
+  const all = new Map<string, Place>();
+  const put = (row: Row, from: string, to: string, expert?: number) => {
+    const shape = row.shape.map((size) => sizes[size]);
+    all.set(`${from}.weight`, { to: `${to}.weight`, shape, required: row.optional !== true, row, expert });
+    const bias = row.bias ?? 'never';
+    if (bias !== 'never')
+      all.set(`${from}.bias`, {
+        to: `${to}.bias`,
+        shape: shape.slice(0, 1),
+        required: bias === 'always',
+        row,
+        expert: undefined,
+      });
+  };
+  for (const row of table.outside) put(row, row.from, row.to);
+  for (let i = 0; i < sizes.layers; i++)
+    for (const row of table.layer) {
+      const [from, to] = [`${table.layerPrefix}${i}.${row.from}`, `blk.${i}.${row.to}`];
+      if (!row.from.includes('#')) put(row, from, to);
+      else for (let e = 0; e < sizes.experts; e++) put(row, from.replace('#', String(e)), to, e);
+    }
+  return all;
+}
+
+/** Whether a tensor is stored as F32 in every file. */
+function alwaysFloat32(name: string, shape: readonly number[]): boolean {
+  return (
+    shape.length <= 1 ||
+    !name.endsWith('.weight') ||
+    name.endsWith('_norm.weight') ||
+    name.endsWith('.ffn_gate_inp.weight') ||
+    name === 'position_embd.weight' ||
+    name === 'token_types.weight'
+  );
+}
+
+function recipe({ to, shape, row, expert }: Place, sizes: Sizes, sources: readonly string[]): Recipe {
+  const whole = expert === undefined ? shape : [sizes.experts, ...shape];
+  return {
+    name: to,
+    shape: whole,
+    sources,
+    ...(row.permute === undefined ? {} : { permuteHeads: sizes[row.permute] }),
+    ...(row.plusOne === true ? { add: 1 } : {}),
+    ...(alwaysFloat32(to, whole) ? { float32: true } : {}),
+  };
+}
+
+/** Element types that can be widened to float32 as they are. Integers and float8 need scales. */
+const floats = ['F64', 'F32', 'F16', 'BF16'];
+
+/** Endings of the tensors of quantized weights. */
+const quantizedEnds =
+  /\.(weight_packed|weight_scale|weight_scale_inv|weight_zero_point|weight_shape|qweight|qzeros|scales|g_idx|SCB|absmax|quant_map|quant_state\.\S+)$/;
+
+/** Checks that a tensor is what its place wants. */
+function check(tensor: FolderTensor, place: Place): void {
+  const { name, dtype, shape } = tensor;
+  if (!floats.includes(dtype))
+    badFile('safetensors', `tensor ${quoted(name)} is ${dtype}; weights have to be ${floats.join(', ')}`, name);
+  if (shape.length !== place.shape.length || shape.some((n, i) => n !== place.shape[i]))
+    badFile(
+      'safetensors',
+      `tensor ${quoted(name)} has the shape [${shape.join(', ')}]; by config.json it is [${place.shape.join(', ')}]`,
+      name,
+    );
+}
+
+/** Fails for a tensor without a place, and says why as far as its name tells. */
+function misplaced(name: string, own: string, table: Table, { layers }: Sizes, architecture: string): never {
+  if (/\.lora_[AB]\.|\.lora_embedding_|\.lora_magnitude_/.test(name))
+    badFile('safetensors', `tensor ${quoted(name)} is of an adapter (LoRA); merge it into its model first`, name);
+  if (quantizedEnds.test(name))
+    badFile(
+      'safetensors',
+      `tensor ${quoted(name)} is of quantized weights; convert the model that they were made from`,
+      name,
+    );
+  const digits = own.startsWith(table.layerPrefix) ? /^\d+/.exec(own.slice(table.layerPrefix.length)) : null;
+  if (digits !== null && Number(digits[0]) >= layers)
+    badFile('config.json', `num_hidden_layers is ${layers}, but there is a tensor ${quoted(name)}`, name);
+  return badFile(
+    'safetensors',
+    `tensor ${quoted(name)} has no place in a model of the architecture ${architecture}`,
+    name,
+  );
+}
+
+function plural(layers: number, experts: number): string {
+  return `num_hidden_layers ${layers}${experts === 0 ? '' : ` with ${experts} tensors of experts each`}`;
+}
+
+/** Experts of a layer whose tensors become one: their names by number. */
+type Stack = (string | undefined)[];
+
+/**
+ * The recipes of a folder, in the order of its tensors. A stack of experts stands where its last one does.
+ * @throws ScalepointError `BAD_FILE` for a tensor that is missing, too many or of another shape
+ */
+export function recipes(
+  tensors: readonly FolderTensor[],
+  table: Table,
+  sizes: Sizes,
+  architecture: string,
+): readonly Recipe[] {
+  // Every layer has more tensors than these. The check ends absurd numbers before places are made for them.
+  const experts = table.layer.filter(({ from }) => from.includes('#')).length * sizes.experts;
+  if (sizes.layers * (1 + experts) > tensors.length)
+    badFile('config.json', `there are only ${tensors.length} tensors, too few for ${plural(sizes.layers, experts)}`);
+  const all = places(table, sizes);
+  const found = new Map<string, string>();
+  const stacks = new Map<string, Stack>();
+  const result: Recipe[] = [];
+  for (const tensor of tensors) {
+    const own = canonical(tensor.name, table);
+    if (own === undefined) continue;
+    const place = all.get(own) ?? misplaced(tensor.name, own, table, sizes, architecture);
+    const before = found.get(own);
+    if (before !== undefined)
+      badFile('safetensors', `tensors ${quoted(before)} and ${quoted(tensor.name)} have the same place`, tensor.name);
+    found.set(own, tensor.name);
+    check(tensor, place);
+    if (place.expert === undefined) {
+      result.push(recipe(place, sizes, [tensor.name]));
+      continue;
+    }
+    const stack = stacks.get(place.to) ?? (Array.from({ length: sizes.experts }) as Stack);
+    stacks.set(place.to, stack);
+    stack[place.expert] = tensor.name;
+    if (!stack.includes(undefined)) result.push(recipe(place, sizes, stack as string[]));
+  }
+  for (const [name, { required }] of all)
+    if (required && !found.has(name)) badFile('safetensors', `there is no tensor ${quoted(name)}`, name);
+  return result;
+}

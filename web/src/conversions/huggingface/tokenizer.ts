@@ -1,0 +1,48 @@
+/** Finds the kind of a folder's tokenizer, and reads it. */
+import { show } from '../../core/show.js';
+import type { Folder } from '../recipe.js';
+import { byteLevelKeys } from './bytelevel.js';
+import { badFile, unsupported } from './errors.js';
+import { type Json, member, objectMember, parseObject } from './json.js';
+import { sentencePieceFromJson, sentencePieceFromModel } from './sentencepiece.js';
+import { readTemplates } from './templates.js';
+import type { Tokenizer, TokenizerFiles, TokenizerWish } from './wish.js';
+import { wordPieceKeys } from './wordpiece.js';
+
+/** Whether a tokenizer.json splits into bytes: BPE without byte_fallback, and a ByteLevel pre-tokenizer. */
+function kindOf(tokenizer: Json): 'bytes' | 'sentencepiece' | 'wordpiece' {
+  const model = objectMember(tokenizer, 'model');
+  const type = member(model, 'type');
+  if (type === 'WordPiece') return 'wordpiece';
+  if (type === 'BPE') return member(model, 'byte_fallback') === true ? 'sentencepiece' : 'bytes';
+  return unsupported('tokenizer.json', `model.type is ${show(type)}; supported are BPE and WordPiece`);
+}
+
+/** Reads a folder's tokenizer. @throws ScalepointError `BAD_FILE` or `UNKNOWN_FORMAT` */
+export async function readTokenizer(folder: Folder, wish: TokenizerWish): Promise<Tokenizer> {
+  const object = async (name: string) => {
+    const bytes = await folder.file(name);
+    return bytes === undefined ? undefined : parseObject(name, bytes);
+  };
+  const tokenizer = await object('tokenizer.json');
+  const settings = await object('tokenizer_config.json');
+  const files: TokenizerFiles = {
+    ...wish,
+    tokenizer,
+    settings,
+    added: await object('added_tokens.json'),
+    templates: await readTemplates(folder, settings),
+  };
+  const encoder = ['bert', 'nomic-bert'].includes(wish.architecture);
+  const kind = tokenizer === undefined ? 'sentencepiece' : kindOf(tokenizer);
+  if (encoder !== (kind === 'wordpiece')) {
+    if (tokenizer === undefined) return badFile('tokenizer.json', 'the folder has none');
+    return unsupported('tokenizer.json', `this kind of tokenizer is not supported for ${wish.architecture}`);
+  }
+  if (kind === 'wordpiece') return wordPieceKeys(files, tokenizer as Json);
+  if (kind === 'bytes') return byteLevelKeys(files, tokenizer as Json);
+  const model = await folder.file('tokenizer.model');
+  if (model !== undefined) return sentencePieceFromModel(files, model);
+  if (tokenizer === undefined) return badFile('tokenizer.json', 'the folder has none, and no tokenizer.model');
+  return sentencePieceFromJson(files, tokenizer);
+}

@@ -1,0 +1,130 @@
+/** A list of tokens that is filled by id. What all kinds of tokenizers have to keep is checked here. */
+import { badFile, quoted } from './errors.js';
+import { isObject, type Json, member } from './json.js';
+
+/** Kinds of tokens, with the numbers of `tokenizer.ggml.token_type`. */
+export const kinds = { normal: 1, unknown: 2, control: 3, user: 4, unused: 5, byte: 6 } as const;
+
+/** The largest vocabularies have 2^18 tokens. */
+const mostTokens = 2 ** 22;
+
+/** Tokens by id, as many as the embedding has rows. */
+export class Vocabulary {
+  readonly tokens: string[];
+  readonly types: number[];
+  readonly scores: number[];
+  readonly notes: string[] = [];
+
+  /** Every token is a filler at first, with this score. */
+  constructor(size: number, score = 0) {
+    if (size > mostTokens)
+      badFile('config.json', `vocab_size is ${size}; more than ${mostTokens} tokens are not supported`);
+    this.tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
+    this.types = new Array<number>(size).fill(kinds.unused);
+    this.scores = new Array<number>(size).fill(score);
+  }
+
+  get size(): number {
+    return this.tokens.length;
+  }
+
+  set(id: number, token: string, type: number, score = 0): void {
+    this.tokens[id] = token;
+    this.types[id] = type;
+    this.scores[id] = score;
+  }
+
+  /** An id from a file. @throws ScalepointError `BAD_FILE` if it has no row in the embedding */
+  private idOf(file: string, id: unknown, token: string): number {
+    if (typeof id !== 'number' || !Number.isInteger(id) || id < 0)
+      return badFile(file, `the id of the token ${quoted(token)} is no whole number`);
+    if (id < this.size) return id;
+    return badFile(file, `the token ${quoted(token)} has the id ${id}, but the embedding has ${this.size} rows`);
+  }
+
+  /** Sets a token whose id comes from a file. @throws ScalepointError `BAD_FILE` if the id has no row in the embedding */
+  put(file: string, id: unknown, token: string, type: number, score = 0): void {
+    this.set(this.idOf(file, id, token), token, type, score);
+  }
+
+  /** The same for an id that no other token may have. */
+  putOnce(file: string, id: unknown, token: string, type: number, score = 0): void {
+    const own = this.idOf(file, id, token);
+    if (this.types[own] !== kinds.unused)
+      badFile(file, `the tokens ${quoted(this.tokens[own] as string)} and ${quoted(token)} have the same id ${own}`);
+    this.set(own, token, type, score);
+  }
+
+  /** Fails if two tokens are the same text, or one is none. llama.cpp ends its process for such a vocabulary. */
+  check(file: string): void {
+    const ids = new Map<string, number>();
+    this.tokens.forEach((token, id) => {
+      const before = ids.get(token);
+      if (before !== undefined)
+        badFile(file, `the token ${quoted(token)} is there twice, with the ids ${before} and ${id}`);
+      if (/\p{Surrogate}/u.test(token)) badFile(file, `the token ${id} is no valid text`);
+      ids.set(token, id);
+    });
+  }
+}
+
+/** A token that was added to the model's vocabulary. */
+export interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly special: boolean;
+}
+
+/** `added_tokens` of a tokenizer.json. */
+export function addedTokens(tokenizer: Json | undefined): readonly AddedToken[] {
+  const list = member(tokenizer, 'added_tokens') ?? [];
+  if (!Array.isArray(list)) return badFile('tokenizer.json', 'added_tokens has to be an array');
+  return (list as unknown[]).map((entry, i) => addedToken('tokenizer.json', `added_tokens[${i}]`, entry, undefined));
+}
+
+/** Reads an added token. Its id is a member, or a key outside of it. */
+export function addedToken(file: string, where: string, entry: unknown, key: number | undefined): AddedToken {
+  if (!isObject(entry)) return badFile(file, `${where} is no object`);
+  const [content, id] = [member(entry, 'content'), key ?? member(entry, 'id')];
+  if (typeof content !== 'string') return badFile(file, `${where}.content is no string`);
+  if (typeof id !== 'number' || !Number.isInteger(id) || id < 0) return badFile(file, `${where} has no id`);
+  return { id, content, special: member(entry, 'special') === true };
+}
+
+/** Whether a token steers the model by the look of it, though its folder does not say so. */
+export function looksSpecial(token: string): boolean {
+  return (
+    ['<pad>', '<mask>', '<2mass>', '[@BOS@]'].includes(token) ||
+    /^<\|.*\|>$/s.test(token) ||
+    /^<｜.*｜>$/s.test(token) ||
+    /^<unused.*>$/s.test(token)
+  );
+}
+
+/** `model.vocab` of a tokenizer.json that gives each token an id. */
+export function vocabularyEntries(model: Json): readonly (readonly [token: string, id: unknown])[] {
+  const vocabulary = member(model, 'vocab');
+  if (!isObject(vocabulary)) return badFile('tokenizer.json', 'model.vocab has to be an object');
+  return Object.entries(vocabulary);
+}
+
+/** `model.merges` as pairs: strings with one blank, or arrays of two strings. */
+export function mergePairs(model: Json): readonly (readonly [string, string])[] {
+  const merges = member(model, 'merges') ?? [];
+  if (!Array.isArray(merges)) return badFile('tokenizer.json', 'model.merges has to be an array');
+  return (merges as unknown[]).map((merge, i) => {
+    const parts: unknown = typeof merge === 'string' ? merge.split(' ') : merge;
+    const [left, right] = Array.isArray(parts) && parts.length === 2 ? (parts as unknown[]) : [];
+    if (typeof left !== 'string' || typeof right !== 'string')
+      return badFile('tokenizer.json', `model.merges[${i}] is no pair of tokens`);
+    return [left, right] as const;
+  });
+}
+
+/** A note about the tokens that a tokenizer has beyond the embedding. */
+export function beyondNote(file: string, ids: readonly number[], size: number): string[] {
+  if (ids.length === 0) return [];
+  const which =
+    ids.length === 1 ? `the added token ${ids[0]}` : `${ids.length} added tokens from ${Math.min(...ids)} on`;
+  return [`${which} of ${file} left out, because the embedding has ${size} rows`];
+}

@@ -1,0 +1,31 @@
+/** What is asked of a tokenizer, its files, and what it becomes. */
+import type { Key } from '../recipe.js';
+import type { Config } from './config.js';
+import type { Json } from './json.js';
+
+/** What a tokenizer is read for. */
+export interface TokenizerWish {
+  readonly config: Config;
+  readonly architecture: string;
+  /** Rows of the embedding. */
+  readonly size: number;
+  readonly missingBytes: 'refuse' | 'keep';
+}
+
+/** The files of a tokenizer, parsed. */
+export interface TokenizerFiles extends TokenizerWish {
+  /** tokenizer.json */
+  readonly tokenizer: Json | undefined;
+  /** tokenizer_config.json */
+  readonly settings: Json | undefined;
+  /** added_tokens.json */
+  readonly added: Json | undefined;
+  /** Chat templates: one, or several by name. */
+  readonly templates: readonly Key[];
+}
+
+/** Keys of a tokenizer in writing order, and notes. */
+export interface Tokenizer {
+  readonly keys: readonly Key[];
+  readonly notes: readonly string[];
+}

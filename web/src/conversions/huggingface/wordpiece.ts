@@ -1,0 +1,64 @@
+/** WordPiece, the tokenizer of BERT. GGUF marks the beginnings of words, Hugging Face their continuations. */
+import { show } from '../../core/show.js';
+import type { Key } from '../recipe.js';
+import { badFile, unsupported } from './errors.js';
+import { type Json, member, objectMember } from './json.js';
+import { specialKeys } from './special.js';
+import { addedTokens, kinds, looksSpecial, Vocabulary, vocabularyEntries } from './vocabulary.js';
+import type { Tokenizer, TokenizerFiles } from './wish.js';
+
+const file = 'tokenizer.json';
+
+/** Roles without which the runtime takes the ids of the first BERT. */
+const needed = ['unknown', 'cls', 'seperator'];
+
+/** The runtime takes accents off, unless a key says otherwise. Hugging Face does so only together with lower case, unless the file says it. */
+function accentKeys(tokenizer: Json): Key[] {
+  const normalizer = objectMember(tokenizer, 'normalizer');
+  const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
+  return strips === false ? [{ name: 'tokenizer.ggml.normalizer.strip_accents', type: 'bool', value: false }] : [];
+}
+
+/** Fails for a normalizer other than BERT's, because the runtime has that one built in. */
+function checkNormalizer(tokenizer: Json): void {
+  const normalizer = objectMember(tokenizer, 'normalizer');
+  const type = member(normalizer, 'type');
+  if (type !== 'BertNormalizer') unsupported(file, `the normalizer ${show(type)} is not supported for WordPiece`);
+}
+
+/** Reads a WordPiece tokenizer. */
+export function wordPieceKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer {
+  const model = objectMember(tokenizer, 'model') as Json;
+  const prefix = member(model, 'continuing_subword_prefix');
+  if (prefix !== '##') unsupported(file, `model.continuing_subword_prefix is ${show(prefix)}; it has to be "##"`);
+  checkNormalizer(tokenizer);
+  const vocabulary = new Vocabulary(files.size);
+  for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
+  for (const { id, content, special } of addedTokens(tokenizer))
+    vocabulary.put(file, id, content, special || looksSpecial(content) ? kinds.control : kinds.user);
+  vocabulary.check(file);
+  vocabulary.tokens.forEach((token, id) => {
+    if (vocabulary.types[id] === kinds.control) return;
+    vocabulary.tokens[id] = token.startsWith('##') ? token.slice(2) : `▁${token}`;
+  });
+  vocabulary.check(file);
+  const special = [...specialKeys(files, vocabulary, { normalizes: true }), ...accentKeys(tokenizer)];
+  for (const role of needed)
+    if (!special.some(({ name }) => name === `tokenizer.ggml.${role}_token_id`))
+      badFile(
+        'tokenizer_config.json',
+        `nothing says which token is the ${role === 'seperator' ? 'separator' : role} one`,
+      );
+  return {
+    keys: [
+      { name: 'tokenizer.ggml.token_type_count', type: 'u32', value: files.config.whole('type_vocab_size', 1) },
+      { name: 'tokenizer.ggml.model', type: 'string', value: 'bert' },
+      // The runtime asks for a name, and does nothing with it.
+      { name: 'tokenizer.ggml.pre', type: 'string', value: 'jina-v2-en' },
+      { name: 'tokenizer.ggml.tokens', type: 'string[]', value: vocabulary.tokens },
+      { name: 'tokenizer.ggml.token_type', type: 'i32[]', value: vocabulary.types },
+      ...special,
+    ],
+    notes: vocabulary.notes,
+  };
+}

@@ -1,0 +1,101 @@
+/** safetensors to GGUF: checkpoints of diffusion models, and folders of language models. */
+import { ScalepointError } from '../core/errors.js';
+import { quoted } from '../files/bytes.js';
+import type { OpenModel } from '../formats/format.js';
+import type { GgufChoices } from '../formats/gguf/options.js';
+import { planGguf } from '../formats/gguf/plan.js';
+import { carryOutAll } from './carry-out.js';
+import type { Beside, Converted, Converter } from './converter.js';
+import {
+  convertDiffusion,
+  detectDiffusion,
+  diffusersLayout,
+  diffusionReaders,
+  isDiffusion,
+} from './diffusion/convert.js';
+import { architectures, type ConvertOptions, convertHuggingface } from './huggingface/index.js';
+
+/** How the tensors of adapters are called. They change a model and are none. */
+const adapter = /[._]lora[._](a|b|up|down)\b|\.hada_w|\.lokr_w/i;
+
+function checkKind({ tensors }: OpenModel): void {
+  const found = tensors.find(({ name }) => adapter.test(name));
+  if (found === undefined) return;
+  throw new ScalepointError(
+    'UNKNOWN_FORMAT',
+    `the file is an adapter (LoRA), as the tensor ${quoted(found.name)} shows; merge it into its model first`,
+    { tensor: found.name },
+  );
+}
+
+/** The first architecture that a config.json names. */
+function architectureIn(bytes: Uint8Array<ArrayBuffer>): string | undefined {
+  try {
+    const first = JSON.parse(new TextDecoder().decode(bytes))?.architectures?.[0];
+    return typeof first === 'string' && architectures.includes(first) ? first : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A language model, as its config.json and its tokenizer describe it. */
+async function convertFolder(
+  model: OpenModel,
+  beside: Beside,
+  choices: ConvertOptions,
+): Promise<Converted | undefined> {
+  if ((await beside.file('config.json')) === undefined) return undefined;
+  const { missingBytes = 'refuse' } = choices;
+  const conversion = await convertHuggingface(
+    {
+      name: beside.folder,
+      tensors: model.tensors,
+      metadata: model.metadata as Readonly<Record<string, string>>,
+      file: (name) => beside.file(name),
+    },
+    { missingBytes },
+  );
+  const { view, sources } = carryOutAll(model, conversion);
+  return {
+    architecture: conversion.architecture,
+    tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
+    plan(own, partsOf) {
+      const plan = planGguf(view, own as GgufChoices, partsOf, sources);
+      return { ...plan, notes: [...conversion.notes, ...plan.notes] };
+    },
+  };
+}
+
+export const toGguf: Converter = {
+  from: 'safetensors',
+  result: 'gguf',
+  about:
+    'A folder with config.json and tokenizer also becomes GGUF, as llama.cpp converts and quantizes it; a checkpoint of a diffusion model ' +
+    'does by the rules of the tools of ComfyUI-GGUF.',
+  condition: 'a diffusion model of a known kind, or has its config.json beside it',
+  examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
+
+  readers: (architecture, file) => (isDiffusion(architecture) ? diffusionReaders(file) : undefined),
+
+  async detect({ tensors }, beside) {
+    const diffusion = detectDiffusion(tensors)?.name;
+    if (diffusion !== undefined || tensors.some(({ name }) => adapter.test(name))) return diffusion;
+    const config = await beside.file('config.json');
+    return config && architectureIn(config);
+  },
+
+  async convert(model, beside, choices) {
+    checkKind(model);
+    const diffusion = detectDiffusion(model.tensors);
+    if (diffusion !== undefined) return convertDiffusion(model, diffusion);
+    const diffusers = diffusersLayout(model.tensors);
+    if (diffusers !== undefined) {
+      throw new ScalepointError(
+        'UNKNOWN_FORMAT',
+        `the file holds ${diffusers} in the layout of diffusers, which no program reads from GGUF; ` +
+          'load it in ComfyUI and save it with the node ModelSave first',
+      );
+    }
+    return convertFolder(model, beside, choices);
+  },
+};

@@ -1,0 +1,176 @@
+/** Edits of the metadata of a GGUF file, as llama-quantize makes them with --override-kv. Tensors stay as they are. */
+import { rangeError, typeError } from '../../core/errors.js';
+import { nodeModule } from '../../core/node.js';
+import { show } from '../../core/show.js';
+import { quoted, systemMessage } from '../../files/bytes.js';
+import type { OptionInfo } from '../options.js';
+import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
+import { pairOf } from './pairs.js';
+import { splitKeys } from './splits.js';
+
+/** A value of the metadata to be written: a text, a truth value, a whole number or a fraction. */
+export type MetadataEdit =
+  | string
+  | boolean
+  | {
+      /** A whole number from 0 to 2^32 - 1, stored as u32. */
+      readonly int: number;
+    }
+  | {
+      /** Rounded to float32, and stored as f32. */
+      readonly float: number;
+    };
+
+/** Values by their keys. */
+export type MetadataEdits = Readonly<Record<string, MetadataEdit>>;
+
+const nameKey = 'general.name';
+const templateKey = 'tokenizer.chat_template';
+
+/** What the layout of the file follows from. */
+const ownKeys: readonly string[] = [alignmentKey, ...splitKeys];
+
+/** ggml keeps keys in 128 bytes where it overrides them. */
+const mostKeyBytes = 127;
+const mostInt = 2 ** 32 - 1;
+
+function checkKey(key: string, path: string): void {
+  const bytes = new TextEncoder().encode(key).length;
+  if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
+    throw rangeError(path, `expected a key of 1 to ${mostKeyBytes} bytes, got ${show(key)}`);
+  }
+  if (ownKeys.includes(key)) throw rangeError(path, `${key} follows from the layout of the file and cannot be set`);
+}
+
+function checkEdit(edit: unknown, path: string): void {
+  if (typeof edit === 'boolean') return;
+  if (typeof edit === 'string') {
+    // A lone surrogate would be stored as another character.
+    if (!/\p{Surrogate}/u.test(edit)) return;
+    throw rangeError(path, `expected a text of whole characters, got ${show(edit)}`);
+  }
+  const { int, float, ...rest } = (typeof edit === 'object' && edit !== null ? edit : { edit }) as Record<
+    string,
+    unknown
+  >;
+  const isOne = (int === undefined) !== (float === undefined) && Object.keys(rest).length === 0;
+  if (!isOne) throw typeError(path, `expected a text, true, false, { int } or { float }, got ${show(edit)}`);
+  if (int !== undefined && !(Number.isInteger(int) && (int as number) >= 0 && (int as number) <= mostInt)) {
+    throw rangeError(`${path}.int`, `expected a whole number from 0 to ${mostInt}, got ${show(int)}`);
+  }
+  if (float !== undefined && !(typeof float === 'number' && Number.isFinite(Math.fround(float)))) {
+    throw rangeError(`${path}.float`, `expected a finite float32, got ${show(float)}`);
+  }
+}
+
+/** @throws TypeError or RangeError naming the option */
+function check(value: unknown, name: string): void {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw typeError(name, `expected an object such as { '${nameKey}': 'A name' }, got ${show(value)}`);
+  }
+  for (const [key, edit] of Object.entries(value)) {
+    const path = `${name}[${JSON.stringify(key)}]`;
+    checkKey(key, path);
+    checkEdit(edit, path);
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------- command line
+
+function parsed(type: string, text: string): MetadataEdit | undefined {
+  if (type === 'str') return text;
+  if (type === 'bool' && (text === 'true' || text === 'false')) return text === 'true';
+  if (type === 'int' && /^\d{1,15}$/.test(text)) return { int: Number(text) };
+  if (type === 'float' && /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i.test(text)) return { float: Number(text) };
+  return undefined;
+}
+
+/** A word of --override-kv. @throws RangeError */
+function override(word: string): readonly [key: string, value: MetadataEdit] {
+  const [, key, type, text] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
+  if (key === undefined || type === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
+    throw rangeError(
+      '--override-kv',
+      `expected KEY=TYPE:VALUE with TYPE int, float, bool or str, got ${JSON.stringify(word)}`,
+    );
+  }
+  const value = parsed(type, text ?? '');
+  if (value === undefined) {
+    throw rangeError('--override-kv', `${JSON.stringify(text)} is no ${type}, got ${JSON.stringify(word)}`);
+  }
+  return [key, value];
+}
+
+/** The text of a file (Node). @throws RangeError if it cannot be read */
+function textOf(path: string): string {
+  const fs = nodeModule('node:fs');
+  if (fs === undefined) throw rangeError('--chat-template', 'files are read by name in Node alone');
+  try {
+    const bytes = fs.readFileSync(path);
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+  } catch (cause) {
+    const why = cause instanceof TypeError ? 'it is not UTF-8' : systemMessage(cause);
+    throw rangeError('--chat-template', `cannot read ${quoted(path)}: ${why}`);
+  }
+}
+
+/** --override-kv, --name and --chat-template. */
+export const metadata: OptionInfo = {
+  flags: [
+    {
+      name: 'override-kv',
+      value: 'KEY=TYPE:VALUE',
+      multiple: true,
+      about: 'set a key of the metadata, TYPE is int, float, bool or str; can be repeated',
+    },
+    { name: 'name', value: 'TEXT', about: `the name of the model, ${nameKey}` },
+    { name: 'chat-template', value: 'FILE', about: `${templateKey}, from a file` },
+  ],
+  check,
+  read({ 'override-kv': words, name, 'chat-template': template }) {
+    const edits: (readonly [key: string, value: MetadataEdit])[] = [];
+    for (const word of Array.isArray(words) ? (words as readonly string[]) : []) edits.push(override(word));
+    if (name !== undefined) edits.push([nameKey, String(name)]);
+    if (template !== undefined) edits.push([templateKey, textOf(String(template))]);
+    const keys = edits.map(([key]) => key);
+    const twice = keys.find((key, i) => keys.indexOf(key) < i);
+    if (twice !== undefined) throw rangeError('--override-kv', `${twice} is set twice`);
+    return Object.fromEntries(edits);
+  },
+};
+
+// -------------------------------------------------------------------------------------------------------------------------- pairs
+
+/** What kinds of values there are, for keys that are there already. */
+function kindOf(type: string): string {
+  if (type === 'string' || type === 'bool' || type === 'array') return type;
+  return type.startsWith('f') ? 'float' : 'int';
+}
+
+function setPair(name: string, edit: MetadataEdit): { readonly kind: string; readonly pair: GgufPair } {
+  if (typeof edit === 'string') return { kind: 'string', pair: pairOf({ name, type: 'string', value: edit }) };
+  if (typeof edit === 'boolean') return { kind: 'bool', pair: pairOf({ name, type: 'bool', value: edit }) };
+  if ('int' in edit) return { kind: 'int', pair: pairOf({ name, type: 'u32', value: edit.int }) };
+  return { kind: 'float', pair: pairOf({ name, type: 'f32', value: edit.float }) };
+}
+
+/**
+ * The pairs with the edits, each at the end as ggml puts what is set anew.
+ * @throws RangeError if a key is there with a value of another kind
+ */
+export function edited(
+  pairs: readonly GgufPair[],
+  { pairs: before }: Pick<GgufHeader, 'pairs'>,
+  edits: MetadataEdits = {},
+): GgufPair[] {
+  const types = new Map(before.map((pair) => [pair.key, typeNameOf(pair)]));
+  const made = Object.entries(edits).map(([key, edit]) => {
+    const { kind, pair } = setPair(key, edit);
+    const type = types.get(key);
+    if (type !== undefined && kindOf(type) !== kind) {
+      throw rangeError(`metadata[${JSON.stringify(key)}]`, `the file has ${key} as ${type}, got ${show(edit)}`);
+    }
+    return pair;
+  });
+  return [...pairs.filter(({ key }) => !Object.hasOwn(edits, key)), ...made];
+}

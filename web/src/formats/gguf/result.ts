@@ -1,0 +1,126 @@
+/** GGUF results: tensors and pairs, once it is decided what they become. */
+import type { CastForm } from '../../codecs/cast.js';
+import type { GgmlForm } from '../../codecs/ggml.js';
+import type { BlockType } from '../../core/blocks.js';
+import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
+import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
+import { convertedLogical, keptLogical } from '../tensors.js';
+import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
+import { type LayoutOptions, layoutGguf } from './layout.js';
+import { fixAlignmentMention, type GgufChoices, isCastType } from './options.js';
+import { mostSplits, splitPairs, storedSize } from './splits.js';
+import { ggmlBytes, ggmlType } from './types.js';
+
+/** The type of a tensor in a result, and why it is kept if it is. */
+export interface Choice {
+  readonly type: string;
+  readonly kept?: string;
+}
+
+/** A tensor of a result. */
+export interface ResultTensor extends Choice {
+  readonly name: string;
+  readonly shape: readonly number[];
+  /** What it is made of, and which tensor of the plan that is; or its bytes, where nothing is read. */
+  readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
+}
+
+/** The note about an alignment that is stated but does not hold. */
+function alignmentNote(stated: number): string {
+  return (
+    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
+    `tensors. ${fixAlignmentMention} states 32`
+  );
+}
+
+/** The form of a type. */
+export function formTo(type: string): CastForm | GgmlForm {
+  return isCastType(type) ? { codec: 'cast', to: type } : { codec: 'ggml', to: type as BlockType };
+}
+
+/** Whether a tensor can be copied: its elements are in one place, and of that type. */
+function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boolean {
+  const adds = (form as Partial<CastForm>).add ?? 0;
+  return gathered === undefined && adds === 0 && parts.length === 1 && parts[0]?.tensor.dtype === type;
+}
+
+/** How a result is laid out. */
+export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
+  readonly choices: Pick<GgufChoices, 'fixAlignment' | 'shardSize' | 'splitTensors' | 'part'>;
+}
+
+const extension = '.gguf';
+
+/** What tensors take in the result. */
+function sizesOf(results: readonly ResultTensor[]): number[] {
+  return results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
+}
+
+/** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
+function beginsOf(results: readonly ResultTensor[], choices: ResultLayout['choices']): readonly number[] | undefined {
+  const sizes = sizesOf(results);
+  if (choices.splitTensors !== undefined) {
+    return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
+  }
+  const limit = shardLimit(choices, sizes);
+  return limit === undefined ? undefined : shardsOf(sizes, limit, undefined, mostSplits);
+}
+
+/** Lays out the files of a result. The first one has the metadata. */
+function layOut(
+  pairs: readonly GgufPair[],
+  results: readonly ResultTensor[],
+  { choices, alignment = defaultAlignment, keepDimensions = false }: ResultLayout,
+): { files: OutputFile[]; wrongAlignment: number | undefined } {
+  const { fixAlignment = false } = choices;
+  const begins = beginsOf(results, choices);
+  let wrongAlignment: number | undefined;
+  const files = (begins ?? [0]).map((begin, i, all): OutputFile => {
+    const some = results.slice(begin, all[i + 1]);
+    const own = [...(i === 0 ? pairs : []), ...(begins === undefined ? [] : splitPairs(i, all.length, results.length))];
+    const entries = some.map(({ name, type, shape }) => ({ name, dtype: type, shape }));
+    const options = { fixAlignment, keepDimensions, alignment: i === 0 ? alignment : defaultAlignment };
+    const layout = layoutGguf(own, entries, options);
+    wrongAlignment ??= layout.wrongAlignment;
+    const segments: Segment[] = [{ at: 0, bytes: layout.header }];
+    for (const [j, { from }] of some.entries()) {
+      const at = (layout.tensors[j] as GgufTensor).byteOffset;
+      if (from instanceof Uint8Array) segments.push({ at, bytes: from });
+      else segments.push({ at, tensor: from.index, role: 'data' });
+    }
+    const name =
+      begins === undefined ? { suffix: '' } : { suffix: shardSuffix(i, all.length, extension), replaces: extension };
+    return { ...name, size: layout.size, segments };
+  });
+  return { files, wrongAlignment };
+}
+
+/** Plans a result. The tensors are written in their order. It is split as by gguf-split. */
+export function planResult(
+  pairs: readonly GgufPair[],
+  results: readonly ResultTensor[],
+  partsOf: PartsOf,
+  options: ResultLayout,
+): FilePlan {
+  const { files, wrongAlignment } = layOut(pairs, results, options);
+  const tensors: PlannedTensor[] = [];
+  for (const { type, kept, from } of results) {
+    if (from instanceof Uint8Array) continue;
+    const { source, index } = from;
+    if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
+    else {
+      const form = formTo(type);
+      tensors[index] = convertedLogical(source, form, partsOf(source.shape, form));
+    }
+  }
+  return {
+    format: 'gguf',
+    files,
+    tensors,
+    notes: [
+      ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
+      ...largeNote(options.choices, results, sizesOf(results)),
+    ],
+    sidecars: [],
+  };
+}

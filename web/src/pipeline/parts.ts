@@ -1,0 +1,140 @@
+/**
+ * Work in parts: each job makes its share of the files of a result, and none of them knows of the others. All of them plan the whole from
+ * headers alone, so that each knows the files of all. Whoever finds that nothing else is missing writes the index.
+ */
+import { ScalepointError } from '../core/errors.js';
+import type { Waiting } from '../core/waiting.js';
+import type { FileInput } from '../files/bytes.js';
+import { openWithin } from '../files/open.js';
+import { removeFile } from '../files/path-sink.js';
+import { openSink } from '../files/sinks.js';
+import type { FilePlan, OutputFile, PlannedTensor } from '../formats/format.js';
+import { type Part, partOf } from '../formats/shards.js';
+
+/** Which files are those of a part: neighbors, about as many for each part. */
+function shareOf(files: readonly OutputFile[], { number, count }: Part): OutputFile[] {
+  const at = (before: number) => Math.floor((before * files.length) / count);
+  return files.slice(at(number - 1), at(number));
+}
+
+/** The plan of a part: its files, and the tensors in them. @param text such as `3/16`; undefined for all of the work */
+export function partPlan(plan: FilePlan, text: unknown): FilePlan {
+  const part = partOf(text);
+  if (part === undefined) return plan;
+  const own = shareOf(
+    plan.files.filter(({ isIndex }) => !isIndex),
+    part,
+  );
+  const numbers = new Map<number, number>();
+  const tensors: PlannedTensor[] = [];
+  const held = new Set(
+    own.flatMap(({ segments }) => segments.flatMap((segment) => ('tensor' in segment ? [segment.tensor] : []))),
+  );
+  for (const [i, tensor] of plan.tensors.entries()) {
+    if (!held.has(i)) continue;
+    numbers.set(i, tensors.length);
+    tensors.push(tensor);
+  }
+  const files = own.map((file) => ({
+    ...file,
+    segments: file.segments.map((segment) =>
+      'tensor' in segment ? { ...segment, tensor: numbers.get(segment.tensor) as number } : segment,
+    ),
+  }));
+  return { ...plan, files, tensors, others: plan.files.filter((file) => !own.includes(file)) };
+}
+
+/** Where the files of a result are. */
+export type PlaceOf = (file: OutputFile) => string | URL;
+
+/** The bytes that a file begins with, which no other model has. */
+function beginOf({ segments }: OutputFile): Uint8Array {
+  const [first] = segments;
+  return first !== undefined && first.at === 0 && 'bytes' in first ? first.bytes : new Uint8Array(0);
+}
+
+/** Whether a file is in place: of its size, and with its header. */
+async function isThere(place: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
+  try {
+    const source = await openWithin(waiting, place);
+    try {
+      if (source.size !== file.size) return false;
+      const begin = beginOf(file);
+      const found = await source.read(0, begin.length);
+      return begin.every((byte, i) => found[i] === byte);
+    } finally {
+      await source.close();
+    }
+  } catch (error) {
+    if (error instanceof ScalepointError) return false;
+    throw error;
+  }
+}
+
+/**
+ * Writes the index if all other files are in place. Two parts that end at the same time may both write it, with the same bytes.
+ * @param others the files of the other parts, and the index
+ * @returns whether the result is whole
+ */
+export async function complete(
+  others: readonly OutputFile[],
+  placeOf: PlaceOf,
+  overwrite: boolean,
+  waiting: Waiting,
+): Promise<boolean> {
+  for (const file of others) {
+    if (!file.isIndex && !(await isThere(placeOf(file), file, waiting))) return false;
+  }
+  for (const file of others.filter(({ isIndex }) => isIndex)) {
+    const place = placeOf(file);
+    if (await isThere(place, file, waiting)) continue;
+    try {
+      await write(file, place, overwrite, waiting);
+    } catch (error) {
+      // Somebody else was faster.
+      const isTaken = error instanceof ScalepointError && error.code === 'EXISTS';
+      if (!isTaken || !(await isThere(place, file, waiting))) throw error;
+    }
+  }
+  return true;
+}
+
+/** Writes a file whose bytes are known. */
+async function write(
+  { segments }: OutputFile,
+  place: string | URL,
+  overwrite: boolean,
+  waiting: Waiting,
+): Promise<void> {
+  const sink = await openSink(place, { overwrite, waiting, inputs: [] });
+  try {
+    for (const segment of segments) if ('bytes' in segment) await sink.write(segment.at, segment.bytes);
+    await sink.finish();
+  } catch (error) {
+    await sink.discard(error);
+    throw error;
+  }
+}
+
+/**
+ * Sees to it that there is no index of another result, which would name files that are about to be replaced.
+ * @param overwrite whether it is removed; otherwise it is an error
+ * @throws ScalepointError `EXISTS`
+ */
+export async function clearIndex(
+  others: readonly OutputFile[],
+  placeOf: PlaceOf,
+  overwrite: boolean,
+  waiting: Waiting,
+): Promise<void> {
+  for (const file of others.filter(({ isIndex }) => isIndex)) {
+    const place = placeOf(file);
+    if (await isThere(place, file, waiting)) continue;
+    if (overwrite) {
+      await removeFile(place);
+      continue;
+    }
+    const sink = await openSink(place, { overwrite: false, waiting, inputs: [] });
+    await sink.discard(undefined);
+  }
+}
