@@ -10,6 +10,7 @@ import {
 } from '../shared/files.js';
 import { announce } from '../shared/live.js';
 import type { Problem } from '../shared/problems.js';
+import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
 import { type Choice, choiceOf, formatIn, hashOf, usualFormat } from './choice.js';
@@ -64,7 +65,8 @@ export class Session {
         this.#store.set({ opening: undefined, problem: await whyNot(files) });
         return;
       }
-      const choice = choiceOf(formatIn(model, location.hash), location.hash);
+      const wanted = location.hash || recall('model');
+      const choice = choiceOf(formatIn(model, wanted), wanted);
       const at = this.#opened.push({ model, measurer: new Measurer(model), choice }) - 1;
       const hash = hashOf(usualFormat(model), choice);
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
@@ -111,6 +113,8 @@ export class Session {
     opened.choice = choice;
     const hash = hashOf(usualFormat(opened.model), choice);
     const address = `${location.pathname}${hash && `#${hash}`}`;
+    // Rules and kept tensors are about this model. The next one gets the type and its options.
+    remember('model', hashOf(usualFormat(opened.model), { ...choice, kept: new Set(), rules: [] }));
     const now = performance.now();
     if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
     else history.pushState({ model: this.#current }, '', address);

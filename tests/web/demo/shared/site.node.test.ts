@@ -105,6 +105,33 @@ it('says so when wasm is refused, and still shows the page', async () => {
   }
 });
 
+it('remembers settings for the next visit, until they are reset', async () => {
+  let page = await site.open('numbers/');
+  const headline = (words: string) => expect.poll(() => page.textContent('h1')).toContain(`${words} do to 4,096`);
+  await headline('4 bits');
+  await page.focus('#bits');
+  await page.keyboard.press('ArrowRight');
+  await headline('5 bits');
+  await page.goto(`${site.url}numbers/`);
+  await headline('5 bits');
+  expect(new URL(page.url()).hash).toBe('#bits=5');
+  await page.click('#reset');
+  await headline('4 bits');
+  await page.goto(`${site.url}numbers/`);
+  await headline('4 bits');
+
+  page = await site.open('model/');
+  const chosen = () => page.$eval('input[name="preset"]:checked', (radio) => (radio as HTMLInputElement).value);
+  await page.click('#sample');
+  await expect.poll(chosen).toBe('balanced');
+  await page.check('input[value="small"]', { force: true });
+  await expect.poll(() => new URL(page.url()).hash).toBe('#to=int4');
+  await page.goto(`${site.url}model/`);
+  await page.click('#sample');
+  await expect.poll(() => page.isVisible('#opened')).toBe(true);
+  expect(await chosen()).toBe('small');
+});
+
 it('works when storage is refused', async () => {
   const page = await site.open('model/', {}, async (page) => {
     await page.addInitScript(() => {
