@@ -1,5 +1,4 @@
 import { byId } from './dom.js';
-import { filesOf } from './folder.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
@@ -35,6 +34,15 @@ export function startDropping(
   const isFirst = takers === undefined;
   takers = { files: onFiles, text: onText };
   if (isFirst) listen();
+}
+
+/** The files that were dropped; those of the model of a folder, if one was. To be called while the event is handled. */
+function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
+  const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
+  const folder = entries.find((entry) => entry.isDirectory);
+  if (folder === undefined || entries.length > 1) return [...data.files];
+  // Only the formats know what belongs to a model. Pages that open no model themselves load them now.
+  return import('./folder.js').then(({ modelFilesIn }) => modelFilesIn(folder as FileSystemDirectoryEntry));
 }
 
 /** Hands over what an event brings. */

@@ -485,6 +485,11 @@ it.each([
   for (const selector of ['#model-run', '#model-config', '#close']) {
     await page.hover(selector);
     await expect.poll(() => contrastOf(page, selector)).toBeGreaterThan(4.5);
+    await page.mouse.down();
+    await expect.poll(() => contrastOf(page, selector)).toBeGreaterThan(4.5);
+    // Let go elsewhere, so that nothing is pressed.
+    await page.mouse.move(0, 0);
+    await page.mouse.up();
   }
   const names = await page.$$eval('input[type="range"], progress', (nodes) =>
     nodes.map((node) => node.getAttribute('aria-label') ?? (node as HTMLInputElement).labels?.[0]?.textContent ?? ''),
