@@ -6,6 +6,15 @@ import { launchOptions } from './scripts/chromium.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
+const samples = process.env.SCALEPOINT_SAMPLES;
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    /** The folder of sample models; empty if there is none. */
+    samples: string;
+  }
+}
+
 export default defineConfig({
   resolve: {
     alias: [
@@ -44,10 +53,13 @@ export default defineConfig({
       },
       {
         extends: true,
+        // Sample models may lie outside of the project.
+        server: { fs: { allow: ['.', ...(samples === undefined ? [] : [samples])] } },
         // Its bundles are modules that find their wasm beside them.
         optimizeDeps: { exclude: ['onnxruntime-web'] },
         test: {
           name: 'chromium',
+          provide: { samples: samples ?? '' },
           // Files named *.node.test.ts need the file system or processes, so they run in Node only.
           include: ['tests/web/**/*.test.ts'],
           exclude: ['**/*.node.test.ts'],

@@ -131,6 +131,12 @@ SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockTy
   return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)});
 }
 
+/// n elements in rows of `columns`, each with the importance of its column.
+Status quantize_weighted_blocks(const float* x, size_t n, BlockType type, const float* importance, size_t columns,
+                                std::byte* blocks) {
+  return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)}, {importance, columns});
+}
+
 /// n elements.
 SCALEPOINT_PLAIN_EXPORT Status dequantize_blocks(const std::byte* blocks, size_t n, BlockType type, float* x) {
   return scalepoint::dequantize_blocks({blocks, blocks_bytes(type, n)}, type, {x, n});

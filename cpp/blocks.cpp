@@ -9,59 +9,102 @@
 namespace scalepoint {
 namespace {
 
-constexpr size_t kSuperBlock = 256;
-/// Super-blocks that are checked, converted and checked again at a time: 16 KiB of floats, which stay in the first-level cache.
-constexpr size_t kChunk = 16;
+/// Blocks that are checked, converted and checked again at a time: 16 KiB of floats, which stay in the first-level cache.
+constexpr size_t kChunk = 4096;
+/// With weights: fewer, since they lie on the stack.
+constexpr size_t kWeightedChunk = 512;
 
-/// Whether none of `count` float16 numbers at `p` is an infinity or NaN.
-bool finite_halves(const std::byte* p, size_t count) {
-  bool finite = true;
-  for (size_t i = 0; i < count; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
-  return finite;
-}
-
-/// Quantizes n super-blocks of kBytes, which have kScales float16 numbers at kScalesAt. Returns false if x holds NaN or an infinity,
-/// or if a scale is beyond float16.
-template <void (*kQuantize)(const float*, size_t, std::byte*), size_t kBytes, size_t kScalesAt, size_t kScales>
-bool quantize_checked(const float* x, size_t n, std::byte* out) {
-  for (size_t i = 0; i < n; i += kChunk) {
-    const size_t count = std::min(kChunk, n - i);
-    const float* from = x + i * kSuperBlock;
-    std::byte* to = out + i * kBytes;
-    if (kernels::largest_magnitude(from, count * kSuperBlock) >= kInfinityBits) return false;
-    kQuantize(from, count, to);
-    for (size_t k = 0; k < count; k++) {
-      if (!finite_halves(to + k * kBytes + kScalesAt, kScales)) return false;
-    }
-  }
-  return true;
-}
+/// What the mean square in the weights of elements is taken over, and its factor.
+enum class Mean { kNone, kRow, kBlock, kTwiceBlock };
 
 struct Format {
   BlockType type;
   bool (*quantize)(const float* x, size_t n, std::byte* out);
   void (*dequantize)(const std::byte* blocks, size_t n, float* x);
+  // The rest is for types that choose scales by errors.
+  void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
+  Mean mean = Mean::kNone;
+  size_t scales_at = 0, scales = 0;  ///< so many float16 numbers, from there on
 };
 
+/// Whether the scales of all n blocks are finite.
+bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte* blocks) {
+  bool finite = true;
+  for (const std::byte* p = blocks + format.scales_at; n > 0; n--, p += bytes) {
+    for (size_t i = 0; i < format.scales; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
+  }
+  return finite;
+}
+
+/// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
+/// beyond float16.
+bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
+  const auto [elements, bytes] = block_size(format.type);
+  if (kernels::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
+  format.weighted(x, weights, n, out);
+  return finite_scales(format, bytes, n, out);
+}
+
+/// Quantizes n blocks in rows of whole blocks.
+bool quantize_rows(const Format& format, const float* x, size_t n, std::span<const float> importance, std::byte* out) {
+  const auto [elements, bytes] = block_size(format.type);
+  const size_t together = kWeightedChunk / elements, row = importance.size() / elements;
+  float weights[kWeightedChunk], mean = 0;
+  for (size_t i = 0; i < n; i += together) {
+    const size_t count = std::min(together, n - i);
+    for (size_t k = i; k < i + count; k++) {
+      const float* const p = x + k * elements;
+      const auto size = static_cast<float>(elements);
+      if (format.mean == Mean::kRow && k % row == 0) {
+        mean = kernels::sum_squares(p, importance.size()) / static_cast<float>(importance.size());
+      }
+      if (format.mean == Mean::kBlock) mean = kernels::sum_squares(p, elements) / size;
+      if (format.mean == Mean::kTwiceBlock) mean = 2 * kernels::sum_squares(p, elements) / size;
+      float* const to = weights + (k - i) * elements;
+      const float* const from = importance.data() + k % row * elements;
+      if (format.mean == Mean::kNone) {
+        std::copy_n(from, elements, to);
+      } else {
+        kernels::make_weights(p, from, elements, mean, to);
+      }
+    }
+    if (!quantize_checked(format, x + i * elements, weights, count, out + i * bytes)) return false;
+  }
+  return true;
+}
+
 constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, kernels::quantize_q4_0, kernels::dequantize_q4_0},
-    {BlockType::kQ4_1, kernels::quantize_q4_1, kernels::dequantize_q4_1},
-    {BlockType::kQ5_0, kernels::quantize_q5_0, kernels::dequantize_q5_0},
-    {BlockType::kQ5_1, kernels::quantize_q5_1, kernels::dequantize_q5_1},
+    {BlockType::kQ4_0, kernels::quantize_q4_0, kernels::dequantize_q4_0, kernels::quantize_weighted_q4_0, Mean::kRow, 0, 1},
+    {BlockType::kQ4_1, kernels::quantize_q4_1, kernels::dequantize_q4_1, kernels::quantize_weighted_q4_1, Mean::kRow, 0, 2},
+    {BlockType::kQ5_0, kernels::quantize_q5_0, kernels::dequantize_q5_0, kernels::quantize_weighted_q5_0, Mean::kRow, 0, 1},
+    {BlockType::kQ5_1, kernels::quantize_q5_1, kernels::dequantize_q5_1, kernels::quantize_weighted_q5_1, Mean::kRow, 0, 2},
     {BlockType::kQ8_0, kernels::quantize_q8_0, kernels::dequantize_q8_0},
-    {BlockType::kQ2_K, quantize_checked<kernels::quantize_q2_k, block_size(BlockType::kQ2_K).bytes, 80, 2>,
-     kernels::dequantize_q2_k},
-    {BlockType::kQ3_K, quantize_checked<kernels::quantize_q3_k, block_size(BlockType::kQ3_K).bytes, 108, 1>,
-     kernels::dequantize_q3_k},
-    {BlockType::kQ4_K, quantize_checked<kernels::quantize_q4_k, block_size(BlockType::kQ4_K).bytes, 0, 2>,
-     kernels::dequantize_q4_k},
-    {BlockType::kQ5_K, quantize_checked<kernels::quantize_q5_k, block_size(BlockType::kQ5_K).bytes, 0, 2>,
-     kernels::dequantize_q5_k},
-    {BlockType::kQ6_K, quantize_checked<kernels::quantize_q6_k, block_size(BlockType::kQ6_K).bytes, 208, 1>,
-     kernels::dequantize_q6_k},
-    {BlockType::kIQ4_NL, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl},
+    {BlockType::kQ2_K, nullptr, kernels::dequantize_q2_k, kernels::quantize_q2_k, Mean::kBlock, 80, 2},
+    {BlockType::kQ3_K, nullptr, kernels::dequantize_q3_k, kernels::quantize_q3_k, Mean::kTwiceBlock, 108, 1},
+    {BlockType::kQ4_K, nullptr, kernels::dequantize_q4_k, kernels::quantize_q4_k, Mean::kTwiceBlock, 0, 2},
+    {BlockType::kQ5_K, nullptr, kernels::dequantize_q5_k, kernels::quantize_q5_k, Mean::kTwiceBlock, 0, 2},
+    {BlockType::kQ6_K, nullptr, kernels::dequantize_q6_k, kernels::quantize_q6_k, Mean::kNone, 208, 1},
+    {BlockType::kIQ4_NL, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl, kernels::quantize_weighted_iq4_nl,
+     Mean::kTwiceBlock, 0, 1},
+    {BlockType::kIQ4_XS, kernels::quantize_iq4_xs, kernels::dequantize_iq4_xs, kernels::quantize_weighted_iq4_xs,
+     Mean::kTwiceBlock, 0, 1},
+    {BlockType::kTQ1_0, kernels::quantize_tq1_0, kernels::dequantize_tq1_0},
+    {BlockType::kTQ2_0, kernels::quantize_tq2_0, kernels::dequantize_tq2_0},
     {BlockType::kMXFP4, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
+    {BlockType::kQ1_0, kernels::quantize_q1_0, kernels::dequantize_q1_0},
+    {BlockType::kQ2_0, kernels::quantize_q2_0, kernels::dequantize_q2_0},
 };
+
+/// Quantizes n blocks without weights.
+bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* out) {
+  if (format.quantize != nullptr) return format.quantize(x, n, out);
+  const auto [elements, bytes] = block_size(format.type);
+  const size_t together = kChunk / elements;
+  for (size_t i = 0; i < n; i += together) {
+    if (!quantize_checked(format, x + i * elements, nullptr, std::min(together, n - i), out + i * bytes)) return false;
+  }
+  return true;
+}
 
 const Format* find(BlockType type) {
   const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats), [=](const Format& f) { return f.type == type; });
@@ -75,12 +118,18 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 
 }  // namespace
 
-Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept {
+Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
+                       std::span<const float> importance) noexcept {
   const Format* format = find(type);
   if (format == nullptr) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
-  if (format->quantize(x.data(), x.size() / size.elements, blocks.data())) return Status::kOk;
+  const size_t n = x.size() / size.elements, row = importance.size();
+  if (row > 0 && (row % size.elements != 0 || x.size() % row != 0)) return Status::kSizeMismatch;
+  const bool weighted = row > 0 && format->weighted != nullptr;
+  const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
+                             : quantize_plain(*format, x.data(), n, blocks.data());
+  if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }
 

@@ -22,7 +22,12 @@ enum class BlockType : int32_t {
   kQ5_K = 13,
   kQ6_K = 14,
   kIQ4_NL = 20,
+  kIQ4_XS = 23,
+  kTQ1_0 = 34,
+  kTQ2_0 = 35,
   kMXFP4 = 39,
+  kQ1_0 = 41,
+  kQ2_0 = 42,
 };
 
 /// Elements and bytes of one block.
@@ -42,7 +47,9 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
     {BlockType::kQ4_0, {32, 18}},   {BlockType::kQ4_1, {32, 20}},   {BlockType::kQ5_0, {32, 22}},
     {BlockType::kQ5_1, {32, 24}},   {BlockType::kQ8_0, {32, 34}},   {BlockType::kQ2_K, {256, 84}},
     {BlockType::kQ3_K, {256, 110}}, {BlockType::kQ4_K, {256, 144}}, {BlockType::kQ5_K, {256, 176}},
-    {BlockType::kQ6_K, {256, 210}}, {BlockType::kIQ4_NL, {32, 18}}, {BlockType::kMXFP4, {32, 17}},
+    {BlockType::kQ6_K, {256, 210}}, {BlockType::kIQ4_NL, {32, 18}}, {BlockType::kIQ4_XS, {256, 136}},
+    {BlockType::kTQ1_0, {256, 54}}, {BlockType::kTQ2_0, {256, 66}}, {BlockType::kMXFP4, {32, 17}},
+    {BlockType::kQ1_0, {128, 18}},  {BlockType::kQ2_0, {64, 18}},
 };
 
 /// The size of the blocks of a type; zeros if there is no such type.
@@ -59,11 +66,15 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
-/// Floats to blocks, byte for byte as ggml_quantize_chunk makes them without an importance matrix.
-/// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks.
+/// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
+/// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
+///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
+/// Weights: importance[j] is what the squared errors of column j count: finite and not negative. Types that choose no scales by
+///          their errors take no notice: Q8_0, MXFP4 and those of one to two bits.
 /// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond
 ///          float16, so that its block would be restored as infinities. blocks mean nothing unless kOk.
-[[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks) noexcept;
+[[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
+                                     std::span<const float> importance = {}) noexcept;
 
 /// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: a scale that is NaN
 /// or infinite gives such floats.

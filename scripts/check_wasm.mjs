@@ -29,19 +29,13 @@ const binaryen = (program) => join(findEmscripten()?.binaries ?? '', program);
  */
 const exceptions = [
   {
-    functionName: 'scalepoint::kernels::find_affine(',
-    loops: 1,
-    reason:
-      'the exact scalar search, for the few sub-blocks that the vector search must not decide; its sums are in order',
-  },
-  {
     functionName: 'histogram',
     loops: 2,
     reason:
       'the bins of four values are found together, but each is counted alone: there are no vector instructions that scatter',
   },
   {
-    functionName: 'bool scalepoint::(anonymous namespace)::quantize_checked<&(scalepoint::kernels::quantize_q3_k(',
+    functionName: 'scalepoint::kernels::quantize_q3_k(',
     loops: 1,
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },

@@ -7,11 +7,13 @@
 namespace scalepoint::codecs {
 namespace {
 
-/// The first element of largest magnitude in the first block that overflows, of n floats. `out` has room for a block.
-size_t find_overflow(const float* x, size_t n, BlockType type, std::byte* out) {
-  const auto [elements, bytes] = block_size(type);
+/// The first element of largest magnitude in what overflows, of n floats. That is the first such block; with weights, which change
+/// the scales of whole rows, it is the first such row. `out` has room for as much.
+size_t find_overflow(const float* x, size_t n, BlockType type, std::span<const float> importance, std::byte* out) {
+  const size_t elements = importance.empty() ? block_size(type).elements : importance.size();
+  const size_t bytes = blocks_bytes(type, elements);
   size_t at = 0;
-  while (at + elements < n && quantize_blocks({x + at, elements}, type, {out, bytes}) == Status::kOk) at += elements;
+  while (at + elements < n && quantize_blocks({x + at, elements}, type, {out, bytes}, importance) == Status::kOk) at += elements;
   size_t worst = at;
   for (size_t i = at; i < at + elements; i++) {
     if (std::fabs(x[i]) > std::fabs(x[worst])) worst = i;
@@ -27,22 +29,25 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
   if (elements == 0) return Status::kBadDType;
   const uint64_t size = tile.size();
   if (size % elements != 0) return Status::kBadLayout;
-  Floats floats(tile, kStepSize, arena);
-  auto* const restored = arena.take<float>(tile.measure ? std::min(kStepSize, size) : 0);
+  const std::span<const float> importance(ggml.importance, ggml.importance != nullptr ? tile.columns : 0);
+  if (tile.columns % elements != 0 && !importance.empty()) return Status::kBadLayout;
+  const uint64_t step = importance.empty() ? kStepSize : step_over(tile.columns, size);
+  Floats floats(tile, step, arena);
+  auto* const restored = arena.take<float>(tile.measure ? std::min(step, size) : 0);
   auto* const data = arena.take<std::byte>(size / elements * bytes);
   result = {};
   if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   result.data = {data, static_cast<size_t>(size / elements * bytes)};
 
-  for (uint64_t at = 0; at < size; at += kStepSize) {
-    const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
+  for (uint64_t at = 0; at < size; at += step) {
+    const auto n = static_cast<size_t>(std::min(step, size - at));
     const float* const x = floats.read(at, n);
     std::byte* const out = data + at / elements * bytes;
     const size_t made = n / elements * bytes;
-    Status status = quantize_blocks({x, n}, ggml.to, {out, made});
+    Status status = quantize_blocks({x, n}, ggml.to, {out, made}, importance);
     if (status == Status::kOverflow) {
-      const size_t worst = find_overflow(x, n, ggml.to, out);
+      const size_t worst = find_overflow(x, n, ggml.to, importance, out);
       result.problem = {ProblemKind::kOverflow, at + worst, x[worst]};
     }
     if (status == Status::kOverflow || status == Status::kNonFinite) {

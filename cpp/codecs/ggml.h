@@ -8,6 +8,7 @@ namespace scalepoint::codecs {
 
 struct Ggml {
   BlockType to = BlockType::kQ8_0;
+  const float* importance = nullptr;  ///< of the columns of the tile, which are those of a row; null if all are alike
 };
 
 /// Blocks of neighbors, byte for byte as ggml makes them. Part: data.

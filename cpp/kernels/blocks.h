@@ -6,7 +6,7 @@
 
 namespace scalepoint::kernels {
 
-/// Blocks of 32. Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
+/// Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
 bool quantize_q8_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_0(const float* x, size_t n, std::byte* out);
 bool quantize_q4_1(const float* x, size_t n, std::byte* out);
@@ -14,13 +14,32 @@ bool quantize_q5_0(const float* x, size_t n, std::byte* out);
 bool quantize_q5_1(const float* x, size_t n, std::byte* out);
 bool quantize_iq4_nl(const float* x, size_t n, std::byte* out);
 bool quantize_mxfp4(const float* x, size_t n, std::byte* out);
+bool quantize_iq4_xs(const float* x, size_t n, std::byte* out);
+bool quantize_tq1_0(const float* x, size_t n, std::byte* out);
+bool quantize_tq2_0(const float* x, size_t n, std::byte* out);
+bool quantize_q1_0(const float* x, size_t n, std::byte* out);
+bool quantize_q2_0(const float* x, size_t n, std::byte* out);
 
-/// Super-blocks of 256. All of x is finite.
-void quantize_q2_k(const float* x, size_t n, std::byte* out);
-void quantize_q3_k(const float* x, size_t n, std::byte* out);
-void quantize_q4_k(const float* x, size_t n, std::byte* out);
-void quantize_q5_k(const float* x, size_t n, std::byte* out);
-void quantize_q6_k(const float* x, size_t n, std::byte* out);
+/// K-quants. All of x is finite. `weights` say how much the error of each element counts; null if that follows from x.
+void quantize_q2_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q3_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q4_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q5_k(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_q6_k(const float* x, const float* weights, size_t n, std::byte* out);
+
+/// Types that search only where there are weights, and those with uneven levels. All of x is finite.
+void quantize_weighted_q4_0(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q4_1(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q5_0(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_q5_1(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, std::byte* out);
+void quantize_weighted_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out);
+
+/// The sum of the squares of n elements in their order.
+float sum_squares(const float* x, size_t n);
+
+/// weights[i] = importance[i] * sqrt(mean + x[i]^2).
+void make_weights(const float* x, const float* importance, size_t n, float mean, float* weights);
 
 /// The floats that blocks stand for. Any bytes are blocks.
 void dequantize_q8_0(const std::byte* blocks, size_t n, float* x);
@@ -35,5 +54,10 @@ void dequantize_q3_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q4_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q5_k(const std::byte* blocks, size_t n, float* x);
 void dequantize_q6_k(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq4_xs(const std::byte* blocks, size_t n, float* x);
+void dequantize_tq1_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_tq2_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_q1_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_q2_0(const std::byte* blocks, size_t n, float* x);
 
 }  // namespace scalepoint::kernels

@@ -23,7 +23,7 @@ inline constexpr int32_t kFloat16Largest = 0x7BFF;
 inline F32x4 without(F32x4 a, I32x4 mask) { return from_bits(bit_and_not(bits(a), mask)); }
 
 /// float32 to float16 bits, half to even, in the low half of each lane. NaN, and magnitudes beyond float16, give infinity.
-inline I32x4 to_float16(F32x4 x) {
+SCALEPOINT_SHARED I32x4 to_float16(F32x4 x) {
   const I32x4 magnitude = magnitude_bits(x), sign = bit_and(shift_right<16>(bits(x)), splat(0x8000));
   // 13 bits are dropped. Adding just below half of them, and the last bit that stays, carries where it has to. The bias of the
   // exponent falls from 127 to 15.
@@ -49,7 +49,7 @@ inline void store_half(uint8_t* to, int32_t half) {
   to[1] = static_cast<uint8_t>(half >> 8);
 }
 
-inline F32x4 load_float16(const uint8_t* from) { return from_float16(splat(from[0] | from[1] << 8)); }
+SCALEPOINT_SHARED F32x4 load_float16(const uint8_t* from) { return from_float16(splat(from[0] | from[1] << 8)); }
 
 // ---------------------------------------------------------------------------------------------------------------- extremes
 
@@ -99,7 +99,7 @@ inline I32x4 largest_of(const BlockExtremes& e) {
 [[gnu::noinline]] F32x4 first_with_magnitude(const float* x, F32x4 far);
 
 /// The first element of each block that is farthest from 0. Zeros of any sign give +0.
-inline F32x4 first_farthest(const float* x, const BlockExtremes& e) {
+SCALEPOINT_SHARED F32x4 first_farthest(const float* x, const BlockExtremes& e) {
   const I32x4 positive = magnitude_bits(from_bits(e.positive)), negative = magnitude_bits(from_bits(e.negative));
   F32x4 far = from_bits(select(greater(negative, positive), e.negative, e.positive));
   // If a float and its negative are both farthest, the first of them decides.
@@ -117,7 +117,7 @@ struct Scales {
 };
 
 /// Stores a scale d as float16, and 1 / d. A scale of 0 has the inverse 0. Sets lanes of `bad` where d is beyond float16.
-inline void set_scale(F32x4 d, Scales& s, I32x4& bad) {
+SCALEPOINT_SHARED void set_scale(F32x4 d, Scales& s, I32x4& bad) {
   const I32x4 half = to_float16(d);
   const F32x4 inverse = without(div(splat(1.0f), d), equal(d, splat(0.0f)));
   s.infinite = any(equal(magnitude_bits(inverse), splat(static_cast<int32_t>(kInfinityBits))));
@@ -154,7 +154,7 @@ inline bool quantize(const float* x, size_t n, std::byte* to) {
 
 /// x[i] = d * levels[i] (+ minimum), with levels as signed bytes.
 template <bool kAffine>
-inline void restore(const U8x16 (&levels)[2], F32x4 d, F32x4 minimum, float* x) {
+SCALEPOINT_SHARED void restore(const U8x16 (&levels)[2], F32x4 d, F32x4 minimum, float* x) {
   for (size_t half = 0; half < 2; half++) {
     F32x4 v[4];
     to_floats(levels[half], v);
@@ -163,7 +163,7 @@ inline void restore(const U8x16 (&levels)[2], F32x4 d, F32x4 minimum, float* x) 
 }
 
 /// Levels of four bits: those of the first half of the block in the low halves of the bytes.
-inline void load_nibbles(const uint8_t* from, U8x16 (&levels)[2]) {
+SCALEPOINT_SHARED void load_nibbles(const uint8_t* from, U8x16 (&levels)[2]) {
   const U8x16 pairs = load(from);
   levels[0] = bit_and(pairs, splat(uint8_t{15}));
   levels[1] = shift_right<4>(pairs);

@@ -1,7 +1,9 @@
 // ggml's blocks of 32 with evenly spaced levels: Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. Source: github.com/ggml-org/ggml,
 // src/ggml-quants.c.
+#include "../float16.h"
 #include "blocks.h"
 #include "blocks32.h"
+#include "superblock_search.h"
 
 namespace scalepoint::kernels {
 namespace blocks32 {
@@ -74,6 +76,19 @@ struct TypeQ8_0 {
 
 // ------------------------------------------------------------------------------------------------------------ 4 and 5 bits
 
+/// Puts the levels of both halves of a block into their bytes, behind the fifth bits if there are any.
+template <int kBits>
+inline void store_levels(U8x16 a, U8x16 b, uint8_t* to) {
+  if (kBits == 5) {
+    store_half(to, static_cast<int32_t>(top_bits(shift_left<3>(a))));
+    store_half(to + 2, static_cast<int32_t>(top_bits(shift_left<3>(b))));
+    a = bit_and(a, splat(uint8_t{15}));
+    b = bit_and(b, splat(uint8_t{15}));
+    to += 4;
+  }
+  store(to, bit_or(a, shift_left<4>(b)));
+}
+
 /// Q4_0 and Q5_0 (symmetric): x = d * (level - middle), where the element farthest from 0 gets the lowest level.
 /// Q4_1 and Q5_1 (affine): x = d * level + minimum.
 template <int kBits, bool kAffine>
@@ -122,17 +137,35 @@ struct TypeNibbles {
       }
       store_half(to, s.scale[k]);
       if (kAffine) store_half(to + 2, s.minimum[k]);
-      if (kBits == 5) {
-        store_half(to + kHigh, static_cast<int32_t>(top_bits(shift_left<3>(a))));
-        store_half(to + kHigh + 2, static_cast<int32_t>(top_bits(shift_left<3>(b))));
-        a = bit_and(a, splat(uint8_t{15}));
-        b = bit_and(b, splat(uint8_t{15}));
-      }
-      store(to + kLow, bit_or(a, shift_left<4>(b)));
+      store_levels<kBits>(a, b, to + kHigh);
     }
     if (s.infinite) clear_levels(s, out + kHigh, kBytes - kHigh, kBytes);
   }
 };
+
+// ---------------------------------------------------------------------------------------------------------------- weighted
+
+/// Scales, or scales and minimums, come from the searches of the K-quants, and the levels with them.
+template <int kBits, bool kAffine>
+void quantize_weighted(const float* x, const float* weights, size_t n, std::byte* out) {
+  using Type = TypeNibbles<kBits, kAffine>;
+  auto* to = reinterpret_cast<uint8_t*>(out);
+  for (size_t i = 0; i < n; i += kTogether, x += kTogether * kElements, weights += kTogether * kElements) {
+    const size_t count = n - i < kTogether ? n - i : kTogether;
+    float scales[kTogether], minimums[kTogether] = {};
+    uint8_t levels[kTogether * kElements];
+    if (kAffine) {
+      fit_affine(x, count, weighted({kElements, Type::kTop, 0, 0, 0, false, 0}), weights, scales, minimums, levels);
+    } else {
+      fit_scales(x, count, {kElements, Type::kMiddle}, weights, scales, levels);
+    }
+    for (size_t b = 0; b < count; b++, to += Type::kBytes) {
+      store_half(to, float16_of(scales[b]));
+      if (kAffine) store_half(to + 2, float16_of(-minimums[b]));
+      store_levels<kBits>(load(levels + b * kElements), load(levels + b * kElements + 16), to + Type::kHigh);
+    }
+  }
+}
 
 // -------------------------------------------------------------------------------------------------------------- dequantize
 
@@ -163,6 +196,34 @@ bool quantize_q4_0(const float* x, size_t n, std::byte* out) { return quantize<T
 bool quantize_q4_1(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<4, true>>(x, n, out); }
 bool quantize_q5_0(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<5, false>>(x, n, out); }
 bool quantize_q5_1(const float* x, size_t n, std::byte* out) { return quantize<TypeNibbles<5, true>>(x, n, out); }
+
+void quantize_weighted_q4_0(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_weighted<4, false>(x, weights, n, out);
+}
+void quantize_weighted_q4_1(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_weighted<4, true>(x, weights, n, out);
+}
+void quantize_weighted_q5_0(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_weighted<5, false>(x, weights, n, out);
+}
+void quantize_weighted_q5_1(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_weighted<5, true>(x, weights, n, out);
+}
+
+float sum_squares(const float* x, size_t n) {
+  float sum = 0;
+  for (size_t i = 0; i < n; i++) sum += x[i] * x[i];
+  return sum;
+}
+
+void make_weights(const float* x, const float* importance, size_t n, float mean, float* weights) {
+  const F32x4 m = splat(mean);
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < n; i += 4) {
+    const F32x4 v = load(x + i);
+    store(weights + i, mul(load(importance + i), sqrt(add(m, mul(v, v)))));
+  }
+}
 
 void dequantize_q8_0(const std::byte* blocks, size_t n, float* x) {
   const auto* from = reinterpret_cast<const uint8_t*>(blocks);

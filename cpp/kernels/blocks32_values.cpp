@@ -1,6 +1,11 @@
-// ggml's blocks of 32 whose levels stand for 16 values: IQ4_NL and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// ggml's types whose levels stand for 16 values: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+#include <cmath>
+
+#include "../float16.h"
 #include "blocks.h"
 #include "blocks32.h"
+#include "superblock_columns.h"
+#include "superblock_search.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -20,8 +25,6 @@ struct Table32 {
 // x = d * value[level].
 
 constexpr int8_t kValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-/// Blocks whose largest magnitude is less become zeros, as in ggml.
-constexpr float kTooSmall = 1e-15f;
 /// ggml's search tries so many scales below and above the plain one.
 constexpr int kTries = 7;
 
@@ -47,7 +50,7 @@ constexpr Table32 make_buckets() {
 constexpr Table32 kBuckets = make_buckets();
 
 /// The levels of v, given 2 v.
-inline U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
+SCALEPOINT_SHARED U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   const F32x4 shift = splat(kMagic + kShift);
   const auto place = [&](F32x4 v) { return bits(add(floor(v), shift)); };
   U8x16 rest, bucket;
@@ -55,23 +58,31 @@ inline U8x16 nearest_values(F32x4 a, F32x4 b, F32x4 c, F32x4 d) {
   return shift_right<4>(add(kBuckets[bucket], rest));
 }
 
-/// Sums over a block of w value x and w value^2, with w = x^2. The scale d with the least sum of w (x - d value)^2 is their
+/// The levels of 16 elements, given 2 / d. A scale may be much smaller than its block needs, by weights or because it is a multiple of
+/// another. So the products are limited to what is beyond twice the values. NaN gets the highest level, as in ggml.
+inline U8x16 levels_of(const float* x, F32x4 twice) {
+  const F32x4 top = splat(270.0f), bottom = splat(-270.0f);
+  const auto v = [&](size_t i) { return pmax(pmin(top, mul(load(x + i), twice)), bottom); };
+  return nearest_values(v(0), v(4), v(8), v(12));
+}
+
+/// Sums over a block of w value x and w value^2, with a weight w for each element. The scale d with the least sum of w (x - d value)^2 is their
 /// quotient. Lanes are blocks, so the sums run over the elements in order.
 struct ValueSums {
   F32x4 vx, v2;
 };
 
-ValueSums sum_values(const float* columns, F32x4 inverse) {
+ValueSums sum_values(const float* columns, const float* weights, F32x4 inverse) {
   const F32x4 twice = add(inverse, inverse);
   const U8x16 values = load(reinterpret_cast<const uint8_t*>(kValues));
   ValueSums sums = {splat(0.0f), splat(0.0f)};
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += 4, columns += 16) {
+  for (size_t i = 0; i < kElements; i += 4, columns += 16, weights += 16) {
     const F32x4 x[4] = {load(columns), load(columns + 4), load(columns + 8), load(columns + 12)};
     F32x4 value[4];
     to_floats(lookup(values, nearest_values(mul(x[0], twice), mul(x[1], twice), mul(x[2], twice), mul(x[3], twice))), value);
     for (int j = 0; j < 4; j++) {
-      const F32x4 weighted = mul(mul(x[j], x[j]), value[j]);
+      const F32x4 weighted = mul(load(weights + 4 * j), value[j]);
       sums.vx = add(sums.vx, mul(weighted, x[j]));
       sums.v2 = add(sums.v2, mul(weighted, value[j]));
     }
@@ -79,53 +90,107 @@ ValueSums sum_values(const float* columns, F32x4 inverse) {
   return sums;
 }
 
+/// Four blocks side by side, one a lane.
+void to_columns(const float* x, float* columns) {
+  to_column({x, x + kElements, x + 2 * kElements, x + 3 * kElements}, kElements, columns);
+}
+
+/// The scales that ggml finds for four blocks; 0 for blocks that count as zeros. Without weights (null) they are x^2. Sets lanes of
+/// `bad` for blocks that hold NaN or an infinity.
+F32x4 search_values(const float* x, const float* given, I32x4& bad) {
+  const BlockExtremes e = extremes(x);
+  const I32x4 largest = largest_of(e);
+  const F32x4 far = first_farthest(x, e);
+  float columns[kFour * kElements], weights[kFour * kElements];
+  to_columns(x, columns);
+  if (given != nullptr) to_columns(given, weights);
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; given == nullptr && i < kFour * kElements; i += 4) {
+    store(weights + i, mul(load(columns + i), load(columns + i)));
+  }
+  const auto lowest = static_cast<float>(kValues[0]);
+  F32x4 d = splat(0.0f), best = d;
+  SCALEPOINT_NO_UNROLL
+  for (int t = -kTries - 1; t <= kTries; t++) {
+    // The plain scale comes first and is taken in any case.
+    const bool plain = t < -kTries;
+    const F32x4 inverse = plain ? div(splat(1.0f), div(far, splat(-lowest))) : div(splat(static_cast<float>(t) + lowest), far);
+    const ValueSums sums = sum_values(columns, weights, inverse);
+    // Without any weight there is nothing to choose by.
+    const I32x4 solvable = greater(sums.v2, splat(0.0f));
+    const I32x4 better = bit_and(solvable, greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
+    const I32x4 taken = plain ? solvable : better;
+    d = select(taken, div(sums.vx, sums.v2), d);
+    best = select(taken, mul(d, sums.vx), best);
+  }
+  bad = bit_or(bad, greater(largest, splat(static_cast<int32_t>(kInfinityBits) - 1)));
+  return without(d, greater(splat(kTooSmall), from_bits(largest)));
+}
+
 struct TypeIQ4_NL {
   static constexpr size_t kBytes = 18, kAhead = 0;
 
-  static void scales(const float* x, Scales& s, I32x4& bad) {
-    const BlockExtremes e = extremes(x);
-    const I32x4 largest = largest_of(e);
-    const F32x4 far = first_farthest(x, e);
-    float columns[kFour * kElements];
-    SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < kElements; i += 4) {
-      F32x4 rows[kFour];
-      for (size_t k = 0; k < kFour; k++) rows[k] = load(x + k * kElements + i);
-      transpose(rows[0], rows[1], rows[2], rows[3]);
-      for (size_t k = 0; k < kFour; k++) store(columns + kFour * (i + k), rows[k]);
-    }
-    const auto lowest = static_cast<float>(kValues[0]);
-    F32x4 d = splat(0.0f), best = d;
-    SCALEPOINT_NO_UNROLL
-    for (int t = -kTries - 1; t <= kTries; t++) {
-      // The plain scale comes first and is taken in any case.
-      const bool plain = t < -kTries;
-      const F32x4 inverse = plain ? div(splat(1.0f), div(far, splat(-lowest))) : div(splat(static_cast<float>(t) + lowest), far);
-      const ValueSums sums = sum_values(columns, inverse);
-      const I32x4 better = bit_and(greater(sums.v2, splat(0.0f)), greater(mul(sums.vx, sums.vx), mul(best, sums.v2)));
-      const I32x4 taken = plain ? splat(-1) : better;
-      d = select(taken, div(sums.vx, sums.v2), d);
-      best = select(taken, mul(d, sums.vx), best);
-    }
-    d = without(d, greater(splat(kTooSmall), from_bits(largest)));
-    set_scale(d, s, bad);
-    bad = bit_or(bad, greater(largest, splat(static_cast<int32_t>(kInfinityBits) - 1)));
-  }
+  static void scales(const float* x, Scales& s, I32x4& bad) { set_scale(search_values(x, nullptr, bad), s, bad); }
 
   static void levels(const float* x, const Scales& s, uint8_t* out) {
     SCALEPOINT_NO_UNROLL
     for (size_t k = 0; k < kFour; k++, x += kElements) {
       uint8_t* to = out + k * kBytes;
       const F32x4 twice = splat(2 * s.inverse[k]);
-      const auto level = [&](size_t i) {
-        const auto v = [&](size_t j) { return mul(load(x + i + j), twice); };
-        return nearest_values(v(0), v(4), v(8), v(12));
-      };
       store_half(to, s.scale[k]);
-      store(to + 2, bit_or(level(0), shift_left<4>(level(16))));
+      store(to + 2, bit_or(levels_of(x, twice), shift_left<4>(levels_of(x + 16, twice))));
     }
   }
 };
+
+// ------------------------------------------------------------------------------------------------------------------ IQ4_XS
+
+// x = d * (scale - 32) * value[level], 256 elements in sub-blocks of 32, scales of 6 bits. 4.25 bits per weight.
+
+constexpr size_t kSubBlocks = 8;
+struct BlockIQ4_XS {
+  uint8_t d[2], high[2], low[4], levels[16 * kSubBlocks];
+};
+static_assert(sizeof(BlockIQ4_XS) == 136);
+
+/// Makes a super-block from the scales that were found for its sub-blocks. Returns whether float16 holds its scale.
+bool finish_iq4_xs(const float* x, const float* scales, BlockIQ4_XS& block) {
+  float far = 0;
+  for (size_t b = 0; b < kSubBlocks; b++) far = std::fabs(scales[b]) > std::fabs(far) ? scales[b] : far;
+  const float d = -far / 32, inverse = d != 0 ? 1 / d : 0;
+  const uint16_t half = float16_of(d);
+  store_half(block.d, half);
+  uint32_t high = 0, low = 0;
+  SCALEPOINT_NO_UNROLL
+  for (size_t b = 0; b < kSubBlocks; b++, x += kElements) {
+    const int32_t scale = clamp(nearest_int(inverse * scales[b]), -32, 31);
+    const auto code = static_cast<uint32_t>(scale + 32);
+    low |= (code & 15) << 4 * b;
+    high |= code >> 4 << 2 * b;
+    const float step = d * static_cast<float>(scale);
+    const F32x4 twice = splat(2 * (step != 0 ? 1 / step : 0));
+    store(block.levels + 16 * b, bit_or(levels_of(x, twice), shift_left<4>(levels_of(x + 16, twice))));
+  }
+  store_half(block.high, static_cast<int32_t>(high));
+  std::memcpy(block.low, &low, 4);
+  return (half & 0x7FFF) <= kFloat16Largest;
+}
+
+/// Returns whether float16 holds all scales.
+bool quantize_blocks_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out, I32x4& bad) {
+  constexpr size_t kHalf = kFour * kElements;
+  bool fits = true;
+  for (; n > 0; n--, x += 2 * kHalf, out += sizeof(BlockIQ4_XS)) {
+    float scales[kSubBlocks];
+    store(scales, search_values(x, weights, bad));
+    store(scales + kFour, search_values(x + kHalf, weights == nullptr ? nullptr : weights + kHalf, bad));
+    BlockIQ4_XS block;
+    fits = finish_iq4_xs(x, scales, block) && fits;
+    std::memcpy(out, &block, sizeof(block));
+    if (weights != nullptr) weights += 2 * kHalf;
+  }
+  return fits;
+}
 
 // ------------------------------------------------------------------------------------------------------------------- MXFP4
 
@@ -195,26 +260,69 @@ struct TypeMXFP4 {
 
 // -------------------------------------------------------------------------------------------------------------- dequantize
 
+/// x = d * value of 32 elements, given the levels of two a byte.
+SCALEPOINT_SHARED void restore_values(const uint8_t* from, const int8_t* table, F32x4 d, float* x) {
+  const U8x16 values = load(reinterpret_cast<const uint8_t*>(table));
+  U8x16 levels[2];
+  load_nibbles(from, levels);
+  for (U8x16& level : levels) level = lookup(values, level);
+  restore<false>(levels, d, d, x);
+}
+
 /// scale(block) reads the scale of a block from its first `header` bytes.
 template <class Scale>
 inline void dequantize_values(const std::byte* blocks, size_t n, const int8_t* table, size_t header, Scale scale, float* x) {
   const auto* from = reinterpret_cast<const uint8_t*>(blocks);
-  const U8x16 values = load(reinterpret_cast<const uint8_t*>(table));
   SCALEPOINT_NO_UNROLL
-  for (; n > 0; n--, from += header + 16, x += kElements) {
-    U8x16 levels[2];
-    load_nibbles(from + header, levels);
-    for (U8x16& level : levels) level = lookup(values, level);
-    restore<false>(levels, scale(from), splat(0.0f), x);
-  }
+  for (; n > 0; n--, from += header + 16, x += kElements) restore_values(from + header, table, scale(from), x);
 }
 
 }  // namespace
 
 bool quantize_iq4_nl(const float* x, size_t n, std::byte* out) { return quantize<TypeIQ4_NL>(x, n, out); }
+bool quantize_iq4_xs(const float* x, size_t n, std::byte* out) {
+  I32x4 bad = splat(0);
+  return quantize_blocks_iq4_xs(x, nullptr, n, out, bad) && !any(bad);
+}
+void quantize_weighted_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out) {
+  I32x4 unused = splat(0);
+  (void)quantize_blocks_iq4_xs(x, weights, n, out, unused);
+}
+void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, std::byte* out) {
+  constexpr size_t kSize = kFour * kElements, kBytes = kFour * TypeIQ4_NL::kBytes;
+  I32x4 unused = splat(0);
+  for (size_t i = 0; i < n; i += kFour, x += kSize, weights += kSize, out += kBytes) {
+    // The last few are filled up with zeros.
+    const size_t count = n - i < kFour ? n - i : kFour;
+    float few[2][kSize] = {};
+    uint8_t made[kBytes];
+    if (count < kFour) {
+      std::memcpy(few[0], x, count * kElements * sizeof(float));
+      std::memcpy(few[1], weights, count * kElements * sizeof(float));
+    }
+    const float* from = count < kFour ? few[0] : x;
+    Scales s;
+    set_scale(search_values(from, count < kFour ? few[1] : weights, unused), s, unused);
+    TypeIQ4_NL::levels(from, s, made);
+    std::memcpy(out, made, count * TypeIQ4_NL::kBytes);
+  }
+}
 bool quantize_mxfp4(const float* x, size_t n, std::byte* out) { return quantize<TypeMXFP4>(x, n, out); }
 
 void dequantize_iq4_nl(const std::byte* blocks, size_t n, float* x) { dequantize_values(blocks, n, kValues, 2, load_float16, x); }
+void dequantize_iq4_xs(const std::byte* blocks, size_t n, float* x) {
+  for (; n > 0; n--, blocks += sizeof(BlockIQ4_XS)) {
+    BlockIQ4_XS block;
+    std::memcpy(&block, blocks, sizeof(block));
+    const float d = float16_value(static_cast<uint16_t>(block.d[0] | block.d[1] << 8));
+    const int high = block.high[0] | block.high[1] << 8;
+    SCALEPOINT_NO_UNROLL
+    for (size_t b = 0; b < kSubBlocks; b++, x += kElements) {
+      const int scale = (block.low[b / 2] >> 4 * (b % 2) & 15) | (high >> 2 * b & 3) << 4;
+      restore_values(block.levels + 16 * b, kValues, splat(d * static_cast<float>(scale - 32)), x);
+    }
+  }
+}
 void dequantize_mxfp4(const std::byte* blocks, size_t n, float* x) {
   dequantize_values(
       blocks, n, kDoubledE2M1, 1,

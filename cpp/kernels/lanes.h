@@ -13,14 +13,17 @@
 #endif
 
 // SCALEPOINT_SIMD_LANES is defined where a vector is one SIMD register; kSimd is the same as a constant. SCALEPOINT_PER_VECTOR
-// stands before a loop over the few vectors of a step, which is unrolled only there.
+// stands before a loop over the few vectors of a step, which is unrolled only there. SCALEPOINT_SHARED stands for `inline` before
+// what several loops do: it is inlined only there, since the build without SIMD is kept small.
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
 #include "lanes_simd128.h"
 #define SCALEPOINT_SIMD_LANES
 #define SCALEPOINT_PER_VECTOR
+#define SCALEPOINT_SHARED inline
 #else
 #include "lanes_scalar.h"
 #define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
+#define SCALEPOINT_SHARED [[gnu::noinline]] inline
 #endif
 
 namespace scalepoint::lanes {

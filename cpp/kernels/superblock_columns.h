@@ -22,6 +22,17 @@ inline void to_column(const float* const (&rows)[4], size_t size, float* column)
   }
 }
 
+/// A column of levels, as floats, to the bytes of four sub-blocks: level + zero, or 0 where the mask is not set.
+inline void from_column(const float* column, size_t size, lanes::F32x4 mask, int32_t zero, uint8_t* levels) {
+  using namespace lanes;
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < size; i++, column += 4) {
+    int32_t four[4];
+    store(four, bit_and(bits(add(load(column), splat(kMagic + static_cast<float>(zero)))), bits(mask)));
+    for (size_t k = 0; k < 4; k++) levels[k * size + i] = static_cast<uint8_t>(four[k]);
+  }
+}
+
 /// Groups whose chains of additions run side by side.
 inline constexpr size_t kGroups = 4;
 

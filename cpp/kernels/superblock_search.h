@@ -4,6 +4,10 @@
 // Each search is there twice, and the native tests hold the two against each other:
 //   search_*  one sub-block at a time, as ggml does it (superblocks_reference.cpp)
 //   find_*    many sub-blocks side by side, one a lane (superblocks_affine.cpp, superblocks_scale.cpp)
+// fit_* run the one that the build is for.
+//
+// `weights` say how much the error of an element counts, one for each; without them (null) they follow from the elements. Levels
+// are only given where there is room for them (not null).
 #pragma once
 
 #include <cmath>
@@ -21,10 +25,10 @@ inline int32_t nearest_int(float x) { return (bit_cast<int32_t>(x + kMagic) & 0x
 /// In the types without a minimum, a sub-block whose largest magnitude is less than this counts as zeros.
 inline constexpr float kTooSmall = 1e-15f;
 
-/// The first of 16 elements that are farthest from 0.
-inline float farthest(const float* x) {
+/// The first of n elements that are farthest from 0.
+inline float farthest(const float* x, size_t n) {
   float far = 0, magnitude = 0;
-  for (size_t i = 0; i < 16; i++) {
+  for (size_t i = 0; i < n; i++) {
     if (std::fabs(x[i]) > magnitude) magnitude = std::fabs(far = x[i]);
   }
   return far;
@@ -37,14 +41,19 @@ struct AffineRule {
   size_t size;      ///< elements of a sub-block
   int32_t top;      ///< largest level
   int32_t steps;    ///< candidates 0 to steps
-  float first;      ///< candidate k stretches the range over first + 0.1 k + top levels
+  float first, by;  ///< candidate k stretches the range over first + by * k + top levels
   bool absolute;    ///< weights |x| and absolute errors; else weights sqrt(mean x^2) + |x| and squared errors
   int32_t largest;  ///< largest quantized scale and minimum
 };
-inline constexpr AffineRule kRuleQ2K = {16, 3, 15, -0.5f, true, 15};
-inline constexpr AffineRule kRuleQ4K = {32, 15, 20, -1.0f, false, 63};
-inline constexpr AffineRule kRuleQ5K = {32, 31, 15, -0.5f, false, 63};
+inline constexpr AffineRule kRuleQ2K = {16, 3, 15, -0.5f, 0.1f, true, 15};
+inline constexpr AffineRule kRuleQ4K = {32, 15, 20, -1.0f, 0.1f, false, 63};
+inline constexpr AffineRule kRuleQ5K = {32, 31, 15, -0.5f, 0.1f, false, 63};
 inline constexpr size_t kLongestSubBlock = 32;
+/// Sub-blocks that are searched together.
+inline constexpr size_t kTogether = 16;
+
+/// The rule for given weights.
+constexpr AffineRule weighted(AffineRule rule) { return {rule.size, rule.top, 36, -0.9f, 0.05f, false, rule.largest}; }
 
 struct Affine {
   float scale, minimum;  ///< x is about scale * level - minimum
@@ -52,33 +61,57 @@ struct Affine {
 
 /// Fits scale and minimum to the levels of several candidate ranges by least squares, and keeps the fit with the least error.
 /// `levels` gets the levels of that fit.
-Affine search_affine(const float* x, const AffineRule& rule, uint8_t* levels);
+Affine search_affine(const float* x, const AffineRule& rule, const float* weights, uint8_t* levels);
 
 /// Scales and minimums of 16 sub-blocks, or of 8. scales and minimums have room for 16.
-void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, float* scales, float* minimums);
+void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, const float* weights, float* scales, float* minimums,
+                 uint8_t* levels);
 
-// -------------------------------------------------------------------------------------------------------------- scale: Q6_K
+/// The same for at most 16.
+void fit_affine(const float* x, size_t sub_blocks, const AffineRule& rule, const float* weights, float* scales, float* minimums,
+                uint8_t* levels);
 
-/// How many levels each candidate of Q6_K gives the farthest element, negated. ggml's order: 32 levels, then 31.1 to 32.9.
+// -------------------------------------------------------------------------------------------------- scale: Q6_K, and weighted
+
+/// Levels from -top to top - 1, stored as 0 to 2 top - 1. Without weights, they are squares of the elements.
+struct ScaleRule {
+  size_t size;  ///< elements of a sub-block
+  int32_t top;
+};
+inline constexpr ScaleRule kScaleQ6K = {16, 32};
+/// With weights alone.
+inline constexpr ScaleRule kScaleQ3K = {16, 4};
+
+/// How many levels more than `top` each candidate gives the farthest element. ggml's order: none, then -0.9 to 0.9.
 struct Spans {
   static constexpr size_t kCount = 19;
-  float span[kCount + 3] = {};  ///< padded for loops that take two and look two ahead
+  float more[kCount + 3] = {};  ///< padded for loops that take two and look two ahead
 
   constexpr Spans() {
     for (int32_t k = 0; k < static_cast<int32_t>(kCount); k++) {
       const int32_t step = k == 0 ? 0 : k < 10 ? k - 10 : k - 9;
-      span[k] = -(32 + 0.1f * static_cast<float>(step));
+      more[k] = 0.1f * static_cast<float>(step);
     }
+  }
+
+  [[nodiscard]] constexpr float negated(size_t k, const ScaleRule& rule) const {
+    return -(static_cast<float>(rule.top) + more[k]);
   }
 };
 inline constexpr Spans kSpans;
 
-/// Q6_K: fits the scale to the levels of each candidate by least squares, and keeps the fit with the least error. The levels are
-/// 0 to 63, for -32 to 31.
-float search_scale(const float* x, uint8_t* levels);
+/// Fits the scale to the levels of each candidate by least squares, and keeps the fit with the least error.
+float search_scale(const float* x, const ScaleRule& rule, const float* weights, uint8_t* levels);
 
 /// Scales of 16 sub-blocks.
-void find_scales(const float* x, float* scales);
+void find_scales(const float* x, const ScaleRule& rule, const float* weights, float* scales, uint8_t* levels);
+
+/// The same for at most 16.
+void fit_scales(const float* x, size_t sub_blocks, const ScaleRule& rule, const float* weights, float* scales, uint8_t* levels);
+
+/// Quantizes n scales from 0 on to codes up to `top`, where the error of each has a weight: fits their own scale like the above,
+/// then moves one after the other to its best code. Returns that scale.
+float search_positive(const float* x, size_t n, int32_t top, const float* weights, uint8_t* codes);
 
 // -------------------------------------------------------------------------------------------------------------- scale: Q3_K
 
@@ -90,5 +123,6 @@ inline constexpr size_t kDescents = 4;
 
 /// Scales of the 16 sub-blocks of each of up to kDescents super-blocks.
 void find_descents(const float* x, size_t super_blocks, float* scales);
+void fit_descents(const float* x, size_t super_blocks, float* scales);
 
 }  // namespace scalepoint::kernels

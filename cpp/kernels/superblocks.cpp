@@ -6,15 +6,13 @@
 
 #include "../float16.h"
 #include "blocks.h"
-#include "lanes.h"
+#include "superblock_packing.h"
 #include "superblock_search.h"
 
 namespace scalepoint::kernels {
 namespace {
 
-using namespace lanes;
-
-constexpr size_t kElements = 256;
+using namespace superblocks;
 
 // ----------------------------------------------------------------------------------------------------------------- layouts
 
@@ -41,93 +39,6 @@ struct BlockQ6K {
 static_assert(sizeof(BlockQ2K) == 84 && sizeof(BlockQ3K) == 110 && sizeof(BlockQ4K) == 144 && sizeof(BlockQ5K) == 176 &&
               sizeof(BlockQ6K) == 210);
 
-/// A 1 in each byte. Levels are packed and unpacked eight bytes at a time.
-constexpr uint64_t kEachByte = 0x0101010101010101u;
-
-inline uint64_t load_word(const uint8_t* p) {
-  uint64_t word;
-  std::memcpy(&word, p, 8);
-  return word;
-}
-
-inline void store_word(uint8_t* p, uint64_t word) { std::memcpy(p, &word, 8); }
-
-/// Where the bits of levels lie. A byte holds bits of `count` elements that are `distance` apart: from each level the `bits` bits
-/// from bit `from` on, those of the first element lowest. `distance` bytes in a row hold count * distance elements in a row.
-struct Packing {
-  size_t count, distance;
-  uint32_t bits, from;
-};
-constexpr Packing kNibbles = {2, 32, 4, 0};  // Q4_K, Q5_K: all or the low bits
-constexpr Packing kFifth = {8, 32, 1, 4};    // Q5_K
-constexpr Packing kPairs = {4, 32, 2, 0};    // Q2_K, Q3_K: all or the low bits
-constexpr Packing kThird = {8, 32, 1, 2};    // Q3_K
-constexpr Packing kLowFour = {2, 64, 4, 0};  // Q6_K
-constexpr Packing kHighTwo = {4, 32, 2, 4};  // Q6_K
-
-template <Packing kPacking>
-void pack(const uint8_t* __restrict levels, uint8_t* __restrict to) {
-  constexpr uint64_t kMask = kEachByte * ((1u << kPacking.bits) - 1);
-  SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += kPacking.count * kPacking.distance) {
-    SCALEPOINT_NO_UNROLL
-    for (size_t e = 0; e < kPacking.distance; e += 8, to += 8) {
-      uint64_t word = 0;
-      for (size_t k = 0; k < kPacking.count; k++) {
-        word |= (load_word(levels + i + k * kPacking.distance + e) >> kPacking.from & kMask) << (k * kPacking.bits);
-      }
-      store_word(to, word);
-    }
-  }
-}
-
-#ifdef SCALEPOINT_SIMD_LANES
-/// Puts the bits of 16 bytes back, from element kPlace of each byte on.
-template <Packing kPacking, size_t kPlace = 0>
-inline void unpack_bytes(U8x16 bytes, uint8_t* levels) {
-  constexpr int kRight = static_cast<int>(kPlace * kPacking.bits) - static_cast<int>(kPacking.from);
-  // What crosses from one byte to the other the mask takes away.
-  const U8x16 moved = kRight > 0 ? as_bytes(shift_right<(kRight > 0 ? kRight : 0)>(as_int16s(bytes)))
-                                 : shift_left<(kRight < 0 ? -kRight : 0)>(bytes);
-  const U8x16 level = bit_and(moved, splat(static_cast<uint8_t>(((1u << kPacking.bits) - 1) << kPacking.from)));
-  store(levels, kPacking.from == 0 ? level : bit_or(level, load(levels)));
-  if constexpr (kPlace + 1 < kPacking.count) unpack_bytes<kPacking, kPlace + 1>(bytes, levels + kPacking.distance);
-}
-
-/// Puts the bits back. Bits from the lowest on come first: where they go, the other bits of the levels become 0.
-template <Packing kPacking>
-void unpack(const uint8_t* __restrict from, uint8_t* __restrict levels) {
-  SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += kPacking.count * kPacking.distance) {
-    SCALEPOINT_NO_UNROLL
-    for (size_t e = 0; e < kPacking.distance; e += 16, from += 16) unpack_bytes<kPacking>(load(from), levels + i + e);
-  }
-}
-#else
-void unpack_words(const uint8_t* __restrict from, const Packing& packing, uint8_t* __restrict levels) {
-  const uint64_t mask = kEachByte * ((1u << packing.bits) - 1);
-  SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < kElements; i += packing.count * packing.distance) {
-    SCALEPOINT_NO_UNROLL
-    for (size_t e = 0; e < packing.distance; e += 8, from += 8) {
-      const uint64_t word = load_word(from);
-      SCALEPOINT_NO_UNROLL
-      for (size_t k = 0; k < packing.count; k++) {
-        uint8_t* p = levels + i + k * packing.distance + e;
-        const uint64_t before = packing.from == 0 ? 0 : load_word(p);
-        store_word(p, before | (word >> (k * packing.bits) & mask) << packing.from);
-      }
-    }
-  }
-}
-
-// One loop for all: the scalar tier is kept small.
-template <Packing kPacking>
-void unpack(const uint8_t* from, uint8_t* levels) {
-  unpack_words(from, kPacking, levels);
-}
-#endif
-
 // ----------------------------------------------------------------------------------------------------------------- float16
 
 /// Stores x as float16 and returns what was stored.
@@ -139,32 +50,6 @@ float store_float16(float x, uint8_t (&to)[2]) {
 }
 
 float load_float16(const uint8_t (&from)[2]) { return float16_value(static_cast<uint16_t>(from[0] | from[1] << 8)); }
-
-// ------------------------------------------------------------------------------------------------------- the searches of a build
-
-// With SIMD the loops over lanes, else the reference alone: superblocks_reference.cpp says why.
-
-void scales_and_minimums(const float* x, size_t sub_blocks, const AffineRule& rule, float* scales, float* minimums) {
-  if constexpr (kSimd) return find_affine(x, sub_blocks, rule, scales, minimums);
-  uint8_t levels[kLongestSubBlock];
-  for (size_t b = 0; b < sub_blocks; b++) {
-    const Affine found = search_affine(x + b * rule.size, rule, levels);
-    scales[b] = found.scale;
-    minimums[b] = found.minimum;
-  }
-}
-
-void scales_of_q6_k(const float* x, float* scales) {
-  if constexpr (kSimd) return find_scales(x, scales);
-  uint8_t levels[16];
-  for (size_t b = 0; b < 16; b++) scales[b] = search_scale(x + 16 * b, levels);
-}
-
-void scales_of_q3_k(const float* x, size_t super_blocks, float* scales) {
-  if constexpr (kSimd) return find_descents(x, super_blocks, scales);
-  uint8_t levels[16];
-  for (size_t b = 0; b < 16 * super_blocks; b++) scales[b] = search_descent(x + 16 * b, levels);
-}
 
 // ------------------------------------------------------------------------------------------------ scales and levels of a
 // super-block
@@ -196,13 +81,26 @@ struct AffineBlock {
   uint8_t scales[16], minimums[16], levels[kElements];
 };
 
+/// The weights of sub-blocks: the sums of those of their elements.
+void sum_weights(const float* weights, size_t size, float* sums) {
+  for (size_t b = 0; b < kElements / size; b++) {
+    sums[b] = 0;
+    for (size_t i = 0; i < size; i++) sums[b] += weights[b * size + i];
+  }
+}
+
 /// Makes a super-block from the scales and minimums that were found for its sub-blocks.
-void finish_affine(const float* x, const AffineRule& rule, const float* scales, const float* minimums, AffineBlock& block,
-                   uint8_t (&d)[2], uint8_t (&dmin)[2]) {
+void finish_affine(const float* x, const AffineRule& rule, const float* weights, const float* scales, const float* minimums,
+                   AffineBlock& block, uint8_t (&d)[2], uint8_t (&dmin)[2]) {
   const size_t n = kElements / rule.size;
-  const auto largest = static_cast<float>(rule.largest);
-  const float scale = store_float16(quantize_scales(scales, n, rule.largest, block.scales) / largest, d);
-  const float minimum = store_float16(quantize_scales(minimums, n, rule.largest, block.minimums) / largest, dmin);
+  float sums[16];
+  if (weights != nullptr) sum_weights(weights, rule.size, sums);
+  const auto quantize = [&](const float* values, uint8_t* codes) {
+    if (weights != nullptr) return search_positive(values, n, rule.largest, sums, codes);
+    return quantize_scales(values, n, rule.largest, codes) / static_cast<float>(rule.largest);
+  };
+  const float scale = store_float16(quantize(scales, block.scales), d);
+  const float minimum = store_float16(quantize(minimums, block.minimums), dmin);
   for (size_t b = 0; b < n; b++) {
     uint8_t &s = block.scales[b], &m = block.minimums[b];
     if (rule.largest == 15) {
@@ -217,7 +115,7 @@ void finish_affine(const float* x, const AffineRule& rule, const float* scales, 
     const float* p = x + b * rule.size;
     uint8_t* levels = block.levels + b * rule.size;
     if (step == 0) {
-      search_affine(p, rule, levels);
+      search_affine(p, rule, weights == nullptr ? nullptr : weights + b * rule.size, levels);
     } else {
       final_levels(p, rule.size, step, minimum * static_cast<float>(m), 0, rule.top, levels);
     }
@@ -226,15 +124,17 @@ void finish_affine(const float* x, const AffineRule& rule, const float* scales, 
 
 /// Calls finish(block, parts) for each block, which puts the parts into their places. Sixteen sub-blocks are searched at a time.
 template <class Block, class Finish>
-void quantize_affine(const float* x, size_t n, std::byte* out, const AffineRule& rule, Finish finish) {
-  const size_t per_block = kElements / rule.size, together = 16 / per_block;
-  float scales[16], minimums[16];
+void quantize_affine(const float* x, const float* weights, size_t n, std::byte* out, const AffineRule& plain, Finish finish) {
+  const AffineRule rule = weights == nullptr ? plain : weighted(plain);
+  const size_t per_block = kElements / rule.size, together = kTogether / per_block;
+  float scales[kTogether], minimums[kTogether];
   for (size_t i = 0; i < n; i++, x += kElements, out += sizeof(Block)) {
     const size_t j = i % together;
-    if (j == 0) scales_and_minimums(x, (n - i < together ? n - i : together) * per_block, rule, scales, minimums);
+    if (j == 0) fit_affine(x, (n - i < together ? n - i : together) * per_block, rule, weights, scales, minimums, nullptr);
     Block block;
     AffineBlock parts;
-    finish_affine(x, rule, scales + j * per_block, minimums + j * per_block, parts, block.d, block.dmin);
+    finish_affine(x, rule, weights, scales + j * per_block, minimums + j * per_block, parts, block.d, block.dmin);
+    if (weights != nullptr) weights += kElements;
     finish(block, parts);
     std::memcpy(out, &block, sizeof(block));
   }
@@ -292,35 +192,35 @@ void dequantize(const std::byte* blocks, size_t n, int32_t zero, float* x, Unpac
 
 // ---------------------------------------------------------------------------------------------------------------- quantize
 
-void quantize_q2_k(const float* x, size_t n, std::byte* out) {
-  quantize_affine<BlockQ2K>(x, n, out, kRuleQ2K, [](BlockQ2K& block, const AffineBlock& parts) {
+void quantize_q2_k(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_affine<BlockQ2K>(x, weights, n, out, kRuleQ2K, [](BlockQ2K& block, const AffineBlock& parts) {
     for (size_t j = 0; j < 16; j++) block.scales[j] = static_cast<uint8_t>(parts.scales[j] | parts.minimums[j] << 4);
     pack<kPairs>(parts.levels, block.low);
   });
 }
 
-void quantize_q4_k(const float* x, size_t n, std::byte* out) {
-  quantize_affine<BlockQ4K>(x, n, out, kRuleQ4K, [](BlockQ4K& block, const AffineBlock& parts) {
+void quantize_q4_k(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_affine<BlockQ4K>(x, weights, n, out, kRuleQ4K, [](BlockQ4K& block, const AffineBlock& parts) {
     pack_scales(parts, block.scales);
     pack<kNibbles>(parts.levels, block.low);
   });
 }
 
-void quantize_q5_k(const float* x, size_t n, std::byte* out) {
-  quantize_affine<BlockQ5K>(x, n, out, kRuleQ5K, [](BlockQ5K& block, const AffineBlock& parts) {
+void quantize_q5_k(const float* x, const float* weights, size_t n, std::byte* out) {
+  quantize_affine<BlockQ5K>(x, weights, n, out, kRuleQ5K, [](BlockQ5K& block, const AffineBlock& parts) {
     pack_scales(parts, block.scales);
     pack<kFifth>(parts.levels, block.high);
     pack<kNibbles>(parts.levels, block.low);
   });
 }
 
-void quantize_q6_k(const float* x, size_t n, std::byte* out) {
+void quantize_q6_k(const float* x, const float* weights, size_t n, std::byte* out) {
   for (size_t i = 0; i < n; i++, x += kElements, out += sizeof(BlockQ6K)) {
     BlockQ6K block = {};
     uint8_t levels[kElements];
-    float scales[16];
-    scales_of_q6_k(x, scales);
-    const float far = farthest(scales);
+    float scales[kTogether];
+    fit_scales(x, 16, kScaleQ6K, weights, scales, nullptr);
+    const float far = farthest(scales, 16);
     if (!(std::fabs(far) < kTooSmall)) {
       const float inverse = -128 / far, d = store_float16(1 / inverse, block.d);
       for (size_t b = 0; b < 16; b++) {
@@ -328,7 +228,7 @@ void quantize_q6_k(const float* x, size_t n, std::byte* out) {
         block.scales[b] = static_cast<uint8_t>(scale < 127 ? scale : 127);
         const float step = d * static_cast<float>(static_cast<int8_t>(block.scales[b]));
         if (step == 0) {
-          search_scale(x + 16 * b, levels + 16 * b);
+          search_scale(x + 16 * b, kScaleQ6K, weights == nullptr ? nullptr : weights + 16 * b, levels + 16 * b);
         } else {
           final_levels(x + 16 * b, 16, step, 0, 32, 63, levels + 16 * b);
         }
@@ -336,33 +236,48 @@ void quantize_q6_k(const float* x, size_t n, std::byte* out) {
       pack<kLowFour>(levels, block.low);
       pack<kHighTwo>(levels, block.high);
     }
+    if (weights != nullptr) weights += kElements;
     std::memcpy(out, &block, sizeof(block));
   }
 }
 
-void quantize_q3_k(const float* x, size_t n, std::byte* out) {
+void quantize_q3_k(const float* x, const float* weights, size_t n, std::byte* out) {
   float scales[16 * kDescents];
   for (size_t i = 0; i < n; i++, x += kElements, out += sizeof(BlockQ3K)) {
-    const size_t j = i % kDescents;
-    if (j == 0) scales_of_q3_k(x, n - i < kDescents ? n - i : kDescents, scales);
     BlockQ3K block = {};
-    uint8_t levels[kElements];
-    const float far = farthest(scales + 16 * j), inverse = far != 0 ? -32 / far : 0;
-    const float d = far != 0 ? store_float16(1 / inverse, block.d) : 0;
+    uint8_t levels[kElements], codes[16];
+    const size_t j = weights == nullptr ? i % kDescents : 0;
+    float d = 0;
+    if (weights != nullptr) {
+      float sums[16];
+      sum_weights(weights, 16, sums);
+      fit_scales(x, 16, kScaleQ3K, weights, scales, nullptr);
+      d = store_float16(search_scale(scales, kScaleQ6K, sums, codes), block.d);
+    } else {
+      if (j == 0) fit_descents(x, n - i < kDescents ? n - i : kDescents, scales);
+      const float far = farthest(scales + 16 * j, 16), inverse = far != 0 ? -32 / far : 0;
+      if (far != 0) d = store_float16(1 / inverse, block.d);
+      for (size_t b = 0; b < 16; b++) {
+        const auto scale = static_cast<int32_t>(static_cast<int8_t>(nearest_int(inverse * scales[16 * j + b])));
+        codes[b] = static_cast<uint8_t>(far != 0 ? clamp(scale, -32, 31) + 32 : 0);
+      }
+    }
     for (size_t b = 0; b < 16; b++) {
-      const int32_t scale = clamp(static_cast<int32_t>(static_cast<int8_t>(nearest_int(inverse * scales[16 * j + b]))), -32, 31);
-      const uint32_t code = far != 0 ? static_cast<uint32_t>(scale + 32) : 0;
+      const uint32_t code = codes[b];
       block.scales[b % 8] = static_cast<uint8_t>(block.scales[b % 8] | (code & 15) << (b / 8 * 4));
       block.scales[8 + b % 4] = static_cast<uint8_t>(block.scales[8 + b % 4] | code >> 4 << (b / 4 * 2));
-      const float step = d * static_cast<float>(scale);
-      if (step == 0) {
-        search_descent(x + 16 * b, levels + 16 * b);
-      } else {
+      const float step = d * static_cast<float>(static_cast<int32_t>(code) - 32);
+      if (step != 0) {
         final_levels(x + 16 * b, 16, step, 0, 4, 7, levels + 16 * b);
+      } else if (weights != nullptr) {
+        search_scale(x + 16 * b, kScaleQ3K, weights + 16 * b, levels + 16 * b);
+      } else {
+        search_descent(x + 16 * b, levels + 16 * b);
       }
     }
     pack<kThird>(levels, block.high);
     pack<kPairs>(levels, block.low);
+    if (weights != nullptr) weights += kElements;
     std::memcpy(out, &block, sizeof(block));
   }
 }

@@ -18,6 +18,7 @@ struct AffineGroup {
   F32x4 high, sum_w, sum_x;
   F32x4 scale, low, best;             ///< of the best candidate so far
   F32x4 inverse, new_scale, new_low;  ///< of this candidate
+  F32x4 best_inverse, best_from;      ///< what the levels of the best candidate are made with
   I32x4 solvable;                     ///< whether its equations have a solution
   I32x4 empty;                        ///< whether the range has no width
   F32x4 reach;                        ///< how wide ranges have to be
@@ -75,6 +76,8 @@ inline F32x4 weighted_error(const float* p, F32x4 scale, F32x4 low) {
 inline void accept(AffineGroup& g, F32x4 error) {
   const I32x4 better = bit_and(g.solvable, greater(g.best, error));
   g.best = select(better, error, g.best);
+  g.best_inverse = select(better, g.inverse, g.best_inverse);
+  g.best_from = select(better, g.low, g.best_from);
   g.scale = select(better, g.new_scale, g.scale);
   g.low = select(better, g.new_low, g.low);
 }
@@ -97,11 +100,14 @@ inline void accept_two(AffineGroup* g, size_t length) {
 }
 
 /// Loads the rows of a group, makes its weights, and takes the whole range for the first candidate.
-void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
+void begin(AffineGroup& g, const float* x, const AffineRule& rule, const float* weights) {
   const size_t length = 4 * rule.size;
   to_column({x, x + rule.size, x + 2 * rule.size, x + 3 * rule.size}, rule.size, g.x);
+  if (weights != nullptr) {
+    to_column({weights, weights + rule.size, weights + 2 * rule.size, weights + 3 * rule.size}, rule.size, g.weights);
+  }
   F32x4 mean = splat(0.0f);
-  if (!rule.absolute) {
+  if (!rule.absolute && weights == nullptr) {
     SCALEPOINT_NO_UNROLL
     for (size_t i = 0; i < length; i += 4) mean = add(mean, mul(load(g.x + i), load(g.x + i)));
     mean = sqrt(div(mean, splat(static_cast<float>(rule.size))));
@@ -109,12 +115,20 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
   F32x4 low = splat(0.0f), high = load(g.x), sum_w = splat(0.0f), sum_x = sum_w;
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i < length; i += 4) {
-    const F32x4 v = load(g.x + i), w = add(mean, abs(v));
+    const F32x4 v = load(g.x + i), w = weights != nullptr ? load(g.weights + i) : add(mean, abs(v));
     store(g.weights + i, w);
     low = pmin(low, v);
     high = pmax(high, v);
     sum_w = add(sum_w, w);
     sum_x = add(sum_x, mul(w, v));
+  }
+  if (weights != nullptr && any(equal(low, splat(0.0f)))) {
+    // A minimum of 0 has the sign of the first zero. Q4_1 and Q5_1 store it.
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = length; i > 0; i -= 4) {
+      const F32x4 v = load(g.x + i - 4);
+      low = select(equal(v, low), v, low);
+    }
   }
   g.sum_w = sum_w;
   g.sum_x = sum_x;
@@ -122,6 +136,8 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
   // wraps.
   g.reach = mul(low, splat(-0x1p-16f));
   g.margin = splat(1.0f);
+  // The inverse of a range of almost no width is infinite. That matters only where levels are stored as they are found.
+  if (weights != nullptr) g.margin = select(greater(splat(1e-30f), sub(high, low)), splat(-1.0f), g.margin);
   // An empty range gets a width. All of its levels are 0, so no candidate is solvable.
   g.empty = equal(high, low);
   high = select(g.empty, add(low, splat(1.0f)), high);
@@ -129,6 +145,8 @@ void begin(AffineGroup& g, const float* x, const AffineRule& rule) {
   g.high = high;
   const F32x4 top = splat(static_cast<float>(rule.top)), inverse = div(top, sub(high, low));
   round_levels<false>(g, length, inverse, top);
+  g.inverse = g.best_inverse = inverse;
+  g.best_from = low;
   g.new_scale = div(splat(1.0f), inverse);
   g.new_low = low;
   g.scale = g.new_scale;
@@ -181,7 +199,7 @@ void search_candidates(AffineGroup* groups, const AffineRule& rule) {
   SCALEPOINT_NO_UNROLL
   for (int32_t k = -1; k <= rule.steps; k++) {
     if (k >= 0) {
-      round_candidate(groups, rule, rule.first + 0.1f * static_cast<float>(k) + static_cast<float>(rule.top));
+      round_candidate(groups, rule, rule.first + rule.by * static_cast<float>(k) + static_cast<float>(rule.top));
       solve_candidate(groups, length);
     }
     SCALEPOINT_NO_UNROLL
@@ -189,25 +207,38 @@ void search_candidates(AffineGroup* groups, const AffineRule& rule) {
   }
 }
 
+/// The levels of the best candidates.
+void store_levels(AffineGroup& g, const AffineRule& rule, uint8_t* levels) {
+  g.low = g.best_from;
+  round_levels<true>(g, 4 * rule.size, g.best_inverse, splat(static_cast<float>(rule.top)));
+  from_column(g.levels, rule.size, from_bits(bit_and_not(splat(-1), g.empty)), 0, levels);
+}
+
 }  // namespace
 
-void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, float* scales, float* minimums) {
+void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, const float* weights, float* scales, float* minimums,
+                 uint8_t* levels) {
   AffineGroup groups[kGroups];
   SCALEPOINT_NO_UNROLL
-  for (size_t h = 0; h < kGroups; h++) begin(groups[h], x + 4 * h % sub_blocks * rule.size, rule);
+  for (size_t h = 0; h < kGroups; h++) {
+    const size_t at = 4 * h % sub_blocks * rule.size;
+    begin(groups[h], x + at, rule, weights == nullptr ? nullptr : weights + at);
+  }
   (rule.absolute ? search_candidates<true> : search_candidates<false>)(opaque(groups), rule);
   SCALEPOINT_NO_UNROLL
   for (size_t h = 0; h < kGroups; h++) {
     const AffineGroup& g = groups[h];
     store(scales + 4 * h, from_bits(bit_and_not(bits(g.scale), g.empty)));
-    store(minimums + 4 * h, sub(splat(0.0f), g.low));
+    store(minimums + 4 * h, sub(splat(-0.0f), g.low));
+    if (levels != nullptr && 4 * h < sub_blocks) store_levels(groups[h], rule, levels + 4 * h * rule.size);
     float margin[4];
     store(margin, g.margin);
     for (size_t j = 0; j < 4; j++) {
-      const size_t b = 4 * h + j;
+      const size_t b = 4 * h + j, at = b * rule.size;
       if (margin[j] > 0 || b >= sub_blocks) continue;
-      uint8_t levels[kLongestSubBlock];
-      const Affine found = search_affine(x + b * rule.size, rule, levels);
+      uint8_t unused[kLongestSubBlock];
+      const Affine found =
+          search_affine(x + at, rule, weights == nullptr ? nullptr : weights + at, levels == nullptr ? unused : levels + at);
       scales[b] = found.scale;
       minimums[b] = found.minimum;
     }

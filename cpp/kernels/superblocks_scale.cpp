@@ -9,12 +9,12 @@ namespace {
 
 using namespace lanes;
 
-/// The first element of each sub-block of 16 that is farthest from 0.
-F32x4 farthest_of_column(const float* column) {
+/// The first element of each sub-block that is farthest from 0. `length` counts the elements of all four.
+F32x4 farthest_of_column(const float* column, size_t length) {
   const F32x4 zero = splat(0.0f);
   F32x4 low = zero, high = zero;
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < 64; i += 4) {
+  for (size_t i = 0; i < length; i += 4) {
     const F32x4 x = load(column + i);
     low = pmin(low, x);
     high = pmax(high, x);
@@ -24,65 +24,71 @@ F32x4 farthest_of_column(const float* column) {
   // The order counts only where elements of either sign are equally far.
   F32x4 far = zero;
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < 64; i += 4) {
+  for (size_t i = 0; i < length; i += 4) {
     const F32x4 x = load(column + i);
     far = select(greater(abs(x), abs(far)), x, far);
   }
   return far;
 }
 
-// -------------------------------------------------------------------------------------------------------------------- Q6_K
+// --------------------------------------------------------------------------------------------------------- Q6_K, and weighted
 
-/// Four sub-blocks of Q6_K.
+/// Four sub-blocks. The x, weight and weight * x of an element lie at fixed distances from one walking pointer.
 struct ScaleGroup {
-  static constexpr size_t kCandidates = 20;
+  static constexpr size_t kCandidates = 20, kLongest = 4 * kLongestSubBlock;
 
-  float x[64], squares[64], cubes[64];
+  float x[kLongest], weights[kLongest], products[kLongest];
+  F32x4 top, bottom;  ///< the largest level and the smallest
   F32x4 far, inverse[kCandidates + 2];
   I32x4 live;  ///< whether a sub-block is not too small
   F32x4 lx[kCandidates], l2[kCandidates];
 };
 
-void begin(ScaleGroup& g, const float* x) {
-  to_column({x, x + 16, x + 32, x + 48}, 16, g.x);
+void begin(ScaleGroup& g, const float* x, const ScaleRule& rule, const float* weights) {
+  const size_t size = rule.size;
+  to_column({x, x + size, x + 2 * size, x + 3 * size}, size, g.x);
+  if (weights != nullptr) to_column({weights, weights + size, weights + 2 * size, weights + 3 * size}, size, g.weights);
   SCALEPOINT_NO_UNROLL
-  for (size_t i = 0; i < 64; i += 4) {
-    const F32x4 v = load(g.x + i), square = mul(v, v);
-    store(g.squares + i, square);
-    store(g.cubes + i, mul(square, v));
+  for (size_t i = 0; i < 4 * size; i += 4) {
+    const F32x4 v = load(g.x + i), w = weights != nullptr ? load(g.weights + i) : mul(v, v);
+    store(g.weights + i, w);
+    store(g.products + i, mul(w, v));
   }
-  const F32x4 far = farthest_of_column(g.x);
+  g.top = splat(static_cast<float>(rule.top - 1));
+  g.bottom = splat(static_cast<float>(-rule.top));
+  const F32x4 far = farthest_of_column(g.x, 4 * size);
   g.live = bit_and_not(splat(-1), greater(splat(kTooSmall), abs(far)));
   g.far = select(g.live, far, splat(1.0f));
-  for (size_t k = 0; k < 2; k++) g.inverse[k] = div(splat(kSpans.span[k]), g.far);
+  for (size_t k = 0; k < 2; k++) g.inverse[k] = div(splat(kSpans.negated(k, rule)), g.far);
 }
 
-/// Clamps with minimums of integers, on the bits of floats. Signed: the bits of negative floats are below those of 31. Unsigned:
-/// the bits of floats below -32 are above those of -32.
+/// Clamps with minimums of integers, on the bits of floats. Signed: the bits of negative floats are below those of the top.
+/// Unsigned: the bits of floats below the bottom are above those of the bottom.
 template <bool kHigh, bool kLow>
-inline F32x4 clamped_level(F32x4 x, F32x4 inverse) {
+inline F32x4 clamped_level(F32x4 x, F32x4 inverse, F32x4 top, F32x4 bottom) {
   I32x4 level = bits(nearest(mul(x, inverse)));
-  if (kHigh) level = min_signed(level, bits(splat(31.0f)));
-  if (kLow) level = min_unsigned(level, bits(splat(-32.0f)));
+  if (kHigh) level = min_signed(level, bits(top));
+  if (kLow) level = min_unsigned(level, bits(bottom));
   return from_bits(level);
 }
 
 /// Two candidates at a time share the loads. The divisions of the next two run beside this loop.
 template <bool kHigh, bool kLow>
-inline void sum_candidates(ScaleGroup& g, size_t k) {
-  const F32x4 inverse0 = g.inverse[k], inverse1 = g.inverse[k + 1];
-  for (size_t j = k + 2; j < k + 4; j++) g.inverse[j] = div(splat(kSpans.span[j]), g.far);
+inline void sum_candidates(ScaleGroup& g, const ScaleRule& rule, size_t k) {
+  const F32x4 inverse0 = g.inverse[k], inverse1 = g.inverse[k + 1], top = g.top, bottom = g.bottom;
+  for (size_t j = k + 2; j < k + 4; j++) g.inverse[j] = div(splat(kSpans.negated(j, rule)), g.far);
   F32x4 lx0 = splat(0.0f), l20 = lx0, lx1 = lx0, l21 = lx0;
   const float* p = opaque(g.x);
-  const float* end = opaque(p + 64);
+  const float* end = opaque(p + 4 * rule.size);
   SCALEPOINT_NO_UNROLL
   do {
-    const F32x4 x = load(p), square = load(p + 64), cube = load(p + 128);
-    const F32x4 level0 = clamped_level<kHigh, kLow>(x, inverse0), level1 = clamped_level<kHigh, kLow>(x, inverse1);
-    lx0 = add(lx0, mul(cube, level0));
-    l20 = add(l20, mul(mul(square, level0), level0));
-    lx1 = add(lx1, mul(cube, level1));
-    l21 = add(l21, mul(mul(square, level1), level1));
+    const F32x4 x = load(p), weight = load(p + ScaleGroup::kLongest), product = load(p + 2 * ScaleGroup::kLongest);
+    const F32x4 level0 = clamped_level<kHigh, kLow>(x, inverse0, top, bottom);
+    const F32x4 level1 = clamped_level<kHigh, kLow>(x, inverse1, top, bottom);
+    lx0 = add(lx0, mul(product, level0));
+    l20 = add(l20, mul(mul(weight, level0), level0));
+    lx1 = add(lx1, mul(product, level1));
+    l21 = add(l21, mul(mul(weight, level1), level1));
     p += 4;
   } while (p != end);
   g.lx[k] = lx0;
@@ -118,7 +124,7 @@ void begin_descents(const float* x, size_t sub_blocks, DescentSums& sums) {
     const float* p = x + 16 * b;
     float column[64];
     to_column({p, p + 16, p + 32, p + 48}, 16, column);
-    const F32x4 far = farthest_of_column(column);
+    const F32x4 far = farthest_of_column(column, 64);
     const I32x4 small = greater(splat(kTooSmall), abs(far));
     const F32x4 inverse = div(splat(-4.0f), select(small, splat(1.0f), far));
     F32x4 lx = zero, l2 = zero;
@@ -224,28 +230,30 @@ inline void finish(const DescentGroup& g, const float* x, const size_t* b, Desce
 
 }  // namespace
 
-void find_scales(const float* x, float* scales) {
+void find_scales(const float* x, const ScaleRule& rule, const float* weights, float* scales, uint8_t* levels) {
   ScaleGroup memory[kGroups];
   ScaleGroup* groups = opaque(memory);
   SCALEPOINT_NO_UNROLL
   for (size_t h = 0; h < kGroups; h++) {
     ScaleGroup& g = groups[h];
-    begin(g, x + 64 * h);
-    // |x * inverse| is at most the span, up to rounding. Only a span of 32.5 and more can reach below -32.5, and a span of less
-    // than 31.5 needs no clamp.
-    sum_candidates<true, false>(g, 0);
-    sum_candidates<false, false>(g, 2);
+    const size_t at = 4 * h * rule.size;
+    begin(g, x + at, rule, weights == nullptr ? nullptr : weights + at);
+    // |x * inverse| is at most the span, up to rounding. Only a span of at least top + 0.5 can reach below the bottom, and a span
+    // of less than top - 0.5 needs no clamp.
+    sum_candidates<true, false>(g, rule, 0);
+    sum_candidates<false, false>(g, rule, 2);
     SCALEPOINT_NO_UNROLL
-    for (size_t k = 4; k < 14; k += 2) sum_candidates<true, false>(g, k);
+    for (size_t k = 4; k < 14; k += 2) sum_candidates<true, false>(g, rule, k);
     SCALEPOINT_NO_UNROLL
-    for (size_t k = 14; k < ScaleGroup::kCandidates; k += 2) sum_candidates<true, true>(g, k);
+    for (size_t k = 14; k < ScaleGroup::kCandidates; k += 2) sum_candidates<true, true>(g, rule, k);
   }
-  F32x4 scale[kGroups], best[kGroups];
+  F32x4 scale[kGroups], best[kGroups], inverse[kGroups];
   const F32x4 zero = splat(0.0f);
   for (size_t h = 0; h < kGroups; h++) {
     const F32x4 lx = groups[h].lx[0], l2 = groups[h].l2[0];
     scale[h] = from_bits(bit_and_not(bits(div(lx, l2)), equal(l2, zero)));
     best[h] = mul(scale[h], lx);
+    inverse[h] = groups[h].inverse[0];
   }
   // The groups side by side: each is one long chain.
   SCALEPOINT_NO_UNROLL
@@ -255,9 +263,19 @@ void find_scales(const float* x, float* scales) {
       const I32x4 better = bit_and(greater(l2, zero), greater(mul(lx, lx), mul(best[h], l2)));
       scale[h] = select(better, candidate, scale[h]);
       best[h] = select(better, mul(candidate, lx), best[h]);
+      inverse[h] = select(better, groups[h].inverse[k], inverse[h]);
     }
   }
-  for (size_t h = 0; h < kGroups; h++) store(scales + 4 * h, from_bits(bit_and(bits(scale[h]), groups[h].live)));
+  for (size_t h = 0; h < kGroups; h++) {
+    ScaleGroup& g = groups[h];
+    store(scales + 4 * h, from_bits(bit_and(bits(scale[h]), g.live)));
+    if (levels == nullptr) continue;
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < 4 * rule.size; i += 4) {
+      store(g.products + i, clamped_level<true, true>(load(g.x + i), inverse[h], g.top, g.bottom));
+    }
+    from_column(g.products, rule.size, from_bits(g.live), rule.top, levels + 4 * h * rule.size);
+  }
 }
 
 void find_descents(const float* x, size_t super_blocks, float* scales) {

@@ -8,10 +8,6 @@ namespace {
 
 using codecs::Ggml;
 
-constexpr BlockType kTypes[] = {BlockType::kQ4_0, BlockType::kQ4_1, BlockType::kQ5_0,   BlockType::kQ5_1,
-                                BlockType::kQ8_0, BlockType::kQ2_K, BlockType::kQ3_K,   BlockType::kQ4_K,
-                                BlockType::kQ5_K, BlockType::kQ6_K, BlockType::kIQ4_NL, BlockType::kMXFP4};
-
 struct Result {
   Encoded encoded;
   std::vector<uint8_t> data;
@@ -28,8 +24,8 @@ Result to_blocks(const Tile& tile, BlockType type) {
 TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
   Random random(1);
   size_t turn = 0;
-  for (const BlockType type : kTypes) {
-    const auto [elements, bytes] = block_size(type);
+  for (const auto& [type, size] : kBlockTypes) {
+    const auto [elements, bytes] = size;
     turn++;
     for (const ElementType from : kElementTypes) {
       for (const size_t blocks :
@@ -58,7 +54,7 @@ TEST(EncodeGgml, makes_the_blocks_of_all_elements) {
 }
 
 TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
-  for (const BlockType type : kTypes) {
+  for (const auto& [type, size] : kBlockTypes) {
     for (const ElementType from : kElementTypes) {
       for (const size_t index : {0, 255, 16384, 16900}) {
         for (const double value : {std::nan(""), -HUGE_VAL, 1e300}) {
@@ -81,7 +77,7 @@ TEST(EncodeGgml, names_the_first_element_that_is_not_finite) {
 }
 
 TEST(EncodeGgml, names_the_value_that_a_blocks_scale_cannot_hold) {
-  for (const BlockType type : kTypes) {
+  for (const auto& [type, size] : kBlockTypes) {
     if (type == BlockType::kMXFP4) continue;  // its scales reach as far as float32
     for (const size_t index : {0, 31, 700, 16384, 16500}) {
       std::vector<double> x(67 * 256);

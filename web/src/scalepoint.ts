@@ -82,7 +82,8 @@ export class Scalepoint {
   }
 
   /**
-   * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes without an importance matrix.
+   * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes, with or without an importance matrix
+   * (`weights`).
    * @example const blocks = sp.quantizeBlocks(weights, 'Q4_K', { shape: [4096, 4096] });
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block would restore infinities,
    * `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds after an error means nothing.

@@ -43,7 +43,12 @@ describe('block types', () => {
       'Q5_K 13 256 176',
       'Q6_K 14 256 210',
       'IQ4_NL 20 32 18',
+      'IQ4_XS 23 256 136',
+      'TQ1_0 34 256 54',
+      'TQ2_0 35 256 66',
       'MXFP4 39 32 17',
+      'Q1_0 41 128 18',
+      'Q2_0 42 64 18',
     ]);
     for (const wrong of ['q4_0', 'Q8_1', 'constructor', '', undefined, 2]) {
       expectRefusal(() => blockTypeInfo(wrong as BlockType), RangeError, 'type');

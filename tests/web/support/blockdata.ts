@@ -166,5 +166,10 @@ export const digests: Record<BlockType, { blocks: number; floats: number }> = {
   Q5_K: { blocks: 2649280582, floats: 2463477798 },
   Q6_K: { blocks: 1126405199, floats: 3305777187 },
   IQ4_NL: { blocks: 3430518335, floats: 249489376 },
+  IQ4_XS: { blocks: 68764838, floats: 1488084849 },
+  TQ1_0: { blocks: 1258632438, floats: 2723114772 },
+  TQ2_0: { blocks: 446135006, floats: 2723114772 },
   MXFP4: { blocks: 697356754, floats: 3578812827 },
+  Q1_0: { blocks: 728233143, floats: 3205846981 },
+  Q2_0: { blocks: 597008426, floats: 1051493108 },
 };

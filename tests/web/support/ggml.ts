@@ -16,16 +16,17 @@ const quantizeChunk = once(
       start: number,
       rows: number,
       row: number,
-      _: null,
+      importance: Float32Array | null,
     ) => number,
 );
 
-/** Quantizes with ggml, without an importance matrix. */
-export function ggmlQuantize(type: BlockType, x: Float32Array): Uint8Array<ArrayBuffer> {
+/** Quantizes with ggml. With importance, one number for each column, x is rows of as many; else its blocks are rows. */
+export function ggmlQuantize(type: BlockType, x: Float32Array, importance?: Float32Array): Uint8Array<ArrayBuffer> {
   const { id, elements, bytes } = blockTypeInfo(type);
   if (x.length % elements !== 0) throw new RangeError(`x: ${x.length} elements are no whole number of blocks`);
   const blocks = new Uint8Array((x.length / elements) * bytes);
-  const written = quantizeChunk()(id, x, blocks, 0, x.length / elements, elements, null);
+  const row = importance?.length ?? elements;
+  const written = quantizeChunk()(id, x, blocks, 0, x.length / row, row, importance ?? null);
   if (written !== blocks.length) throw new Error(`ggml wrote ${written} bytes, not ${blocks.length}`);
   return blocks;
 }

@@ -11,6 +11,7 @@ const library = once(() => {
   const ggml = koffi.load(join(folder, 'libggml-base.so'));
   const llama = koffi.load(join(folder, 'libllama.v0.5.0.so'));
   const Override = koffi.struct({ pattern: 'const char *', type: 'int' });
+  const Importance = koffi.struct({ name: 'const char *', data: koffi.pointer('float'), size: 'size_t' });
   const Parameters = koffi.struct({
     nthread: 'int32',
     ftype: 'int',
@@ -22,10 +23,10 @@ const library = once(() => {
     pure: 'bool',
     keep_split: 'bool',
     dry_run: 'bool',
-    imatrix: 'void *',
+    imatrix: koffi.pointer(Importance),
     kv_overrides: 'void *',
     tt_overrides: koffi.pointer(Override),
-    prune_layers: 'void *',
+    prune_layers: koffi.pointer('int32'),
     max_buffer_size: 'size_t',
   });
   const Log = koffi.pointer(koffi.proto('void (int level, const char *text, void *data)'));
@@ -60,6 +61,7 @@ export const fileTypes: Readonly<Record<string, number>> = {
   Q5_0: 8,
   Q5_1: 9,
   Q2_K: 10,
+  Q2_K_S: 21,
   Q3_K_S: 11,
   Q3_K_M: 12,
   Q3_K_L: 13,
@@ -69,12 +71,24 @@ export const fileTypes: Readonly<Record<string, number>> = {
   Q5_K_M: 17,
   Q6_K: 18,
   IQ4_NL: 25,
+  IQ4_XS: 30,
+  TQ1_0: 36,
+  TQ2_0: 37,
+  MXFP4_MOE: 38,
+  Q1_0: 40,
+  Q2_0: 41,
   BF16: 32,
 };
 
 export interface NativeOptions {
   pure?: boolean;
   requantize?: boolean;
+  /** Whether output.weight stays as it is. */
+  leaveOutput?: boolean;
+  /** Layers that are left out, in rising order. */
+  prune?: readonly number[];
+  /** An importance matrix: by the names of weights what the errors of each column count. */
+  importance?: ReadonlyMap<string, Float32Array>;
   /** Values of --override-kv: whole numbers as bigint. */
   metadata?: readonly (readonly [key: string, value: string | boolean | number | bigint])[];
   /** The other files of a split model whose first one is given. */
@@ -105,7 +119,16 @@ function overrideBytes(metadata: NonNullable<NativeOptions['metadata']>): Uint8A
 export function llamaQuantize(
   file: Uint8Array,
   fileType: number,
-  { pure = false, requantize = false, overrides = [], metadata = [], splits = [] }: NativeOptions = {},
+  {
+    pure = false,
+    requantize = false,
+    overrides = [],
+    metadata = [],
+    splits = [],
+    importance,
+    leaveOutput = false,
+    prune = [],
+  }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
   const work = mkdtempSync(join(tmpdir(), 'scalepoint-llama-'));
@@ -122,6 +145,15 @@ export function llamaQuantize(
       ftype: fileType,
       pure,
       allow_requantize: requantize,
+      quantize_output_tensor: !leaveOutput,
+      prune_layers: prune.length === 0 ? null : [...prune, -1],
+      imatrix:
+        importance === undefined
+          ? null
+          : [
+              ...[...importance].map(([name, data]) => ({ name, data, size: data.length })),
+              { name: null, data: null, size: 0 },
+            ],
       kv_overrides: metadata.length === 0 ? null : overrideBytes(metadata),
       tt_overrides:
         overrides.length === 0

@@ -3,7 +3,7 @@ import { type BlockType, type BlockTypeInfo, blocksOfShape, blockTypeInfo } from
 import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
 import { Status } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
+import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix } from './layout.js';
@@ -25,11 +25,17 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   shape?: readonly number[];
   /** The input is a Uint16Array of the bits of such floats. */
   from?: HalfFormat;
+  /**
+   * The importance of each column, as an importance matrix of llama.cpp states it: what its squared errors count. One number for each index
+   * of the last dimension, finite and not negative. Q8_0, MXFP4 and the types of one to two bits take no notice, as in ggml.
+   * @defaultValue all columns are alike
+   */
+  weights?: FloatInput;
   /** A Uint8Array or a WasmArray of uint8, of the length that the blocks take, to fill instead of a fresh one. */
   out?: Data;
 }
 
-const keys = new Set(['shape', 'from', 'out']);
+const keys = new Set(['shape', 'from', 'weights', 'out']);
 
 /** See Scalepoint.quantizeBlocks. */
 export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor {
@@ -41,6 +47,10 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');
   checkApart(x, out, 'out');
+  if (options.weights !== undefined) {
+    quantizeRows(core, source, info, weightsOf(core, options.weights, shape), blocks);
+    return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
+  }
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;
@@ -50,6 +60,52 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     blocks.put(at, (count / elements) * bytes, tile);
   });
   return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
+}
+
+/** The importance of the columns. @throws RangeError or TypeError naming `weights` */
+function weightsOf(core: Core, given: FloatInput, shape: readonly number[]): Float32Array {
+  const source = sourceOf(core, given, undefined, 'weights');
+  const columns = shape.at(-1) ?? 1;
+  if (source.length !== columns) {
+    throw rangeError('weights', `expected ${columns} elements, one for each column, got ${source.length}`);
+  }
+  const weights = new Float32Array(columns);
+  forEachTile(columns, false, (start, count) => {
+    weights.set(core.view('float32', source.at(start, count), count) as Float32Array, start);
+  });
+  const wrong = weights.findIndex((weight) => !(weight >= 0 && weight < Infinity));
+  if (wrong >= 0) throw rangeError('weights', `expected finite numbers from 0 on, got ${weights[wrong]} at ${wrong}`);
+  return weights;
+}
+
+/** Whole rows at a time, since the weights of some types depend on a row. */
+function quantizeRows(core: Core, source: Source, info: BlockTypeInfo, weights: Float32Array, blocks: Sink): void {
+  const columns = weights.length;
+  const step = Math.max(1, Math.floor(stepSize / columns)) * columns;
+  const bytesOf = (count: number) => (count / info.elements) * info.bytes;
+  core.withMemory(4 * columns + 4 * step + bytesOf(step), (memory) => {
+    const [x, tile] = [memory + 4 * columns, memory + 4 * (columns + step)];
+    core.module.HEAPF32.set(weights, memory / 4);
+    forEachTile(
+      source.length,
+      false,
+      (start, count) => {
+        const from = addressOf(core, source, start, count, 4, x);
+        const to = blocks.at(bytesOf(start), tile);
+        const status = core.module.quantizeWeightedBlocks(from, count, info.id, memory, columns, to);
+        if (status === Status.overflow) {
+          const where = `x[${start}] to x[${start + count - 1}]`;
+          throw new ScalepointError(
+            'OVERFLOW',
+            `${where}: too large for ${info.name} blocks, which would restore infinities`,
+          );
+        }
+        if (status !== Status.ok) fail(source, core, status, info, from, count, start);
+        blocks.put(bytesOf(start), bytesOf(count), tile);
+      },
+      step,
+    );
+  });
 }
 
 /** What a status means to the caller. x: count floats, which begin with element start of the source. */

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { basename } from 'node:path';
 import {
   didYouMean,
@@ -33,7 +34,17 @@ import {
   standardOutput,
   standardOutputStream,
 } from './output.js';
-import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
+import {
+  abortOnSignal,
+  about,
+  effort,
+  errorJson,
+  peakBytes,
+  printJson,
+  progressLine,
+  systemText,
+  UsageError,
+} from './process.js';
 import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
 import { planText, reportText } from './tables.js';
 import { count, listed, painter, printable, printLines } from './text.js';
@@ -47,6 +58,7 @@ const options = {
   preset: { type: 'string' },
   output: { type: 'string', short: 'o' },
   rule: { type: 'string', multiple: true },
+  'tensor-type-file': { type: 'string' },
   workers: { type: 'string' },
   'min-sqnr': { type: 'string' },
   force: { type: 'boolean' },
@@ -63,9 +75,31 @@ interface Line {
   readonly positionals: readonly string[];
 }
 
-function lineOf(args: string[]): Line {
+/** The rules in a file of llama-quantize, NAME=TYPE with spaces or new lines between them. Names are in lower case. @throws UsageError */
+async function typesOf(path: string | undefined): Promise<readonly string[]> {
+  if (path === undefined) return [];
+  let text: string;
+  try {
+    text = await readFile(path, 'utf8');
+  } catch (cause) {
+    throw new UsageError(`--tensor-type-file: cannot read ${JSON.stringify(path)}: ${systemText(cause)}`);
+  }
+  const words = text.split(/\s+/).filter((word) => word !== '');
+  return words.map((word) => {
+    const [, name, type] = /^([^=]+)=(.+)$/.exec(word) ?? [];
+    if (name === undefined) {
+      throw new UsageError(`--tensor-type-file: expected NAME=TYPE, got ${JSON.stringify(word)}`);
+    }
+    return `${name.toLowerCase()}=${type}`;
+  });
+}
+
+async function lineOf(args: string[]): Promise<Line> {
   const { values, positionals } = parse(args, { ...formatFlags(), ...options });
-  return { values: values as Values, words: values as Words, positionals };
+  const given = values as Values;
+  const types = await typesOf(given['tensor-type-file']);
+  const rules = [...(given.rule ?? []), ...types];
+  return { values: rules.length === 0 ? given : { ...given, rule: rules }, words: values as Words, positionals };
 }
 
 /** What a command line asks for. */
@@ -144,7 +178,7 @@ function remark(notes: readonly string[]): void {
 
 /** Makes a model smaller. Returns the exit code. */
 export async function quantize(args: string[]): Promise<number> {
-  const line = lineOf(args);
+  const line = await lineOf(args);
   if (line.values.help) {
     process.stdout.write(quantizeUsage());
     return 0;
@@ -154,7 +188,7 @@ export async function quantize(args: string[]): Promise<number> {
 
 /** Tells what `quantize` would do. Returns the exit code. */
 export async function plan(args: string[]): Promise<number> {
-  const line = lineOf(args);
+  const line = await lineOf(args);
   if (line.values.help) {
     process.stdout.write(planUsage());
     return 0;
@@ -169,7 +203,7 @@ export async function copy(
   usage: () => string,
   check: (words: Words) => void,
 ): Promise<number> {
-  const { values, words, positionals } = lineOf(args);
+  const { values, words, positionals } = await lineOf(args);
   if (values.help) {
     process.stdout.write(usage());
     return 0;

@@ -146,6 +146,10 @@ function targetLines(): string[] {
       "--rule 'REGEX=keep'",
       'tensors whose name matches are kept; rules can be repeated, the first one that matches decides',
     ),
+    ...explained(
+      '--tensor-type-file FILE',
+      'rules NAME=TYPE from a file, as llama-quantize takes them; NAME is in lower case',
+    ),
   ];
 }
 

@@ -53,14 +53,18 @@ export function numberOf(type: string): number {
 
 const noRanges = new Float32Array(0);
 
-/** Puts what is known of a tile's sets into the arena. Returns the address; 0 if nothing is known. */
-function placeRanges({ module }: Core, { ranges = noRanges }: Tile, arena: Arena): number {
-  if (ranges.length === 0) return 0;
-  const at = arena.take(4 * ranges.length);
+/** Puts floats into the arena. Returns the address, which is not 0. */
+export function placeFloats({ module }: Core, values: Float32Array, arena: Arena): number {
+  const at = arena.take(4 * values.length);
   // An arena that only counts may begin at 0, which would mean that there are none.
   if (arena.onlyCounts) return Math.max(16, at);
-  module.HEAPF32.set(ranges, at / 4);
+  module.HEAPF32.set(values, at / 4);
   return at;
+}
+
+/** Puts what is known of a tile's sets into the arena. Returns the address; 0 if nothing is known. */
+function placeRanges(core: Core, { ranges = noRanges }: Tile, arena: Arena): number {
+  return ranges.length === 0 ? 0 : placeFloats(core, ranges, arena);
 }
 
 /** The bit of a part that the core makes. */

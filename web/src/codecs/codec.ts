@@ -74,6 +74,8 @@ export interface TileCut {
   readonly roles: readonly Role[];
   /** Pairs of numbers for what shares a scale, where they are known: ranges, or what a SetsCut was answered with. */
   readonly ranges?: Float32Array<ArrayBuffer>;
+  /** What the tile becomes, if that is only a part of the form of its tensor. It has the same parts. */
+  readonly form?: Form;
   /** Rows that are read and encoded at a time, for codecs that make their parts piece by piece. Undefined: all of them. */
   readonly step?: number | undefined;
   /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */

@@ -28,7 +28,7 @@ export interface Converted {
    * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
    * @throws ScalepointError `UNSUPPORTED_DTYPE`
    */
-  plan(choices: PlanChoices, partsOf: PartsOf): FilePlan;
+  plan(choices: PlanChoices, partsOf: PartsOf): FilePlan | Promise<FilePlan>;
 }
 
 /** What users are told about a conversion. */

@@ -2,6 +2,7 @@
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
+import { readImportance } from '../formats/gguf/importance.js';
 import type { GgufChoices } from '../formats/gguf/options.js';
 import { planGguf } from '../formats/gguf/plan.js';
 import { carryOutAll } from './carry-out.js';
@@ -59,8 +60,9 @@ async function convertFolder(
   return {
     architecture: conversion.architecture,
     tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
-    plan(own, partsOf) {
-      const plan = planGguf(view, own as GgufChoices, partsOf, sources);
+    async plan(own, partsOf) {
+      const matrix = await readImportance(own as GgufChoices);
+      const plan = planGguf(view, own as GgufChoices, partsOf, sources, matrix);
       return { ...plan, notes: [...conversion.notes, ...plan.notes] };
     },
   };

@@ -75,15 +75,23 @@ function blobSource(blob: Blob): ByteSource {
   };
 }
 
+/** Whether something is a file to read, as far as its type tells. */
+export function isFileInput(file: unknown): file is FileInput {
+  if (file instanceof Uint8Array || file instanceof ArrayBuffer || file instanceof Blob || file instanceof URL)
+    return true;
+  if (typeof file === 'string') return true;
+  if (typeof file !== 'object' || file === null) return false;
+  const { read, stat } = file as { read?: unknown; stat?: unknown };
+  return typeof read === 'function' && typeof stat === 'function';
+}
+
 function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteSource> | ByteSource {
   if (isBytes(file)) return memorySource(file);
   if (isBuffer(file)) return memorySource(new Uint8Array(file));
   if (file instanceof Blob) return blobSource(file);
   if (file instanceof URL) return urlSource(file, signal, blobSource);
   if (typeof file === 'string') return pathSource(file);
-  if (typeof file === 'object' && file !== null && typeof file.read === 'function' && typeof file.stat === 'function') {
-    return handleSource(file, 'the open file', async () => {});
-  }
+  if (isFileInput(file)) return handleSource(file, 'the open file', async () => {});
   throw typeError('file', `expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
 }
 

@@ -71,7 +71,7 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
   else {
     const converted = await converter.convert(opened.model, opened.beside, choices);
-    if (converted) plan = { ...converted.plan(choices, partsOf), architecture: converted.architecture };
+    if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];

@@ -3,6 +3,7 @@
  * sums are added in the same order whoever does the work and wherever it goes.
  */
 import {
+  type Form,
   type Part,
   type Range,
   type RangeCut,
@@ -122,6 +123,7 @@ type RunsOf<T> = Runs & T;
 /** A tile of a tensor wherever it lies. Tensors of one shape and form have it in common. */
 interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly ranges: TileCut['ranges'] | undefined;
+  readonly form: Form;
   readonly reads: boolean | undefined;
   readonly measures: boolean;
   readonly sourceBytes: number;
@@ -131,7 +133,8 @@ interface Tile extends Pick<TileCut, 'rectangle' | 'step'> {
   readonly outputs: readonly RunsOf<{ readonly role: Role }>[];
 }
 
-function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, ranges, reads, step }: TileCut): Tile {
+function tileOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): Tile {
+  const { rectangle, roles, ranges, reads, step, form = whole } = cut;
   const { place } = codecOf(source.form);
   const stored = source.gathered === undefined ? source.parts : [];
   const inputs = stored.map(({ role }) => ({ role, ...place(source.shape, source.form, role, rectangle) }));
@@ -139,12 +142,12 @@ function tileOf({ source, form, parts }: PlannedTensor, { rectangle, roles, rang
   const measures = roles.includes(parts[0]?.role as Role);
   const read = source.gathered === undefined ? inputs : pieceOf(source, rectangle).inputs;
   const sourceBytes = measures ? read.reduce((sum, { bytes, count }) => sum + bytes * count, 0) : 0;
-  return { rectangle, step, ranges, reads, measures, sourceBytes, inputs, outputs };
+  return { rectangle, step, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
 function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
-  const { source, form } = tensor;
-  const { rectangle, step, ranges, reads, measures, sourceBytes } = tile;
+  const { source } = tensor;
+  const { rectangle, step, ranges, form, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
   // Written out: to spread an object takes engines longer than the rest.
   const inputs =

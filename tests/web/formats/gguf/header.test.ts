@@ -492,11 +492,11 @@ describe('planning a GGUF result', () => {
 
   it('names the options that are wrong', () => {
     const plan = (to: unknown, options: object = {}) => checkChoices(gguf, { ...options, to } as PlanChoices);
-    for (const to of ['MXFP4', 'Q4_K_L', 'int8', 'q4_0', 'constructor', undefined, 7]) {
+    for (const to of ['MXFP4_MOE_S', 'Q4_K_L', 'int8', 'q4_0', 'constructor', undefined, 7]) {
       expectRefusal(() => plan(to), RangeError, 'to');
     }
     for (const to of ggufTargets) plan(to);
-    expect(() => plan('MXFP4')).toThrow(ggufTargets.join(', '));
+    expect(() => plan('MXFP5')).toThrow(ggufTargets.join(', '));
     expectRefusal(() => plan('Q8_0', { pure: 1 }), TypeError, 'pure');
     expectRefusal(() => plan('Q8_0', { requantize: 'yes' }), TypeError, 'requantize');
     expectRefusal(() => plan('Q8_0', { rules: {} }), TypeError, 'rules');

@@ -2,7 +2,7 @@
 // @ts-expect-error Its declarations name files without extensions, which this kind of module resolution refuses.
 import { LoggerWithoutDebug, Wllama } from '@wllama/wllama/esm/index.js';
 import wasm from '@wllama/wllama/esm/wasm/wllama.wasm?url';
-import { expect, test } from 'vitest';
+import { expect, inject, test } from 'vitest';
 import { type GgufTarget, quantizeModel } from '../../../../web/src/model.js';
 import { ggufFile, type Stored, weights } from '../../support/tiny-llama.js';
 
@@ -93,11 +93,14 @@ test.each(targets)(
 );
 
 /** What a model says to a prompt. */
-async function answerOf(files: readonly Blob[]): Promise<string | undefined> {
+async function answerOf(
+  files: readonly Blob[],
+  { prompt = 'abc def', tokens = 8, context = 64 } = {},
+): Promise<string | undefined> {
   const wllama = new Wllama({ default: wasm }, { suppressNativeLog: true, logger: LoggerWithoutDebug });
   try {
-    await wllama.loadModel(files, { n_ctx: 64, n_threads: 1 });
-    const { choices } = await wllama.createCompletion({ prompt: 'abc def', max_tokens: 8, temperature: 0 });
+    await wllama.loadModel(files, { n_ctx: context, n_threads: 1 });
+    const { choices } = await wllama.createCompletion({ prompt, max_tokens: tokens, temperature: 0 });
     return choices[0]?.text;
   } finally {
     await wllama.exit();
@@ -114,3 +117,30 @@ test('wllama loads and runs a result in several files', async () => {
   expect(answer).toMatch(/^[\x20-\x7e]+$/);
   expect(await answerOf(files)).toBe(answer);
 }, 60_000);
+
+const samples = inject('samples');
+
+test.skipIf(samples === '')(
+  'a folder becomes a model that goes on with a story',
+  async () => {
+    const names = [
+      'config.json',
+      'generation_config.json',
+      'model.safetensors',
+      'tokenizer.json',
+      'tokenizer_config.json',
+    ];
+    const files = await Promise.all(
+      names.map(async (name) => {
+        const response = await fetch(`/@fs${samples}/tinystories-656k/${name}`);
+        expect(response.ok).toBe(true);
+        return new File([await response.blob()], name);
+      }),
+    );
+    // Its vocabulary lacks tokens for single bytes, which this prompt does not need.
+    const result = await quantizeModel(files, { to: 'Q8_0', missingBytes: 'keep', workers: 1 });
+    const story = await answerOf([await result.blob()], { prompt: 'Once upon a time', tokens: 16, context: 128 });
+    expect(story).toMatch(/^, a little (girl|boy) named \w+ (lived|loved|was)/);
+  },
+  60_000,
+);

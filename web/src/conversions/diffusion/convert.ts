@@ -1,6 +1,6 @@
 /** Checkpoints of diffusion models to GGUF, as the tools of ComfyUI-GGUF make it in three steps, in one. */
 import { elementsOf } from '../../codecs/elements.js';
-import { ScalepointError } from '../../core/errors.js';
+import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
 import { edited } from '../../formats/gguf/edits.js';
@@ -240,6 +240,9 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
     tensors: items.map(({ source }) => source),
     plan(choices, partsOf: PartsOf): FilePlan {
       const gguf = choices as GgufChoices;
+      for (const name of ['importance', 'pruneLayers'] as const) {
+        if (gguf[name] !== undefined) throw rangeError(name, 'the tools for diffusion models know nothing of it');
+      }
       const fileType = fileTypeFor(gguf);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));
       const pairs = keysOf(architecture, items, fileType).map(pairOf);

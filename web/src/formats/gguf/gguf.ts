@@ -3,6 +3,7 @@ import type { Format, OpenFile, OpenModel } from '../format.js';
 import { inFile } from '../shards.js';
 import { plainTensor } from '../tensors.js';
 import { type GgufHeader, readGguf } from './header.js';
+import { readImportance } from './importance.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
 import { openSplits, splitCount } from './splits.js';
@@ -77,5 +78,6 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  plan: (model, choices, partsOf) => planGguf(model.header, choices, partsOf),
+  plan: async (model, choices, partsOf) =>
+    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices)),
 };

@@ -96,6 +96,9 @@ export function layerOf(name: string): number {
   return Number(/^blk\.\s*([-+]?\d+)/.exec(name)?.[1] ?? -1);
 }
 
+/** File types with uneven levels. */
+const uneven: readonly FileType[] = ['IQ4_NL', 'IQ4_XS'];
+
 /** Chooses types for tensors. It counts them, so they must come in the order of the result. */
 export class Mixture {
   private readonly model: Model;
@@ -104,7 +107,12 @@ export class Mixture {
   private valuesSeen = 0;
   private downsSeen = 0;
 
-  constructor(header: Header, fileType: FileType) {
+  /** @param hasImportance whether there is an importance matrix */
+  constructor(
+    header: Header,
+    fileType: FileType,
+    private readonly hasImportance: boolean,
+  ) {
     this.model = modelOf(header);
     this.fileType = fileType;
     this.base = fileTypes[fileType].base;
@@ -112,11 +120,12 @@ export class Mixture {
 
   typeOf({ name, shape }: GgufTensor): TargetType {
     const category = categoryOf(name);
+    if (this.fileType === 'MXFP4_MOE') return this.expert(category, shape);
     switch (category) {
       case 'output':
         return this.output(shape);
       case 'embedding':
-        return this.model.tied ? this.output(shape) : this.base;
+        return this.model.tied ? this.output(shape) : this.embedding();
       case 'value':
         return this.value(this.valuesSeen++);
       case 'key':
@@ -132,6 +141,17 @@ export class Mixture {
     }
   }
 
+  /** Only the weights of experts become smaller than 8 bits. */
+  private expert(category: Category | undefined, shape: readonly number[]): TargetType {
+    const isOutput = category === 'output' || (category === 'embedding' && this.model.tied);
+    return !isOutput && (shape.at(-3) ?? 1) > 1 ? 'MXFP4' : 'Q8_0';
+  }
+
+  private embedding(): TargetType {
+    const ternary: readonly FileType[] = ['TQ1_0', 'TQ2_0', 'Q2_0'];
+    return ternary.includes(this.fileType) ? 'Q4_K' : this.base;
+  }
+
   private output(shape: readonly number[]): TargetType {
     if (this.model.falcon || !fits(this.base, shape)) return 'Q8_0';
     return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
@@ -142,9 +162,10 @@ export class Mixture {
     if (experts === 8) return 'Q8_0';
     let type = this.base;
     if (this.fileType === 'Q2_K') type = groupedHeads >= 4 ? 'Q4_K' : 'Q3_K';
+    else if (this.fileType === 'Q2_K_S' && groupedHeads >= 4) type = 'Q4_K';
     else if (this.fileType === 'Q3_K_M') type = index < 2 ? 'Q5_K' : 'Q4_K';
     else if (this.fileType === 'Q3_K_L') type = 'Q5_K';
-    else if (this.fileType === 'IQ4_NL' && groupedHeads >= 4) type = 'Q5_K';
+    else if (uneven.includes(this.fileType) && groupedHeads >= 4) type = 'Q5_K';
     else if (this.fileType === 'Q4_K_S' && index < 4) type = 'Q5_K';
     else if ((this.fileType === 'Q4_K_M' || this.fileType === 'Q5_K_M') && isImportant(index, values)) type = 'Q6_K';
     // In such a model eight heads share these weights, so that more bits cost little.
@@ -157,6 +178,12 @@ export class Mixture {
     switch (this.fileType) {
       case 'Q2_K':
         return 'Q3_K';
+      case 'Q2_K_S':
+        return inFirst(8) ? 'Q4_K' : this.base;
+      case 'Q4_0':
+        return this.hasImportance && inFirst(8) ? 'Q4_1' : this.base;
+      case 'Q5_0':
+        return this.hasImportance && inFirst(8) ? 'Q5_1' : this.base;
       case 'Q3_K_M':
         if (inFirst(16)) return 'Q5_K';
         return !falcon || isImportant(layer, layers) ? 'Q4_K' : 'Q3_K';
@@ -171,7 +198,8 @@ export class Mixture {
       case 'Q5_K_M':
         return isImportant(layer, layers) ? 'Q6_K' : 'Q5_K';
       case 'IQ4_NL':
-        return inFirst(8) ? 'Q5_K' : 'IQ4_NL';
+      case 'IQ4_XS':
+        return !this.hasImportance && inFirst(8) ? 'Q5_K' : this.base;
       default:
         return this.base;
     }
@@ -181,7 +209,7 @@ export class Mixture {
     const { falcon, experts } = this.model;
     if (falcon) return this.fileType === 'Q3_K_L' ? 'Q4_K' : this.base;
     if (experts === 8) {
-      const raised: readonly FileType[] = ['Q2_K', 'Q3_K_S', 'Q3_K_M', 'IQ4_NL', 'Q4_K_S', 'Q4_K_M'];
+      const raised: readonly FileType[] = ['Q2_K', 'Q3_K_S', 'Q3_K_M', 'Q4_K_S', 'Q4_K_M', ...uneven];
       return raised.includes(this.fileType) ? 'Q5_K' : this.base;
     }
     if (this.fileType === 'Q2_K') return 'Q3_K';
@@ -190,13 +218,17 @@ export class Mixture {
   }
 }
 
-/** Replacements for types with blocks of 256, for rows whose length is not a multiple of 256. */
+/** Replacements for types with long blocks, for rows that hold no whole number of them. */
 const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q2_K: 'Q4_0',
   Q3_K: 'Q4_0',
   Q4_K: 'Q5_0',
   Q5_K: 'Q5_1',
   Q6_K: 'Q8_0',
+  IQ4_XS: 'IQ4_NL',
+  TQ1_0: 'Q4_0',
+  TQ2_0: 'Q4_0',
+  Q2_0: 'Q4_0',
 };
 
 /** Whether each row is a whole number of blocks. */
@@ -204,9 +236,10 @@ function fits(type: TargetType, shape: readonly number[]): boolean {
   return (shape.at(-1) ?? 1) % ggmlType(type).elements === 0;
 }
 
-/** The type itself if its blocks fit the rows, otherwise a replacement. */
-export function fallback(type: TargetType, shape: readonly number[]): TargetType {
+/** The type itself if its blocks fit the rows, otherwise a replacement; undefined if llama-quantize has none. */
+export function fallback(type: TargetType, shape: readonly number[]): TargetType | undefined {
   if (fits(type, shape)) return type;
+  if (type === 'Q1_0') return undefined;
   const smaller = fallbacks[type];
   return smaller !== undefined && fits(smaller, shape) ? smaller : 'F16';
 }

@@ -1,12 +1,24 @@
 /** What GGUF files can become, and the options that decide about it. */
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockType, blockTypes, isBlockType } from '../../core/blocks.js';
-import { rangeError } from '../../core/errors.js';
+import { rangeError, typeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
+import type { FileInput } from '../../files/bytes.js';
+import { isFileInput } from '../../files/open.js';
 import type { Target } from '../format.js';
-import { checkRules, choice, didYouMean, type OptionInfo, optionTable, type PlanChoices, toggle } from '../options.js';
+import {
+  checkRules,
+  choice,
+  didYouMean,
+  type Flag,
+  type OptionInfo,
+  optionTable,
+  type PlanChoices,
+  toggle,
+} from '../options.js';
 import { checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { type MetadataEdits, metadata } from './edits.js';
+import { pruneLayers } from './prune.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -21,6 +33,7 @@ export const fileTypes = {
   Q5_0: { id: 8, base: 'Q5_0' },
   Q5_1: { id: 9, base: 'Q5_1' },
   Q2_K: { id: 10, base: 'Q2_K' },
+  Q2_K_S: { id: 21, base: 'Q2_K' },
   Q3_K_S: { id: 11, base: 'Q3_K' },
   Q3_K_M: { id: 12, base: 'Q3_K' },
   Q3_K_L: { id: 13, base: 'Q3_K' },
@@ -30,6 +43,12 @@ export const fileTypes = {
   Q5_K_M: { id: 17, base: 'Q5_K' },
   Q6_K: { id: 18, base: 'Q6_K' },
   IQ4_NL: { id: 25, base: 'IQ4_NL' },
+  IQ4_XS: { id: 30, base: 'IQ4_XS' },
+  MXFP4_MOE: { id: 38, base: 'MXFP4' },
+  TQ1_0: { id: 36, base: 'TQ1_0' },
+  TQ2_0: { id: 37, base: 'TQ2_0' },
+  Q1_0: { id: 40, base: 'Q1_0' },
+  Q2_0: { id: 41, base: 'Q2_0' },
   F16: { id: 1, base: 'F16' },
   BF16: { id: 32, base: 'BF16' },
   F32: { id: 0, base: 'F32' },
@@ -55,7 +74,14 @@ const abouts: Readonly<Partial<Record<FileType, string>>> = {
   Q4_K_M: '4.8 bits, the usual choice',
   Q3_K_M: '3.9 bits, visible loss',
   Q2_K: '2.6 to 3 bits, large loss',
+  Q2_K_S: '2.6 bits, takes an importance matrix',
   IQ4_NL: '4.5 bits, uneven levels',
+  IQ4_XS: '4.3 bits, uneven levels',
+  MXFP4_MOE: 'experts at 4.3 bits, the rest at 8.5',
+  TQ1_0: '1.7 bits, for models trained with three values',
+  TQ2_0: '2.1 bits, for models trained with three values',
+  Q1_0: '1.1 bits, for models trained with two values',
+  Q2_0: '2.3 bits, for models trained with three values',
   F16: 'half precision',
   BF16: 'half the bytes, all of the range',
   F32: 'back to full precision',
@@ -76,7 +102,18 @@ export const targets: readonly Target[] = [
     return {
       name,
       ...(about === undefined ? {} : { about }),
-      options: ['pure', 'requantize', 'fixAlignment', 'missingBytes', ...fileOptions],
+      options: [
+        'pure',
+        'requantize',
+        'fixAlignment',
+        'missingBytes',
+        'leaveOutputTensor',
+        'pruneLayers',
+        'importance',
+        'includeWeights',
+        'excludeWeights',
+        ...fileOptions,
+      ],
       ...(preset === undefined ? {} : { preset }),
     };
   }),
@@ -110,6 +147,20 @@ export interface GgufOptions extends ShardOptions {
    */
   readonly fixAlignment?: boolean | undefined;
   /**
+   * GGUF: an importance matrix of llama.cpp, GGUF or of the older form. Columns that it says are used more get smaller errors, and the
+   * mixture of types changes, as with llama-quantize; its keys `quantize.imatrix.*` are added.
+   * @defaultValue all columns are alike
+   */
+  readonly importance?: FileInput | undefined;
+  /** GGUF: whether output.weight stays as it is. @defaultValue false */
+  readonly leaveOutputTensor?: boolean | undefined;
+  /** GGUF: layers that are left out, as with llama-quantize; those behind them move up. @defaultValue none */
+  readonly pruneLayers?: readonly number[] | undefined;
+  /** GGUF: parts of names of the weights that the importance matrix is used for. @defaultValue all */
+  readonly includeWeights?: readonly string[] | undefined;
+  /** GGUF: parts of names of the weights that the importance matrix is not used for. @defaultValue none */
+  readonly excludeWeights?: readonly string[] | undefined;
+  /**
    * GGUF from a folder: what happens if the vocabulary has no tokens for single bytes. llama.cpp ends its process at the first character
    * that such a vocabulary lacks. `keep` converts it all the same.
    * @defaultValue 'refuse'
@@ -132,6 +183,7 @@ export interface GgufOptions extends ShardOptions {
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
 export const fixAlignmentMention = 'fixAlignment';
+export const importanceMention = 'importance: file';
 export const missingBytesMention = "missingBytes: 'keep'";
 
 /** Most tensors of a file that can be asked for. */
@@ -150,14 +202,61 @@ const splitTensors: OptionInfo = {
   },
 };
 
+/** --imatrix. */
+const importance: OptionInfo = {
+  flags: [
+    { name: 'imatrix', value: 'FILE', about: 'an importance matrix: columns that are used more get smaller errors' },
+  ],
+  check(value, name) {
+    if (isFileInput(value)) return;
+    throw typeError(name, `expected bytes, a Blob, a URL, a path or an open file, got ${show(value)}`);
+  },
+  read: ({ imatrix }) => imatrix,
+  mention: importanceMention,
+};
+
+/** An option that is a list of parts of names. */
+function partsOfNames(flag: Flag): OptionInfo {
+  return {
+    flags: [{ ...flag, value: 'NAME', multiple: true }],
+    check(value, name) {
+      if (Array.isArray(value) && value.every((part) => typeof part === 'string' && part !== '')) return;
+      throw typeError(name, `expected an array of parts of names such as ['attn_v'], got ${show(value)}`);
+    },
+    read: (words) => words[flag.name],
+  };
+}
+
+/** Options about an importance matrix. */
+function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
+  if (matrix !== undefined && to === 'copy') throw rangeError('importance', "to: 'copy' converts nothing");
+  for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
+    if (value !== undefined && matrix === undefined)
+      throw rangeError(name, `it takes an importance matrix, ${importanceMention}`);
+  }
+  if (includeWeights !== undefined && excludeWeights !== undefined) {
+    throw rangeError('excludeWeights', 'either includeWeights or excludeWeights, not both');
+  }
+}
+
 /** Options that mean nothing together. */
-function checkFiles({ to, shardSize: size, splitTensors: tensors, pure, requantize }: PlanChoices<GgufOptions>): void {
+function checkFiles(choices: PlanChoices<GgufOptions>): void {
+  const {
+    to,
+    shardSize: size,
+    splitTensors: tensors,
+    pure,
+    requantize,
+    leaveOutputTensor,
+    pruneLayers: layers,
+  } = choices;
   if (size !== undefined && tensors !== undefined) {
     throw rangeError('splitTensors', 'files are limited by their size or by their tensors, not by both');
   }
-  for (const [name, value] of Object.entries({ pure, requantize })) {
+  for (const [name, value] of Object.entries({ pure, requantize, leaveOutputTensor })) {
     if (to === 'copy' && value === true) throw rangeError(name, "to: 'copy' converts nothing");
   }
+  if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', "to: 'copy' keeps all tensors");
 }
 
 /** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
@@ -174,6 +273,17 @@ export const options = optionTable<GgufOptions>({
       },
       fixAlignmentMention,
     ),
+    leaveOutputTensor: toggle({ name: 'leave-output-tensor', about: 'keep output.weight as it is' }),
+    pruneLayers,
+    importance,
+    includeWeights: partsOfNames({
+      name: 'include-weights',
+      about: 'use the importance matrix for weights with NAME in their names alone; can be repeated',
+    }),
+    excludeWeights: partsOfNames({
+      name: 'exclude-weights',
+      about: 'do not use the importance matrix for weights with NAME in their names; can be repeated',
+    }),
     missingBytes: choice(['refuse', 'keep'], {
       name: 'missing-bytes',
       value: 'HOW',
@@ -188,6 +298,7 @@ export const options = optionTable<GgufOptions>({
   check(choices) {
     checkCopy(choices);
     checkFiles(choices);
+    checkImportance(choices);
     checkRules(choices.rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
         const hint = didYouMean(to, ruleTargets);

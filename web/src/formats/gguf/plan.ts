@@ -1,16 +1,17 @@
 /**
  * Plans GGUF results as llama-quantize makes them: the types of the tensors, their order, and the metadata. Everything follows from the
  * header.
- * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp, without an importance matrix.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
 import { isBlockType } from '../../core/blocks.js';
-import { ScalepointError } from '../../core/errors.js';
+import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
 import { keepMention, ruleFor } from '../options.js';
 import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
+import { Importance, type ImportanceMatrix, withImportance } from './importance.js';
 import { fallback, layerOf, Mixture } from './mixture.js';
 import {
   aliases,
@@ -18,13 +19,16 @@ import {
   fileTypes,
   type GgufChoices,
   type GgufTarget,
+  importanceMention,
   isCastType,
   requantizeMention,
   type TargetType,
 } from './options.js';
 import { u32Pair } from './pairs.js';
+import { pruned, withLayers } from './prune.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
 import { withoutSplits } from './splits.js';
+import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
@@ -77,30 +81,48 @@ function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   ];
 }
 
+/** Fails where llama-quantize asks for importance, because a result without it would be worth nothing. */
+function checkImportance({ name, type, importance }: ResultTensor, to: GgufTarget, given: boolean): void {
+  const isFree = /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
+  if (to !== 'Q2_K_S' || type !== 'Q2_K' || isFree || importance !== undefined) return;
+  if (!given) throw rangeError('to', `${to} takes an importance matrix, ${importanceMention}`);
+  const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${to} does not work without`;
+  throw new ScalepointError('BAD_FILE', message, { tensor: name });
+}
+
 /** Chooses the type of each tensor. */
 class Chooser {
   readonly #choices: GgufChoices;
   readonly #base: TargetType;
   readonly #mixture: Mixture;
 
-  constructor(view: GgufView, fileType: FileType, choices: GgufChoices) {
+  constructor(view: GgufView, fileType: FileType, choices: GgufChoices, hasImportance: boolean) {
     this.#choices = choices;
     this.#base = fileTypes[fileType].base;
-    this.#mixture = new Mixture(view, fileType);
+    this.#mixture = new Mixture(view, fileType, hasImportance);
   }
 
   choose(tensor: GgufTensor): Choice {
     const { name, dtype, shape } = tensor;
     const { pure = false, rules = [] } = this.#choices;
-    const kept = keptReason(tensor);
+    const isLeft = this.#choices.leaveOutputTensor === true && name === 'output.weight';
+    const kept = isLeft ? 'output' : keptReason(tensor);
     if (kept !== undefined) return { type: dtype, kept };
     const rule = ruleFor(rules, name);
     if (rule?.keep === true) return { type: dtype, kept: 'rule' };
     let type: TargetType = this.#base;
     if (rule?.to !== undefined) type = rule.to as TargetType;
     else if (!pure && !isCastType(type)) type = this.#mixture.typeOf(tensor);
-    type = fallback(type, shape);
-    return type === dtype ? { type, kept: 'same type' } : { type };
+    const fitting = fallback(type, shape);
+    if (fitting === undefined) {
+      const { elements } = ggmlType(type);
+      const message = `rows of ${shape.at(-1)} hold no whole number of ${type}'s blocks of ${elements}, and nothing replaces it`;
+      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}; ${keepMention} copies it`, {
+        tensor: name,
+        byteOffset: tensor.byteOffset,
+      });
+    }
+    return fitting === dtype ? { type: fitting, kept: 'same type' } : { type: fitting };
   }
 }
 
@@ -123,31 +145,64 @@ function copies(tensors: readonly Sourced[]): ResultTensor[] {
   return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
 }
 
-/** What becomes of each tensor, in the order of the result, which is that of layers and names. */
-function converted(view: GgufView, tensors: readonly Sourced[], fileType: FileType, choices: GgufChoices) {
-  const { requantize = false } = choices;
-  const chooser = new Chooser(view, fileType, choices);
-  return tensors
-    .map(({ tensor, from }) => ({ tensor, from, layer: layerOf(tensor.name) }))
-    .sort((a, b) => a.layer - b.layer || compareNames(a.tensor.name, b.tensor.name))
-    .map(({ tensor, from }): ResultTensor => {
-      const choice = chooser.choose(tensor);
-      if (choice.kept === undefined) checkConvertible(tensor, choice.type, requantize);
-      return { name: tensor.name, shape: tensor.shape, ...choice, from };
-    });
+/** The tensors in the order of the result, which is that of layers and names, without the layers that are left out. */
+function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
+  const inOrder = tensors
+    .map((one) => ({ one, layer: layerOf(one.tensor.name) }))
+    .sort((a, b) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name));
+  const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
+  const { tensors: left, layers } = pruned([...origins.keys()], choices.pruneLayers);
+  // The plan counts what is left, in the order of the input.
+  const indexes = left.flatMap(({ source }) => {
+    const from = origins.get(source);
+    return from === undefined || from instanceof Uint8Array ? [] : [from.index];
+  });
+  const places = new Map(indexes.sort((a, b) => a - b).map((index, place) => [index, place]));
+  const results = left.map(({ tensor, source }) => {
+    const from = origins.get(source) as Sourced['from'];
+    const moved = from instanceof Uint8Array ? from : { ...from, index: places.get(from.index) as number };
+    return { tensor, source, from: moved };
+  });
+  return { results, layers };
+}
+
+/** What becomes of each tensor. */
+function converted(
+  view: GgufView,
+  tensors: ReturnType<typeof sorted>['results'],
+  fileType: FileType,
+  choices: GgufChoices,
+  matrix: ImportanceMatrix | undefined,
+) {
+  const { to, requantize = false } = choices;
+  const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
+  const chooser = new Chooser(rest, fileType, choices, matrix !== undefined);
+  const importance = new Importance(matrix);
+  const results = tensors.map(({ tensor, source, from }): ResultTensor => {
+    const { name, shape } = tensor;
+    const choice = chooser.choose(tensor);
+    if (choice.kept !== undefined) return { name, shape, ...choice, from };
+    checkConvertible(source, choice.type, requantize);
+    const weights = isCastType(choice.type) ? undefined : importance.of(source);
+    const result = { name, shape, ...choice, from, importance: weights };
+    checkImportance(result, to, matrix !== undefined);
+    return result;
+  });
+  return { results, notes: importance.notes() };
 }
 
 /**
  * Plans what llama-quantize would make of a file, or copies of its tensors. The result is split as by gguf-split.
  * @param sources what each tensor is made of, if there is no file yet; the bytes of those that nothing is read for
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot be converted, or would be quantized again; RangeError if the metadata
- *   cannot be edited
+ *   cannot be edited, or if the target takes an importance matrix; `BAD_FILE` if that does not fit
  */
 export function planGguf(
   view: GgufView,
   choices: GgufChoices,
   partsOf: PartsOf,
   sources?: readonly (LogicalTensor | Uint8Array<ArrayBuffer>)[],
+  matrix?: ImportanceMatrix,
 ): FilePlan {
   const { to, metadata } = choices;
   let read = 0;
@@ -161,6 +216,10 @@ export function planGguf(
     return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
   const fileType = fileTypeOf(to);
-  const pairs = edited(pairsOf(view, fileType), view, metadata);
-  return planResult(pairs, converted(view, tensors, fileType, choices), partsOf, { choices });
+  const { results: left, layers } = sorted(tensors, choices);
+  const set = edited(pairsOf(view, fileType), view, metadata);
+  const pairs = withLayers(withImportance(set, matrix), view, layers);
+  const { results, notes } = converted(view, left, fileType, choices, matrix);
+  const plan = planResult(pairs, results, partsOf, { choices });
+  return { ...plan, notes: [...plan.notes, ...notes] };
 }

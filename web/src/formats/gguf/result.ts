@@ -1,6 +1,6 @@
 /** GGUF results: tensors and pairs, once it is decided what they become. */
 import type { CastForm } from '../../codecs/cast.js';
-import type { GgmlForm } from '../../codecs/ggml.js';
+import { type GgmlForm, ggmlForm } from '../../codecs/ggml.js';
 import type { BlockType } from '../../core/blocks.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
@@ -21,6 +21,8 @@ export interface Choice {
 export interface ResultTensor extends Choice {
   readonly name: string;
   readonly shape: readonly number[];
+  /** What the errors of each column count. */
+  readonly importance?: Float32Array<ArrayBuffer> | undefined;
   /** What it is made of, and which tensor of the plan that is; or its bytes, where nothing is read. */
   readonly from: { readonly source: LogicalTensor; readonly index: number } | Uint8Array<ArrayBuffer>;
 }
@@ -34,8 +36,8 @@ function alignmentNote(stated: number): string {
 }
 
 /** The form of a type. */
-export function formTo(type: string): CastForm | GgmlForm {
-  return isCastType(type) ? { codec: 'cast', to: type } : { codec: 'ggml', to: type as BlockType };
+export function formTo(type: string, importance?: Float32Array<ArrayBuffer>): CastForm | GgmlForm {
+  return isCastType(type) ? { codec: 'cast', to: type } : ggmlForm(type as BlockType, importance);
 }
 
 /** Whether a tensor can be copied: its elements are in one place, and of that type. */
@@ -104,12 +106,12 @@ export function planResult(
 ): FilePlan {
   const { files, wrongAlignment } = layOut(pairs, results, options);
   const tensors: PlannedTensor[] = [];
-  for (const { type, kept, from } of results) {
+  for (const { type, kept, from, importance } of results) {
     if (from instanceof Uint8Array) continue;
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
-      const form = formTo(type);
+      const form = formTo(type, importance);
       tensors[index] = convertedLogical(source, form, partsOf(source.shape, form));
     }
   }

@@ -27,7 +27,6 @@ const otherTypes: readonly GgmlType[] = [
   { name: 'IQ1_S', id: 19, elements: 256, bytes: 50 },
   { name: 'IQ3_S', id: 21, elements: 256, bytes: 110 },
   { name: 'IQ2_S', id: 22, elements: 256, bytes: 82 },
-  { name: 'IQ4_XS', id: 23, elements: 256, bytes: 136 },
   { name: 'I8', id: 24, elements: 1, bytes: 1 },
   { name: 'I16', id: 25, elements: 1, bytes: 2 },
   { name: 'I32', id: 26, elements: 1, bytes: 4 },
@@ -35,11 +34,7 @@ const otherTypes: readonly GgmlType[] = [
   { name: 'F64', id: 28, elements: 1, bytes: 8 },
   { name: 'IQ1_M', id: 29, elements: 256, bytes: 56 },
   { name: 'BF16', id: 30, elements: 1, bytes: 2 },
-  { name: 'TQ1_0', id: 34, elements: 256, bytes: 54 },
-  { name: 'TQ2_0', id: 35, elements: 256, bytes: 66 },
   { name: 'NVFP4', id: 40, elements: 64, bytes: 36 },
-  { name: 'Q1_0', id: 41, elements: 128, bytes: 18 },
-  { name: 'Q2_0', id: 42, elements: 64, bytes: 18 },
 ];
 
 /** Every type of tensors, in the order of ggml's numbers. */

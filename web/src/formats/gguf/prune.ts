@@ -1,0 +1,91 @@
+/**
+ * Layers that are left out, as llama-quantize leaves them out with --prune-layers: those behind them move up.
+ * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
+ */
+import { rangeError, typeError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
+import type { OptionInfo } from '../options.js';
+import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
+import { u32Pair } from './pairs.js';
+
+/** The largest number of a layer that can be named. */
+const mostLayer = 1_000_000;
+
+/** --prune-layers. */
+export const pruneLayers: OptionInfo = {
+  flags: [{ name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' }],
+  check(value, name) {
+    if (!Array.isArray(value)) throw typeError(name, `expected an array of layers such as [3, 4], got ${show(value)}`);
+    const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
+    if (wrong !== undefined)
+      throw rangeError(name, `expected whole numbers from 0 to ${mostLayer}, got ${show(wrong)}`);
+  },
+  read({ 'prune-layers': text }) {
+    if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
+    throw rangeError('--prune-layers', `expected numbers of layers such as 3,4,5, got ${JSON.stringify(text)}`);
+  },
+};
+
+/** A tensor of the result, and the one of the input that it was. */
+export interface Renamed {
+  readonly tensor: GgufTensor;
+  readonly source: GgufTensor;
+}
+
+const pattern = /blk\.(\d+)\./;
+
+/** What layers become: their new numbers, or nothing. To be asked in the order of the result. */
+class Numbers {
+  readonly #left: ReadonlySet<number>;
+  readonly #first: number;
+  readonly #numbers = new Map<number, number | undefined>();
+  count = 0;
+
+  constructor(layers: readonly number[]) {
+    this.#left = new Set(layers);
+    this.#first = Math.min(...layers);
+  }
+
+  of(layer: number): number | undefined {
+    if (!this.#numbers.has(layer)) this.#numbers.set(layer, this.#next(layer));
+    return this.#numbers.get(layer);
+  }
+
+  #next(layer: number): number | undefined {
+    if (this.#left.has(layer)) return undefined;
+    const number = layer < this.#first ? layer : this.count;
+    this.count = number + 1;
+    return number;
+  }
+}
+
+/**
+ * The tensors of a result without some layers, in its order, and the number of layers that the metadata state then.
+ * @param sorted the tensors in the order of the result
+ */
+export function pruned(
+  sorted: readonly GgufTensor[],
+  layers: readonly number[] = [],
+): { readonly tensors: readonly Renamed[]; readonly layers: number | undefined } {
+  if (layers.length === 0) return { tensors: sorted.map((tensor) => ({ tensor, source: tensor })), layers: undefined };
+  const numbers = new Numbers(layers);
+  const tensors = sorted.flatMap((source): Renamed[] => {
+    const [whole, digits] = pattern.exec(source.name) ?? [];
+    if (whole === undefined) return [{ tensor: source, source }];
+    const layer = numbers.of(Number(digits));
+    if (layer === undefined) return [];
+    return [{ tensor: { ...source, name: source.name.replace(whole, () => `blk.${layer}.`) }, source }];
+  });
+  return { tensors, layers: numbers.count };
+}
+
+/** The pairs with the number of layers that are left. */
+export function withLayers(
+  pairs: readonly GgufPair[],
+  { metadata }: Pick<GgufHeader, 'metadata'>,
+  layers: number | undefined,
+): readonly GgufPair[] {
+  if (layers === undefined) return pairs;
+  const own = `${metadata['general.architecture']}.block_count`;
+  return [...pairs.filter(({ key }) => key !== own), u32Pair(own, layers)];
+}
