@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 import { guideHtml, guidePages } from './web/demo/guide/build.mjs';
 import { offlineWorker } from './web/demo/shared/offline.mjs';
-import { withShell } from './web/demo/shared/shell.mjs';
+import { siteAddress, withShell } from './web/demo/shared/shell.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const site = file('./web/demo');
@@ -16,10 +16,12 @@ const pathOf = (name: string) =>
     .join('/')
     .replace(/index\.html$/, '');
 
+const address = siteAddress();
+
 /** Puts head, header and footer into every page. */
 const shell: Plugin = {
   name: 'shell',
-  transformIndexHtml: { order: 'pre', handler: (html, { filename }) => withShell(html, pathOf(filename)) },
+  transformIndexHtml: { order: 'pre', handler: (html, { filename }) => withShell(html, pathOf(filename), address) },
 };
 
 /** The guide's pages: HTML files that exist during the build only. */

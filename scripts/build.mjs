@@ -33,6 +33,7 @@ async function run(command, args) {
  * @property {string} name
  * @property {string[]} from files and folders that it reads; a change in any of them has it done again
  * @property {string[]} to files and folders that it writes, and nothing else does
+ * @property {string} [given] what else decides the result
  * @property {() => Promise<void>} make
  */
 
@@ -43,8 +44,8 @@ const tools = ['package.json', 'package-lock.json', 'scripts/build.mjs', 'script
  * Does a step, unless the last time it read the same and what it wrote is still there.
  * @param {Step} step
  */
-async function build({ name, from, to, make }) {
-  const read = digestOf(filesAt([...tools, ...from]).filter((file) => !to.includes(file)));
+async function build({ name, from, to, given = '', make }) {
+  const read = `${digestOf(filesAt([...tools, ...from]).filter((file) => !to.includes(file)))} ${given}`;
   const state = () => `${read} ${digestOf(filesAt(to))}\n`;
   if (stampOf(name) === state()) return;
   await make();
@@ -188,6 +189,7 @@ const demo = {
   name: 'demo',
   from: ['web', 'vite.config.ts'],
   to: ['build/demo'],
+  given: process.env.SCALEPOINT_SITE ?? '',
   async make() {
     const vite = await import('vite');
     await vite.build({ configFile: join(root, 'vite.config.ts'), logLevel: 'warn' });

@@ -2,10 +2,12 @@
 //
 //   node scripts/make_previews.mjs        writes web/demo/public/previews/*.png; needs a built site and Chromium
 
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
+import { guidePages } from '../web/demo/guide/build.mjs';
 import { launchOptions } from './chromium.mjs';
+import { pngOf } from './png.mjs';
 import { serve } from './serve.mjs';
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -16,7 +18,7 @@ const pages = [
     name: 'learn',
     address: '',
     async prepare(/** @type {import('playwright').Page} */ page) {
-      await page.waitForFunction(() => /98/.test(document.querySelector('#width-right')?.textContent ?? ''));
+      await page.waitForFunction(() => /^Computed/.test(document.querySelector('#wall-basis')?.textContent ?? ''));
       // Three bits: most digits are still read, and the others are lit.
       await page.locator('#width').fill('7');
       await page.waitForFunction(() => /95/.test(document.querySelector('#width-right')?.textContent ?? ''));
@@ -33,23 +35,52 @@ const pages = [
   },
   { name: 'numbers', address: 'numbers/', async prepare() {} },
   { name: 'speed', address: 'speed/', async prepare() {} },
-  { name: 'guide', address: 'guide/', async prepare() {} },
+  ...guidePages().map(({ name }) => ({
+    name: name === '' ? 'guide' : `guide-${name}`,
+    address: `guide/${name === '' ? '' : `${name}/`}`,
+    async prepare() {},
+  })),
 ];
 
+/** What most programs show. */
+const size = { width: 1200, height: 630 };
+
+/** The pixels of what a page shows, four bytes each. The browser decodes its own picture. @param {import('playwright').Page} page */
+async function pixelsOf(page) {
+  const shot = (await page.screenshot()).toString('base64');
+  const blank = await page.context().newPage();
+  const pixels = await blank.evaluate(async (shot) => {
+    const picture = new Image();
+    picture.src = `data:image/png;base64,${shot}`;
+    await picture.decode();
+    const canvas = document.createElement('canvas');
+    canvas.width = picture.width;
+    canvas.height = picture.height;
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
+    context.drawImage(picture, 0, 0);
+    const { data } = context.getImageData(0, 0, picture.width, picture.height);
+    let text = '';
+    for (let i = 0; i < data.length; i += 2 ** 15) text += String.fromCharCode(...data.subarray(i, i + 2 ** 15));
+    return btoa(text);
+  }, shot);
+  return Buffer.from(pixels, 'base64');
+}
+
 const folder = path('web/demo/public/previews');
+// Pages that are gone leave no pictures behind.
+rmSync(folder, { recursive: true, force: true });
 mkdirSync(folder, { recursive: true });
 const server = await serve({ folder: path('build/demo'), port: 0 });
 const browser = await chromium.launch(launchOptions);
 try {
   for (const { name, address, prepare } of pages) {
-    // 1200 × 630 is what most programs show.
-    const context = await browser.newContext({ viewport: { width: 1200, height: 630 }, serviceWorkers: 'block' });
+    const context = await browser.newContext({ viewport: size, serviceWorkers: 'block' });
     const page = await context.newPage();
     await page.goto(server.url + address);
     await prepare(page);
     // Pictures that are drawn with the next frames, and measurements.
     await page.waitForTimeout(name === 'speed' ? 8000 : 800);
-    await page.screenshot({ path: `${folder}/${name}.png` });
+    writeFileSync(`${folder}/${name}.png`, pngOf(await pixelsOf(page), size.width));
     await context.close();
   }
 } finally {

@@ -23,6 +23,13 @@ export interface Site {
   open(path?: string, options?: BrowserContextOptions, prepare?: (page: Page) => Promise<void>): Promise<Page>;
   /** Findings of axe on a part of the page. */
   axe(selector?: string): Promise<string[]>;
+  /** Milliseconds of processor time of the longest task on the page's main thread. Other processes do not count. */
+  longestTask(act: () => Promise<unknown>): Promise<number>;
+  /**
+   * The longest task that is allowed: as long as it takes to read half a million numbers, which is near 50 ms on a desktop computer. It
+   * grows as the machine gets slower, as tasks do.
+   */
+  allowedTask(): Promise<number>;
 }
 
 /** Starts a server and a browser for the tests of a file. */
@@ -69,6 +76,25 @@ export function startSite(): Site {
         const { violations } = await axe.run(selector);
         return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(' | ')}`);
       }, selector);
+    },
+    async longestTask(act) {
+      await browser.startTracing(site.page, { categories: ['toplevel', '__metadata'] });
+      await act();
+      type Event = { name: string; ph: string; pid: number; tid: number; tdur?: number; args: { name?: string } };
+      const { traceEvents } = JSON.parse(String(await browser.stopTracing())) as { traceEvents: Event[] };
+      const threads = traceEvents.filter(({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain');
+      const main = new Set(threads.map(({ pid, tid }) => `${pid} ${tid}`));
+      const tasks = traceEvents.filter(({ ph, pid, tid }) => ph === 'X' && main.has(`${pid} ${tid}`));
+      return Math.max(...tasks.map(({ tdur = 0 }) => tdur / 1000));
+    },
+    async allowedTask() {
+      await site.page.evaluate(() => {
+        const text = Array.from({ length: 500_000 }, (_, i) => (i % 1000) / 8).join('\n');
+        Object.assign(globalThis, { text });
+      });
+      return site.longestTask(() =>
+        site.page.evaluate(() => (globalThis as unknown as { text: string }).text.split('\n').map(Number).length),
+      );
     },
   };
   /** Makes a page in a context of its own. */

@@ -77,6 +77,10 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
     }
     const reading = readings.get(keyOf({ ...lab, codes: lab.bits === 4 ? lab.codes : 'even' }));
     const plain = readings.get(keyOf(plainStorage(lab.bits)));
+    if (state.failed && reading === undefined) {
+      for (const id of ['lab-right', 'lab-bytes']) setText(byId(id, HTMLElement), '–');
+      setText(byId('lab-words', HTMLElement), 'This cannot be computed here: see the message at the top.');
+    }
     if (reading === undefined || plain === undefined) return;
     setText(byId('lab-right', HTMLElement), formatShare(reading.right / reading.read.length));
     setText(byId('lab-bytes', HTMLElement), formatBytes(reading.bytes));
@@ -88,7 +92,7 @@ export function startLab(set: (change: Partial<State>) => void, current: () => S
 
   onResize(figure, () => draw(figure, current()));
   return (state: State, before: State | undefined) => {
-    if (state.lab === before?.lab && state.readings === before.readings) return;
+    if (state.lab === before?.lab && state.readings === before.readings && state.failed === before.failed) return;
     draw(figure, state);
     show(state);
   };

@@ -1,7 +1,8 @@
 import { load, type Scalepoint } from 'scalepoint';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
-import { startDropping } from '../shared/drop.js';
+import { fileOfText, startDropping } from '../shared/drop.js';
+import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatShare } from '../shared/format.js';
 import { announce } from '../shared/live.js';
 import { explainLoading, messageOf, showProblem } from '../shared/problems.js';
@@ -10,19 +11,17 @@ import { showCore, startSite } from '../shared/site.js';
 import { createStore, type Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
 import { startCodes } from './codes.js';
-import { drawTestDigits, images, labels, testCount } from './digits.js';
+import { drawTestDigits, images, labels } from './digits.js';
 import { startGroups } from './groups.js';
 import { startLab } from './lab.js';
 import { Network, plainStorage, readSample, type Storage, type Tensors, widths } from './network.js';
 import { startOutlier } from './outlier.js';
-import { drawReadings, startPad } from './pad.js';
+import { drawReadings, firstTest, startPad } from './pad.js';
 import { startRound } from './round.js';
 import { startScale } from './scale.js';
 import { initialState, keyOf, type State } from './state.js';
 import { startWall } from './wall.js';
 
-/** Digits that are on the wall at most. */
-const wallDigits = 240;
 /** Test digits that are read at once, so that the page stays quick. */
 const readAtOnce = 250;
 
@@ -62,7 +61,8 @@ class Reader {
     for (let storage = this.#wanted.shift(); storage !== undefined; storage = this.#wanted.shift()) {
       const key = keyOf(storage);
       const { digits, readings } = this.#store.get();
-      if ((readings.get(key)?.read.length ?? 0) >= digits) continue;
+      const known = readings.get(key);
+      if (known !== undefined && !known.isRecorded && known.read.length >= digits) continue;
       const network = await this.#networkFor(storage);
       const read = new Uint8Array(digits);
       for (let from = 0; from < digits; from += readAtOnce) {
@@ -124,27 +124,69 @@ function startDoor(): void {
       (error: unknown) => showProblem('file', { title: 'The sample could not be loaded', text: messageOf(error) }),
     );
   });
-  startDropping(open);
+  startDropping(open, (text) => void visit('numbers/', [fileOfText(text)]));
   const install = byId('install', HTMLElement);
   byId('copy-install', HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
   const code = byId('code', HTMLElement);
   byId('copy-code', HTMLButtonElement).addEventListener('click', () => void copy(code.textContent, 'Code'));
 }
 
-/** Loads the network and reads with it from then on, as the state asks for it. */
-async function startReading(store: Store<State>, core: Scalepoint, ready: (reader: Reader) => void): Promise<void> {
-  const tensors = readSample(await (await sampleFile()).arrayBuffer());
-  const reader = new Reader(store, core, tensors);
-  await drawTestDigits((digits) => {
-    const before = store.get().digits;
-    store.set({ digits });
-    // The wall is read as soon as it is drawn, the rest when all are.
-    if (before < wallDigits && digits >= wallDigits) {
-      ready(reader);
-      reader.want(plainStorage(store.get().bits));
-    }
+/** Waits until the browser has painted and has nothing else to do. */
+function whenIdle(): Promise<void> {
+  return new Promise((done) => {
+    requestAnimationFrame(() => {
+      if ('requestIdleCallback' in globalThis) requestIdleCallback(() => done(), { timeout: 2000 });
+      else setTimeout(done, 200);
+    });
   });
-  reader.want(plainStorage(store.get().bits), ...widths.map(plainStorage));
+}
+
+/** Loads the core, which the figures need, and then the weights, which only live readings need. */
+async function loadReader(store: Store<State>): Promise<Reader | undefined> {
+  try {
+    const core = await load();
+    showCore(core);
+    store.set({ core });
+    await whenIdle();
+    return new Reader(store, core, readSample(await (await sampleFile()).arrayBuffer()));
+  } catch (error) {
+    store.set({ failed: true });
+    showProblem('settings', error instanceof FileError ? explainWeights(error) : explainLoading(error));
+    return undefined;
+  }
+}
+
+const explainWeights = ({ message }: FileError) => ({
+  title: 'The weights of the network did not load',
+  text: `${message} What you see was recorded, and the network cannot read anything else.`,
+  action: { label: 'Load again', run: () => location.reload() },
+});
+
+/** Sets up the canvas to draw on. What is drawn before the network is there is read as soon as it is. */
+function startDrawing(store: Store<State>) {
+  let reader: Reader | undefined;
+  let last: Float32Array | undefined;
+  const pad = startPad((image, n) => {
+    last = image;
+    if (reader !== undefined) return void reader.readOne(image);
+    const { readings } = store.get();
+    const known = (bits: number) => readings.get(keyOf(plainStorage(bits)))?.read[n ?? -1];
+    store.set({
+      drawn: new Map(
+        widths.flatMap((bits) => {
+          const read = known(bits);
+          return read === undefined ? [] : [[bits, read]];
+        }),
+      ),
+    });
+  });
+  return {
+    showTest: pad.showTest,
+    use(made: Reader) {
+      reader = made;
+      if (last !== undefined) void reader.readOne(last);
+    },
+  };
 }
 
 async function start(): Promise<void> {
@@ -165,32 +207,34 @@ async function start(): Promise<void> {
     }
   });
   const [set, current] = [store.set, store.get];
-  const pad = startPad((image) => void reader?.readOne(image));
+  const drawing = startDrawing(store);
   parts.push(
     startWidth(store),
     startWall((pointed) => set({ pointed })),
     drawReadings,
-    startRound(set, current),
-    startScale(set, current),
-    startOutlier(set, current),
-    startGroups(set, current),
-    startCodes(set, current),
-    startLab(set, current),
   );
   set({});
-  try {
-    const core = await load();
-    showCore(core);
-    set({ core });
-    await startReading(store, core, (made) => {
-      reader = made;
-      pad.showTest();
-    });
-    set({ lab: { ...current().lab } });
-  } catch (error) {
-    showProblem('settings', explainLoading(error));
-    if (current().digits < testCount) await drawTestDigits((digits) => set({ digits }));
+  const loading = loadReader(store);
+  // What is below the first view comes piece by piece, so that no task takes long.
+  for (const startPart of [startRound, startScale, startOutlier, startGroups, startCodes, startLab]) {
+    await pause();
+    const part = startPart(set, current);
+    part(current(), undefined);
+    parts.push(part);
   }
+  let isShown = false;
+  await drawTestDigits((digits) => {
+    set({ digits });
+    if (!isShown && digits > firstTest) {
+      isShown = true;
+      drawing.showTest();
+    }
+  });
+  reader = await loading;
+  if (reader === undefined) return;
+  drawing.use(reader);
+  reader.want(plainStorage(current().bits), ...widths.map(plainStorage));
+  set({ lab: { ...current().lab } });
 }
 
 void start();

@@ -9,6 +9,9 @@ const room = 160;
 /** Height and width that a digit of the training set has at most, in pixels of an image. */
 const [tallest, widest] = [12, 9];
 
+/** The test digit that is on the canvas at first. */
+export const firstTest = 8;
+
 /** Where there is ink: the ends of both axes. Undefined if there is none. */
 function boundsOf(alpha: (x: number, y: number) => number) {
   let [left, top, right, bottom] = [room, room, -1, -1];
@@ -43,14 +46,17 @@ function imageOfDrawing(canvas: HTMLCanvasElement): Float32Array | undefined {
   return Float32Array.from({ length: pixels }, (_, i) => pixelsOf[4 * i + 3]! / 255);
 }
 
-/** The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read. */
-export function startPad(onImage: (image: Float32Array) => void) {
+/**
+ * The canvas to draw a digit on. It starts with one of the test digits, so that there is something to read.
+ * @param onImage gets what is on it, and which of the test digits it is, if it is one
+ */
+export function startPad(onImage: (image: Float32Array, test?: number) => void) {
   const canvas = byId('pad', HTMLCanvasElement);
   const context = canvas.getContext('2d', { willReadFrequently: true }) as CanvasRenderingContext2D;
   canvas.width = room;
   canvas.height = room;
   let isTest = true;
-  let test = 8;
+  let test = firstTest;
   let last: { x: number; y: number } | undefined;
 
   const show = (n: number) => {
@@ -66,7 +72,7 @@ export function startPad(onImage: (image: Float32Array) => void) {
     (small.getContext('2d') as CanvasRenderingContext2D).putImageData(picture, 0, 0);
     context.drawImage(small, 0, 0, room, room);
     canvas.setAttribute('aria-label', `A ${labels[n]} of the test digits. Draw your own digit here.`);
-    onImage(imageOf(n).slice());
+    onImage(imageOf(n).slice(), n);
   };
   const stroke = (event: PointerEvent) => {
     const box = canvas.getBoundingClientRect();

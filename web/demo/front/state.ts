@@ -1,5 +1,7 @@
 import type { Scalepoint } from 'scalepoint';
-import type { Storage } from './network.js';
+import { classes } from '../shared/digits.mjs';
+import { plainStorage, type Storage } from './network.js';
+import { recorded } from './recorded.js';
 
 /** What a way to store the network came to. */
 export interface Reading {
@@ -7,12 +9,16 @@ export interface Reading {
   /** What each of the test digits was taken for. */
   readonly read: Uint8Array;
   readonly right: number;
+  /** Whether it came with the page. Otherwise it was computed in this browser. */
+  readonly isRecorded?: true;
 }
 
 /** Everything that the page shows. */
 export interface State {
   /** Undefined until it is loaded. */
   readonly core: Scalepoint | undefined;
+  /** Whether the core or the weights could not be loaded, so that only what was recorded can be shown. */
+  readonly failed: boolean;
   /** How many test digits are drawn so far. */
   readonly digits: number;
   /** Width of the codes at the top. */
@@ -34,21 +40,34 @@ export interface State {
   readonly bend: number;
 }
 
+export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
+  bits >= 16 ? String(bits) : [bits, granularity, range, codes].join();
+
+/** What came with the page, so that there is something to touch before core and weights are there. */
+export function recordedReadings(): ReadonlyMap<string, Reading> {
+  return new Map(
+    Object.entries(recorded).map(([bits, { bytes, read: digits }]) => {
+      const read = Uint8Array.from(digits, Number);
+      // The test digits are 0, 1, ... 9, 0, 1, ...
+      const right = read.reduce((sum, digit, n) => sum + Number(digit === n % classes), 0);
+      return [keyOf(plainStorage(Number(bits))), { bytes, read, right, isRecorded: true }];
+    }),
+  );
+}
+
 export const initialState: State = {
   core: undefined,
+  failed: false,
   digits: 0,
   bits: 32,
-  readings: new Map(),
+  readings: recordedReadings(),
   drawn: new Map(),
   pointed: undefined,
   lab: { bits: 2, granularity: 'tensor', range: 'min-max', codes: 'even' },
   number: 0.62,
   scale: 0.6,
-  outlier: 5,
+  outlier: 12,
   clips: false,
   group: 0,
   bend: 0,
 };
-
-export const keyOf = ({ bits, granularity, range, codes }: Storage) =>
-  bits >= 16 ? String(bits) : [bits, granularity, range, codes].join();

@@ -152,9 +152,10 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
 
   return (state: State, before: State | undefined) => {
     last = state;
-    const { digits, bits, readings, pointed } = state;
+    const { digits, bits, readings, pointed, failed } = state;
     if (
-      digits === before?.digits &&
+      failed === before?.failed &&
+      digits === before.digits &&
       bits === before.bits &&
       readings === before.readings &&
       pointed === before.pointed
@@ -165,7 +166,15 @@ export function startWall(onPoint: (digit: number | undefined) => void) {
     // More digits below the wall change nothing on it.
     draw(state);
     setText(byId('wall-caption', HTMLElement), captionOf(state, shown));
+    setText(byId('wall-basis', HTMLElement), basisOf(state));
   };
+}
+
+/** Where the readings come from. */
+function basisOf({ readings, bits, failed }: State): string {
+  const reading = readings.get(keyOf(plainStorage(bits)));
+  if (reading !== undefined && !reading.isRecorded) return 'Computed in this browser.';
+  return failed ? 'Recorded: nothing could be computed here.' : 'Recorded, and computed here in a moment.';
 }
 
 /** What the wall shows, in words. */

@@ -93,8 +93,10 @@ function verdict([a, b]: readonly [Side, Side]): string {
   const better = gain >= 0 ? 'closer' : 'farther off';
   const size = b.bits / a.bits - 1;
   const bytes =
-    Math.abs(size) < 0.005 ? 'as large' : `${formatShare(Math.abs(size))} ${size > 0 ? 'larger' : 'smaller'}`;
-  return `B is ${formatDecibels(Math.abs(gain))} ${better} and ${bytes}.`;
+    Math.abs(size) < 0.005
+      ? 'as large'
+      : `${Math.round(100 * Math.abs(size))}\u00a0% ${size > 0 ? 'larger' : 'smaller'}`;
+  return `B is ${Math.abs(gain).toFixed(1)}\u00a0dB ${better} and ${bytes}.`;
 }
 
 function fillKinds(select: HTMLSelectElement, width: number, chosen: string): void {

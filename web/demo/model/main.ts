@@ -63,8 +63,10 @@ function lookAt(session: Session, name: string): void {
   session.look(name);
   requestAnimationFrame(() => {
     const panel = byId('look', HTMLElement);
-    const { top, bottom } = panel.getBoundingClientRect();
-    if (top < 0 || bottom > innerHeight) panel.scrollIntoView({ block: 'nearest' });
+    // Beside the table it is in view. Above it, it may be taller than the window, so its top decides.
+    const isBeside = matchMedia('(min-width: 64rem)').matches;
+    const { top } = panel.getBoundingClientRect();
+    if (!isBeside || top < 0 || top > innerHeight / 2) panel.scrollIntoView({ block: 'start' });
     byId('look-name', HTMLElement).focus({ preventScroll: true });
   });
 }

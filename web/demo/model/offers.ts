@@ -18,9 +18,20 @@ function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): 
   return converted === 0 || bytesAfter > bytesBefore * (1 - leastGain);
 }
 
+/** Why a preset leaves the file as it is. */
+function whyNothing({ converted = 0 }: Offer, { model }: State): string {
+  if (converted > 0) return 'Hardly smaller: the tensors are so small that their names and scales outweigh them.';
+  const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))];
+  if (types.every((type) => type === 'F32' || type === 'F64')) return 'Changes nothing: no tensor fits this type.';
+  return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
+}
+
 /** What a preset loses, in a line with a meter. */
 function lossOf(offer: Offer, state: State): Node[] {
-  if (offer.errors === undefined) return [html('span', { class: 'offer-loss pending' }, 'measuring the error…')];
+  if (offer.errors === undefined) {
+    const gaveUp = state.measuring === 'no' && state.problem !== undefined;
+    return [html('span', { class: 'offer-loss pending' }, gaveUp ? 'error unknown' : 'measuring the error…')];
+  }
   // The choice's own plan knows which tensors are kept. The other presets convert what they can.
   const sqnr = totalSqnr(
     (state.plan?.tensors ?? []).map((tensor) => {
@@ -47,10 +58,7 @@ function contentOf(preset: Preset, offer: Offer | undefined, state: State): Node
   if (offer.obstacle !== undefined) return [head, html('span', { class: 'offer-note' }, offer.obstacle)];
   const { bytesAfter = 0, bytesBefore = 1 } = offer;
   const size = html('span', { class: 'offer-size' }, formatBytes(bytesAfter));
-  if (changesNothing(offer)) {
-    const types = [...new Set((state.model?.tensors ?? []).map(({ dtype }) => dtype))].slice(0, 3).join(', ');
-    return [head, size, html('span', { class: 'offer-note' }, `Changes nothing: this file is ${types} already.`)];
-  }
+  if (changesNothing(offer)) return [head, size, html('span', { class: 'offer-note' }, whyNothing(offer, state))];
   const share = Math.round((1 - bytesAfter / bytesBefore) * 100);
   const saved = html('span', { class: 'offer-saved' }, `${share} % smaller`);
   return [head, size, saved, ...lossOf(offer, state)];
@@ -67,8 +75,14 @@ export function startOffers(onPreset: (preset: Preset) => void) {
     return { preset, radio, content };
   });
   return (state: State, before: State | undefined) => {
-    const { offers, choice, model, run, plan } = state;
-    const same = offers === before?.offers && choice === before.choice && run === before.run && plan === before.plan;
+    const { offers, choice, model, run, plan, measuring, problem } = state;
+    const same =
+      offers === before?.offers &&
+      choice === before.choice &&
+      run === before.run &&
+      plan === before.plan &&
+      measuring === before.measuring &&
+      problem === before.problem;
     if (same || model === undefined || choice === undefined) return;
     for (const { preset, radio, content } of cards) {
       const target = infoOf(formatFor(model, choice.to)).targets.find((one) => one.preset === preset)?.name;

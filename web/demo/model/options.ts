@@ -27,7 +27,7 @@ const controls: readonly Control[] = [
     option: 'granularity',
     label: 'One scale for each',
     values: [
-      { label: 'group of 128, or less where that fits no row', words: {} },
+      { label: 'group of 128, or what fits', words: {} },
       { label: 'row', words: { granularity: 'per-channel' } },
       { label: 'group of 32', words: { 'group-size': '32' } },
       { label: 'group of 64', words: { 'group-size': '64' } },

@@ -1,7 +1,7 @@
 import { type ModelPlan, type Preset, presets } from 'scalepoint/model';
 import {
-  FileError,
   headOf,
+  looksLikeText,
   type ModelFile,
   mainFile,
   modelExtensions,
@@ -9,7 +9,10 @@ import {
   strangerOf,
 } from '../shared/files.js';
 import { announce } from '../shared/live.js';
+import type { Problem } from '../shared/problems.js';
+import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
+import { visit } from '../shared/visit.js';
 import { type Choice, choiceOf, formatIn, hashOf, usualFormat } from './choice.js';
 import { explain } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
@@ -58,8 +61,12 @@ export class Session {
     try {
       const model = await openModelFiles(files);
       if (request !== this.#request) return;
-      if (model === undefined) throw new FileError(await whyNot(files));
-      const choice = choiceOf(formatIn(model, location.hash), location.hash);
+      if (model === undefined) {
+        this.#store.set({ opening: undefined, problem: await whyNot(files) });
+        return;
+      }
+      const wanted = location.hash || recall('model');
+      const choice = choiceOf(formatIn(model, wanted), wanted);
       const at = this.#opened.push({ model, measurer: new Measurer(model), choice }) - 1;
       const hash = hashOf(usualFormat(model), choice);
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
@@ -106,6 +113,8 @@ export class Session {
     opened.choice = choice;
     const hash = hashOf(usualFormat(opened.model), choice);
     const address = `${location.pathname}${hash && `#${hash}`}`;
+    // Rules and kept tensors are about this model. The next one gets the type and its options.
+    remember('model', hashOf(usualFormat(opened.model), { ...choice, kept: new Set(), rules: [] }));
     const now = performance.now();
     if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
     else history.pushState({ model: this.#current }, '', address);
@@ -193,7 +202,11 @@ export class Session {
     if (opened === undefined) return;
     this.#store.set({ errors: opened.measurer.learn(opened.choice, errors, true).errors });
     this.#measuring = new AbortController();
-    void this.#offers(opened, this.#measuring.signal);
+    // Saving has ended, so what was not measured before it is measured now.
+    const { signal } = this.#measuring;
+    void this.#offers(opened, signal, true).finally(() => {
+      if (!signal.aborted) this.#store.set({ measuring: 'no' });
+    });
   }
 
   // -------------------------------------------------------------------------------------------------------------- one tensor
@@ -258,12 +271,19 @@ function expectedSeconds({ rate }: Measurer, { tensors }: ModelPlan): number | u
   return rate === undefined ? undefined : sizes.reduce((a, b) => a + b, 0) / rate / savingWorkers;
 }
 
-/** Why files are no model. */
-async function whyNot(files: readonly File[]): Promise<string> {
+/** Why files are no model, and what else can be done with them. */
+async function whyNot(files: readonly File[]): Promise<Problem> {
+  const title = 'That cannot be opened here';
   const file = mainFile(files);
   const supported = `This page reads ${modelExtensions()}.`;
-  if (file.size === 0) return `${file.name} is empty. ${supported}`;
-  const stranger = strangerOf(await headOf(file));
-  if (stranger !== undefined) return `${file.name} is ${stranger}. ${supported}`;
-  return `${file.name} is no model that is known here. ${supported} For a text with numbers there is “Your numbers”.`;
+  if (file.size === 0) return { title, text: `${file.name} is empty. ${supported}` };
+  const head = await headOf(file);
+  const stranger = strangerOf(head);
+  if (stranger !== undefined) return { title, text: `${file.name} is ${stranger}. ${supported}` };
+  if (!looksLikeText(head)) return { title, text: `${file.name} is no model that is known here. ${supported}` };
+  return {
+    title,
+    text: `${file.name} is no model. ${supported} If it holds numbers, “Your numbers” reads them.`,
+    action: { label: 'Open in Your numbers', run: () => void visit('numbers/', files) },
+  };
 }

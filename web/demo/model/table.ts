@@ -1,5 +1,5 @@
 import type { PlannedTensorInfo } from 'scalepoint/model';
-import { byId, html, onResize, setText } from '../shared/dom.js';
+import { byId, html, onResize, setName, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
 import { type Measured, markedTensors, type SortKey, type State, shownTensors } from './state.js';
@@ -85,11 +85,8 @@ function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: Stat
 function rowOf(tensor: PlannedTensorInfo, index: number, state: State, isLow: boolean, events: TableEvents) {
   const { name, kept } = tensor;
   const measured = kept === undefined ? state.errors.get(name) : undefined;
-  const look = html(
-    'button',
-    { type: 'button', class: 'link name', title: name, 'data-look': name },
-    html('bdi', {}, name),
-  );
+  const look = html('button', { type: 'button', class: 'link name', title: name, 'data-look': name }, html('bdi'));
+  setName(look.firstElementChild as Element, name);
   look.addEventListener('click', () => events.look(name));
   const cells = columns.slice(1).map((column) => {
     const text = column.text(tensor, measured);

@@ -3,7 +3,7 @@ import { formatDecibels } from '../shared/format.js';
 
 /** A duration for people: `0.4 s`, `1 min 5 s`. */
 export function formatSeconds(seconds: number): string {
-  if (seconds < 9.95) return `${seconds < 0.05 ? '< 0.1' : seconds.toFixed(1)} s`;
+  if (seconds < 9.95) return `${seconds < 0.05 ? '< 0.1' : seconds.toFixed(1)}\u00a0s`;
   const whole = Math.ceil(seconds);
   return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
 }

@@ -1,3 +1,4 @@
+import type { CoreFacts } from '../shared/site.js';
 import type { FileAnswer, HeldData, TextAnswer } from './engine.js';
 import type { Comma } from './numbers.js';
 import type { Failure, View, Wish } from './view.js';
@@ -22,7 +23,7 @@ export class WorkerError extends Error {
 /** The worker as functions. */
 export interface Client {
   /** Settles when the core is loaded. */
-  readonly ready: Promise<{ readonly version: string; readonly simd: boolean }>;
+  readonly ready: Promise<CoreFacts>;
   view(wish: Wish): Promise<View>;
   text(text: string, comma: Comma | undefined): Promise<TextAnswer>;
   files(files: readonly File[]): Promise<FileAnswer>;

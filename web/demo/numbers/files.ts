@@ -3,6 +3,7 @@ import { type ModelTensor, readTensor, type Tensor } from 'scalepoint/model';
 import {
   FileError,
   headOf,
+  looksLikeText,
   type ModelFile,
   mainFile,
   modelExtensions,
@@ -30,11 +31,6 @@ const mostTextBytes = 32 * 2 ** 20;
 const supported = `This page reads ${modelExtensions()}, text with numbers, and raw float32.`;
 
 const stemOf = (name: string) => name.replace(/\.[^.]*$/, '').replace(/[^\w.-]+/g, '-') || 'numbers';
-
-/** Whether a file starts like text: no control bytes except tab, line feed and carriage return. */
-function looksLikeText(head: Uint8Array): boolean {
-  return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
-}
 
 /** The dtypes of tensors that this page quantizes. */
 export const floatTypes: readonly string[] = ['F64', 'F32', 'F16', 'BF16', ...blockTypes];

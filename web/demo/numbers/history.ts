@@ -1,3 +1,4 @@
+import { recall, remember } from '../shared/remember.js';
 import { formatHash, parseHash, type Settings } from './settings.js';
 
 /** Changes of one control that follow each other within this time make a single history entry. */
@@ -7,6 +8,13 @@ const stepMilliseconds = 1500;
 export interface AddressBar {
   /** Writes settings to the address. Adds a history entry, or replaces the current one if the same control changed just before. */
   commit(settings: Settings, control: string): void;
+}
+
+/** The settings of the address, or else those of the last visit, which the address then names. */
+export function firstSettings(): Settings {
+  const kept = recall('numbers');
+  if (location.hash === '' && kept !== '') history.replaceState(history.state, '', `#${kept}`);
+  return parseHash(location.hash);
 }
 
 /** Sets up the address bar. Going back and forward calls `onNavigate` with the settings of that address. */
@@ -20,6 +28,7 @@ export function startAddress(onNavigate: (settings: Settings) => void): AddressB
   return {
     commit(settings, control) {
       const hash = formatHash(settings);
+      remember('numbers', formatHash({ ...settings, data: 'generated' }));
       if (hash === location.hash.replace(/^#/, '')) return;
       const now = performance.now();
       const same = control === lastControl && now - lastTime < stepMilliseconds;

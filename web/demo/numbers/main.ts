@@ -6,12 +6,12 @@ import { startActions } from './actions.js';
 import { type Client, startClient } from './client.js';
 import { startControls } from './controls.js';
 import { draw, drawRest } from './draw.js';
-import { startAddress } from './history.js';
+import { firstSettings, startAddress } from './history.js';
 import { Loop } from './loop.js';
 import { barAt, showBar } from './pictures.js';
 import { startProbe } from './probe.js';
 import { sentence } from './results.js';
-import { parseHash, type Settings } from './settings.js';
+import type { Settings } from './settings.js';
 import { startSources } from './sources.js';
 import type { State } from './state.js';
 import { startTable } from './table.js';
@@ -55,7 +55,7 @@ const openSections = () => sections.filter((section) => detailsOf(section).open)
 /** Sets up the page. Everything that it draws follows from `state`. */
 function startPage(client: Client): void {
   const state: State = {
-    settings: parseHash(location.hash),
+    settings: firstSettings(),
     own: undefined,
     view: undefined,
     lineAt: undefined,

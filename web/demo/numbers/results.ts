@@ -77,7 +77,8 @@ function showBytes({ bytes, exact, parts, firstZeroPoint }: Result, { data, sett
 function showNothing(): void {
   for (const name of everyFigure) figure(`figure-${name}`, '–', undefined);
   for (const name of everySize) figure(`bytes-${name}`, '–', undefined);
-  for (const id of ['figure-steps', 'figure-bytes', 'basis']) setText(byId(id, HTMLElement), '');
+  for (const id of ['figure-steps', 'figure-bytes', 'basis', 'short-sqnr', 'short-ratio'])
+    setText(byId(id, HTMLElement), '');
 }
 
 /** Writes the error figures and the bytes, or dashes if there is no result. */
@@ -88,6 +89,8 @@ export function showFigures(view: View): void {
     return;
   }
   const { comparison, bytes, clipped } = result;
+  setText(byId('short-sqnr', HTMLElement), formatDecibels(comparison.sqnrDb));
+  setText(byId('short-ratio', HTMLElement), `${formatReal(bytes.ratio, 3)}× smaller`);
   figure('figure-sqnrDb', formatDecibels(comparison.sqnrDb), comparison.sqnrDb);
   for (const name of measured) {
     const digits = name === 'cosine' ? 6 : 4;

@@ -2,6 +2,7 @@ import { byId, html, setText } from '../shared/dom.js';
 import { startDropping } from '../shared/drop.js';
 import { FileError } from '../shared/file-error.js';
 import { formatBytes, formatMany, formatShape } from '../shared/format.js';
+import { takeFiles } from '../shared/handover.js';
 import { messageOf, type Problem } from '../shared/problems.js';
 import { sampleFile } from '../shared/sample.js';
 import { type Client, WorkerError } from './client.js';
@@ -163,17 +164,20 @@ function startText(panel: Panel): void {
     field.focus();
     void readText(panel);
   });
-  addEventListener('paste', (event) => {
-    const { target, clipboardData } = event;
-    const text = clipboardData?.getData('text/plain') ?? '';
-    const typing = target instanceof Element && target.closest('input, textarea, select') !== null;
-    if (text === '' || (typing && !(target === field && text.length > longestText))) return;
+  field.addEventListener('paste', (event) => {
+    const text = event.clipboardData?.getData('text/plain') ?? '';
+    if (text.length <= longestText) return;
     event.preventDefault();
-    showPanel('text');
-    holdText(panel, text.length > longestText ? text : undefined);
-    if (text.length <= longestText) field.value = text;
-    void readText(panel);
+    takeText(panel, text);
   });
+}
+
+/** Reads a text as if it had been written into the field. */
+function takeText(panel: Panel, text: string): void {
+  showPanel('text');
+  holdText(panel, text.length > longestText ? text : undefined);
+  if (text.length <= longestText) byId('text', HTMLTextAreaElement).value = text;
+  void readText(panel);
 }
 
 // ----------------------------------------------------------------------------------------------------------------------- files
@@ -222,7 +226,14 @@ function startFiles(panel: Panel): void {
   byId('sample', HTMLButtonElement).addEventListener('click', () => {
     void attempt(panel, 'the sample model', sampleFile, (file) => void open([file]));
   });
-  startDropping((files) => void open(files));
+  startDropping(
+    (files) => void open(files),
+    (text) => takeText(panel, text),
+  );
+  const [file, ...more] = takeFiles() ?? [];
+  // A text may raise questions, which are asked beside the field.
+  if (file?.type === 'text/plain') void file.text().then((text) => takeText(panel, text));
+  else if (file !== undefined) void open([file, ...more]);
 }
 
 /** Sets up the panel, the file dialog, and dropping files and pasting anywhere on the page. */

@@ -24,7 +24,7 @@ const errorReply = (id: number, error: unknown): Reply => {
 };
 
 const engine = load().then((core) => {
-  self.postMessage({ id: 0, value: { version: core.version, simd: core.simd } } satisfies Reply);
+  self.postMessage({ id: 0, value: { version: core.version, simd: core.simd, buildId: core.buildId } } satisfies Reply);
   return new Engine(core);
 });
 engine.catch((error: unknown) => self.postMessage(errorReply(0, error)));

@@ -1,41 +1,87 @@
 import { byId } from './dom.js';
-import { filesOf } from './folder.js';
 
 /** Time without a dragover event after which a drag has ended. During a drag the events come every 50 to 350 milliseconds. */
 const silenceMilliseconds = 600;
 
-/** What is done with files. Another page that is shown in this document replaces it. */
-let handle: ((files: readonly File[]) => void) | undefined;
+/** What is done with files and texts. Another page that is shown in this document replaces it. */
+interface Takers {
+  files(files: readonly File[]): void;
+  text(text: string): void;
+}
+let takers: Takers | undefined;
 
 const holdsFile = (data: DataTransfer | null) => data?.types.includes('Files') ?? false;
+const holdsText = (data: DataTransfer | null) => data?.types.includes('text/plain') ?? false;
 
-/** Accepts files that are dropped anywhere on the page, or pasted, and shows an overlay while a file is dragged over it. */
-export function startDropping(onFiles: (files: readonly File[]) => void): void {
-  const isFirst = handle === undefined;
-  handle = onFiles;
+const typed =
+  'textarea, select, [contenteditable], input:not([type="range"], [type="radio"], [type="checkbox"], [type="file"])';
+
+/** Whether an event belongs to a field that takes texts itself. */
+const isTyping = ({ target }: Event) => target instanceof Element && target.closest(typed) !== null;
+
+/** A text as a file, for what takes files. */
+export const fileOfText = (text: string) => new File([text], 'The text', { type: 'text/plain' });
+
+/**
+ * Accepts what is dropped anywhere on the page, or pasted, and shows an overlay while something is dragged over it. Texts that go into a
+ * field are left to the field.
+ * @param onText the default makes a file of a text
+ */
+export function startDropping(
+  onFiles: (files: readonly File[]) => void,
+  onText: (text: string) => void = (text) => onFiles([fileOfText(text)]),
+): void {
+  const isFirst = takers === undefined;
+  takers = { files: onFiles, text: onText };
   if (isFirst) listen();
+}
+
+/** The files that were dropped; those of the model of a folder, if one was. To be called while the event is handled. */
+function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
+  const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
+  const folder = entries.find((entry) => entry.isDirectory);
+  if (folder === undefined || entries.length > 1) return [...data.files];
+  // Only the formats know what belongs to a model. Pages that open no model themselves load them now.
+  return import('./folder.js').then(({ modelFilesIn }) => modelFilesIn(folder as FileSystemDirectoryEntry));
+}
+
+/** Hands over what an event brings. */
+function take(event: Event, data: DataTransfer | null): void {
+  if (holdsFile(data)) {
+    event.preventDefault();
+    if (data === null) return;
+    const open = (found: readonly File[]) => {
+      if (found.length > 0) takers?.files(found);
+    };
+    const files = filesOf(data);
+    if (files instanceof Promise) void files.then(open);
+    else open(files);
+    return;
+  }
+  const text = data?.getData('text/plain') ?? '';
+  if (text.trim() === '' || isTyping(event)) return;
+  event.preventDefault();
+  takers?.text(text);
 }
 
 function listen(): void {
   const overlay = byId('overlay', HTMLElement);
   let silence: ReturnType<typeof setTimeout> | undefined;
+  /** Whether what is dragged was taken from this page. It is not offered to the page again. */
+  let isOwn = false;
   const hide = () => {
     clearTimeout(silence);
     overlay.hidden = true;
   };
-  const take = (event: Event, data: DataTransfer | null) => {
-    if (!holdsFile(data)) return;
-    event.preventDefault();
-    if (data === null) return;
-    const files = filesOf(data);
-    const open = (found: readonly File[]) => {
-      if (found.length > 0) handle?.(found);
-    };
-    if (files instanceof Promise) void files.then(open);
-    else open(files);
-  };
+  addEventListener('dragstart', () => {
+    isOwn = true;
+  });
+  addEventListener('dragend', () => {
+    isOwn = false;
+  });
   addEventListener('dragover', (event) => {
-    if (!holdsFile(event.dataTransfer)) return;
+    const isText = holdsText(event.dataTransfer) && !isOwn && !isTyping(event);
+    if (!holdsFile(event.dataTransfer) && !isText) return;
     event.preventDefault();
     overlay.hidden = false;
     // Browsers repeat dragover during a drag, but do not report reliably that the drag has left the window.
@@ -44,7 +90,7 @@ function listen(): void {
   });
   addEventListener('drop', (event) => {
     hide();
-    take(event, event.dataTransfer);
+    if (!isOwn) take(event, event.dataTransfer);
   });
   addEventListener('paste', (event) => take(event, event.clipboardData));
   addEventListener('keydown', (event) => {

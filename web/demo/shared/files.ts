@@ -82,3 +82,8 @@ export async function openModelFiles(files: readonly File[]): Promise<ModelFile 
 export async function headOf(file: File): Promise<Uint8Array> {
   return new Uint8Array(await file.slice(0, 4096).arrayBuffer());
 }
+
+/** Whether a file starts like text: no control bytes except tab, line feed and carriage return. */
+export function looksLikeText(head: Uint8Array): boolean {
+  return head.length > 0 && head.every((byte) => byte >= 0x20 || byte === 9 || byte === 10 || byte === 13);
+}

@@ -64,10 +64,7 @@ async function filesIn(folder: FileSystemDirectoryEntry, depth: number): Promise
   return found;
 }
 
-/** The files that were dropped; those of the model of a folder, if one was. To be called while the event is handled. */
-export function filesOf(data: DataTransfer): readonly File[] | Promise<readonly File[]> {
-  const entries = [...data.items].flatMap((item) => item.webkitGetAsEntry?.() ?? []);
-  const folder = entries.find((entry) => entry.isDirectory);
-  if (folder === undefined || entries.length > 1) return [...data.files];
-  return filesIn(folder as FileSystemDirectoryEntry, 1).then((files) => modelInFolder(files).map(({ file }) => file));
+/** The files of the model in a folder that was dropped. */
+export async function modelFilesIn(folder: FileSystemDirectoryEntry): Promise<readonly File[]> {
+  return modelInFolder(await filesIn(folder, 1)).map(({ file }) => file);
 }

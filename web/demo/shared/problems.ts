@@ -57,7 +57,9 @@ export function explainLoading(error: unknown): Problem {
   const csp = (error as { code?: unknown } | null)?.code === 'CSP';
   return {
     title: 'The core did not load, so nothing can be quantized here',
-    text: `${messageOf(error)}. ${csp ? 'The server of this page forbids WebAssembly.' : 'Check the connection and load the page again; a current browser is needed.'}`,
+    text: csp
+      ? 'The server of this page forbids WebAssembly: the script-src of its Content-Security-Policy lacks “wasm-unsafe-eval”.'
+      : `${messageOf(error).replace(/\.$/, '')}. Check the connection and load the page again; a current browser is needed.`,
     action: { label: 'Load again', run: () => location.reload() },
   };
 }

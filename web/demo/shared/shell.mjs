@@ -1,5 +1,9 @@
 // What every page of the site has around its content: the head, the header, the footer. The build puts it into each page.
 
+import { existsSync, readFileSync } from 'node:fs';
+
+const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+
 /** @typedef {{ path: string, label: string, short?: string }} Entry */
 
 /** Everything comes from the site itself; scripts may compile WebAssembly. */
@@ -26,11 +30,27 @@ const entries = /** @type {const} */ ([
 const mark =
   '<svg class="mark" viewBox="0 0 24 24" width="24" height="24" aria-hidden="true"><path d="M3 20V4M9 20V9M15 20v-7M21 20V6" /><circle cx="9" cy="5" r="2" /></svg>';
 
-/** The picture that links to a page show. @param {string} path */
-const previewOf = (path) => `previews/${path === '' ? 'learn' : path.split('/')[0]}.png`;
+/** The picture that links to a page show. A page without one of its own has that of its part of the site. @param {string} path */
+function previewOf(path) {
+  const parts = path.split('/').slice(0, -1);
+  const names = path === '' ? ['learn'] : [parts.join('-'), parts[0]];
+  const there = names.find((name) => existsSync(new URL(`../public/previews/${name}.png`, import.meta.url)));
+  return `previews/${there ?? 'learn'}.png`;
+}
 
-/** @param {string} root @param {string} path @param {string} title @param {string} description */
-const head = (root, path, title, description) => `
+/**
+ * The address at which the site will be, such as `https://example.org/scalepoint/`, from the environment. What shows previews of links asks
+ * for absolute addresses; without one the addresses are relative.
+ */
+export function siteAddress() {
+  const given = process.env.SCALEPOINT_SITE ?? '';
+  if (given === '') return undefined;
+  if (!/^https?:\/\/[^/]/.test(given)) throw new Error(`SCALEPOINT_SITE: expected an http(s) address, got ${given}`);
+  return new URL(given.endsWith('/') ? given : `${given}/`).href;
+}
+
+/** @param {string} root @param {string} path @param {string} title @param {string} description @param {string | undefined} address */
+const head = (root, path, title, description, address) => `
     <meta charset="utf-8">
     <meta http-equiv="Content-Security-Policy" content="${policy}">
     <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -39,7 +59,8 @@ const head = (root, path, title, description) => `
     <meta property="og:type" content="website">
     <meta property="og:title" content="${title}">
     <meta property="og:description" content="${description}">
-    <meta property="og:image" content="${root || './'}${previewOf(path)}">
+    <meta property="og:image" content="${address ?? (root || './')}${previewOf(path)}">
+    <meta property="og:image:alt" content="The page “${title}”">${address === undefined ? '' : `\n    <meta property="og:url" content="${address}${path}">\n    <link rel="canonical" href="${address}${path}">`}
     <meta name="twitter:card" content="summary_large_image">
     <link rel="icon" href="${root}shared/icon.svg" type="image/svg+xml">
     <script src="/theme.js"></script>
@@ -77,7 +98,7 @@ const header = (root, path) => `
 /** @param {string} root */
 const footer = (root) => `
     <footer class="foot">
-      <p>Scalepoint <span id="about-version"></span> <span id="about-tier"></span> · MIT license · <a href="${root}guide/">Guide</a> · <a href="${root}speed/">Speed in this browser</a></p>
+      <p>Scalepoint <span id="about-version">${version}</span><span id="about-tier"></span> · MIT license · <a href="${root}guide/">Guide</a> · <a href="${root}guide/limits/">Limits</a> · <a href="${root}speed/">Speed in this browser</a></p>
       <p>Everything is computed in this browser, and no file or number leaves it. <span id="about-offline"></span></p>
     </footer>
     <p class="hidden" id="live" role="status"></p>
@@ -88,14 +109,15 @@ const footer = (root) => `
  * Completes a page.
  * @param {string} html with a title and a description in its head, and a `main` in its body
  * @param {string} path of the page below the root of the site, such as `model/`
+ * @param {string} [address] of the site, if it is known
  */
-export function withShell(html, path) {
+export function withShell(html, path, address) {
   const root = '../'.repeat(path.split('/').length - 1);
   const title = /<title>([^<]*)<\/title>/.exec(html)?.[1] ?? '';
   const description = /<meta name="description" content="([^"]*)">/.exec(html)?.[1] ?? '';
   return html
     .replace('<html lang="en">', `<html lang="en" data-root="${root || './'}">`)
-    .replace('<head>', `<head>${head(root, path, title, description)}`)
+    .replace('<head>', `<head>${head(root, path, title, description, address)}`)
     .replace(/<body([^>]*)>/, (body) => `${body}${header(root, path)}`)
     .replace('</body>', `${footer(root)}\n  </body>`);
 }

@@ -32,11 +32,14 @@ export function startSite(): void {
   if (navigator.serviceWorker !== undefined) setTimeout(() => void prepareOffline(), offlineDelay);
 }
 
+/** What the footer tells about the core. */
+export type CoreFacts = Pick<Scalepoint, 'version' | 'simd' | 'buildId'>;
+
 /** Names the version and the build of the core in the footer. */
-export function showCore(core: Pick<Scalepoint, 'version' | 'simd'>): void {
-  setText(byId('about-version', HTMLElement), core.version);
+export function showCore({ version, simd, buildId }: CoreFacts): void {
+  setText(byId('about-version', HTMLElement), version);
   setText(
     byId('about-tier', HTMLElement),
-    core.simd ? '· SIMD core' : '· scalar core, as this browser has no WebAssembly SIMD',
+    ` (build ${buildId.toString(16)}), ${simd ? 'SIMD core' : 'scalar core, as this browser has no WebAssembly SIMD'}`,
   );
 }

@@ -23,7 +23,10 @@ function bar(name: string, milliseconds: number, longest: number, ours = false):
 }
 
 /** The headline: one ratio, and the times that it comes from. */
-function drawHeadline({ headline, run }: State): void {
+function drawHeadline({ headline, run, problem }: State): void {
+  const failed = headline === undefined && problem !== undefined;
+  for (const id of ['race-words', 'race-picture']) byId(id, HTMLElement).hidden = failed;
+  byId('race-failed', HTMLElement).hidden = !failed;
   const ratio = byId('ratio', HTMLElement);
   byId('race', HTMLElement).classList.toggle('waiting', headline === undefined);
   if (headline?.plain === undefined) {

@@ -33,8 +33,9 @@ export interface Converted {
 
 /** What users are told about a conversion. */
 export interface ConverterInfo {
-  /** Names of the formats. */
+  /** Name of the format of the models. */
   readonly from: string;
+  /** Name of the format of the results. */
   readonly result: string;
   /** What is converted, in a sentence. */
   readonly about: string;

@@ -44,7 +44,12 @@ export interface ModelInfo {
    */
   readonly metadata: ModelContents['metadata'];
   /** What it can be converted to, if that is another format: a target of that format may be asked for. */
-  readonly conversion?: { readonly format: ResultFormat; readonly architecture: string };
+  readonly conversion?: {
+    /** Format of the results. */
+    readonly format: ResultFormat;
+    /** What the model is, as that format calls it. */
+    readonly architecture: string;
+  };
 }
 
 /**

@@ -14,6 +14,7 @@ import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
 import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
+import { activationsOf, matrixFile } from '../../support/importance.js';
 import { safetensors, weights } from '../../support/models.js';
 import { decoderConfig, decoderWeights, plainTokenizer } from '../../support/tiny-huggingface.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
@@ -38,11 +39,15 @@ const languageModel: Readonly<Record<string, Uint8Array>> = {
 };
 
 /** Writes the models that become GGUF. */
-function putModels(): void {
+async function putModels(): Promise<void> {
   mkdirSync(inFolder('my-model'), { recursive: true });
   for (const [name, bytes] of Object.entries(languageModel)) writeFileSync(inFolder(`my-model/${name}`), bytes);
   const flux = { 'double_blocks.0.img_attn.proj.weight': weights('BF16', [8, 256]) };
   writeFileSync(inFolder('flux1-dev.safetensors'), safetensors(flux));
+  const llama = tinyLlama({ layers: 1, rows: 2 });
+  writeFileSync(inFolder('llama.gguf'), llama);
+  const { tensors } = await model.inspectModel(llama);
+  writeFileSync(inFolder('llama.imatrix.gguf'), matrixFile(activationsOf(tensors)));
 }
 
 interface Block {
@@ -164,7 +169,7 @@ describe('the code of the guide', () => {
 
   it.each(titled)('%s: its commands run', async (_, page) => {
     copyFileSync(sample, inFolder('model.safetensors'));
-    putModels();
+    await putModels();
     const { name } = JSON.parse(readFileSync(root('package.json'), 'utf8'));
     const lines = blocksOf(page).flatMap(({ language, code }) => (language === 'sh' ? code.trim().split('\n') : []));
     for (const line of lines) {

@@ -3,6 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { expect, it } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { guidePages } from '../../../../web/demo/guide/build.mjs';
+import { siteAddress, withShell } from '../../../../web/demo/shared/shell.mjs';
 import { path, startSite } from '../site.js';
 
 const site = startSite();
@@ -17,15 +18,34 @@ it('gives each page a title, a description and a strict policy of its own', () =
   expect(new Set(descriptions).size).toBe(pages.length);
   for (const [i, image] of all(/<meta property="og:image" content="([^"]+)"/).entries()) {
     const file = new URL(image, new URL(pages[i] ?? '', 'https://site.test/')).pathname;
-    expect(
-      readFileSync(path(`build/demo${file}`))
-        .subarray(1, 4)
-        .toString(),
-    ).toBe('PNG');
+    const picture = readFileSync(path(`build/demo${file}`));
+    expect(picture.toString('latin1', 1, 4)).toBe('PNG');
+    expect([picture.readUInt32BE(16), picture.readUInt32BE(20)]).toEqual([1200, 630]);
   }
   for (const policy of all(/http-equiv="Content-Security-Policy" content="([^"]+)"/)) {
     expect(policy).toContain("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'");
     expect(policy).toContain("connect-src 'self'");
+  }
+});
+
+it('gives preview pictures absolute addresses if the address of the site is known', () => {
+  const html = '<html lang="en"><head><title>T</title></head><body></body></html>';
+  const image = (address?: string) =>
+    /property="og:image" content="([^"]+)"/.exec(withShell(html, 'guide/x/', address))?.[1];
+  expect(image()).toBe('../../previews/guide.png');
+  expect(image('https://a.test/b/')).toBe('https://a.test/b/previews/guide.png');
+  expect(withShell(html, 'model/', 'https://a.test/b/')).toContain('rel="canonical" href="https://a.test/b/model/"');
+  const before = process.env.SCALEPOINT_SITE;
+  try {
+    delete process.env.SCALEPOINT_SITE;
+    expect(siteAddress()).toBeUndefined();
+    process.env.SCALEPOINT_SITE = 'https://a.test/b';
+    expect(siteAddress()).toBe('https://a.test/b/');
+    process.env.SCALEPOINT_SITE = 'a.test/b';
+    expect(siteAddress).toThrow('SCALEPOINT_SITE');
+  } finally {
+    if (before === undefined) delete process.env.SCALEPOINT_SITE;
+    else process.env.SCALEPOINT_SITE = before;
   }
 });
 
@@ -64,7 +84,11 @@ it('says so when wasm is refused, and still shows the page', async () => {
       "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; worker-src 'self'",
   });
   try {
-    for (const name of ['', 'numbers/']) {
+    for (const [name, place, words] of [
+      ['', '#problems', 'forbids WebAssembly'],
+      ['numbers/', '#problems', 'forbids WebAssembly'],
+      ['speed/', '#race-failed', 'Nothing could be measured'],
+    ] as const) {
       const page = await site.open(name, {}, async (page) => {
         await page.route(`${site.url}**`, async (route) => {
           const response = await fetch(route.request().url().replace(site.url, server.url));
@@ -72,13 +96,40 @@ it('says so when wasm is refused, and still shows the page', async () => {
           await route.fulfill({ status: response.status, headers, body: Buffer.from(await response.arrayBuffer()) });
         });
       });
-      await expect.poll(() => page.textContent('#problems')).toContain('forbids WebAssembly');
+      await expect.poll(() => page.locator(place, { hasText: words }).isVisible()).toBe(true);
       expect(await page.isVisible('h1')).toBe(true);
     }
   } finally {
     site.complaints = [];
     await server.close();
   }
+});
+
+it('remembers settings for the next visit, until they are reset', async () => {
+  let page = await site.open('numbers/');
+  const headline = (words: string) => expect.poll(() => page.textContent('h1')).toContain(`${words} do to 4,096`);
+  await headline('4 bits');
+  await page.focus('#bits');
+  await page.keyboard.press('ArrowRight');
+  await headline('5 bits');
+  await page.goto(`${site.url}numbers/`);
+  await headline('5 bits');
+  expect(new URL(page.url()).hash).toBe('#bits=5');
+  await page.click('#reset');
+  await headline('4 bits');
+  await page.goto(`${site.url}numbers/`);
+  await headline('4 bits');
+
+  page = await site.open('model/');
+  const chosen = () => page.$eval('input[name="preset"]:checked', (radio) => (radio as HTMLInputElement).value);
+  await page.click('#sample');
+  await expect.poll(chosen).toBe('balanced');
+  await page.check('input[value="small"]', { force: true });
+  await expect.poll(() => new URL(page.url()).hash).toBe('#to=int4');
+  await page.goto(`${site.url}model/`);
+  await page.click('#sample');
+  await expect.poll(() => page.isVisible('#opened')).toBe(true);
+  expect(await chosen()).toBe('small');
 });
 
 it('works when storage is refused', async () => {

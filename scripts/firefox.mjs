@@ -1,0 +1,79 @@
+// `npm run test:firefox`: what a visitor does first on each page of the site, in the Firefox of this machine. It is no part of `npm test`.
+//
+//   FIREFOX=/path/to/firefox npm run test:firefox        without FIREFOX, firefox-esr or firefox on PATH
+
+import { existsSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { firefox } from 'playwright';
+import { flows } from '../tests/web/demo/flows.mjs';
+import { buildAll } from './build.mjs';
+import { serve } from './serve.mjs';
+import { explain, root, StepError } from './steps.mjs';
+
+/**
+ * Where Firefox is.
+ * @param {{ FIREFOX?: string, PATH?: string }} environment
+ * @param {{ exists: (path: string) => boolean }} [disk]
+ * @throws StepError if it is not there
+ */
+export function findFirefox({ FIREFOX: given, PATH = '' }, { exists } = { exists: existsSync }) {
+  if (given !== undefined) {
+    if (!exists(given)) throw new StepError(`FIREFOX: there is no ${given}`);
+    return given;
+  }
+  const folders = PATH.split(delimiter);
+  const places = ['firefox-esr', 'firefox'].flatMap((name) => folders.map((folder) => join(folder, name)));
+  const found = places.find(exists);
+  if (found === undefined) {
+    throw new StepError(
+      'This machine has no Firefox. On Debian `apt-get install firefox-esr` installs it; FIREFOX=/path/to/firefox names another one.',
+    );
+  }
+  return found;
+}
+
+/** Time that a step of a flow may take. */
+const stepMilliseconds = 60_000;
+
+/** Runs all flows, each in a page of its own. @returns {Promise<number>} how many failed */
+async function runFlows() {
+  const executablePath = findFirefox(process.env);
+  await buildAll();
+  const server = await serve({ folder: join(root, 'build/demo'), port: 0 });
+  // The protocol that a Firefox of a distribution speaks.
+  const browser = await firefox.launch({ channel: 'moz-firefox', executablePath });
+  let failed = 0;
+  try {
+    for (const { name, run } of flows) {
+      const context = await browser.newContext();
+      const page = await context.newPage();
+      page.setDefaultTimeout(stepMilliseconds);
+      /** @type {string[]} */
+      const complaints = [];
+      page.on('pageerror', (error) => complaints.push(error.message));
+      const problem = await run(page, server.url).then(
+        () => complaints[0],
+        (/** @type {unknown} */ error) => String(error),
+      );
+      console.log(
+        `${problem === undefined ? 'passed' : 'FAILED'}  ${name}${problem === undefined ? '' : `\n${problem}`}`,
+      );
+      if (problem !== undefined) failed++;
+      await context.close();
+    }
+  } finally {
+    await browser.close();
+    await server.close();
+  }
+  return failed;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    process.exitCode = (await runFlows()) > 0 ? 1 : 0;
+  } catch (error) {
+    explain(error);
+    process.exitCode = 1;
+  }
+}
