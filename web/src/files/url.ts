@@ -87,9 +87,8 @@ async function fetchRange(place: Place, begin: number, end: number, size: number
   throw new ScalepointError('IO', message, { byteOffset: begin });
 }
 
-/** The name of the file at a URL. */
-function nameOf({ pathname }: URL): string {
-  const encoded = pathname.split('/').pop() ?? '';
+/** A name in a URL, decoded; as it stands if that would be no name. */
+export function decodedName(encoded: string): string {
   try {
     const name = decodeURIComponent(encoded);
     // A slash in a name would make it a path.
@@ -98,6 +97,9 @@ function nameOf({ pathname }: URL): string {
     return encoded;
   }
 }
+
+/** The name of the file at a URL. */
+export const nameOf = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
 
 /**
  * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is

@@ -253,8 +253,6 @@ export interface FormatInfo<
   readonly examples: readonly string[];
   /** What weights of its files can become. */
   readonly targets: readonly Target[];
-  /** How weights of a result may differ in type. Undefined if they may not. */
-  readonly mixtures?: Mixtures;
   /** More names of targets. */
   readonly aliases: { readonly [Alias in TargetName]?: TargetName };
   /** What rules may ask for. */
@@ -298,6 +296,8 @@ export interface Format<
 > extends FormatInfo<Name, TargetName, Result> {
   /** The first bytes of every file. */
   readonly magic?: readonly number[];
+  /** How weights of a result may differ in type. Undefined if they may not. */
+  readonly mixtures?: Mixtures;
   /** Tells a format without a magic number by its first bytes, up to 32 of them. */
   sniff?(head: Uint8Array): boolean;
   /** The file that names all files of a model, if there can be several. */

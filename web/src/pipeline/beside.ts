@@ -5,6 +5,7 @@ import { nodeModule } from '../core/node.js';
 import type { Waiting } from '../core/waiting.js';
 import { type ByteSource, type FileInput, isMissing, quoted } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
+import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
 
 /** Names of files that are no models, and belong to one. Indices name the files of a model. */
@@ -76,7 +77,7 @@ function amongGiven(files: readonly OpenFile[]): Beside {
 /** Opens files by path or URL in the folder of another. Undefined if that has no folder. */
 function inFolder(input: FileInput): { folder: string | undefined; place(name: string): FileInput } | undefined {
   if (input instanceof URL) {
-    const folder = decodeURIComponent(input.pathname).split('/').at(-2);
+    const folder = decodedName(input.pathname.split('/').at(-2) ?? '');
     const inUrl = (name: string) => new URL(name.split('/').map(encodeURIComponent).join('/'), input);
     return { folder: folder === '' ? undefined : folder, place: inUrl };
   }

@@ -4,11 +4,11 @@ import { codecOf } from '../codecs/registry.js';
 import { rangeError } from '../core/errors.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { show } from '../core/show.js';
-import type { FilePlan, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
+import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
-import { type Choice, chooseWithin, frontier, type Point } from './budget.js';
+import { chooseWithin, frontier } from './budget.js';
 import { makerOf } from './maker.js';
 import { measureAll } from './measuring.js';
 import { rulesFor } from './mixture-rules.js';
@@ -20,7 +20,7 @@ import type { WorkOptions } from './start.js';
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
 /** A type that a tensor may have in a result, and what it costs. */
-export interface TypeOption extends Choice {
+export interface TypeOption {
   /** As rules call it; `keep` for a tensor that stays as it is. */
   readonly to: string;
   /** Bytes that it takes in the file, with what pads it. */
@@ -52,7 +52,12 @@ export interface TypeTable {
 }
 
 /** What the tensors of a table lose in all in a size. */
-export type SizePoint = Point;
+export interface SizePoint {
+  /** Size of the result. */
+  readonly bytes: number;
+  /** What is lost: the sum of the tensors' errors. */
+  readonly error: number;
+}
 
 /** Which types fit best. */
 export interface TypeFit {
@@ -80,7 +85,7 @@ interface PlannedType {
 }
 
 /** The mixtures of a format for a target. @throws RangeError if there are none */
-function mixturesOf({ mixtures, label }: FormatInfo, to: string, option: string) {
+function mixturesOf({ mixtures, label }: Format, to: string, option: string) {
   const types = mixtures?.types(to);
   if (mixtures === undefined || types === undefined) {
     throw rangeError(option, `the types of a ${label} file follow from its target; not for to: '${to}'`);

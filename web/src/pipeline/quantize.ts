@@ -2,6 +2,7 @@
 import { rangeError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
@@ -85,7 +86,7 @@ function placesOf(output: ModelOutput | undefined): PlaceOf {
 
 /** The name of a result that goes to a path. */
 function nameOf(output: ModelOutput | undefined): string | undefined {
-  if (output instanceof URL) return decodeURIComponent(output.pathname.split('/').pop() ?? '') || undefined;
+  if (output instanceof URL) return nameIn(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 

@@ -715,12 +715,14 @@ describe('options', () => {
 
   it('names the targets', () => {
     for (const to of ['int8', 'int4', 'float8e4m3fn', 'float16', 'bfloat16']) check({ to })();
-    for (const to of ['Q8_0', 'int3', '', undefined, 'toString']) expectRefusal(check({ to }), RangeError, 'to');
+    for (const to of ['q8', 'int3', '', undefined, 'toString']) expectRefusal(check({ to }), RangeError, 'to');
+    // Models that can be converted become a target of the other format.
+    expect(checkChoices(safetensors, { to: 'Q8_0' }).format.name).toBe('gguf');
   });
 
   it('refuses wrong values by the name of the option', () => {
     expectRefusal(check({}), RangeError, 'to');
-    expectRefusal(check({ to: 'Q4_K' }), RangeError, 'to');
+    expectRefusal(check({ to: 'q4' }), RangeError, 'to');
     expectRefusal(check({ to: 'int8', scheme: 'both' }), RangeError, 'scheme');
     expectRefusal(check({ to: 'int8', packed: 1 }), TypeError, 'packed');
     expectRefusal(check({ to: 'int8', activations: 'int8' }), RangeError, 'activations');
