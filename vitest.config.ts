@@ -6,6 +6,18 @@ import { launchOptions } from './scripts/chromium.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
+/**
+ * Files that need a process of their own. The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen
+ * to refuse structs in a process that had run other files.
+ */
+const alone = [
+  'tests/web/cli/**/*.test.ts',
+  'tests/web/conversions/**/*.node.test.ts',
+  'tests/web/formats/gguf/*.node.test.ts',
+  'tests/web/pipeline/fit-logits.node.test.ts',
+  'tests/web/arrays/{blocks,small-blocks,superblocks,weights}.node.test.ts',
+];
+
 const samples = process.env.SCALEPOINT_SAMPLES;
 
 declare module 'vitest' {
@@ -38,16 +50,16 @@ export default defineConfig({
           name: 'node',
           environment: 'node',
           include: ['tests/web/**/*.test.ts', 'tests/fuzz/**/*.test.ts'],
-          exclude: ['**/*.browser.test.ts', 'tests/web/cli/**'],
+          exclude: ['**/*.browser.test.ts', ...alone],
         },
       },
       {
         extends: true,
         test: {
-          name: 'cli',
+          name: 'alone',
           environment: 'node',
-          include: ['tests/web/cli/**/*.test.ts'],
-          // The command line belongs to a process: its streams, its exit code, what it does when a signal comes.
+          include: alone,
+          exclude: ['**/*.browser.test.ts'],
           isolate: true,
         },
       },

@@ -71,7 +71,7 @@ function verdict(program, args, note = () => 'ok') {
  * @returns {Promise<Counts>}
  */
 async function unlessPassed(name, files, action) {
-  const state = `${process.version} ${digestOf(filesAt(['scripts', 'package-lock.json', ...files]))}\n`;
+  const state = `${process.version} ${digestOf(filesAt(files))}\n`;
   const before = stampOf(name);
   if (before?.startsWith(state)) {
     const counts = JSON.parse(before.slice(state.length));
@@ -204,8 +204,21 @@ const node = process.execPath;
 const build = verdict(node, ['scripts/build.mjs'], () => 'WebAssembly core, package, page');
 const types = verdict(`${bin}/tsc`, ['-p', 'tsconfig.json']);
 const wasmCode = verdict(node, ['scripts/check_wasm.mjs'], lastLine);
-const typed = ['web', 'tests', 'scripts', 'tsconfig.json', 'vite.config.ts', 'vitest.config.ts', 'rolldown.config.mjs'];
-const modules = ['core-simd.wasm', 'core-simd.mjs.symbols', 'core-scalar.wasm'].map((name) => `build/wasm/${name}`);
+const typed = [
+  'web',
+  'tests',
+  'scripts',
+  'package-lock.json',
+  'tsconfig.json',
+  'vite.config.ts',
+  'vitest.config.ts',
+  'rolldown.config.mjs',
+];
+const modules = [
+  ...['core-simd.wasm', 'core-simd.mjs.symbols', 'core-scalar.wasm'].map((name) => `build/wasm/${name}`),
+  'scripts/check_wasm.mjs',
+  'scripts/emscripten.mjs',
+];
 const checks = [
   { name: 'types', action: () => unlessPassed('types', typed, types) },
   { name: 'wasm code', action: () => unlessPassed('wasm-code', modules, wasmCode) },
