@@ -3,6 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { load } from 'scalepoint';
 import * as model from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { budget } from '../../../scripts/check_size.mjs';
 import { anchorOf } from '../../../web/demo/guide/build.mjs';
 import { bestTable } from '../../bench/tables.mjs';
 import { environments } from '../../consumers/matrix.mjs';
@@ -97,6 +98,11 @@ describe('the README', () => {
   it('has the best rows of the tables of the guide', () => {
     const guide = readFileSync(new URL('../../../web/demo/guide/11-limits.md', import.meta.url), 'utf8');
     expect(readme).toContain(`<!-- best: start -->\n${bestTable(guide)}\n<!-- best: end -->`);
+  });
+
+  it.each(['README.md', 'web/demo/guide/11-limits.md'])('%s states the size that is held', (page) => {
+    const text = readFileSync(new URL(`../../../${page}`, import.meta.url), 'utf8');
+    expect(text).toContain(`at most ${budget / 1000} kB after brotli`);
   });
 
   it.each(['README.md', 'web/demo/guide/09-bundlers.md'])('%s names what the matrix of consumers tries', (page) => {
