@@ -983,6 +983,8 @@ describe('the demo page', { timeout: 60_000 }, () => {
 
   it('asks what commas mean, and refuses JSON that is no list', async () => {
     await open();
+    await source('text');
+    await expect.poll(() => page.textContent('#summary')).toContain('2 × 8');
     await paste('1,5 2,7');
     // The example that was there before is still shown.
     expect(await page.textContent('#summary')).toContain('2 × 8');
