@@ -1,6 +1,6 @@
 // ggml's blocks of 32 against an oracle that follows the description of the formats word by word, one element at a time, and what
 // the functions for all block types refuse. The library itself is asked in tests/web/arrays/blocks.node.test.ts.
-#include "helpers.h"
+#include "uneven_values.h"
 
 namespace scalepoint::tests {
 namespace {
@@ -11,7 +11,6 @@ using Floats = std::vector<float>;
 constexpr size_t kElements = 32;
 constexpr BlockType kTypes[] = {BlockType::kQ8_0, BlockType::kQ4_0,   BlockType::kQ4_1, BlockType::kQ5_0,
                                 BlockType::kQ5_1, BlockType::kIQ4_NL, BlockType::kMXFP4};
-constexpr int kValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr int kDoubledFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 std::string name(BlockType type) { return "block type " + std::to_string(static_cast<int>(type)); }
@@ -39,48 +38,6 @@ float half_at(const uint8_t* p) {
 /// Element j in the low half of byte j, element j + 16 in the high one.
 void put_nibbles(Bytes& to, const Bytes& levels) {
   for (size_t j = 0; j < 16; j++) to.push_back(static_cast<uint8_t>((levels[j] & 15) | (levels[j + 16] & 15) << 4));
-}
-
-float first_farthest(const Floats& x) {
-  float farthest = 0, size = 0;
-  for (const float v : x) {
-    if (std::fabs(v) <= size) continue;
-    size = std::fabs(v);
-    farthest = v;
-  }
-  return farthest;
-}
-
-/// The level of the value nearest to v; the upper one where two are as near.
-uint8_t nearest_value(float v) {
-  if (v <= static_cast<float>(kValues[0])) return 0;
-  if (v >= static_cast<float>(kValues[15])) return 15;
-  size_t above = 1;
-  while (v >= static_cast<float>(kValues[above])) above++;
-  const float down = v - static_cast<float>(kValues[above - 1]), up = static_cast<float>(kValues[above]) - v;
-  return static_cast<uint8_t>(down < up ? above - 1 : above);
-}
-
-/// The least-squares scale over fifteen candidates and the plain one.
-float search_values(const Floats& x) {
-  const float farthest = first_farthest(x);
-  if (std::fabs(farthest) < 1e-15f) return 0;
-  float d = 0, best = 0;
-  for (int t = -8; t <= 7; t++) {
-    const bool plain = t == -8;
-    const float inverse = plain ? 1 / (-farthest / -127.0f) : static_cast<float>(t - 127) / farthest;
-    float vx = 0, v2 = 0;
-    for (const float v : x) {
-      const auto value = static_cast<float>(kValues[nearest_value(inverse * v)]);
-      const float w = v * v;
-      vx += w * value * v;
-      v2 += w * value * value;
-    }
-    if (!plain && !(v2 > 0 && vx * vx > best * v2)) continue;
-    d = vx / v2;
-    best = d * vx;
-  }
-  return d;
 }
 
 float scale_of_exponent(uint8_t e) { return std::ldexp(1.0f, e - 128); }
@@ -129,9 +86,9 @@ Bytes quantize(BlockType type, const Floats& x) {
       break;
     }
     case BlockType::kIQ4_NL: {
-      const float d = search_values(x), inverse = inverse_of(d);
+      const float d = search_uneven(x), inverse = inverse_of(d);
       put_half(to, d);
-      each([&](float v) { return nearest_value(inverse * v); });
+      each([&](float v) { return nearest_uneven(inverse * v); });
       put_nibbles(to, levels);
       break;
     }
@@ -176,7 +133,7 @@ Floats dequantize(BlockType type, const uint8_t* p) {
         x[j] = static_cast<float>(level(p + 8, j) | fifth(p + 4, j)) * half_at(p) + half_at(p + 2);
         break;
       case BlockType::kIQ4_NL:
-        x[j] = static_cast<float>(kValues[level(p + 2, j)]) * half_at(p);
+        x[j] = static_cast<float>(kUnevenValues[level(p + 2, j)]) * half_at(p);
         break;
       default:
         x[j] = static_cast<float>(kDoubledFloat4[level(p + 1, j)]) * scale_of_exponent(p[0]);

@@ -1,6 +1,6 @@
 // The block types of one to two bits and IQ4_XS against an oracle that follows the description of the formats word by word, one
 // element at a time. The library itself is asked in tests/web/arrays/small-blocks.node.test.ts.
-#include "helpers.h"
+#include "uneven_values.h"
 
 namespace scalepoint::tests {
 namespace {
@@ -10,7 +10,6 @@ using Floats = std::vector<float>;
 
 constexpr BlockType kTernary[] = {BlockType::kQ2_0, BlockType::kTQ1_0, BlockType::kTQ2_0};
 constexpr BlockType kTypes[] = {BlockType::kQ1_0, BlockType::kQ2_0, BlockType::kTQ1_0, BlockType::kTQ2_0, BlockType::kIQ4_XS};
-constexpr int kValues[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 std::string name(BlockType type) { return "block type " + std::to_string(static_cast<int>(type)); }
 
@@ -92,42 +91,10 @@ Bytes binary_block(const Floats& x) {
 
 // ------------------------------------------------------------------------------------------------------------------ IQ4_XS
 
-uint8_t nearest_value(float v) {
-  size_t best = 0;
-  for (size_t k = 1; k < 16; k++) {
-    // Of two that are as near the upper one, compared as floats.
-    const float down = v - static_cast<float>(kValues[k - 1]), up = static_cast<float>(kValues[k]) - v;
-    if (v >= static_cast<float>(kValues[k]) || !(down < up)) best = k;
-  }
-  return static_cast<uint8_t>(best);
-}
-
-float search_values(std::span<const float> x) {
-  float farthest = 0;
-  for (const float v : x) farthest = std::fabs(v) > std::fabs(farthest) ? v : farthest;
-  if (std::fabs(farthest) < 1e-15f) return 0;
-  float d = 0, best = 0;
-  for (int t = -8; t <= 7; t++) {
-    const bool plain = t == -8;
-    const float inverse = plain ? 1 / (-farthest / -127.0f) : static_cast<float>(t - 127) / farthest;
-    float vx = 0, v2 = 0;
-    for (const float v : x) {
-      const auto value = static_cast<float>(kValues[nearest_value(inverse * v)]);
-      const float w = v * v;
-      vx += w * value * v;
-      v2 += w * value * value;
-    }
-    if (!plain && !(v2 > 0 && vx * vx > best * v2)) continue;
-    d = vx / v2;
-    best = d * vx;
-  }
-  return d;
-}
-
 Bytes uneven_block(const Floats& x) {
   float scales[8], far = 0;
   for (size_t b = 0; b < 8; b++) {
-    scales[b] = search_values(std::span(x).subspan(32 * b, 32));
+    scales[b] = search_uneven(std::span(x).subspan(32 * b, 32));
     far = std::fabs(scales[b]) > std::fabs(far) ? scales[b] : far;
   }
   const float d = -far / 32, inverse = d != 0 ? 1 / d : 0;
@@ -139,7 +106,7 @@ Bytes uneven_block(const Floats& x) {
     high |= (scale + 32) >> 4 << 2 * b;
     const float step = d * static_cast<float>(scale), factor = step != 0 ? 1 / step : 0;
     for (size_t j = 0; j < 16; j++) {
-      const int a = nearest_value(factor * x[32 * b + j]), c = nearest_value(factor * x[32 * b + 16 + j]);
+      const int a = nearest_uneven(factor * x[32 * b + j]), c = nearest_uneven(factor * x[32 * b + 16 + j]);
       levels.push_back(static_cast<uint8_t>(a | c << 4));
     }
   }
@@ -157,7 +124,7 @@ Floats uneven_floats(const uint8_t* p) {
     const float step = half_at(p) * static_cast<float>((low | high << 4) - 32);
     for (size_t j = 0; j < 32; j++) {
       const int level = p[8 + 16 * b + j % 16] >> (j < 16 ? 0 : 4) & 15;
-      x[32 * b + j] = step * static_cast<float>(kValues[level]);
+      x[32 * b + j] = step * static_cast<float>(kUnevenValues[level]);
     }
   }
   return x;

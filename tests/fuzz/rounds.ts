@@ -1,6 +1,8 @@
 // How much the fuzz tests do. `npm test` runs round 0, which is short. `npm run fuzz` runs further rounds: ten times as many files each, from
 // other seeds. SCALEPOINT_FUZZ=N runs round N alone, such as one that failed.
 
+import { xorshift } from '../web/support/xorshift.js';
+
 const round = Number(process.env.SCALEPOINT_FUZZ ?? 0);
 const factor = round === 0 ? 1 : 10;
 
@@ -13,13 +15,8 @@ export const seedOf = (seed: number): number => (seed + round * 1_000_003) % 2 *
 /** Long enough for a busy machine. Alone, the tests take about a second. */
 export const timeout = 60_000 * factor;
 
-/** A seeded generator of whole numbers in [0, n) (xorshift32). */
+/** A seeded generator of whole numbers in [0, n). */
 export function random(seed: number): (n: number) => number {
-  let state = seed | 1;
-  return (n) => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) % n;
-  };
+  const bits = xorshift(seed);
+  return (n) => bits() % n;
 }

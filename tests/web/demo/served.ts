@@ -1,7 +1,7 @@
 // The built pages behind a server, and a browser to open them in.
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { type Browser, chromium } from 'playwright';
+import { type Browser, chromium, type Page } from 'playwright';
 import { launchOptions } from '../../../scripts/chromium.mjs';
 import { serve } from '../../../scripts/serve.mjs';
 
@@ -28,4 +28,16 @@ export async function servePages(): Promise<Served> {
     await server.close();
   };
   return { server, browser, close };
+}
+
+/** Milliseconds of processor time of the longest task on a page's main thread. Other processes do not count. */
+export async function longestTask(browser: Browser, page: Page, act: () => Promise<unknown>): Promise<number> {
+  await browser.startTracing(page, { categories: ['toplevel', '__metadata'] });
+  await act();
+  type Event = { name: string; ph: string; pid: number; tid: number; tdur?: number; args: { name?: string } };
+  const { traceEvents } = JSON.parse(String(await browser.stopTracing())) as { traceEvents: Event[] };
+  const threads = traceEvents.filter(({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain');
+  const main = new Set(threads.map(({ pid, tid }) => `${pid} ${tid}`));
+  const tasks = traceEvents.filter(({ ph, pid, tid }) => ph === 'X' && main.has(`${pid} ${tid}`));
+  return Math.max(...tasks.map(({ tdur = 0 }) => tdur / 1000));
 }

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
-import { path, type Served, servePages } from './served.js';
+import { longestTask, path, type Served, servePages } from './served.js';
 
 export { path };
 
@@ -78,14 +78,7 @@ export function startSite(): Site {
       }, selector);
     },
     async longestTask(act) {
-      await browser.startTracing(site.page, { categories: ['toplevel', '__metadata'] });
-      await act();
-      type Event = { name: string; ph: string; pid: number; tid: number; tdur?: number; args: { name?: string } };
-      const { traceEvents } = JSON.parse(String(await browser.stopTracing())) as { traceEvents: Event[] };
-      const threads = traceEvents.filter(({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain');
-      const main = new Set(threads.map(({ pid, tid }) => `${pid} ${tid}`));
-      const tasks = traceEvents.filter(({ ph, pid, tid }) => ph === 'X' && main.has(`${pid} ${tid}`));
-      return Math.max(...tasks.map(({ tdur = 0 }) => tdur / 1000));
+      return longestTask(browser, site.page, act);
     },
     async allowedTask() {
       await site.page.evaluate(() => {

@@ -1,5 +1,6 @@
 // Carries out recipes in the plainest way, and writes F32 GGUF files of them. It shares no code with what carries them out in the package.
-import type { Conversion, Folder, Key, Recipe } from '../../../web/src/conversions/recipe.js';
+import type { Conversion, Folder, Recipe } from '../../../web/src/conversions/recipe.js';
+import type { GgufKey } from '../../../web/src/formats/gguf/pairs.js';
 import { ggufFile, type Pair, type Scalar, type ValueType } from './tiny-llama.js';
 
 /** A tensor in memory, as a folder holds it. */
@@ -58,7 +59,7 @@ function permuted(values: Float32Array, row: number, heads: number): Float32Arra
 }
 
 /** A key as the test's writer takes it. */
-export function pairOf({ name, type, value }: Key): Pair {
+export function pairOf({ name, type, value }: GgufKey): Pair {
   if (!type.endsWith('[]')) return [name, type as Exclude<ValueType, 'array'>, value as Scalar];
   return [name, 'array', type.slice(0, -2) as ValueType, Array.from(value as ArrayLike<Scalar>)];
 }

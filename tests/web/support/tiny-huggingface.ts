@@ -1,5 +1,6 @@
 // Tiny random models as Hugging Face's folders hold them: config.json, tokenizer and weights under Hugging Face's names.
 import type { Weight } from './recipes.js';
+import { xorshift } from './xorshift.js';
 
 type Json = Record<string, unknown>;
 
@@ -8,13 +9,8 @@ export const tiny = { hidden: 64, heads: 4, keyHeads: 2, feedForward: 96, layers
 
 /** Random numbers around 0. The same seed gives the same ones. */
 export function random(seed: number): () => number {
-  let state = seed | 1;
-  const uniform = () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
+  const bits = xorshift(seed);
+  const uniform = () => bits() / 2 ** 32;
   return () => uniform() + uniform() + uniform() + uniform() - 2;
 }
 

@@ -1,4 +1,5 @@
 // Small GGUF files for tests, written byte by byte from the description of the format. This file shares no code with web/src. `tinyLlama`
+import { xorshift } from './xorshift.js';
 // makes models of the llama architecture that llama.cpp's own tools can load.
 
 /** The types of metadata values, with their numbers. */
@@ -168,13 +169,8 @@ function float16Bits(x: number): number {
 
 /** Random numbers distributed like weights, as bytes of a float type. The same seed gives the same bytes. */
 export function weights(dtype: string, count: number, seed: number): Uint8Array {
-  let state = seed | 1;
-  const uniform = () => {
-    state ^= state << 13;
-    state ^= state >>> 17;
-    state ^= state << 5;
-    return (state >>> 0) / 2 ** 32;
-  };
+  const next = xorshift(seed);
+  const uniform = () => next() / 2 ** 32;
   const values = new Float32Array(count);
   for (let i = 0; i < count; i++) values[i] = 0.04 * (uniform() + uniform() + uniform() + uniform() - 2);
   if (dtype === 'F32') return new Uint8Array(values.buffer);

@@ -2,6 +2,7 @@
  * What a model of one format becomes in another: the entries of the metadata, and how each tensor of the result is made from tensors of the
  * source. Who knows an architecture writes recipes; others carry them out.
  */
+import type { GgufKey } from '../formats/gguf/pairs.js';
 
 /** How a tensor of the result is made. */
 export interface Recipe {
@@ -26,22 +27,11 @@ export interface Recipe {
   readonly float32?: boolean;
 }
 
-/** An entry of the metadata, as GGUF types it. */
-export type Key = { readonly name: string } & (
-  | { readonly type: 'u8' | 'u16' | 'u32' | 'i8' | 'i16' | 'i32' | 'f32' | 'f64'; readonly value: number }
-  | { readonly type: 'u64' | 'i64'; readonly value: number | bigint }
-  | { readonly type: 'bool'; readonly value: boolean }
-  | { readonly type: 'string'; readonly value: string }
-  | { readonly type: 'u32[]' | 'i32[]' | 'f32[]'; readonly value: ArrayLike<number> }
-  | { readonly type: 'bool[]'; readonly value: readonly boolean[] }
-  | { readonly type: 'string[]'; readonly value: readonly (string | Uint8Array)[] }
-);
-
 /** What a model of a known architecture becomes. */
 export interface Conversion {
   readonly architecture: string;
   /** In writing order, without general.file_type and general.quantization_version, which the target decides. */
-  readonly keys: readonly Key[];
+  readonly keys: readonly GgufKey[];
   /** In any order. */
   readonly tensors: readonly Recipe[];
   /** What the user should know about the result, in sentences without a full stop. */

@@ -15,7 +15,7 @@ import { bitsOf } from '../../../../web/demo/numbers/table.js';
 import { ticks } from '../../../../web/demo/shared/axis.js';
 import { formatBytes, formatDecibels, formatReal, formatShare } from '../../../../web/demo/shared/format.js';
 import { distributions, generate } from '../../../../web/demo/shared/generate.js';
-import { path, type Served, servePages } from '../served.js';
+import { longestTask, path, type Served, servePages } from '../served.js';
 
 let sp: Scalepoint;
 beforeAll(async () => {
@@ -1019,17 +1019,7 @@ describe('the demo page', { timeout: 60_000 }, () => {
 
   it('leaves the main thread free while numbers are made, pasted and dragged through', async () => {
     await open('', { sections: 'all' });
-    /** Milliseconds of processor time of the longest task on the page's main thread. Other processes do not count. */
-    const longest = async (act: () => Promise<void>): Promise<number> => {
-      await browser.startTracing(page, { categories: ['toplevel', '__metadata'] });
-      await act();
-      type Event = { name: string; ph: string; pid: number; tid: number; tdur?: number; args: { name?: string } };
-      const { traceEvents } = JSON.parse(String(await browser.stopTracing())) as { traceEvents: Event[] };
-      const threads = traceEvents.filter(({ name, args }) => name === 'thread_name' && args.name === 'CrRendererMain');
-      const main = new Set(threads.map(({ pid, tid }) => `${pid} ${tid}`));
-      const tasks = traceEvents.filter(({ ph, pid, tid }) => ph === 'X' && main.has(`${pid} ${tid}`));
-      return Math.max(...tasks.map(({ tdur = 0 }) => tdur / 1000));
-    };
+    const longest = (act: () => Promise<void>) => longestTask(browser, page, act);
     const all = (numbers: string) =>
       page.waitForFunction((text) => document.getElementById('basis')?.textContent === text, `all ${numbers} numbers`);
     await page.evaluate(() => {

@@ -14,15 +14,10 @@ import {
 import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
+import { expectSameFile, native } from '../../support/native-files.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
-
-/** What llama-quantize makes of a file; fails if it refuses. */
-function native(file: Uint8Array, to: GgufTarget, options?: NativeOptions): Uint8Array<ArrayBuffer> {
-  const result = llamaQuantize(file, fileTypes[to]!, options);
-  return typeof result === 'string' ? expect.fail(`llama-quantize refused ${to}: ${result}`) : result;
-}
 
 /** Fails unless quantizeModel makes the same files. */
 async function expectNative(
@@ -43,10 +38,7 @@ async function expectNative(
       continue;
     }
     const result = await made;
-    const bytes = await result.bytes();
-    if (Buffer.compare(bytes, expected) === 0) continue;
-    const at = bytes.findIndex((byte, i) => byte !== expected[i]);
-    expect.fail(`${to}: ${bytes.length} bytes instead of ${expected.length}, the first difference at ${at}`);
+    expectSameFile(await result.bytes(), expected, to);
   }
 }
 

@@ -22,8 +22,9 @@ import {
   oldMatrixFile,
   oldTail,
 } from '../../support/importance.js';
-import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
+import { fileTypes, llamaQuantize } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
+import { expectNative } from '../../support/native-files.js';
 import { ggufFile, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
@@ -41,20 +42,6 @@ const facts = (count: number, chunks = 123n, dataset = 'calibration.txt') =>
     ['quantize.imatrix.entries_count', BigInt(count)],
     ['quantize.imatrix.chunks_count', chunks],
   ] as const;
-
-async function expectNative(
-  file: Uint8Array<ArrayBuffer>,
-  to: GgufTarget,
-  options: Omit<QuantizeModelOptions, 'to'>,
-  nativeOptions: NativeOptions,
-): Promise<void> {
-  const expected = llamaQuantize(file, fileTypes[to]!, nativeOptions);
-  if (typeof expected === 'string') expect.fail(`llama-quantize refused ${to}: ${expected}`);
-  const bytes = await (await quantizeModel(file, { workers: 0, ...options, to })).bytes();
-  if (Buffer.compare(bytes, expected) === 0) return;
-  const at = bytes.findIndex((byte, i) => byte !== expected[i]);
-  expect.fail(`${to}: ${bytes.length} bytes instead of ${expected.length}, the first difference at ${at}`);
-}
 
 describe('a GGUF file with an importance matrix', () => {
   it.each<[what: string, options: TinyOptions, targets?: readonly GgufTarget[]]>([

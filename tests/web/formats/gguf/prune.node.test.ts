@@ -2,27 +2,13 @@
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
-import { type GgufTarget, planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
+import { planModel, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';
-import { fileTypes, llamaQuantize, type NativeOptions } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
+import { expectNative } from '../../support/native-files.js';
 import { tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
-
-async function expectNative(
-  file: Uint8Array<ArrayBuffer>,
-  to: GgufTarget,
-  options: Omit<QuantizeModelOptions, 'to'>,
-  nativeOptions: NativeOptions,
-): Promise<void> {
-  const expected = llamaQuantize(file, fileTypes[to]!, nativeOptions);
-  if (typeof expected === 'string') expect.fail(`llama-quantize refused ${to}: ${expected}`);
-  const bytes = await (await quantizeModel(file, { workers: 0, ...options, to })).bytes();
-  if (Buffer.compare(bytes, expected) === 0) return;
-  const at = bytes.findIndex((byte, i) => byte !== expected[i]);
-  expect.fail(`${to}: ${bytes.length} bytes instead of ${expected.length}, the first difference at ${at}`);
-}
 
 describe('pruneLayers', () => {
   it.each([[[0]], [[3]], [[8]], [[2, 3, 4]], [[0, 8]], [[1, 5, 99]], [[99]], [[0, 1, 2, 3, 4, 5, 6, 7]]])(

@@ -1,6 +1,6 @@
 /** Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen. */
 import { show } from '../../core/show.js';
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { preTokenizerOf } from './pretokenizer.js';
@@ -68,7 +68,7 @@ export function byteLevelKeys(files: TokenizerFiles, tokenizer: Json): Tokenizer
   return {
     keys: [
       ...(typeof prefix === 'boolean'
-        ? [{ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: prefix } satisfies Key]
+        ? [{ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value: prefix } satisfies GgufKey]
         : []),
       { name: 'tokenizer.ggml.model', type: 'string', value: 'gpt2' },
       { name: 'tokenizer.ggml.pre', type: 'string', value: pre },

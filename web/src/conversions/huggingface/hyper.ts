@@ -1,5 +1,5 @@
 /** What the metadata says about a model: the numbers of a config.json under names of their own, and the keys that they become. */
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 
 /** Numbers of a model. What is undefined is not written. */
 export interface Hyper {
@@ -129,15 +129,15 @@ const entries: Readonly<Record<string, readonly Entry[]>> = {
 /** Keys that come before those of `general`, because the converter writes them while it walks over the tensors. */
 const early: readonly Entry[] = [['rope.scaling.attn_factor', 'f32', 'attentionFactor']];
 
-function keysOf(list: readonly Entry[], architecture: string, hyper: Hyper): Key[] {
+function keysOf(list: readonly Entry[], architecture: string, hyper: Hyper): GgufKey[] {
   return list.flatMap(([name, type, from]) => {
     const value = hyper[from];
-    return value === undefined ? [] : [{ name: `${architecture}.${name}`, type, value } as Key];
+    return value === undefined ? [] : [{ name: `${architecture}.${name}`, type, value } as GgufKey];
   });
 }
 
 /** The keys of a model up to its tokenizer, in writing order. */
-export function modelKeys(architecture: string, name: string | undefined, hyper: Hyper): Key[] {
+export function modelKeys(architecture: string, name: string | undefined, hyper: Hyper): GgufKey[] {
   return [
     { name: 'general.architecture', type: 'string', value: architecture },
     ...keysOf(early, architecture, hyper),

@@ -1,7 +1,7 @@
 /** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
 import { show } from '../../core/show.js';
 import { missingBytesMention } from '../../formats/gguf/options.js';
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { parseSentencePiece } from './protobuf.js';
@@ -45,10 +45,10 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
 }
 
 /** The keys of a vocabulary with scores, in writing order. */
-function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): Key[] {
+function keysOf(files: TokenizerFiles, vocabulary: Vocabulary, addsBlank: boolean): GgufKey[] {
   const prefix = files.architecture === 'llama' ? member(files.settings, 'add_prefix_space') : undefined;
   const said = typeof prefix === 'boolean';
-  const spacePrefix = (value: boolean): Key => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
+  const spacePrefix = (value: boolean): GgufKey => ({ name: 'tokenizer.ggml.add_space_prefix', type: 'bool', value });
   return [
     ...(said ? [spacePrefix(prefix)] : []),
     { name: 'tokenizer.ggml.model', type: 'string', value: 'llama' },

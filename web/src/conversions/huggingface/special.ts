@@ -1,5 +1,5 @@
 /** Ids of the tokens with a role, which of them the tokenizer adds on its own, chat templates: the keys that come behind a vocabulary. */
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
 import type { TokenizerFiles } from './wish.js';
@@ -163,12 +163,12 @@ function lowers(normalizer: unknown, depth = 0): boolean {
  * Keys of models that llama.cpp's converter knows by the size of their vocabulary: the tokens of CodeLlama that fill a gap, and tokenizers
  * for text without a beginning.
  */
-function ownKeys({ architecture, config }: TokenizerFiles): Key[] {
+function ownKeys({ architecture, config }: TokenizerFiles): GgufKey[] {
   const size = architecture === 'llama' ? config.get('vocab_size') : undefined;
   if (size === 49152) return [{ name: 'tokenizer.ggml.add_bos_token', type: 'bool', value: false }];
   if (size !== 32016) return [];
   return ['prefix', 'suffix', 'middle', 'eot'].map(
-    (role, i): Key => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
+    (role, i): GgufKey => ({ name: `tokenizer.ggml.${role}_token_id`, type: 'u32', value: 32007 + i }),
   );
 }
 
@@ -181,14 +181,18 @@ export interface SpecialWish {
 }
 
 /** Keys of the special tokens, in writing order. */
-export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish: SpecialWish = {}): Key[] {
+export function specialKeys(files: TokenizerFiles, vocabulary: Vocabulary, wish: SpecialWish = {}): GgufKey[] {
   const found = readRoles(files);
   const ids = roleIds(files, found, vocabulary);
   if (wish.addsBos !== undefined && !found.adds.has('bos')) found.adds.set('bos', wish.addsBos);
   const own = ownKeys(files);
   for (const { name, value } of own)
     if (name.endsWith('.add_bos_token') && found.adds.has('bos')) found.adds.set('bos', value as boolean);
-  const keys: Key[] = [...ids].map(([role, value]) => ({ name: `tokenizer.ggml.${idKeys[role]}`, type: 'u32', value }));
+  const keys: GgufKey[] = [...ids].map(([role, value]) => ({
+    name: `tokenizer.ggml.${idKeys[role]}`,
+    type: 'u32',
+    value,
+  }));
   for (const [role, value] of found.adds)
     if (addable.includes(role)) keys.push({ name: `tokenizer.ggml.add_${role}_token`, type: 'bool', value });
   keys.push(...files.templates);

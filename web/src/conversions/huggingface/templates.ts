@@ -1,13 +1,14 @@
 /** Chat templates of a folder: in tokenizer_config.json, else in a file of their own. */
 import { show } from '../../core/show.js';
-import type { Folder, Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
+import type { Folder } from '../recipe.js';
 import { badFile } from './errors.js';
 import { decodeText, isObject, type Json, member, parseObject } from './json.js';
 
 const key = 'tokenizer.chat_template';
 
 /** The keys of the templates. A list has one for each name, and the one named `default` has no name in GGUF. */
-export async function readTemplates(folder: Folder, settings: Json | undefined): Promise<readonly Key[]> {
+export async function readTemplates(folder: Folder, settings: Json | undefined): Promise<readonly GgufKey[]> {
   const template = member(settings, 'chat_template') ?? (await templateFile(folder));
   if (template === undefined) return [];
   if (typeof template === 'string') return [{ name: key, type: 'string', value: template }];
@@ -22,7 +23,7 @@ export async function readTemplates(folder: Folder, settings: Json | undefined):
   const others = [...named].filter(([name]) => name !== 'default');
   const standard = named.get('default');
   return [
-    ...others.map(([name, value]): Key => ({ name: `${key}.${name}`, type: 'string', value })),
+    ...others.map(([name, value]): GgufKey => ({ name: `${key}.${name}`, type: 'string', value })),
     ...(others.length === 0
       ? []
       : [{ name: 'tokenizer.chat_templates', type: 'string[]', value: others.map(([name]) => name) } as const]),

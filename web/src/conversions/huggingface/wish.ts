@@ -1,5 +1,5 @@
 /** What is asked of a tokenizer, its files, and what it becomes. */
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Config } from './config.js';
 import type { Json } from './json.js';
 
@@ -21,11 +21,11 @@ export interface TokenizerFiles extends TokenizerWish {
   /** added_tokens.json */
   readonly added: Json | undefined;
   /** Chat templates: one, or several by name. */
-  readonly templates: readonly Key[];
+  readonly templates: readonly GgufKey[];
 }
 
 /** Keys of a tokenizer in writing order, and notes. */
 export interface Tokenizer {
-  readonly keys: readonly Key[];
+  readonly keys: readonly GgufKey[];
   readonly notes: readonly string[];
 }

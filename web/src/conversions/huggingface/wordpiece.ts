@@ -1,6 +1,6 @@
 /** WordPiece, the tokenizer of BERT. GGUF marks the beginnings of words, Hugging Face their continuations. */
 import { show } from '../../core/show.js';
-import type { Key } from '../recipe.js';
+import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
 import { type Json, member, objectMember } from './json.js';
 import { specialKeys } from './special.js';
@@ -13,7 +13,7 @@ const file = 'tokenizer.json';
 const needed = ['unknown', 'cls', 'seperator'];
 
 /** The runtime takes accents off, unless a key says otherwise. Hugging Face does so only together with lower case, unless the file says it. */
-function accentKeys(tokenizer: Json): Key[] {
+function accentKeys(tokenizer: Json): GgufKey[] {
   const normalizer = objectMember(tokenizer, 'normalizer');
   const strips = member(normalizer, 'strip_accents') ?? member(normalizer, 'lowercase') !== false;
   return strips === false ? [{ name: 'tokenizer.ggml.normalizer.strip_accents', type: 'bool', value: false }] : [];
