@@ -132,11 +132,13 @@ describe('with an importance matrix', async () => {
       const type = types.find((one) => one.to === to);
       const known = means.get(name);
       if (type === undefined || known === undefined) continue;
-      const [x, y] = [await readTensor(original!, name), await readTensor(restored!, name)];
-      const [e, n] = [...x.data].reduce(
+      const [x, y] = await Promise.all(
+        [original!, restored!].map(async (file) => (await readTensor(file, name)).data as Float32Array),
+      );
+      const [e, n] = [...x!].reduce(
         ([error, squares], v, i) => {
           const w = known[i % known.length]!;
-          return [error + w * (v - y.data[i]!) ** 2, squares + w * v * v];
+          return [error + w * (v - y![i]!) ** 2, squares + w * v * v];
         },
         [0, 0],
       );

@@ -59,7 +59,9 @@ export const ggml: Codec<GgmlForm> = {
   place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles) =>
-    form.importance === undefined ? cutFlat(elementsOf(shape), roles) : cutWeighted(shape, form.importance, form, roles),
+    form.importance === undefined
+      ? cutFlat(elementsOf(shape), roles)
+      : cutWeighted(shape, form.importance, form, roles),
 
   codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
 
