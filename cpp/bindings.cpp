@@ -124,6 +124,11 @@ SCALEPOINT_PLAIN_EXPORT Status histogram(const float* x, size_t n, float min, fl
   return scalepoint::histogram({x, n}, min, max, {counts, bins}, below_above, below_above + 1);
 }
 
+/// Adds the squares of n elements of rows to the sums of their columns.
+Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t columns) {
+  return scalepoint::add_squares({x, n}, first, {sums, columns});
+}
+
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
 
 /// n elements.
