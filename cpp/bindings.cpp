@@ -138,8 +138,8 @@ SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockTy
 
 /// n elements in rows of `columns`, each with the importance of its column.
 Status quantize_weighted_blocks(const float* x, size_t n, BlockType type, const float* importance, size_t columns,
-                                std::byte* blocks) {
-  return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)}, {importance, columns});
+                                BlockSearch search, std::byte* blocks) {
+  return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)}, {importance, columns}, search);
 }
 
 /// n elements.
