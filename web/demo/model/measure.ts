@@ -1,7 +1,16 @@
-import { estimateModel, type ModelPlan, type Preset, planModel, presetTarget, ScalepointError } from 'scalepoint/model';
+import {
+  estimateModel,
+  type ModelPlan,
+  type PlanOptions,
+  type Preset,
+  planModel,
+  presetTarget,
+  ScalepointError,
+} from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { messageOf } from '../shared/problems.js';
 import { type Choice, formatFor, optionsOf, withTarget } from './choice.js';
+import type { Sizer } from './sizer.js';
 import type { Errors, Measured, Offer } from './state.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
@@ -9,8 +18,9 @@ const wholeBytes = 2 ** 28;
 /** Workers that measure. Others are left to the page. */
 const measuringWorkers = 1;
 
-/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one. */
-const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);
+/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one, unless the others get its room. */
+const keyOf = ({ to, words, rules, size, kept }: Choice) =>
+  JSON.stringify([to, words, rules, ...(size === undefined ? [] : [size, [...kept].sort()])]);
 
 interface Known {
   readonly errors: Errors;
@@ -24,12 +34,21 @@ export class Measurer {
   /** Elements that one worker quantizes in a second; undefined until that is known. */
   rate: number | undefined;
 
-  constructor(model: ModelFile) {
+  readonly #sizer: Sizer;
+
+  constructor(model: ModelFile, sizer: Sizer) {
     this.#model = model;
+    this.#sizer = sizer;
   }
 
-  plan(choice: Choice): Promise<ModelPlan> {
-    return planModel(this.#model.files, optionsOf(formatFor(this.#model, choice.to), choice));
+  /** What the package is asked for: types in place of a size. */
+  async options(choice: Choice): Promise<PlanOptions> {
+    const fit = choice.size === undefined ? undefined : await this.#sizer.fit(choice);
+    return optionsOf(formatFor(this.#model, choice.to), choice, fit) as PlanOptions;
+  }
+
+  async plan(choice: Choice): Promise<ModelPlan> {
+    return planModel(this.#model.files, await this.options(choice));
   }
 
   known(choice: Choice): Known | undefined {
@@ -62,12 +81,12 @@ export class Measurer {
   /** Measures a choice. */
   async measure(choice: Choice, sample: number | undefined, signal: AbortSignal): Promise<Known> {
     const { files } = this.#model;
-    const format = formatFor(this.#model, choice.to);
+    const options = await this.options(choice);
     let begin: number | undefined;
     let measured = 0;
     const work = (workers: number) =>
       estimateModel(files, {
-        ...optionsOf(format, choice),
+        ...options,
         ...(sample === undefined ? {} : { sample }),
         workers,
         signal,

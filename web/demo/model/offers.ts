@@ -5,7 +5,7 @@ import { formatFor, infoOf } from './choice.js';
 import { type Offer, type State, totalSqnr } from './state.js';
 import { closeness, shortDecibels } from './words.js';
 
-const titles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
+export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
 
 /** SQNR in dB at which the meter of a card is full. */
 const fullMeter = 60;
@@ -51,7 +51,7 @@ function lossOf(offer: Offer, state: State): Node[] {
 }
 
 function contentOf(preset: Preset, offer: Offer | undefined, state: State): Node[] {
-  const title = html('span', { class: 'offer-title' }, titles[preset]);
+  const title = html('span', { class: 'offer-title' }, presetTitles[preset]);
   if (offer === undefined) return [title, html('span', { class: 'offer-size' }, '…')];
   const target = html('span', { class: 'offer-target' }, offer.to);
   const head = html('span', { class: 'offer-head' }, title, target);
@@ -86,7 +86,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
     if (same || model === undefined || choice === undefined) return;
     for (const { preset, radio, content } of cards) {
       const target = infoOf(formatFor(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
-      radio.checked = target === choice.to;
+      radio.checked = target === choice.to && choice.size === undefined;
       radio.disabled = run.kind === 'running' || run.kind === 'asking';
       content.replaceChildren(...contentOf(preset, offers[preset], state));
     }
