@@ -83,7 +83,8 @@ export function withSize({ format, other }: Pick<ModelFile, 'format' | 'other'>,
   return { ...withTarget(now, choice, to), size };
 }
 
-const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+/** A name as a regular expression. */
+export const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /** A regular expression that matches the names of all tensors to keep, and no others. */
 function keptPattern({ kept }: Choice): string | undefined {

@@ -21,7 +21,10 @@ function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): 
 /** Why a preset leaves the file as it is. */
 function whyNothing({ converted = 0 }: Offer, { model }: State): string {
   if (converted > 0) return 'Hardly smaller: the tensors are so small that their names and scales outweigh them.';
-  const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))];
+  // Shapes and indices are no weights.
+  const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))].filter(
+    (type) => !/^([IU](16|32|64)|BOOL)$/.test(type),
+  );
   if (types.every((type) => type === 'F32' || type === 'F64')) return 'Changes nothing: no tensor fits this type.';
   return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
 }

@@ -197,9 +197,12 @@ export class Session {
       if (!measurer.isMeasured(choice, plan)) {
         this.#store.set({ measuring: 'sample' });
         const { errors } = await measurer.measure(choice, undefined, signal);
-        this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
+        this.#store.set({ errors });
       }
       await this.#offers(opened, signal, true);
+      await measurer.time(choice, plan, signal).catch(() => {});
+      if (signal.aborted) return;
+      this.#store.set({ expectedSeconds: expectedSeconds(measurer, plan) });
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
         this.#store.set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
