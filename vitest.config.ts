@@ -36,8 +36,9 @@ export default defineConfig({
     ],
   },
   test: {
-    // At least two files at a time in Node, and one more in Chromium. Many tests wait for a page, a process or a timer.
-    maxWorkers: Math.max(2, availableParallelism()),
+    // One file more at a time than there are processors, and at least three; another one in Chromium. Many tests wait for a page, a
+    // process or a timer.
+    maxWorkers: Math.max(3, availableParallelism() + 1),
     // These limits only end a hang. A test of a duration has a bound of its own.
     testTimeout: 60_000,
     hookTimeout: 60_000,
@@ -72,7 +73,8 @@ export default defineConfig({
         test: {
           name: 'chromium',
           provide: { samples: samples ?? '' },
-          // Files named *.node.test.ts need the file system or processes, so they run in Node only.
+          // Files named *.node.test.ts run in Node only. They need files or processes, or they search long for what the recorded digests
+          // show to be the same in Chromium.
           include: ['tests/web/**/*.test.ts'],
           exclude: ['**/*.node.test.ts'],
           browser: {

@@ -3,8 +3,8 @@
 //   npm test                  all of it
 //   npm test -- linear        only tests: C++ tests with this in their name, web tests with this in their file's path
 //
-// The C++ tests and the checks of types and of the wasm code depend on nothing but some files. Where these are the same as when all
-// passed, the counts of then are given again, and the line says so. Without build/stamps everything runs.
+// The C++ tests, the checks of types and of the wasm code, and a few web tests depend on nothing but some files. Where these are the same
+// as when all passed, the counts of then are given again, and the line says so. Without build/stamps everything runs.
 //
 // The last line is `N passed, N failed`. Every test of every runner counts, and each check counts as one. A runner that
 // crashes, hangs or runs nothing counts as failed, and so does what could not run because something before it failed.
@@ -64,7 +64,7 @@ function verdict(program, args, note = () => 'ok') {
 }
 
 /**
- * A runner's action that is not repeated where all passed before with the same files.
+ * A runner's action that is not repeated where all ran and passed before with the same files.
  * @param {string} name of the stamp
  * @param {string[]} files all that the outcome depends on, as paths from the root
  * @param {() => Promise<Counts>} action
@@ -79,7 +79,7 @@ async function unlessPassed(name, files, action) {
   }
   dropStamp(name);
   const counts = await action();
-  if (counts.failed === 0) keepStamp(name, state + JSON.stringify({ ...counts, output: undefined }));
+  if (counts.failed === 0 && !counts.skipped) keepStamp(name, state + JSON.stringify({ ...counts, output: undefined }));
   return counts;
 }
 
@@ -170,18 +170,20 @@ async function ctest(executables) {
 }
 
 /**
- * Counts of the tests in Node and in Chromium.
+ * Counts of tests in Node and in Chromium.
+ * @param {string} name of the report
+ * @param {string[]} args which tests, as Vitest takes them
  * @returns {Promise<Counts>}
  */
-async function webTests() {
-  const path = join(reports, 'web.json');
+async function vitest(name, args) {
+  const path = join(reports, `${name}.json`);
   rmSync(path, { force: true });
   const { code, output } = await run(`${bin}/vitest`, [
     'run',
     '--reporter=dot',
     '--reporter=json',
     `--outputFile.json=${path}`,
-    ...(webFiles ?? []),
+    ...args,
   ]);
   if (!existsSync(path)) return { passed: 0, failed: 1, output };
   const report = JSON.parse(readFileSync(path, 'utf8'));
@@ -219,10 +221,51 @@ const modules = [
   'scripts/check_wasm.mjs',
   'scripts/emscripten.mjs',
 ];
+/** Web tests of the package as it is built, which are slow and depend on nothing else: their name, their file, and what it reads. */
+const ofPackage = [
+  {
+    name: 'package',
+    file: 'tests/web/package/package.node.test.ts',
+    reads: () => [
+      'dist',
+      'package.json',
+      'package-lock.json',
+      'README.md',
+      'CHANGELOG.md',
+      'scripts',
+      'tests/consumers',
+    ],
+  },
+  {
+    name: 'package types',
+    file: 'tests/web/package/types.node.test.ts',
+    reads: () => [
+      ...filesIn('dist', '.d.ts'),
+      ...['package.json', 'package-lock.json', 'web/demo/guide/reference.mjs'],
+      ...['exports.mjs', 'use.mts', 'package-lock.json'].map((name) => `tests/types/${name}`),
+    ],
+  },
+  {
+    name: 'sample model',
+    file: 'tests/web/package/sample-script.node.test.ts',
+    reads: () => [
+      ...['scripts/make_sample.mjs', 'web/demo/shared/digits.mjs'],
+      'web/demo/public/samples/digits.safetensors',
+    ],
+  },
+];
+
+/** Web tests that are repeated every time, or those that the filter leaves. */
+const webTests = () => vitest('web', webFiles ?? ofPackage.map(({ file }) => `--exclude=${file}`));
+
 const checks = [
   { name: 'types', action: () => unlessPassed('types', typed, types) },
   { name: 'wasm code', action: () => unlessPassed('wasm-code', modules, wasmCode) },
   { name: 'size', action: verdict(node, ['scripts/check_size.mjs'], lastLine) },
+  ...ofPackage.map(({ name, file, reads }) => ({
+    name,
+    action: () => unlessPassed(name.replace(' ', '-'), [file, ...reads()], () => vitest(name, [file])),
+  })),
 ];
 
 /** Runs what needs no build, in turn. */

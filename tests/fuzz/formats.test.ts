@@ -4,74 +4,26 @@ import type { ByteSource } from '../../web/src/files/bytes.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openNpy } from '../../web/src/formats/npy/header.js';
 import { readSafetensors, type TensorInfo, tensorBytes } from '../../web/src/formats/safetensors/header.js';
-import { filesOf, seedOf, timeout } from './rounds.js';
+import { type Damage, mutate, someWord } from './mutate.js';
+import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // Each reader gets valid files with random damage. It must return tensors that lie inside of the file, or throw a ScalepointError. Seeds are
 // fixed; see rounds.ts.
 
 const mutations = filesOf(3000);
 
-/** A seeded generator of whole numbers in [0, n) (mulberry32). */
-function random(seed: number): (n: number) => number {
-  let state = seed;
-  return (n) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) % n;
-  };
-}
+/** Changes a digit, which falsifies a size, a shape or an offset. */
+const otherDigit: Damage = (bytes, _, pick) => {
+  const digits = bytes.flatMap((byte, i) => (byte >= 0x30 && byte <= 0x39 ? [i] : []));
+  const digit = digits[pick(digits.length + 1)];
+  if (digit !== undefined) bytes[digit] = 0x30 + pick(10);
+};
 
-/** Damages a file in one to four places. `words` are texts of the format to insert. */
-function mutate(file: Uint8Array, words: readonly string[], pick: (n: number) => number): Uint8Array {
-  let bytes = [...file];
-  const encoder = new TextEncoder();
-  // Three of four places are in the first 400 bytes, where the headers are.
-  const place = () => pick(pick(4) === 0 ? bytes.length + 1 : Math.min(bytes.length, 400) + 1);
-  for (let n = 1 + pick(4); n > 0; n--) {
-    const at = place();
-    switch (pick(9)) {
-      case 0:
-        if (bytes.length > 0) bytes[at % bytes.length] = pick(256);
-        break;
-      case 1:
-        if (bytes.length > 0) bytes[at % bytes.length]! ^= 1 << pick(8);
-        break;
-      case 2:
-        bytes = bytes.slice(0, at);
-        break;
-      case 3:
-        bytes.splice(at, 1 + pick(12));
-        break;
-      case 4: {
-        const word = encoder.encode(words[pick(words.length)]);
-        bytes.splice(at, pick(2) * word.length, ...word);
-        break;
-      }
-      case 5: {
-        const from = place();
-        bytes.splice(at, 0, ...bytes.slice(from, from + pick(60)));
-        break;
-      }
-      case 6:
-        bytes.push(...new Array<number>(1 + pick(16)).fill(pick(256)));
-        break;
-      case 7: {
-        // Changing a digit falsifies a size, a shape or an offset.
-        const digits = bytes.flatMap((byte, i) => (byte >= 0x30 && byte <= 0x39 ? [i] : []));
-        const digit = digits[pick(digits.length + 1)];
-        if (digit !== undefined) bytes[digit] = 0x30 + pick(10);
-        break;
-      }
-      default: {
-        // A new length at the start. With the old one, readers would refuse most damaged files there.
-        const length = pick(3) === 0 ? pick(2 ** 31) : pick(600);
-        for (let i = 0; i < 4; i++) if (8 + i < bytes.length) bytes[pick(2) * 8 + i] = (length >>> (8 * i)) & 255;
-      }
-    }
-  }
-  return Uint8Array.from(bytes);
-}
+/** A new length at the start. With the old one, readers would refuse most damaged files there. */
+const otherLength: Damage = (bytes, _, pick) => {
+  const length = pick(3) === 0 ? pick(2 ** 31) : pick(600);
+  for (let i = 0; i < 4; i++) if (8 + i < bytes.length) bytes[pick(2) * 8 + i] = (length >>> (8 * i)) & 255;
+};
 
 /** Checks that an error is a ScalepointError with a short message and an offset inside of the file. Returns its code. */
 function checkError(error: unknown, file: Uint8Array): string {
@@ -97,9 +49,10 @@ async function fuzz(
   read: (source: ByteSource) => Promise<void>,
 ): Promise<Record<string, number>> {
   const pick = random(seedOf(seed));
+  const own = [someWord(words), otherDigit, otherLength];
   const outcomes: Record<string, number> = {};
   for (let i = 0; i < mutations; i++) {
-    const file = mutate(seeds[i % seeds.length]!, words, pick);
+    const file = mutate(seeds[i % seeds.length]!, pick, own, { head: 400, most: 4 });
     const source = await openSource(file);
     const outcome = await read(source).then(
       () => 'accepted',

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../web/src/core/errors.js';
 import { openSource } from '../../web/src/files/open.js';
 import { openShards, readIndex } from '../../web/src/formats/safetensors/shards.js';
+import { mutate, someWord } from './mutate.js';
 import { filesOf, random, seedOf, timeout } from './rounds.js';
 
 // The reader gets valid indexes of shards with random damage. It must return file names without a folder, or throw a ScalepointError with an
@@ -39,38 +40,6 @@ const indexes = [
   '{"weight_map":{"\\u0061":"a.safetensors","b":"b.safetensors"},"other":[true,null]}',
 ].map((text) => new TextEncoder().encode(text));
 
-/** Damages a file in one or two places. */
-function mutate(file: Uint8Array, pick: (n: number) => number): Uint8Array<ArrayBuffer> {
-  let bytes = [...file];
-  for (let n = 1 + pick(2); n > 0; n--) {
-    const at = pick(bytes.length + 1);
-    switch (pick(6)) {
-      case 0:
-        if (at < bytes.length) bytes[at] = pick(256);
-        break;
-      case 1:
-        if (at < bytes.length) bytes[at]! ^= 1 << pick(8);
-        break;
-      case 2:
-        bytes = bytes.slice(0, at);
-        break;
-      case 3:
-        bytes.splice(at, 1 + pick(12));
-        break;
-      case 4: {
-        const word = new TextEncoder().encode(words[pick(words.length)]);
-        bytes.splice(at, pick(2) * word.length, ...word);
-        break;
-      }
-      default: {
-        const from = pick(bytes.length + 1);
-        bytes.splice(at, 0, ...bytes.slice(from, from + pick(60)));
-      }
-    }
-  }
-  return Uint8Array.from(bytes);
-}
-
 /** A safetensors file with one empty tensor, named like the tensor. */
 function shard(tensor: string): File {
   const json = `{"${tensor}":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`;
@@ -83,7 +52,7 @@ describe('the reader of damaged indexes', () => {
     const shards = await Promise.all([shard('a'), shard('b')].map(openSource));
     const outcomes: Record<string, number> = {};
     for (let i = 0; i < mutations; i++) {
-      const file = mutate(indexes[i % indexes.length]!, pick);
+      const file = mutate(indexes[i % indexes.length]!, pick, [someWord(words)]);
       const source = await openSource(file);
       let outcome = 'accepted';
       try {

@@ -33,7 +33,7 @@ const variables = ['COLUMNS', 'NO_COLOR', 'FORCE_COLOR', 'TERM'];
 const signals = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const;
 
 /** Sets what commands read of the process, and collects what they print. Returns how to set everything back. */
-function enter(args: readonly string[], env: Readonly<Record<string, string>>) {
+function enter(args: readonly string[], env: Readonly<Record<string, string>>, place: string) {
   const texts = { stdout: '', stderr: '' };
   const undo: (() => void)[] = [];
   for (const name of ['stdout', 'stderr'] as const) {
@@ -52,7 +52,7 @@ function enter(args: readonly string[], env: Readonly<Record<string, string>>) {
   const { argv } = process;
   const cwd = process.cwd();
   process.argv = [...argv.slice(0, 2), ...args];
-  process.chdir(folder);
+  process.chdir(place);
   const before = new Map(variables.map((name) => [name, process.env[name]]));
   for (const name of variables) delete process.env[name];
   Object.assign(process.env, env);
@@ -74,10 +74,14 @@ function enter(args: readonly string[], env: Readonly<Record<string, string>>) {
 /** Streams, folder and environment belong to the whole process, so that commands run one after the other. */
 let last: Promise<unknown> = Promise.resolve();
 
-/** Runs a command line in this process and in the test's folder. */
-export function run(args: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Outcome> {
+/** Runs a command line in this process and in a folder, which is the test's unless another is named. */
+export function run(
+  args: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  place: string = folder,
+): Promise<Outcome> {
   const outcome = last.then(async () => {
-    const { texts, leave } = enter(args, env);
+    const { texts, leave } = enter(args, env, place);
     try {
       const code = await runCommand(args).catch((error: unknown) => explain(error, args));
       return { code, ...texts };

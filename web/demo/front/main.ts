@@ -1,4 +1,4 @@
-import { load, type Scalepoint } from 'scalepoint';
+import type { Scalepoint } from 'scalepoint';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { fileOfText, startDropping } from '../shared/drop.js';
@@ -141,9 +141,13 @@ function whenIdle(): Promise<void> {
   });
 }
 
-/** Loads the core, which the figures need, and then the weights, which only live readings need. */
+/**
+ * Loads the core, which the figures need, and then the weights, which only live readings need. The slider waits for neither: it shows what
+ * was recorded.
+ */
 async function loadReader(store: Store<State>): Promise<Reader | undefined> {
   try {
+    const { load } = await import('scalepoint');
     const core = await load();
     showCore(core);
     store.set({ core });

@@ -1,0 +1,8 @@
+// The script that makes the bundled sample model.
+import { readFileSync } from 'node:fs';
+import { expect, it } from 'vitest';
+import { makeSample, samplePath } from '../../../scripts/make_sample.mjs';
+
+it('gives the bytes of the sample model', { timeout: 120_000 }, () => {
+  expect(Buffer.from(makeSample().bytes).equals(readFileSync(samplePath))).toBe(true);
+});
