@@ -378,7 +378,7 @@ it('names a tensor with NaN before saving, and keeps it with one click', async (
   expect((await save()).name).toBe('bad.int8.safetensors');
 });
 
-it.each([
+const unreadable = [
   ['cut.safetensors', readFileSync(sample).subarray(0, 150_000), /cut off/],
   ['damaged.safetensors', Buffer.from('oops, no header here'), /header is damaged/],
   [
@@ -388,13 +388,18 @@ it.each([
   ],
   ['nothing.gguf', Buffer.alloc(0), /nothing\.gguf is empty/],
   ['text.txt', Buffer.from('1 2 3'), /Your numbers/],
-])('explains why %s cannot be opened', async (name, bytes, words) => {
+] as const;
+
+it('explains why a file cannot be opened', async () => {
   await open();
-  await drop(name, bytes);
-  await expect.poll(() => page.textContent('#problems')).toMatch(words);
-  // It is where the visitor looks: above what the page offers.
-  expect(await page.$eval('.problem', (node) => node.getBoundingClientRect().bottom)).toBeLessThan(500);
-  expect(await page.isVisible('.welcome')).toBe(true);
+  for (const [name, bytes, words] of unreadable) {
+    await drop(name, bytes);
+    await expect.poll(() => page.textContent('#problems'), { message: name }).toMatch(words);
+    expect(await page.locator('#problems .problem').count()).toBe(1);
+    // It is where the visitor looks: above what the page offers.
+    expect(await page.$eval('.problem', (node) => node.getBoundingClientRect().bottom)).toBeLessThan(500);
+    expect(await page.isVisible('.welcome')).toBe(true);
+  }
 });
 
 it('opens a file that is pasted, and copies what a report about a problem needs', async () => {
@@ -564,18 +569,10 @@ const covered = () =>
     });
   });
 
-it.each([768, 1600, 2560])('shows whole rows of the table at %i px', async (width) => {
-  await open('model/', { viewport: { width, height: 900 } });
-  await openFile(sample);
-  await measured();
-  expect(await covered()).toEqual([]);
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(width);
-});
-
+// Colors and layout do not depend on each other, so each theme has a width of its own.
 it.each([
   ['wide', 1280, 'light'],
-  ['narrow', 360, 'light'],
-  ['dark', 1280, 'dark'],
+  ['narrow', 360, 'dark'],
 ] as const)('is accessible and does not scroll horizontally: %s', async (_what, width, colorScheme) => {
   await open('model/', { viewport: { width, height: 800 }, colorScheme });
   expect(await site.axe()).toEqual([]);
@@ -600,6 +597,13 @@ it.each([
     nodes.map((node) => node.getAttribute('aria-label') ?? (node as HTMLInputElement).labels?.[0]?.textContent ?? ''),
   );
   expect(names.filter((name) => name.trim() === '')).toEqual([]);
+  for (const other of [768, 1600, 2560]) {
+    await page.setViewportSize({ width: other, height: 900 });
+    // The table follows in the next frames.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    expect([other, ...(await covered())]).toEqual([other]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(other);
+  }
 });
 
 it('is within its budget before a model is open', async () => {
