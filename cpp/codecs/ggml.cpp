@@ -29,7 +29,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
   if (elements == 0) return Status::kBadDType;
   const uint64_t size = tile.size();
   if (size % elements != 0) return Status::kBadLayout;
-  const std::span<const float> importance(ggml.importance, ggml.importance != nullptr ? tile.columns : 0);
+  const std::span<const float> importance(tile.importance, tile.importance != nullptr ? tile.columns : 0);
   if (tile.columns % elements != 0 && !importance.empty()) return Status::kBadLayout;
   const uint64_t step = importance.empty() ? kStepSize : step_over(tile.columns, size);
   Floats floats(tile, step, arena);
@@ -57,7 +57,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
     }
     if (status == Status::kOk && tile.measure) {
       status = dequantize_blocks({out, made}, ggml.to, {restored, n});
-      kernels::accumulate_error(x, restored, n, result.sums);
+      measure(tile, at, x, restored, n, result.sums);
     }
     if (status != Status::kOk) return status;
   }

@@ -39,7 +39,16 @@ const library = once(() => {
   const call = <T>(name: string, result: unknown, parameters: readonly unknown[]) =>
     llama.func(name, result, parameters) as T;
   return {
-    koffi: koffi as unknown as { decode(pointer: Pointer, type: string, length: number): Float32Array | number[] },
+    koffi: koffi as unknown as {
+      decode(pointer: Pointer | bigint, type: string, length: number): Float32Array | number[];
+      decode(pointer: Pointer | bigint, offset: number, type: string): bigint | number;
+      decode(pointer: Pointer | bigint, offset: number, type: string, length: number): string;
+      register(call: (tensor: Pointer, ask: boolean) => boolean, type: unknown): object;
+      unregister(call: object): void;
+      address(pointer: object): bigint;
+    },
+    /** Whether a tensor that was computed is wanted, or what to do with it. */
+    Evaluate: koffi.pointer(koffi.proto('bool (void *tensor, bool ask, void *data)')),
     takeLog: () => {
       const text = log;
       log = '';
@@ -75,6 +84,7 @@ const library = once(() => {
 
 /** Offsets in the parameters of v0.5.0. */
 const at = {
+  evaluate: 88,
   vocabularyOnly: 72,
   threads: 28,
   batchThreads: 32,
@@ -82,6 +92,19 @@ const at = {
   keyType: 104,
   valueType: 108,
 } as const;
+
+/** Offsets in ggml_tensor, whose sizes are in 8 bytes each. */
+const inTensor = { type: 0, sizes: 16, operation: 80, sources: 152, data: 248, name: 256 } as const;
+/** GGML_OP_MUL_MAT and GGML_OP_MUL_MAT_ID. */
+const products = [29, 30] as const;
+
+/** What weights were multiplied with. */
+export interface NativeActivations {
+  /** Sums of squares by column. */
+  readonly sums: Float64Array;
+  /** Number of vectors. */
+  count: number;
+}
 
 function set32(blob: Blob, offset: number, value: number): void {
   for (let i = 0; i < 4; i++) blob.bytes[offset + i] = (value >>> (8 * i)) & 255;
@@ -134,6 +157,41 @@ export class NativeModel {
     return this.#run(tokens, (context) => tokens.map((_, i) => this.#floats(logits(context, i), width)), true);
   }
 
+  /**
+   * The squares of what each weight is multiplied with, added up over texts as llama-imatrix does it with --process-output. Models without
+   * experts.
+   */
+  activations(texts: readonly (readonly number[])[]): Map<string, NativeActivations> {
+    const { koffi, Evaluate } = library();
+    const found = new Map<string, NativeActivations>();
+    const evaluate = (tensor: Pointer, ask: boolean) => {
+      if (koffi.decode(tensor, inTensor.operation, 'int32') !== products[0]) return !ask;
+      const [weight, input] = [0, 8].map((i) => BigInt(koffi.decode(tensor, inTensor.sources + i, 'uint64')));
+      const name = koffi.decode(weight!, inTensor.name, 'char', 64).split('\0')[0]!;
+      if (!name.endsWith('.weight')) return !ask;
+      if (!ask) this.#addSquares(found, name, input!);
+      return true;
+    };
+    const call = koffi.register(evaluate, Evaluate);
+    try {
+      for (const tokens of texts) this.#run(tokens, () => {}, true, koffi.address(call));
+    } finally {
+      koffi.unregister(call);
+    }
+    return found;
+  }
+
+  #addSquares(found: Map<string, NativeActivations>, name: string, input: bigint): void {
+    const { koffi } = library();
+    const [columns = 0, rows = 0] = [0, 8].map((i) => Number(koffi.decode(input, inTensor.sizes + i, 'int64')));
+    const data = BigInt(koffi.decode(input, inTensor.data, 'uint64'));
+    const values = koffi.decode(data, 'float', columns * rows);
+    const known = found.get(name) ?? { sums: new Float64Array(columns), count: 0 };
+    for (let i = 0; i < values.length; i++) known.sums[i % columns]! += values[i]! ** 2;
+    known.count += rows;
+    found.set(name, known);
+  }
+
   /** The vector of a text, as the model pools it. */
   pooled(tokens: readonly number[]): Float32Array {
     const { embedding, pooled } = library();
@@ -145,7 +203,7 @@ export class NativeModel {
     return Float32Array.from(library().koffi.decode(pointer, 'float', count));
   }
 
-  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean): T {
+  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean, evaluate = 0n): T {
     const { contextDefaults, context: make, freeContext, decode } = library();
     const parameters = contextDefaults();
     set32(parameters, at.threads, 1);
@@ -153,6 +211,8 @@ export class NativeModel {
     set32(parameters, at.flashAttention, 0);
     set32(parameters, at.keyType, 0);
     set32(parameters, at.valueType, 0);
+    set32(parameters, at.evaluate, Number(evaluate & 0xffffffffn));
+    set32(parameters, at.evaluate + 4, Number(evaluate >> 32n));
     const context = make(this.#model, parameters);
     if (context === null) throw new Error(library().takeLog());
     try {

@@ -183,7 +183,8 @@ function converted(
     const choice = chooser.choose(tensor);
     if (choice.kept !== undefined) return { name, shape, ...choice, from };
     checkConvertible(source, choice.type, requantize);
-    const weights = isCastType(choice.type) ? undefined : importance.of(source);
+    // Floats do not depend on importance. Their errors are counted by it all the same.
+    const weights = isCastType(choice.type) ? importance.seen(source) : importance.of(source);
     const result = { name, shape, ...choice, from, importance: weights };
     checkImportance(result, to, matrix !== undefined);
     return result;

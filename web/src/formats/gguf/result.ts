@@ -1,6 +1,6 @@
 /** GGUF results: tensors and pairs, once it is decided what they become. */
 import type { CastForm } from '../../codecs/cast.js';
-import { type GgmlForm, ggmlForm } from '../../codecs/ggml.js';
+import type { GgmlForm } from '../../codecs/ggml.js';
 import type { BlockType } from '../../core/blocks.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
@@ -37,7 +37,10 @@ function alignmentNote(stated: number): string {
 
 /** The form of a type. */
 export function formTo(type: string, importance?: Float32Array<ArrayBuffer>): CastForm | GgmlForm {
-  return isCastType(type) ? { codec: 'cast', to: type } : ggmlForm(type as BlockType, importance);
+  const weighted = importance === undefined ? {} : { importance };
+  return isCastType(type)
+    ? { codec: 'cast', to: type, ...weighted }
+    : { codec: 'ggml', to: type as BlockType, ...weighted };
 }
 
 /** Whether a tensor can be copied: its elements are in one place, and of that type. */
