@@ -53,7 +53,7 @@ float largest_of(std::span<const float> values) {
 /// A codebook made ready for a search. Its search finds ranks instead of codes.
 struct Book {
   kernels::CodeSearch search;
-  float values[kMaxCodebookSize];  ///< by rank
+  double values[kMaxCodebookSize];  ///< by rank
   float largest;
   double step;
   kernels::Sweep sweep;  ///< over the scales between kWidest and kNarrow
@@ -114,7 +114,7 @@ void for_each_piece(size_t n, F f) {
 
 bool exists(float scale) { return scale != 0 && is_finite(scale); }
 
-/// The reciprocals of the scales between kWidest and kNarrow times `reach`, and an infinite one. False if there is none for some.
+/// The reciprocals of the scales between kWidest and kNarrow times `reach`, and infinite ones. False if there is none for some.
 bool many_factors(double reach, const Book& book, float* factors) {
   double width = kWidest;
   for (size_t i = 0; i < book.sweep.scales; i++, width *= book.step) {
@@ -122,7 +122,7 @@ bool many_factors(double reach, const Book& book, float* factors) {
     factors[i] = 1 / scale;
     if (!exists(scale) || !is_finite(factors[i])) return false;
   }
-  factors[book.sweep.scales] = HUGE_VALF;
+  std::fill_n(factors + book.sweep.scales, kernels::kBehindSweep, HUGE_VALF);
   return true;
 }
 
@@ -147,12 +147,13 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
   float found = largest;
   double least = error_of(fit(x, largest, book), energy, largest);
   const double reach = largest / (book.largest > 0 ? book.largest : 1);
-  float factors[kernels::kMostInSweep + 1];
+  float factors[kernels::kMostInSweep + kernels::kBehindSweep];
   const bool sweeps = many_factors(reach, book, factors);
   const double alike = kRounding * energy;
   double promised = least;
   float near[kMostNear];  // the best scales so far
   size_t count = 0;
+  float best = 0;
   for (const double sign : {1.0, -1.0}) {
     if (sweeps) fit_many(x, factors, sign < 0, book);
     double width = kWidest, error = 0;
@@ -161,20 +162,25 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
       const bool is_swept = sweeps && i < book.sweep.scales;
       if (!exists(tried) || (width <= kNarrow && error >= kPromising * promised)) break;
       const kernels::FitSums sums = is_swept ? book.sums.take(i, book.sweep) : fit(x, tried, book);
-      error = error_of(sums, energy, best_scale_of(sums));
+      const double scale = best_scale_of(sums);
+      error = error_of(sums, energy, scale);
       if (error < promised - alike) count = 0;
       if (error <= promised + alike && count < kMostNear) near[count++] = tried;
-      promised = std::min(promised, error);
+      if (error >= promised) continue;
+      promised = error;
+      best = static_cast<float>(scale);
     }
   }
-  float best = 0;
-  promised = least;
-  for (size_t i = 0; i < count; i++) {
-    const kernels::FitSums sums = fit(x, near[i], book);
-    const double scale = best_scale_of(sums), error = error_of(sums, energy, scale);
-    if (error >= promised) continue;
-    promised = error;
-    best = static_cast<float>(scale);
+  if (count > 1) {
+    promised = least;
+    best = 0;
+    for (size_t i = 0; i < count; i++) {
+      const kernels::FitSums sums = fit(x, near[i], book);
+      const double scale = best_scale_of(sums), error = error_of(sums, energy, scale);
+      if (error >= promised) continue;
+      promised = error;
+      best = static_cast<float>(scale);
+    }
   }
   // The codes of the improved scale may have a better one yet.
   for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {

@@ -95,7 +95,7 @@ void search_codes_by_counting(const float* x, size_t n, float factor, const Code
   std::memcpy(codes + i, made, n - i);
 }
 
-void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const double* values, double* products, double* squares) {
   double product[2] = {}, square[2] = {};
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i + 2 <= n; i += 2) {
@@ -122,13 +122,13 @@ void prepare_sweep(double share, size_t scales, Sweep& sweep) {
   double growth = 1;
   for (size_t i = 0; i < sizeof(sweep.guess); i++) {
     for (; scale < scales && growth < 1 - kSlack + (static_cast<double>(i) - 1) / 256; growth /= share) scale++;
-    sweep.guess[i] = static_cast<uint8_t>(scale);
+    sweep.guess[i] = static_cast<uint8_t>(scale < scales ? scale : scales + i % kBehindSweep);
   }
   sweep.limit = static_cast<float>(growth * (share + kSlack));
 }
 
 void SweepSums::sweep(const float* x, const uint8_t* ranks, size_t n, const float* factors, bool negative,
-                      const CodeSearch& search, const float* values, const Sweep& by) {
+                      const CodeSearch& search, const double* values, const Sweep& by) {
   F64x2 first = splat(0.0);
   const uint32_t last_down = kMostCodes + 3 + search.thresholds;  // one more, as -1 - rank is the complement of rank
   const float first_factor = factors[0];
