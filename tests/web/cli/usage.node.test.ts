@@ -155,7 +155,13 @@ describe.runIf(process.platform === 'linux')('standard output on a full disk', (
     await putModel();
     const full = openSync('/dev/full', 'w');
     const file = await programFile();
-    const results = ['inspect model.safetensors', 'model.safetensors --to int8 -o out', 'nothing --to int8'].map(
+    const lines = [
+      'inspect model.safetensors',
+      'model.safetensors --to int8 -o out',
+      'model.safetensors --to int8 -o -',
+      'nothing --to int8',
+    ];
+    const results = lines.map(
       (line) =>
         new Promise((resolve) => {
           const child = spawn(process.execPath, [file, ...line.split(' ')], {
@@ -171,7 +177,7 @@ describe.runIf(process.platform === 'linux')('standard output on a full disk', (
         }),
     );
     const lost = { code: 1, stderr: 'scalepoint: cannot write to standard output: no space left on device\n' };
-    expect(await Promise.all(results)).toEqual([lost, lost, expect.objectContaining({ code: 2 })]);
+    expect(await Promise.all(results)).toEqual([lost, lost, lost, expect.objectContaining({ code: 2 })]);
     closeSync(full);
     expect((await inspectModel(path('out'))).tensors).toHaveLength(6);
   });
