@@ -64,7 +64,10 @@ describe('a wrong command line', () => {
       /^there is no option --grup-size; did you mean --group-/,
     ],
     [['model.safetensors', '-x'], /^there is no option -x; see scalepoint quantize --help/],
-    [['model.safetensors', '--to', 'int8', '--workers', '-1'], /^--workers: expected a whole number, got "-1"/],
+    [
+      ['model.safetensors', '--to', 'int8', '--workers', '-1'],
+      /^--workers: expected a whole number from 0 on, got "-1"/,
+    ],
     [['model.safetensors', '--to', '--json'], /^--to needs a value before --json; --to=--json takes --json itself/],
     [['model.safetensors', '--to=int8', '--force=yes'], /^--force takes no value, got "yes"/],
     [['inspect', '--json', '--nothing'], /^there is no option --nothing; see scalepoint inspect --help/],
@@ -177,7 +180,16 @@ describe.runIf(process.platform === 'linux')('standard output on a full disk', (
         }),
     );
     const lost = { code: 1, stderr: 'scalepoint: cannot write to standard output: no space left on device\n' };
-    expect(await Promise.all(results)).toEqual([lost, lost, lost, expect.objectContaining({ code: 2 })]);
+    // Which of the tensors it was depends on how much the system takes before it says so.
+    const once = expect.stringMatching(
+      /^scalepoint: [^\n]*cannot write to standard output: no space left on device\n$/,
+    );
+    expect(await Promise.all(results)).toEqual([
+      lost,
+      lost,
+      { code: 1, stderr: once },
+      expect.objectContaining({ code: 2 }),
+    ]);
     closeSync(full);
     expect((await inspectModel(path('out'))).tensors).toHaveLength(6);
   });
