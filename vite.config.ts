@@ -49,6 +49,20 @@ function guide(): Plugin {
 }
 const pageFile = (name: string) => `${site}/guide/${name === '' ? '' : `${name}/`}index.html`;
 
+/** Puts styles before scripts: nothing is seen without the former, and a slow connection brings what is asked for first. */
+const stylesFirst: Plugin = {
+  name: 'styles-first',
+  apply: 'build',
+  transformIndexHtml: {
+    order: 'post',
+    handler(html) {
+      const styles = html.match(/^ *<link rel="stylesheet"[^>]*>\n/gm) ?? [];
+      const rest = styles.reduce((left, style) => left.replace(style, ''), html);
+      return rest.replace(/^ *<(?:script type="module"|link rel="modulepreload")/m, (first) => styles.join('') + first);
+    },
+  },
+};
+
 /** Adds the service worker, which knows the names of all files of the build. */
 const offline: Plugin = {
   name: 'offline',
@@ -81,7 +95,7 @@ export default defineConfig({
       { find: /^scalepoint\/bench$/, replacement: file('./web/src/bench.ts') },
     ],
   },
-  plugins: [guide(), shell, offline, withoutPolicy],
+  plugins: [guide(), shell, stylesFirst, offline, withoutPolicy],
   worker: { format: 'es' },
   build: {
     outDir: file('./build/demo'),

@@ -14,6 +14,9 @@ struct ErrorSums {
   double product = 0;     ///< sum x y
   double non_finite = 0;  ///< number of pairs left out
   double saturated = 0;   ///< number of x that a float type does not reach, of which y is the largest value
+  // With w, what the squared errors of a column count. 0 if all columns are alike.
+  double weighted_error = 0;  ///< sum w e^2
+  double weighted_x = 0;      ///< sum w x^2
 };
 
 }  // namespace scalepoint

@@ -94,7 +94,7 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
     }
     // The sums are needed in any case: they count what is not finite.
     const double before = sums.non_finite;
-    kernels::accumulate_error(x, y, n, sums);
+    measure(tile, at, x, y, n, sums);
     if (sums.non_finite == before) continue;
     result.problem = find_lost(floats, at, x, y, n);
     if (result.problem.kind != ProblemKind::kNone) return Status::kOk;

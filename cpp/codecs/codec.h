@@ -83,6 +83,8 @@ struct Tile {
   float add = 0;                       ///< what is added to each element when it is read
   Bytes source;                        ///< at an address that suits the elements
   const ValueRange* ranges = nullptr;  ///< one a row, where rows are longer than the tile
+  /// What the squared errors of each column count: finite and not negative. Null: they count alike. For codecs of blocks and of floats.
+  const float* importance = nullptr;
 
   [[nodiscard]] uint64_t size() const { return uint64_t{rows} * columns; }
   [[nodiscard]] bool wants(Role role) const { return (wanted >> static_cast<int32_t>(role) & 1) != 0; }
@@ -110,6 +112,9 @@ struct Encoded {
   ErrorSums sums;  ///< if the tile was measured
   Problem problem;
 };
+
+/// Adds the errors of n elements of a tile, from `first` on, of which y is what was made.
+void measure(const Tile& tile, uint64_t first, const float* x, const float* y, size_t n, ErrorSums& sums);
 
 /// Takes memory for a part of so many bytes, if it is wanted. Null if not.
 [[nodiscard]] std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part);

@@ -29,7 +29,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
   if (elements == 0) return Status::kBadDType;
   const uint64_t size = tile.size();
   if (size % elements != 0) return Status::kBadLayout;
-  const std::span<const float> importance(ggml.importance, ggml.importance != nullptr ? tile.columns : 0);
+  const std::span<const float> importance(tile.importance, tile.importance != nullptr ? tile.columns : 0);
   if (tile.columns % elements != 0 && !importance.empty()) return Status::kBadLayout;
   const uint64_t step = importance.empty() ? kStepSize : step_over(tile.columns, size);
   Floats floats(tile, step, arena);
@@ -45,7 +45,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
     const float* const x = floats.read(at, n);
     std::byte* const out = data + at / elements * bytes;
     const size_t made = n / elements * bytes;
-    Status status = quantize_blocks({x, n}, ggml.to, {out, made}, importance);
+    Status status = quantize_blocks({x, n}, ggml.to, {out, made}, importance, ggml.search);
     if (status == Status::kOverflow) {
       const size_t worst = find_overflow(x, n, ggml.to, importance, out);
       result.problem = {ProblemKind::kOverflow, at + worst, x[worst]};
@@ -57,7 +57,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
     }
     if (status == Status::kOk && tile.measure) {
       status = dequantize_blocks({out, made}, ggml.to, {restored, n});
-      kernels::accumulate_error(x, restored, n, result.sums);
+      measure(tile, at, x, restored, n, result.sums);
     }
     if (status != Status::kOk) return status;
   }

@@ -8,10 +8,11 @@ namespace scalepoint::codecs {
 
 struct Ggml {
   BlockType to = BlockType::kQ8_0;
-  const float* importance = nullptr;  ///< of the columns of the tile, which are those of a row; null if all are alike
+  BlockSearch search = BlockSearch::kUsual;
 };
 
-/// Blocks of neighbors, byte for byte as ggml makes them. Part: data.
+/// Blocks of neighbors, byte for byte as ggml makes them. Part: data. With the importance of columns, the rows of the tile are those of
+/// the tensor.
 /// Special: NaN and infinities are problems. So is a block that needs a scale beyond float16: kOverflow, at its first
 ///          element of largest magnitude. NaN and infinities come first, wherever they are.
 /// Status:  those of check and Arena; kBadDType if there is no such type; kBadLayout unless the tile holds whole blocks.

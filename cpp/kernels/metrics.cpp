@@ -1,5 +1,6 @@
 #include "metrics.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "dispatch.h"
@@ -95,6 +96,38 @@ float sum_products(const float* x, const float* y, size_t n) {
   return total[0];
 }
 
+/// sum w e^2 and sum w x^2 of a block within a row.
+void add_weighted_block(const float* x, const float* y, const float* weights, size_t n, ErrorSums& sums) {
+  F32x4 error = splat(0.0f), squares = error;
+  const auto take = [&](const float* a, const float* b, const float* weight) {
+    for (size_t i = 0; i < 8; i += 4) {
+      const F32x4 v = load(a + i), w = load(weight + i), e = sub(v, load(b + i));
+      error = add(error, mul(w, mul(e, e)));
+      squares = add(squares, mul(w, mul(v, v)));
+    }
+  };
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 8 <= n; i += 8) take(x + i, y + i, weights + i);
+  if (i < n) take(Eight(x + i, n - i).v, Eight(y + i, n - i).v, Eight(weights + i, n - i).v);
+  float total[4];
+  store(total, sum_of_each(error, squares, error, squares));
+  if (is_safe(total[0]) && is_safe(total[1])) {
+    sums.weighted_error += total[0];
+    sums.weighted_x += total[1];
+    return;
+  }
+  double exact_error = 0, exact_squares = 0;
+  for (i = 0; i < n; i++) {
+    const double v = x[i], e = v - y[i];
+    if (!is_finite(x[i]) || !is_finite(y[i])) continue;
+    exact_error += weights[i] * (e * e);
+    exact_squares += weights[i] * (v * v);
+  }
+  sums.weighted_error += exact_error;
+  sums.weighted_x += exact_squares;
+}
+
 template <class Code>
 void accumulate_code_error_as(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
                               ErrorSums& sums) {
@@ -137,6 +170,19 @@ void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums)
 void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
                            ErrorSums& sums) {
   kAccumulateCodeError[dtype](x, codes, dtype, n, scale, zero_point, sums);
+}
+
+void accumulate_weighted_error(const float* x, const float* y, size_t n, const float* weights, size_t columns, uint64_t first,
+                               ErrorSums& sums) {
+  for (size_t at = 0, column = first % columns; at < n; column = 0) {
+    const size_t end = at + std::min(n - at, columns - column);
+    for (; at < end;) {
+      const size_t count = std::min(kErrorBlock, end - at);
+      add_weighted_block(x + at, y + at, weights + column, count, sums);
+      at += count;
+      column += count;
+    }
+  }
 }
 
 void accumulate_error_each(const float* x, const float* y, size_t n, ErrorSums* sums) {

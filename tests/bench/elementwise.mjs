@@ -3,7 +3,7 @@ import { benchWeights, makeLimits, plain, race } from '../../dist/bench.js';
 import { makeOrt } from './peers.mjs';
 
 /**
- * One measurement: an operation on n elements, the median time of each contestant, and ratios of these times.
+ * One measurement: an operation on n elements, the least time of each contestant, and ratios of these times.
  * @typedef {{ operation: string, n: number, ms: Record<string, number>, ratios: Record<string, number> }} Row
  */
 

@@ -1,5 +1,6 @@
 // Tiles of floats to ggml's blocks. The bytes of blocks have tests of their own: here they are what quantize_blocks makes of all
 // floats at once.
+#include "codecs/cast.h"
 #include "codecs/ggml.h"
 #include "codecs_helpers.h"
 
@@ -106,6 +107,58 @@ TEST(EncodeGgml, makes_blocks_from_blocks) {
   const std::vector<uint8_t> source = byte_values(blocks);
   const Tile tile = tile_of(source, 17, 1024, static_cast<int32_t>(BlockType::kQ4_K));
   EXPECT_TRUE(same(byte_values(expected), to_blocks(tile, BlockType::kQ8_0).data));
+}
+
+/// Sums of pairs by the importance of their columns, and the bound of accumulate_weighted_error: 67 additions and four roundings of a term.
+void expect_weighted(const std::vector<float>& x, const std::vector<float>& y, const std::vector<float>& importance,
+                     const ErrorSums& sums) {
+  constexpr long double kBound = 71 * 0x1p-24L;
+  long double error = 0, squares = 0;
+  for (size_t i = 0; i < x.size(); i++) {
+    const long double w = importance[i % importance.size()], v = x[i], e = v - y[i];
+    error += w * e * e;
+    squares += w * v * v;
+  }
+  EXPECT_LE(std::fabs(sums.weighted_error - error), kBound * error);
+  EXPECT_LE(std::fabs(sums.weighted_x - squares), kBound * squares);
+}
+
+TEST(EncodeGgml, adds_up_errors_by_the_importance_of_columns) {
+  Random random(7);
+  for (const auto& [type, size] : kBlockTypes) {
+    for (const double largest : {1.0, 1e-30, 1e4}) {  // float32 does not reach the squares of the second
+      const size_t rows = 19, columns = 5 * size_t{size.elements};
+      const std::vector<uint8_t> source =
+          reference::store_elements(hard_rows(random, rows, columns, 8, largest), ElementType::kF32);
+      const std::vector<float> x = floats_of(source, ElementType::kF32);
+      std::vector<float> importance = random.uniform_values(columns, 0, 2);
+      importance[3] = 0;
+      Tile tile = tile_of(source, rows, columns, ElementType::kF32);
+      tile.importance = importance.data();
+      const Result result = to_blocks(tile, type);
+      std::vector<float> y(x.size());
+      ASSERT_EQ(dequantize_blocks(bytes_of(result.data), type, y), Status::kOk);
+      expect_weighted(x, y, importance, result.encoded.sums);
+      ErrorSums sums = result.encoded.sums;
+      sums.weighted_error = sums.weighted_x = 0;
+      EXPECT_TRUE(same_sums(sums_of(x, y), sums));
+    }
+  }
+}
+
+TEST(EncodeCast, adds_up_errors_by_the_importance_of_columns) {
+  Random random(8);
+  for (const size_t columns : {1, 7, 512, 700, 20000}) {
+    const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, 3, columns, 8, 1e3), ElementType::kF32);
+    const std::vector<float> x = floats_of(source, ElementType::kF32), importance = random.uniform_values(columns, 0, 9);
+    Tile tile = tile_of(source, 3, columns, ElementType::kF32);
+    tile.importance = importance.data();
+    Encoded encoded;
+    const Memory memory = run_in_memory([&](Arena& arena) {
+      return encode(tile, codecs::Cast{ElementType::kBF16, false}, arena, encoded);
+    });
+    expect_weighted(x, floats_of(byte_values(encoded.data), ElementType::kBF16), importance, encoded.sums);
+  }
 }
 
 TEST(EncodeGgml, refuses_what_is_no_block) {

@@ -78,7 +78,7 @@ const bytesOfResult = async (file: ModelInput, options: QuantizeModelOptions): P
   (await quantizeModel(file, { workers: 0, ...options })).bytes();
 
 /** The name of a case, made from its options, such as `int4 asymmetric groups of 32 mse packed`. */
-function nameOf({ to, ...options }: PlanOptions & { config?: object; minSqnrDb?: number }): string {
+function nameOf({ to, ...options }: QuantizeModelOptions): string {
   const words = Object.entries(options).map(([key, value]) => {
     if (key === 'granularity') {
       const { kind, groupSize } = value as { kind: string; groupSize?: number };

@@ -35,7 +35,7 @@ import {
 import type { ModelReport } from './pipeline/report.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
-import { fitted, type ModelFit, type ModelPlan, type PlanOptions } from './planning.js';
+import { fitted, type ModelFit, type ModelPlan, type PlanOptions, type SizedPlanOptions } from './planning.js';
 import type { RunOptions, RunReport } from './running/compare.js';
 
 export type { ConverterInfo } from './conversions/converter.js';
@@ -231,7 +231,7 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
 // -------------------------------------------------------------------------------------------------------------------- quantize
 
 /** Options of `quantizeModel`. */
-export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
+export interface QuantizeModelOptions extends SizedPlanOptions, FormatSidecars, ResultOptions {}
 
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {

@@ -222,7 +222,7 @@ describe('records', () => {
   });
 
   it('are read field by field', () => {
-    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8], 2);
+    heaps.HEAPF64.set([1, 2, 3, 4, 5, 6, 7, 8, 9, 10], 2);
     expect(ErrorSums.read(heaps, 16)).toEqual({
       squaredError: 1,
       absoluteError: 2,
@@ -232,7 +232,9 @@ describe('records', () => {
       product: 6,
       nonFinite: 7,
       saturated: 8,
+      weightedError: 9,
+      weightedX: 10,
     });
-    expect(ErrorSums.bytes).toBe(64);
+    expect(ErrorSums.bytes).toBe(80);
   });
 });

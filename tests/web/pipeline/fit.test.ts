@@ -7,11 +7,13 @@ import {
   measureTypes,
   planModel,
   quantizeModel,
+  readTensor,
   rulesFrom,
   rulesText,
   type SizeOptions,
   sizeCurve,
 } from '../../../web/src/model.js';
+import { activationsOf, matrixFile, meansOf } from '../support/importance.js';
 import { safetensors, weights } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
@@ -110,6 +112,74 @@ describe('a GGUF result of a given size', () => {
     const plan = await planModel(llama, { to: 'auto', targetSize, splitTensors: 5 });
     expect(plan.files.length).toBeGreaterThan(3);
     expect(plan.files.reduce((sum, { bytes }) => sum + bytes, 0)).toBeLessThanOrEqual(targetSize);
+  });
+});
+
+describe('with an importance matrix', async () => {
+  const { tensors } = await inspectModel(llama);
+  const activations = activationsOf(tensors);
+  const importance = matrixFile(activations);
+  const means = meansOf(activations);
+  const weighted = await measureTypes(llama, { to: 'auto', importance });
+
+  it.each(['Q4_0', 'Q8_0', 'Q5_K', 'BF16'] as const)('measures what columns count: %s', async (to) => {
+    const rules = [{ match: /./, to }];
+    const made = await (await quantizeModel(llama, { to: 'Q4_0', rules, importance })).bytes();
+    const [original, restored] = await Promise.all(
+      [llama, made].map(async (file) => (await quantizeModel(file, { to: 'F32' })).bytes()),
+    );
+    for (const { name, types } of weighted.tensors) {
+      const type = types.find((one) => one.to === to);
+      const known = means.get(name);
+      if (type === undefined || known === undefined) continue;
+      const [x, y] = await Promise.all(
+        [original!, restored!].map(async (file) => (await readTensor(file, name)).data as Float32Array),
+      );
+      const [e, n] = [...x!].reduce(
+        ([error, squares], v, i) => {
+          const w = known[i % known.length]!;
+          return [error + w * (v - y![i]!) ** 2, squares + w * v * v];
+        },
+        [0, 0],
+      );
+      const loss = (/^output/.test(name) ? 8 : 1) * (e / n);
+      // accumulate_weighted_error is off by at most 71 * 2^-24 for either sum; the doubles here add nothing that counts.
+      expect(Math.abs(type.error - loss), name).toBeLessThanOrEqual(loss * 2.01 * 71 * 2 ** -24);
+    }
+  });
+
+  it('measures weights that the matrix does not have as without it', () => {
+    for (const { name, types } of weighted.tensors.filter((tensor) => !means.has(tensor.name))) {
+      expect(types).toEqual(table.tensors.find((tensor) => tensor.name === name)!.types);
+    }
+  });
+
+  it('chooses types by it', async () => {
+    // If one column of a weight counts alone, a type is as good as it is for that column.
+    const name = 'blk.0.ffn_down.weight';
+    const typeWith = async (first: number, rest: number) => {
+      const matrix = activations.map((one) =>
+        one.name === name ? { ...one, sums: one.sums.map((_, i) => (i === 0 ? first : rest)) } : one,
+      );
+      const { types } = fitTypes(await measureTypes(llama, { to: 'auto', importance: matrixFile(matrix) }), {
+        targetBitsPerWeight: 5,
+      });
+      return types[weighted.tensors.findIndex((tensor) => tensor.name === name)]!;
+    };
+    const [one, all] = [await typeWith(1e4, 0), await typeWith(0, 1e4)];
+    expect(one.to).not.toBe(all.to);
+  });
+
+  it('makes what it predicts', async () => {
+    const { bytes } = fitTypes(weighted, { targetBitsPerWeight: 4.5 });
+    const plan = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5, importance });
+    expect(plan.fit?.bytes).toBeGreaterThanOrEqual(bytes);
+    const { report } = await quantizeModel(llama, plan);
+    const loss = report.tensors.reduce((sum, { name, error }) => {
+      const weight = /^(token_embd|output)\.weight$/.test(name) ? 8 : 1;
+      return sum + weight * (error?.weightedL2 ?? error?.relativeL2 ?? 0) ** 2;
+    }, 0);
+    expect(Math.abs(loss - plan.fit!.error)).toBeLessThanOrEqual(rounding * loss);
   });
 });
 

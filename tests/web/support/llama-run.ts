@@ -39,7 +39,16 @@ const library = once(() => {
   const call = <T>(name: string, result: unknown, parameters: readonly unknown[]) =>
     llama.func(name, result, parameters) as T;
   return {
-    koffi: koffi as unknown as { decode(pointer: Pointer, type: string, length: number): Float32Array | number[] },
+    koffi: koffi as unknown as {
+      decode(pointer: Pointer | bigint, type: string, length: number): Float32Array | number[];
+      decode(pointer: Pointer | bigint, offset: number, type: string): bigint | number;
+      decode(pointer: Pointer | bigint, offset: number, type: string, length: number): string;
+      register(call: (tensor: Pointer, ask: boolean) => boolean, type: unknown): object;
+      unregister(call: object): void;
+      address(pointer: object): bigint;
+    },
+    /** Whether a tensor that was computed is wanted, or what to do with it. */
+    Evaluate: koffi.pointer(koffi.proto('bool (void *tensor, bool ask, void *data)')),
     takeLog: () => {
       const text = log;
       log = '';
@@ -75,6 +84,7 @@ const library = once(() => {
 
 /** Offsets in the parameters of v0.5.0. */
 const at = {
+  evaluate: 88,
   vocabularyOnly: 72,
   threads: 28,
   batchThreads: 32,
@@ -82,6 +92,11 @@ const at = {
   keyType: 104,
   valueType: 108,
 } as const;
+
+/** Offsets in ggml_tensor, whose sizes are in 8 bytes each. */
+const inTensor = { sizes: 16, operation: 80, sources: 152, data: 248, name: 256 } as const;
+/** GGML_OP_MUL_MAT. */
+const matrixProduct = 29;
 
 function set32(blob: Blob, offset: number, value: number): void {
   for (let i = 0; i < 4; i++) blob.bytes[offset + i] = (value >>> (8 * i)) & 255;
@@ -134,6 +149,27 @@ export class NativeModel {
     return this.#run(tokens, (context) => tokens.map((_, i) => this.#floats(logits(context, i), width)), true);
   }
 
+  /** Shows what each weight is multiplied with, row by row, as llama-imatrix sees it with --process-output. Models without experts. */
+  activations(tokens: readonly number[], see: (weight: string, x: Float32Array, columns: number) => void): void {
+    const { koffi, Evaluate } = library();
+    const evaluate = (tensor: Pointer, ask: boolean) => {
+      if (koffi.decode(tensor, inTensor.operation, 'int32') !== matrixProduct) return !ask;
+      const [weight = 0n, input = 0n] = [0, 8].map((i) => BigInt(koffi.decode(tensor, inTensor.sources + i, 'uint64')));
+      const name = koffi.decode(weight, inTensor.name, 'char', 64).split('\0')[0] as string;
+      if (ask || !name.endsWith('.weight')) return true;
+      const [columns = 0, rows = 0] = [0, 8].map((i) => Number(koffi.decode(input, inTensor.sizes + i, 'int64')));
+      const data = BigInt(koffi.decode(input, inTensor.data, 'uint64'));
+      see(name, Float32Array.from(koffi.decode(data, 'float', columns * rows)), columns);
+      return true;
+    };
+    const call = koffi.register(evaluate, Evaluate);
+    try {
+      this.#run(tokens, () => {}, true, koffi.address(call));
+    } finally {
+      koffi.unregister(call);
+    }
+  }
+
   /** The vector of a text, as the model pools it. */
   pooled(tokens: readonly number[]): Float32Array {
     const { embedding, pooled } = library();
@@ -145,7 +181,7 @@ export class NativeModel {
     return Float32Array.from(library().koffi.decode(pointer, 'float', count));
   }
 
-  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean): T {
+  #run<T>(tokens: readonly number[], read: (context: Pointer) => T, everywhere: boolean, evaluate = 0n): T {
     const { contextDefaults, context: make, freeContext, decode } = library();
     const parameters = contextDefaults();
     set32(parameters, at.threads, 1);
@@ -153,6 +189,8 @@ export class NativeModel {
     set32(parameters, at.flashAttention, 0);
     set32(parameters, at.keyType, 0);
     set32(parameters, at.valueType, 0);
+    set32(parameters, at.evaluate, Number(evaluate & 0xffffffffn));
+    set32(parameters, at.evaluate + 4, Number(evaluate >> 32n));
     const context = make(this.#model, parameters);
     if (context === null) throw new Error(library().takeLog());
     try {

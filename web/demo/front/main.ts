@@ -1,4 +1,4 @@
-import { load, type Scalepoint } from 'scalepoint';
+import type { Scalepoint } from 'scalepoint';
 import { copy } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { fileOfText, startDropping } from '../shared/drop.js';
@@ -126,7 +126,9 @@ function startDoor(): void {
   });
   startDropping(open, (text) => void visit('numbers/', [fileOfText(text)]));
   const install = byId('install', HTMLElement);
-  byId('copy-install', HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
+  for (const id of ['copy-install', 'copy-first']) {
+    byId(id, HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
+  }
   const code = byId('code', HTMLElement);
   byId('copy-code', HTMLButtonElement).addEventListener('click', () => void copy(code.textContent, 'Code'));
 }
@@ -141,9 +143,13 @@ function whenIdle(): Promise<void> {
   });
 }
 
-/** Loads the core, which the figures need, and then the weights, which only live readings need. */
+/**
+ * Loads the core, which the figures need, and then the weights, which only live readings need. The slider waits for neither: it shows what
+ * was recorded.
+ */
 async function loadReader(store: Store<State>): Promise<Reader | undefined> {
   try {
+    const { load } = await import('scalepoint');
     const core = await load();
     showCore(core);
     store.set({ core });

@@ -28,6 +28,8 @@ function statusOf({ run, plan, model, choice }: State): string {
       return 'Where should it go?';
     case 'cancelled':
       return 'Cancelled. Nothing was saved.';
+    case 'saved':
+      return `Saved ${run.name}. What to do with it is below.`;
     case 'running': {
       if (run.bytesTotal === 0) return 'Starting…';
       const left = run.secondsLeft === undefined ? '' : `, about ${formatSeconds(run.secondsLeft)} left`;
@@ -38,6 +40,9 @@ function statusOf({ run, plan, model, choice }: State): string {
       return outputName(model.name, formatFor(model, choice.to), choice);
   }
 }
+
+/** A note of the package as a sentence. */
+const sentence = (note: string) => `${note[0]?.toUpperCase()}${note.slice(1)}.`;
 
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
@@ -115,7 +120,7 @@ export function startActions(events: { start(): void; cancel(): void }, current:
         ? ''
         : `${formatBytes(totals.bytesBefore)} now · ${totals.ratio.toFixed(2)} × smaller · ${totals.bitsPerWeight.toFixed(2)} bits a weight · ${formatMany(totals.bytesAfter, 'byte')} exactly`;
     setText(byId('model-totals', HTMLElement), facts);
-    setText(byId('model-notes', HTMLElement), plan?.notes.map((note) => `${note}.`).join(' ') ?? '');
+    setText(byId('model-notes', HTMLElement), plan?.notes.map(sentence).join(' ') ?? '');
     byId('saved', HTMLElement).hidden = now.kind !== 'saved';
     if (now.kind === 'saved' && now !== before?.run) drawSaved(state, now);
   };

@@ -6,19 +6,28 @@ import {
   presetTarget,
   type Rule,
   resultName,
+  type SizedPlanOptions,
+  type TypeFit,
 } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
+import { bytesIn } from './sizes.js';
 
 /** The visitor's choices for a model. Options are kept as the words of the command line, which mean the same in every format. */
 export interface Choice {
-  readonly to: PlanOptions['to'];
+  /** `auto` if the types follow from a size. */
+  readonly to: PlanOptions['to'] | 'auto';
   /** By flag: `{ 'group-size': '32', all: true }`. */
   readonly words: Readonly<Record<string, string | true>>;
   /** Names of tensors that stay as they are. */
   readonly kept: ReadonlySet<string>;
   /** As on the command line: `REGEX=TYPE` or `REGEX=keep`. */
   readonly rules: readonly string[];
+  /** The size that the result may have, as on the command line: `60kB`. Without one the types follow from `to`. */
+  readonly size?: string;
 }
+
+/** The types that fit into a size. They take the place of the target and come after the rules of the choice. */
+export type Fit = Pick<TypeFit, 'to' | 'rules' | 'bytes' | 'error' | 'bound'>;
 
 /** What the package says about a format. */
 export function infoOf(format: ModelFormat): FormatInfo {
@@ -41,9 +50,10 @@ export function usualFormat({ format, other }: Pick<ModelFile, 'format' | 'other
 /** Options about several files and about texts in them, which the page does not offer. */
 const unoffered = ['shardSize', 'splitTensors', 'part', 'metadata'];
 
-/** Names of the options that mean something for a target. */
+/** Names of the options that mean something for a target. Results of a size are made of the types around the smallest preset. */
 export function optionNames(format: ModelFormat, to: string): readonly string[] {
-  const names = infoOf(format).targets.find(({ name }) => name === to)?.options ?? [];
+  const target = to === 'auto' ? presetTarget(format, 'small') : to;
+  const names = infoOf(format).targets.find(({ name }) => name === target)?.options ?? [];
   return names.filter((name) => !unoffered.includes(name));
 }
 
@@ -52,17 +62,29 @@ export function initialChoice(format: ModelFormat): Choice {
   return { to: presetTarget(format, 'balanced'), words: {}, kept: new Set(), rules: [] };
 }
 
-/** Changes the target, and drops the words that mean nothing for it. */
-export function withTarget(format: ModelFormat, choice: Choice, to: Choice['to']): Choice {
+/** Changes the target, and drops the size and the words that mean nothing for it. */
+export function withTarget(format: ModelFormat, { size: _, ...choice }: Choice, to: Choice['to']): Choice {
   const { entries } = infoOf(format).options;
   const known = optionNames(format, to).flatMap((name) => entries[name]?.flags.map((flag) => flag.name) ?? []);
   const words = Object.fromEntries(Object.entries(choice.words).filter(([name]) => known.includes(name)));
   // The tensors have other names in another format.
-  const isSame = infoOf(format).targets.some(({ name }) => name === choice.to);
+  const isSame = choice.to === 'auto' || infoOf(format).targets.some(({ name }) => name === choice.to);
   return isSame ? { ...choice, to, words } : { to, words, kept: new Set(), rules: [] };
 }
 
-const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+/**
+ * The choice with a size. A model that becomes one of another format needs a target to say so; the usual one does, as targets of a format
+ * share their types.
+ */
+export function withSize({ format, other }: Pick<ModelFile, 'format' | 'other'>, choice: Choice, size: string): Choice {
+  if (choice.size !== undefined) return { ...choice, size };
+  const now = formatFor({ format, ...(other && { other }) }, choice.to);
+  const to = now === format ? 'auto' : presetTarget(now, 'balanced');
+  return { ...withTarget(now, choice, to), size };
+}
+
+/** A name as a regular expression. */
+export const escaped = (name: string) => name.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 
 /** A regular expression that matches the names of all tensors to keep, and no others. */
 function keptPattern({ kept }: Choice): string | undefined {
@@ -88,20 +110,28 @@ function valuesOf(format: ModelFormat, { to, words }: Choice): Record<string, un
   return values;
 }
 
-/** The choices as options of `planModel` and `quantizeModel`. @throws SyntaxError for a rule, RangeError for an option */
-export function optionsOf(format: ModelFormat, choice: Choice): PlanOptions {
+/**
+ * The choices as options of `planModel` and `quantizeModel`: with the size that they have, or with the types that fit into it.
+ * @throws SyntaxError for a rule, RangeError for an option
+ */
+export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): SizedPlanOptions {
   const pattern = keptPattern(choice);
   const rules = [
     ...(pattern === undefined ? [] : [{ match: new RegExp(pattern), keep: true } as const]),
     ...choice.rules.map(ruleOf),
+    ...(fit?.rules ?? []),
   ];
-  const base = { to: choice.to, ...valuesOf(format, choice) } as PlanOptions;
+  const base = {
+    to: fit?.to ?? choice.to,
+    ...valuesOf(format, choice),
+    ...(choice.size === undefined || fit !== undefined ? {} : { targetSize: choice.size }),
+  } as SizedPlanOptions;
   return rules.length === 0 ? base : { ...base, rules };
 }
 
-/** Name of the output: `model.safetensors` becomes `model.int4.safetensors`. */
-export function outputName(name: string, format: ModelFormat, { to }: Choice): string {
-  return resultName(name.replace(/\.index\.json$/i, ''), { to, format: infoOf(format).result });
+/** Name of the output: `model.safetensors` becomes `model.int4.safetensors`, or `model.60kB.safetensors`. */
+export function outputName(name: string, format: ModelFormat, { to, size }: Choice): string {
+  return resultName(name.replace(/\.index\.json$/i, ''), { to: size ?? to, format: infoOf(format).result });
 }
 
 const quoted = (text: string) => (/^[\w./:=,+-]+$/.test(text) ? text : `'${text.replace(/'/g, "'\\''")}'`);
@@ -114,7 +144,9 @@ export function commandOf(name: string, _format: ModelFormat, choice: Choice): s
   );
   const rules = [...(pattern === undefined ? [] : [`${pattern}=keep`]), ...choice.rules];
   return [
-    `npx scalepoint quantize ${quoted(name)} --to ${choice.to}`,
+    `npx scalepoint quantize ${quoted(name)}`,
+    ...(choice.to === 'auto' ? [] : [`--to ${choice.to}`]),
+    ...(choice.size === undefined ? [] : [`--target-size ${quoted(choice.size)}`]),
     ...words,
     ...rules.map((rule) => `--rule ${quoted(rule)}`),
   ].join(' ');
@@ -150,6 +182,7 @@ export function hashOf(format: ModelFormat, choice: Choice): string {
   const parameters = new URLSearchParams();
   const usual = initialChoice(format);
   if (choice.to !== usual.to) parameters.set('to', choice.to);
+  if (choice.size !== undefined) parameters.set('target-size', choice.size);
   for (const [flag, value] of Object.entries(choice.words)) parameters.set(flag, value === true ? 'yes' : value);
   for (const rule of choice.rules) parameters.append('rule', rule);
   for (const name of choice.kept) parameters.append('keep', name);
@@ -167,12 +200,16 @@ export function choiceOf(format: ModelFormat, hash: string): Choice {
   const parameters = new URLSearchParams(hash.replace(/^#/, ''));
   const usual = initialChoice(format);
   const { targets, options } = infoOf(format);
-  const to = targets.find(({ name, copies }) => !copies && name === parameters.get('to'))?.name ?? usual.to;
+  const size = parameters.get('target-size') ?? '';
+  const hasSize = bytesIn(size) !== undefined;
+  const isAuto = hasSize && parameters.get('to') === 'auto';
+  const known = targets.find(({ name, copies }) => !copies && name === parameters.get('to'))?.name;
+  const to = isAuto ? 'auto' : (known ?? usual.to);
   const words: Record<string, string | true> = {};
   for (const { name, value } of optionNames(format, to).flatMap((option) => options.entries[option]?.flags ?? [])) {
     const text = parameters.get(name);
     if (text !== null) words[name] = value === undefined ? true : text;
   }
   const kept = new Set(parameters.getAll('keep'));
-  return { to: to as Choice['to'], words, kept, rules: parameters.getAll('rule') };
+  return { to: to as Choice['to'], words, kept, rules: parameters.getAll('rule'), ...(hasSize && { size }) };
 }

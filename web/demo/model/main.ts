@@ -14,6 +14,7 @@ import { startMore } from './more.js';
 import { startOffers } from './offers.js';
 import { Runner } from './run.js';
 import { Session } from './session.js';
+import { startSizes } from './sizesview.js';
 import { initialState, type State } from './state.js';
 import { startTable } from './table.js';
 import { startWorst } from './worst.js';
@@ -112,6 +113,14 @@ function start(): void {
     onPreset,
     startMore({ choose: (choice) => session.choose(choice) }, store.get),
     startActions({ start: () => void runner.start(), cancel: () => runner.cancel() }, store.get),
+    startSizes(
+      {
+        measure: () => session.measureSizes(),
+        cancel: () => session.cancelSizes(),
+        choose: (size) => session.chooseSize(size),
+      },
+      store.get,
+    ),
     startWorst(tensorEvents),
     startTable(store, tensorEvents),
     startLookView((change) => session.compare(change), store.get),

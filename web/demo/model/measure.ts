@@ -1,16 +1,29 @@
-import { estimateModel, type ModelPlan, type Preset, planModel, presetTarget, ScalepointError } from 'scalepoint/model';
+import {
+  estimateModel,
+  type ModelPlan,
+  type PlanOptions,
+  type Preset,
+  planModel,
+  presetTarget,
+  type Rule,
+  ScalepointError,
+} from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import { messageOf } from '../shared/problems.js';
-import { type Choice, formatFor, optionsOf, withTarget } from './choice.js';
+import { type Choice, escaped, formatFor, optionsOf, withTarget } from './choice.js';
+import type { Sizer } from './sizer.js';
 import type { Errors, Measured, Offer } from './state.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;
+/** Numbers whose conversion takes long enough to be timed. */
+const timedNumbers = 2 ** 22;
 /** Workers that measure. Others are left to the page. */
 const measuringWorkers = 1;
 
-/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one. */
-const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);
+/** What tells choices apart that have other errors. Keeping a tensor changes no error of another one, unless the others get its room. */
+const keyOf = ({ to, words, rules, size, kept }: Choice) =>
+  JSON.stringify([to, words, rules, ...(size === undefined ? [] : [size, [...kept].sort()])]);
 
 interface Known {
   readonly errors: Errors;
@@ -24,12 +37,21 @@ export class Measurer {
   /** Elements that one worker quantizes in a second; undefined until that is known. */
   rate: number | undefined;
 
-  constructor(model: ModelFile) {
+  readonly #sizer: Sizer;
+
+  constructor(model: ModelFile, sizer: Sizer) {
     this.#model = model;
+    this.#sizer = sizer;
   }
 
-  plan(choice: Choice): Promise<ModelPlan> {
-    return planModel(this.#model.files, optionsOf(formatFor(this.#model, choice.to), choice));
+  /** What the package is asked for: types in place of a size. */
+  async options(choice: Choice): Promise<PlanOptions> {
+    const fit = choice.size === undefined ? undefined : await this.#sizer.fit(choice);
+    return optionsOf(formatFor(this.#model, choice.to), choice, fit) as PlanOptions;
+  }
+
+  async plan(choice: Choice): Promise<ModelPlan> {
+    return planModel(this.#model.files, await this.options(choice));
   }
 
   known(choice: Choice): Known | undefined {
@@ -62,12 +84,12 @@ export class Measurer {
   /** Measures a choice. */
   async measure(choice: Choice, sample: number | undefined, signal: AbortSignal): Promise<Known> {
     const { files } = this.#model;
-    const format = formatFor(this.#model, choice.to);
+    const options = await this.options(choice);
     let begin: number | undefined;
     let measured = 0;
     const work = (workers: number) =>
       estimateModel(files, {
-        ...optionsOf(format, choice),
+        ...options,
         ...(sample === undefined ? {} : { sample }),
         workers,
         signal,
@@ -88,9 +110,41 @@ export class Measurer {
       measured += Math.min(elements, sample ?? 65536);
       errors.set(name, { error, exact: exact || elements <= (sample ?? 65536) });
     }
-    const seconds = begin === undefined ? 0 : (performance.now() - begin) / 1000;
-    if (seconds > 0.05) this.rate = measured / seconds;
+    // A sample is too small to tell how fast the rest is.
+    if (exact && begin !== undefined) this.#timed(measured, begin);
     return this.learn(choice, errors, exact);
+  }
+
+  #timed(elements: number, begin: number): void {
+    const seconds = (performance.now() - begin) / 1000;
+    // Other work can only make it slower.
+    if (seconds > 0.05) this.rate = Math.max(this.rate ?? 0, elements / seconds);
+  }
+
+  /** Finds out how long saving takes, from a piece of the two largest tensors. */
+  async time(choice: Choice, { tensors }: ModelPlan, signal: AbortSignal): Promise<void> {
+    const sizeOf = ({ shape }: { shape: readonly number[] }) => shape.reduce((a, b) => a * b, 1);
+    const converted = tensors.filter(({ kept }) => kept === undefined).sort((a, b) => sizeOf(b) - sizeOf(a));
+    const [first, second] = converted;
+    if (this.rate !== undefined || first === undefined || second === undefined || sizeOf(second) < 2 ** 18) return;
+    const { rules = [], ...options } = await this.options(choice);
+    const others = {
+      match: new RegExp(`^(?!(${[first, second].map(({ name }) => escaped(name)).join('|')})$)`),
+      keep: true,
+    };
+    let begin: number | undefined;
+    await estimateModel(this.#model.files, {
+      ...options,
+      rules: [others as Rule, ...rules],
+      sample: timedNumbers,
+      workers: measuringWorkers,
+      signal,
+      // The first one waits for the worker to start, so the other one counts.
+      onProgress: () => {
+        begin ??= performance.now();
+      },
+    });
+    if (begin !== undefined) this.#timed(Math.min(timedNumbers, sizeOf(second)), begin);
   }
 
   /** What a preset does beside the other choices: sizes at once, errors as far as they are known. */

@@ -98,9 +98,14 @@ export function startMore(session: { choose(choice: Choice): void }, current: ()
         return { label, names };
       });
       const groups = lists.map(({ label, names }) => html('optgroup', { label }, ...names));
-      target.replaceChildren(...(lists.length > 1 ? groups : lists.flatMap(({ names }) => names)));
+      const mixed = html('option', { value: 'mixed', id: 'model-mixed' });
+      target.replaceChildren(mixed, ...(lists.length > 1 ? groups : lists.flatMap(({ names }) => names)));
     }
-    target.value = choice.to;
+    const mixed = byId('model-mixed', HTMLOptionElement);
+    mixed.hidden = choice.size === undefined;
+    mixed.disabled = mixed.hidden;
+    setText(mixed, choice.size === undefined ? '' : `a mixture of ${choice.size}`);
+    target.value = choice.size === undefined ? choice.to : mixed.value;
     rules.value = choice.rules.join('\n');
     const focused = document.activeElement?.id;
     const format = formatFor(model, choice.to);

@@ -5,7 +5,7 @@ import { formatFor, infoOf } from './choice.js';
 import { type Offer, type State, totalSqnr } from './state.js';
 import { closeness, shortDecibels } from './words.js';
 
-const titles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
+export const presetTitles: Readonly<Record<Preset, string>> = { small: 'Small', balanced: 'Balanced', safe: 'Safe' };
 
 /** SQNR in dB at which the meter of a card is full. */
 const fullMeter = 60;
@@ -21,7 +21,10 @@ function changesNothing({ converted, bytesAfter = 0, bytesBefore = 0 }: Offer): 
 /** Why a preset leaves the file as it is. */
 function whyNothing({ converted = 0 }: Offer, { model }: State): string {
   if (converted > 0) return 'Hardly smaller: the tensors are so small that their names and scales outweigh them.';
-  const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))];
+  // Shapes and indices are no weights.
+  const types = [...new Set((model?.tensors ?? []).map(({ dtype }) => dtype))].filter(
+    (type) => !/^([IU](16|32|64)|BOOL)$/.test(type),
+  );
   if (types.every((type) => type === 'F32' || type === 'F64')) return 'Changes nothing: no tensor fits this type.';
   return `Changes nothing: this file is ${types.slice(0, 3).join(', ')} already.`;
 }
@@ -51,7 +54,7 @@ function lossOf(offer: Offer, state: State): Node[] {
 }
 
 function contentOf(preset: Preset, offer: Offer | undefined, state: State): Node[] {
-  const title = html('span', { class: 'offer-title' }, titles[preset]);
+  const title = html('span', { class: 'offer-title' }, presetTitles[preset]);
   if (offer === undefined) return [title, html('span', { class: 'offer-size' }, '…')];
   const target = html('span', { class: 'offer-target' }, offer.to);
   const head = html('span', { class: 'offer-head' }, title, target);
@@ -86,7 +89,7 @@ export function startOffers(onPreset: (preset: Preset) => void) {
     if (same || model === undefined || choice === undefined) return;
     for (const { preset, radio, content } of cards) {
       const target = infoOf(formatFor(model, choice.to)).targets.find((one) => one.preset === preset)?.name;
-      radio.checked = target === choice.to;
+      radio.checked = target === choice.to && choice.size === undefined;
       radio.disabled = run.kind === 'running' || run.kind === 'asking';
       content.replaceChildren(...contentOf(preset, offers[preset], state));
     }

@@ -1,7 +1,7 @@
 import { type Progress, type QuantizeModelResult, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { announce } from '../shared/live.js';
 import type { Store } from '../shared/store.js';
-import { formatFor, optionsOf, outputName } from './choice.js';
+import { formatFor, outputName } from './choice.js';
 import { explain } from './explain.js';
 import { choosePlace, removeLeftovers, type SavePlace } from './save.js';
 import type { Session } from './session.js';
@@ -78,9 +78,10 @@ export class Runner {
       const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
       this.#store.set({ run: { kind: 'running', tensor, bytesDone, bytesTotal, secondsLeft } });
     };
+    const options = await this.#session.options(choice);
     const work = (workers: number) =>
       quantizeModel(model.files, {
-        ...optionsOf(formatFor(model, choice.to), choice),
+        ...options,
         // The dialog has asked about a file that is there.
         ...(place.output === undefined ? {} : { output: place.output, overwrite: true }),
         workers,

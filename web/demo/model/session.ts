@@ -1,4 +1,4 @@
-import { type ModelPlan, type Preset, presets } from 'scalepoint/model';
+import { type ModelPlan, type PlanOptions, type Preset, presets, presetTarget } from 'scalepoint/model';
 import {
   headOf,
   looksLikeText,
@@ -13,10 +13,11 @@ import type { Problem } from '../shared/problems.js';
 import { recall, remember } from '../shared/remember.js';
 import type { Store } from '../shared/store.js';
 import { visit } from '../shared/visit.js';
-import { type Choice, choiceOf, formatIn, hashOf, usualFormat } from './choice.js';
+import { type Choice, choiceOf, formatFor, formatIn, hashOf, usualFormat, withSize, withTarget } from './choice.js';
 import { explain } from './explain.js';
 import { firstLook, type Look, startLooking } from './look.js';
 import { Measurer } from './measure.js';
+import { Sizer } from './sizer.js';
 import { initialState, type State, tensorsOf } from './state.js';
 import { savingWorkers } from './workers.js';
 
@@ -24,6 +25,7 @@ import { savingWorkers } from './workers.js';
 interface Opened {
   readonly model: ModelFile;
   readonly measurer: Measurer;
+  readonly sizer: Sizer;
   choice: Choice;
 }
 
@@ -65,15 +67,25 @@ export class Session {
         this.#store.set({ opening: undefined, problem: await whyNot(files) });
         return;
       }
-      const wanted = location.hash || recall('model');
+      const wanted = this.#wantedFor(model);
       const choice = choiceOf(formatIn(model, wanted), wanted);
-      const at = this.#opened.push({ model, measurer: new Measurer(model), choice }) - 1;
+      const sizer: Sizer = new Sizer(model, (sizes) => {
+        if (this.#opened[this.#current]?.sizer === sizer) this.#store.set({ sizes });
+      });
+      const at = this.#opened.push({ model, measurer: new Measurer(model, sizer), sizer, choice }) - 1;
       const hash = hashOf(usualFormat(model), choice);
       history.pushState({ model: at }, '', `${location.pathname}${hash && `#${hash}`}`);
       this.#show(at);
     } catch (error) {
       if (request === this.#request) this.#store.set({ opening: undefined, problem: explain(error) });
     }
+  }
+
+  /** The settings for a model that is opened, as in a link: those of the model before it, of the address, or of the last visit. */
+  #wantedFor(model: ModelFile): string {
+    const before = this.#opened[this.#current];
+    if (before === undefined) return location.hash || (sizedFor(model) ?? recall('model'));
+    return sizedFor(model) ?? hashOf(usualFormat(before.model), forAny(before.choice));
   }
 
   /** Closes the model. Going back opens it again. */
@@ -93,13 +105,15 @@ export class Session {
 
   #show(at: number): void {
     this.#measuring.abort();
+    if (at !== this.#current) this.#opened[this.#current]?.sizer.cancel();
     this.#current = at;
     const opened = this.#opened[at];
     const { sort, run } = this.#store.get();
     if (run.kind === 'running') return;
     this.#store.set({ ...initialState, sort, model: opened?.model, choice: opened?.choice });
     if (opened === undefined) return;
-    const { model } = opened;
+    const { model, sizer } = opened;
+    this.#store.set({ sizes: sizer.sizes });
     announce(`${model.name} is open, ${model.tensors.length} tensors`, 0);
     void this.#update(true);
   }
@@ -113,14 +127,43 @@ export class Session {
     opened.choice = choice;
     const hash = hashOf(usualFormat(opened.model), choice);
     const address = `${location.pathname}${hash && `#${hash}`}`;
-    // Rules and kept tensors are about this model. The next one gets the type and its options.
-    remember('model', hashOf(usualFormat(opened.model), { ...choice, kept: new Set(), rules: [] }));
+    rememberChoice(opened.model, choice);
     const now = performance.now();
     if (now - this.#lastStep < stepMilliseconds) history.replaceState({ model: this.#current }, '', address);
     else history.pushState({ model: this.#current }, '', address);
     this.#lastStep = now;
-    this.#store.set({ choice, run: { kind: 'none' }, problem: undefined });
+    this.#store.set({ choice, run: { kind: 'none' }, problem: undefined, fit: undefined });
+    opened.sizer.follow(choice);
     void this.#update(false);
+  }
+
+  /** Chooses a size. */
+  chooseSize(size: string): void {
+    const opened = this.#opened[this.#current];
+    if (opened !== undefined) this.choose(withSize(opened.model, opened.choice, size));
+  }
+
+  /** Measures what each size costs. */
+  measureSizes(): void {
+    const opened = this.#opened[this.#current];
+    if (opened !== undefined) void opened.sizer.measure(opened.choice).catch(() => {});
+  }
+
+  /** Stops that. A size that was chosen needs it, so the usual choice takes its place. */
+  cancelSizes(): void {
+    const opened = this.#opened[this.#current];
+    if (opened === undefined) return;
+    const { model, choice, sizer } = opened;
+    const format = formatFor(model, choice.to);
+    if (choice.size !== undefined) this.choose(withTarget(format, choice, presetTarget(format, 'balanced')));
+    sizer.cancel();
+  }
+
+  /** What the package is asked for, for a choice of the open model. */
+  async options(choice: Choice): Promise<PlanOptions> {
+    const opened = this.#opened[this.#current];
+    if (opened === undefined) throw new TypeError('there is no model');
+    return opened.measurer.options(choice);
   }
 
   /** Keeps a tensor as it is, or no longer. */
@@ -141,27 +184,32 @@ export class Session {
     this.#measuring.abort();
     this.#measuring = new AbortController();
     const { signal } = this.#measuring;
-    const { choice, measurer } = opened;
+    const { choice, measurer, sizer } = opened;
     const known = measurer.known(choice)?.errors ?? new Map();
     try {
       const plan = await measurer.plan(choice);
+      const fit = choice.size === undefined ? undefined : await sizer.fit(choice);
       if (signal.aborted) return;
-      this.#store.set({ plan, errors: known });
+      this.#store.set({ plan, errors: known, fit });
       if (isNew) this.#lookAtFirst();
       else this.#followPlan();
       await this.#offers(opened, signal);
       if (!measurer.isMeasured(choice, plan)) {
         this.#store.set({ measuring: 'sample' });
         const { errors } = await measurer.measure(choice, undefined, signal);
-        this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
+        this.#store.set({ errors });
       }
       await this.#offers(opened, signal, true);
+      await measurer.time(choice, plan, signal).catch(() => {});
+      if (signal.aborted) return;
+      this.#store.set({ expectedSeconds: expectedSeconds(measurer, plan) });
       if (plan.totals.quantized + plan.totals.cast > 0 && measurer.canBeExact(choice)) {
         this.#store.set({ measuring: 'all' });
         const { errors } = await measurer.measure(choice, Number.POSITIVE_INFINITY, signal);
         this.#store.set({ errors, expectedSeconds: expectedSeconds(measurer, plan) });
         await this.#offers(opened, signal);
       }
+      if (sizer.isQuick && !signal.aborted) await sizer.measure(choice).catch(() => {});
     } catch (error) {
       if (signal.aborted) return;
       const keep = (name: string) => this.keep(name);
@@ -193,6 +241,9 @@ export class Session {
   /** Stops measuring, to leave the processors to saving. */
   rest(): void {
     this.#measuring.abort();
+    const opened = this.#opened[this.#current];
+    // A size that was chosen needs what is measured for it.
+    if (opened?.sizer.sizes.kind === 'measuring' && opened.choice.size === undefined) opened.sizer.cancel();
     this.#store.set({ measuring: 'no' });
   }
 
@@ -205,7 +256,9 @@ export class Session {
     // Saving has ended, so what was not measured before it is measured now.
     const { signal } = this.#measuring;
     void this.#offers(opened, signal, true).finally(() => {
-      if (!signal.aborted) this.#store.set({ measuring: 'no' });
+      if (signal.aborted) return;
+      this.#store.set({ measuring: 'no' });
+      if (opened.sizer.isQuick) void opened.sizer.measure(opened.choice).catch(() => {});
     });
   }
 
@@ -263,6 +316,28 @@ export class Session {
     const name = planned?.sources?.[0] ?? look.name;
     this.#ask(model, `${this.#current} ${name}`, { ...look, name });
   }
+}
+
+/** A model that a size was chosen for, and the size. */
+const sizeKey = ({ name, files }: ModelFile) => `${name} ${files.reduce((sum, { size }) => sum + size, 0)} `;
+
+/** What of a choice goes for any model. Rules, kept tensors and sizes are about one. */
+function forAny({ size: _, ...choice }: Choice): Choice {
+  return { ...choice, kept: new Set(), rules: [] };
+}
+
+/** Remembers a choice for the next visit: its size for the same model, the rest for any. */
+function rememberChoice(model: ModelFile, choice: Choice): void {
+  const format = usualFormat(model);
+  const { size } = choice;
+  if (size === undefined) remember('model', hashOf(format, forAny(choice)));
+  remember('model-size', size === undefined ? '' : sizeKey(model) + hashOf(format, { ...forAny(choice), size }));
+}
+
+/** The settings with a size that were remembered for a model. */
+function sizedFor(model: ModelFile): string | undefined {
+  const [key, sized] = [sizeKey(model), recall('model-size')];
+  return sized.startsWith(key) ? sized.slice(key.length) : undefined;
 }
 
 /** How long saving takes, if workers are as fast as the one that measured. */

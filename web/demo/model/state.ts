@@ -2,8 +2,9 @@ import type { ErrorMeasures } from 'scalepoint';
 import type { ModelPlan, PlannedTensorInfo, Preset, QuantizeModelResult } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
 import type { Problem } from '../shared/problems.js';
-import type { Choice } from './choice.js';
+import type { Choice, Fit } from './choice.js';
 import type { Look } from './look.js';
+import type { Sizes } from './sizes.js';
 
 /** The error of a tensor. */
 export interface Measured {
@@ -62,6 +63,10 @@ export interface State {
   readonly sort: { readonly key: SortKey; readonly descending: boolean };
   readonly filter: string;
   readonly look: Look | undefined;
+  /** What is known about results of all sizes. */
+  readonly sizes: Sizes;
+  /** The types of the plan, if they were chosen for a size. */
+  readonly fit: Fit | undefined;
 }
 
 export const initialState: State = {
@@ -78,6 +83,8 @@ export const initialState: State = {
   sort: { key: 'order', descending: false },
   filter: '',
   look: undefined,
+  sizes: { kind: 'none' },
+  fit: undefined,
 };
 
 /** The tensors as planned; as they are in the file, if there is no plan. */

@@ -68,7 +68,9 @@ function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: Stat
   const mine = choice?.kept.has(name) ?? false;
   // Others are kept for a reason that cannot be changed here.
   if (plan === undefined || (kept !== undefined && !mine)) {
-    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reasons[kept ?? ''] ?? kept ?? ''));
+    const reason =
+      kept === 'rule' && choice?.size !== undefined ? 'stays as it is' : (reasons[kept ?? ''] ?? kept ?? '');
+    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reason));
   }
   const label = mine ? 'Convert' : 'Keep';
   const disabled = run.kind === 'running' || run.kind === 'asking';

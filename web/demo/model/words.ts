@@ -5,7 +5,7 @@ import { formatDecibels } from '../shared/format.js';
 export function formatSeconds(seconds: number): string {
   if (seconds < 9.95) return `${seconds < 0.05 ? '< 0.1' : seconds.toFixed(1)}\u00a0s`;
   const whole = Math.ceil(seconds);
-  return whole < 60 ? `${whole} s` : `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return whole < 60 ? `${whole}\u00a0s` : `${Math.floor(whole / 60)}\u00a0min ${whole % 60}\u00a0s`;
 }
 
 /** How close weights with such an SQNR are to the original, in words. What a network makes of them is another matter. */

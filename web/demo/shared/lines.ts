@@ -18,6 +18,8 @@ export interface Mark {
   readonly x: number;
   readonly y: number;
   readonly label: string;
+  /** Whether it is the visitor's. */
+  readonly isChosen?: boolean;
 }
 
 /** What `drawLines` draws. */
@@ -62,18 +64,17 @@ function drawGrid(frame: Frame, at: Place, low: number, high: number): SVGGEleme
   return group;
 }
 
-/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. */
-export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): void {
+/** Draws a line chart. y is an SQNR in dB; points where it is not finite are left out. Gives where the values of x are. */
+export function drawLines(node: SVGSVGElement, view: LinesView, title: string, words: string): Place | undefined {
   const { series, width, height, unit } = view;
   // Without any error the SQNR is infinite, and the mark has no place on the chart.
   const marks = view.marks.filter((mark) => Number.isFinite(mark.y));
   const all = [...series.flatMap(({ points }) => points), ...marks].filter((point) => Number.isFinite(point.y));
-  // Labels of marks are stacked above the lines, where no curve passes.
-  const frame: Frame = { width, height, left: 34, right: 16, top: 22 + marks.length * labelHeight, bottom: 24 };
+  const margins = { width, height, left: 34, right: 16, bottom: 24 };
   if (all.length === 0) {
     const none = 'Every number is restored exactly.';
     redraw(node, width, height, title, none, [note(none, width / 2, height / 2)]);
-    return;
+    return undefined;
   }
   const [left, right] = domainOf(
     all.map(({ x }) => x),
@@ -83,7 +84,11 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
     all.map(({ y }) => y),
     0.08,
   );
-  const x = place(left, right, frame.left, width - frame.right);
+  const x = place(left, right, margins.left, width - margins.right);
+  const labels = stacked(marks, margins, x);
+  // Labels of marks are stacked above the lines, where no curve passes.
+  const stack = 1 + Math.max(-1, ...labels.map(({ line }) => line));
+  const frame: Frame = { ...margins, top: 22 + stack * labelHeight };
   const y = place(low, high, height - frame.bottom, frame.top);
   const lines = series.map(({ points, style, apart }) => {
     const drawn = points.filter((point) => Number.isFinite(point.y));
@@ -101,36 +106,61 @@ export function drawLines(node: SVGSVGElement, view: LinesView, title: string, w
   redraw(node, width, height, title, words, [
     drawGrid(frame, y, low, high),
     ...lines,
-    drawMarks(marks, frame, x, y),
+    drawMarks(labels, frame, x, y),
     drawAxis(frame, x, left, right),
     svg('text', { class: 'unit', x: frame.left - 6, y: 12, 'text-anchor': 'end' }, 'dB'),
     svg('text', { class: 'unit', x: width - frame.right, y: height - frame.bottom - 6, 'text-anchor': 'end' }, unit),
   ]);
+  return x;
 }
 
 /** Width in pixels of a character of a label, on average. */
 const characterWidth = 6.6;
 
-/** Draws the marks, each with a line to its label at the top. Labels that would overlap are stacked, the leftmost lowest. */
-function drawMarks(marks: readonly Mark[], frame: Frame, x: Place, y: Place): SVGGElement {
+/** A mark whose label has its place. */
+interface Placed {
+  readonly mark: Mark;
+  /** The middle of the label, in pixels. */
+  readonly middle: number;
+  /** Which line of labels it is in, from the lowest. */
+  readonly line: number;
+}
+
+/** Places the labels of marks, from left to right. Those that would overlap are stacked, the leftmost lowest. */
+function stacked(marks: readonly Mark[], { left, width, right }: Omit<Frame, 'top'>, x: Place): Placed[] {
+  const ends: number[] = [];
+  return [...marks]
+    .sort((a, b) => a.x - b.x)
+    .map((mark) => {
+      const half = (mark.label.length * characterWidth) / 2;
+      const middle = Math.max(left + half, Math.min(width - right - half, x(mark.x)));
+      // The first line whose last label ends before this one begins.
+      const free = ends.findIndex((end) => end + 8 < middle - half);
+      const line = free < 0 ? ends.length : free;
+      ends[line] = middle + half;
+      return { mark, middle, line };
+    });
+}
+
+/** Draws the marks, each with a line to its label at the top. */
+function drawMarks(placed: readonly Placed[], frame: Frame, x: Place, y: Place): SVGGElement {
   // Lines are drawn first, so that none crosses a label.
   const group = svg('g', { class: 'marks' });
   const labels = svg('g', {});
-  const lines: number[] = [];
-  for (const mark of [...marks].sort((a, b) => a.x - b.x)) {
+  for (const { mark, middle, line } of placed) {
     const at = x(mark.x);
-    const half = (mark.label.length * characterWidth) / 2;
-    const middle = Math.max(frame.left + half, Math.min(frame.width - frame.right - half, at));
-    // The first line whose last label ends before this one begins.
-    let line = lines.findIndex((end) => end + 8 < middle - half);
-    if (line < 0) line = lines.length;
-    lines[line] = middle + half;
     const label = frame.top - 10 - line * labelHeight;
     group.append(
       svg('line', { x1: at, x2: at, y1: y(mark.y), y2: label + 5 }),
-      svg('circle', { cx: at, cy: y(mark.y), r: 5 }),
+      svg('circle', { class: mark.isChosen === true && 'chosen', cx: at, cy: y(mark.y), r: mark.isChosen ? 6 : 5 }),
     );
-    labels.append(svg('text', { x: middle, y: label, 'text-anchor': 'middle' }, mark.label));
+    labels.append(
+      svg(
+        'text',
+        { class: mark.isChosen === true && 'chosen', x: middle, y: label, 'text-anchor': 'middle' },
+        mark.label,
+      ),
+    );
   }
   group.append(labels);
   return group;

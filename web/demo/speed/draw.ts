@@ -82,7 +82,7 @@ function statusOf({ run, ended, rows }: State): string {
   if (ended === 'done' && rows.length > 0) return `Done: ${formatMany(rows.length, 'operation')}.`;
   if (ended === 'stopped') return `Stopped after ${formatMany(rows.length, 'operation')}.`;
   if (ended === 'failed') return 'Stopped by an error.';
-  return 'Thirty operations, beside memory and plain JavaScript.';
+  return 'Every operation, beside memory and plain JavaScript.';
 }
 
 /** Draws the page. */

@@ -16,7 +16,7 @@ export interface BenchRow {
   readonly operation: string;
   /** What it ran on, in words: '16 Mi floats', '4096 x 4096'. */
   readonly size: string;
-  /** Median milliseconds of one call. */
+  /** Milliseconds of one call, in the fastest of many turns. */
   readonly milliseconds: number;
   /** How much of `unit` that is. */
   readonly rate: number;
@@ -35,7 +35,7 @@ export interface Run {
   readonly size: number;
   readonly width: number;
   readonly batch: number;
-  /** Median milliseconds of each contestant. They run in turns. */
+  /** Milliseconds of each contestant, in its fastest turn. */
   time<Name extends string>(contestants: Record<Name, Contestant>): Promise<Record<Name, number>>;
   add(row: BenchRow): void;
 }

@@ -49,8 +49,8 @@ function sizeOf(value: unknown, name: string, step: number, fallback: number, mo
 }
 
 /**
- * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and medians
- * are compared: ratios hold within some percent on a quiet machine, times depend on the machine and on what else it does.
+ * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and the fastest
+ * turn of each counts: ratios hold within some percent, also while the machine does other things now and then.
  * @example const { rows } = await runBench({ quick: true, onRow: (row) => console.log(row.operation, row.milliseconds) });
  * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason
  */
@@ -70,7 +70,7 @@ export async function runBench(options: BenchOptions = {}): Promise<BenchResult>
     size,
     width,
     batch: quick ? 32 : 128,
-    time: (contestants) => race(contestants, { rounds: quick ? 5 : 9, warmupMs: quick ? 100 : 400, signal }),
+    time: (contestants) => race(contestants, { rounds: quick ? 9 : 15, warmupMs: quick ? 100 : 400, signal }),
     add(row) {
       rows.push(row);
       onRow?.(row);

@@ -81,7 +81,13 @@ export function readsElements({ ranges, roles }: Tile): boolean {
 }
 
 /** Calls f with the address of a tile whose ranges are at an address. */
-function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T, add = 0): T {
+function withTile<T>(
+  core: Core,
+  tile: Tile,
+  ranges: number,
+  f: (tile: number) => T,
+  { add = 0, importance = 0 } = {},
+): T {
   const { rows, columns, type, source, roles, measures } = tile;
   const reads = readsElements(tile);
   const record = {
@@ -93,6 +99,7 @@ function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) =
     add,
     source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
     ranges,
+    importance,
   };
   return core.withRecord(TileRecord, record, f);
 }
@@ -109,16 +116,22 @@ function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem }
   return name === undefined ? {} : { problem: { kind: name, index, value } };
 }
 
-/** Encodes a tile with the call of a codec. */
+/** Encodes a tile with the call of a codec. @param importance what the squared errors of each column count */
 export function encodeTile(
   core: Core,
   tile: Tile,
   arena: Arena,
   call: (tile: number, ...room: Room) => Status,
+  importance?: Float32Array,
 ): Encoded {
   const ranges = placeRanges(core, tile, arena);
-  const result = withTile(core, tile, ranges, (at) =>
-    inArena(core, arena, EncodedTile, (...room) => call(at, ...room)),
+  const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
+  const result = withTile(
+    core,
+    tile,
+    ranges,
+    (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)),
+    { importance: weights },
   );
   if (result === undefined) return { parts: {} };
   const { problem, sums, ...bytes } = result.encoded;
@@ -151,7 +164,7 @@ export function floats(
   add?: number,
 ): number {
   const decode = (tile: number) => decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room));
-  return withTile(core, elements(type, rows, columns, source), 0, decode, add);
+  return withTile(core, elements(type, rows, columns, source), 0, decode, { add });
 }
 
 /** The range of elements, or what is wrong with one of them. */

@@ -3,7 +3,7 @@ import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutLike, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutLike, cutWeighted, elementsOf, placeOfElements } from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -16,6 +16,8 @@ export interface CastForm extends Form {
   readonly add?: number;
   /** Whether values beyond the type become its largest one. @defaultValue false: they are errors */
   readonly saturate?: boolean;
+  /** What the squared errors of each column count, as in GgmlForm. Elements do not depend on it. */
+  readonly importance?: Float32Array<ArrayBuffer>;
 }
 
 export const cast: Codec<CastForm> = {
@@ -32,7 +34,10 @@ export const cast: Codec<CastForm> = {
 
   place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
 
-  cuts: (shape, _form, roles, source) => cutLike(source, elementsOf(shape), roles),
+  cuts: (shape, form, roles, source) =>
+    form.importance === undefined
+      ? cutLike(source, elementsOf(shape), roles)
+      : cutWeighted(shape, form.importance, form, roles),
 
   // Others would take the elements as they are stored.
   elementType: ({ to, add = 0 }) => (add === 0 ? to : undefined),
@@ -41,9 +46,9 @@ export const cast: Codec<CastForm> = {
 
   overflow: ({ to }) => `, too large for ${to}`,
 
-  encode(core, tile, { to, saturate = false }, arena) {
+  encode(core, tile, { to, saturate = false, importance }, arena) {
     return core.withRecord(CastRecord, { to: ElementType[to], saturate }, (cast) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCast(at, cast, ...room)),
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCast(at, cast, ...room), importance),
     );
   },
 

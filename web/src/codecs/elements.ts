@@ -1,6 +1,6 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { type Cuts, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
+import { type Cuts, type Form, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. */
 const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8, F8_E4M3: 1, F8_E5M2: 1 };
@@ -74,6 +74,38 @@ export function* cutLike(source: Grid | undefined, elements: number, roles: read
     return;
   }
   for (const rectangle of rectanglesOf(elements, [source])) yield { kind: 'tile', rectangle, roles };
+}
+
+/** A form that says what the squared errors of each column count. */
+interface Weighted extends Form {
+  readonly importance?: Float32Array<ArrayBuffer>;
+}
+
+/**
+ * Whole rows of one matrix after the other, each with its importance alone: workers are sent no more than they need. Of a tensor that is a
+ * sample there may be fewer matrices, those in the middle.
+ * @param importance one number for each column, those of several matrices one after the other
+ */
+export function* cutWeighted(
+  shape: readonly number[],
+  importance: Float32Array<ArrayBuffer>,
+  form: Weighted,
+  roles: readonly Role[],
+): Cuts {
+  const width = shape.at(-1) as number;
+  const matrices = shape.at(-3) ?? 1;
+  const skipped = Math.floor((importance.length / width - matrices) / 2);
+  const rows = elementsOf(shape) / width / matrices;
+  const most = Math.max(1, Math.floor(tileElements / width));
+  for (let matrix = 0; matrix < matrices; matrix++) {
+    const from = (skipped + matrix) * width;
+    const own: Weighted = { ...form, importance: importance.slice(from, from + width) };
+    for (let row = 0; row < rows; row += most) {
+      const count = Math.min(most, rows - row);
+      const rectangle = { row: matrix * rows + row, rows: count, column: 0, columns: width, width };
+      yield { kind: 'tile', rectangle, roles, form: own };
+    }
+  }
 }
 
 /** Tiles of neighbors, without regard to rows. */

@@ -1,63 +1,18 @@
 /** Blocks of ggml along the last dimension. The arithmetic is that of cpp/codecs/ggml.cpp. */
 import { type BlockType, blockTypeInfo } from '../core/blocks.js';
-import { Ggml } from '../core/door.js';
-import { encodeTile, floats, placeFloats } from './calls.js';
+import { BlockSearch, Ggml } from '../core/door.js';
+import { encodeTile, floats } from './calls.js';
 import { blockFinite } from './checks.js';
-import { type Codec, type Form, type Role, tileElements } from './codec.js';
-import { bytesOf, cutFlat, elementsOf, placeOfElements } from './elements.js';
+import type { Codec, Form } from './codec.js';
+import { bytesOf, cutFlat, cutWeighted, elementsOf, placeOfElements } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
   readonly to: BlockType;
   /** What the squared errors of each column count: one number for each, those of several matrices one after the other. */
   readonly importance?: Float32Array<ArrayBuffer>;
-}
-
-/** Types whose scales are chosen by their errors, so that it makes a difference which columns are important. */
-const weightedTypes: readonly BlockType[] = [
-  'Q4_0',
-  'Q4_1',
-  'Q5_0',
-  'Q5_1',
-  'Q2_K',
-  'Q3_K',
-  'Q4_K',
-  'Q5_K',
-  'Q6_K',
-  'IQ4_NL',
-  'IQ4_XS',
-];
-
-/** The form of blocks, with the importance of the columns if the type takes notice of it. */
-export function ggmlForm(to: BlockType, importance?: Float32Array<ArrayBuffer>): GgmlForm {
-  return importance === undefined || !weightedTypes.includes(to)
-    ? { codec: 'ggml', to }
-    : { codec: 'ggml', to, importance };
-}
-
-/** Whole rows of one matrix after the other, each with its importance alone: workers are sent no more than they need. */
-function* cutRows(
-  shape: readonly number[],
-  { codec, to, importance = new Float32Array() }: GgmlForm,
-  roles: readonly Role[],
-) {
-  const width = shape.at(-1) as number;
-  const matrices = importance.length / width;
-  const rows = elementsOf(shape) / width / matrices;
-  const most = Math.max(1, Math.floor(tileElements / width));
-  for (let matrix = 0; matrix < matrices; matrix++) {
-    const form: GgmlForm = { codec, to, importance: importance.slice(matrix * width, (matrix + 1) * width) };
-    for (let row = 0; row < rows; row += most) {
-      const rectangle = {
-        row: matrix * rows + row,
-        rows: Math.min(most, rows - row),
-        column: 0,
-        columns: width,
-        width,
-      };
-      yield { kind: 'tile' as const, rectangle, roles, form };
-    }
-  }
+  /** Whether to search for the least errors. */
+  readonly best?: boolean;
 }
 
 /** The floats of a block. */
@@ -106,7 +61,9 @@ export const ggml: Codec<GgmlForm> = {
   place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles) =>
-    form.importance === undefined ? cutFlat(elementsOf(shape), roles) : cutRows(shape, form, roles),
+    form.importance === undefined
+      ? cutFlat(elementsOf(shape), roles)
+      : cutWeighted(shape, form.importance, form, roles),
 
   codes: (shape, { to }, { data }) => data && { kind: 'blocks', type: to, shape, data },
 
@@ -119,10 +76,10 @@ export const ggml: Codec<GgmlForm> = {
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
 
-  encode(core, tile, { to, importance }, arena) {
-    const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
-    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, importance: weights }, (blocks) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeGgml(at, blocks, ...room)),
+  encode(core, tile, { to, importance, best = false }, arena) {
+    const search = best ? BlockSearch.best : BlockSearch.usual;
+    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
+      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeGgml(at, blocks, ...room), importance),
     );
   },
 

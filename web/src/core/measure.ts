@@ -13,6 +13,8 @@ export interface ErrorMeasures {
   readonly maxAbsoluteError: number;
   /** sqrt(sum e^2 / sum x^2). */
   readonly relativeL2: number;
+  /** sqrt(sum w e^2 / sum w x^2), with w the importance of a column; undefined where no importance matrix says what that is. */
+  readonly weightedL2?: number;
   /** 10 log10(sum x^2 / sum e^2), in decibels. Infinity without any error; -Infinity for a zero signal with an error. */
   readonly sqnrDb: number;
   /** sum x y / sqrt(sum x^2 sum y^2), in [-1, 1]. 1 without any error; 0 for a zero signal with an error. */
@@ -44,8 +46,8 @@ export function nonFiniteOf(sums: Float64Array): number {
 
 /** The measures that follow from the sums of so many pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
-  const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite, saturated } =
-    ErrorSums.read({ HEAPF64: sums }, 0);
+  const all = ErrorSums.read({ HEAPF64: sums }, 0);
+  const { squaredError, absoluteError, maxAbsoluteError, squaredX, squaredY, product, nonFinite, saturated } = all;
   const n = length - nonFinite;
   const mse = n === 0 ? 0 : squaredError / n;
   const noError = squaredError === 0;
@@ -55,6 +57,7 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
     meanAbsoluteError: n === 0 ? 0 : absoluteError / n,
     maxAbsoluteError,
     relativeL2: noError ? 0 : Math.sqrt(squaredError / squaredX),
+    ...(all.weightedX > 0 ? { weightedL2: Math.sqrt(all.weightedError / all.weightedX) } : {}),
     sqnrDb: noError ? Infinity : squaredX === 0 ? -Infinity : 10 * Math.log10(squaredX / squaredError),
     cosine: noError
       ? 1

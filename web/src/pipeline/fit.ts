@@ -25,7 +25,10 @@ export interface TypeOption {
   readonly to: string;
   /** Bytes that it takes in the file, with what pads it. */
   readonly bytes: number;
-  /** What is lost: the squared error in relation to the squares of the tensor, times its weight among all tensors. */
+  /**
+   * What is lost: the squared error in relation to the squares of the tensor, times its weight among all tensors. With an importance matrix
+   * both count by the importance of their columns.
+   */
   readonly error: number;
 }
 
@@ -143,9 +146,9 @@ function keptName(format: FormatInfo, { source }: PlannedTensor): string {
   return format.ruleTargets.includes(source.type) ? source.type : 'keep';
 }
 
-/** The error of a tensor in relation to what is in it. */
+/** The error of a tensor in relation to what is in it, by the importance of its columns if that is known. */
 function lossOf(error: ErrorMeasures | undefined, weight: number): number {
-  return error === undefined || error.mse === 0 ? 0 : weight * error.relativeL2 ** 2;
+  return error === undefined || error.mse === 0 ? 0 : weight * (error.weightedL2 ?? error.relativeL2) ** 2;
 }
 
 /** Measures what the tensors of an open model lose in each type that they can have. See `measureTypes`. */

@@ -26,6 +26,11 @@ it('gives each page a title, a description and a strict policy of its own', () =
     expect(policy).toContain("default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'");
     expect(policy).toContain("connect-src 'self'");
   }
+  // Nothing is seen without styles, so a slow connection brings them first.
+  for (const head of heads) {
+    expect(head.lastIndexOf('<link rel="stylesheet"')).toBeLessThan(head.indexOf('<script type="module"'));
+    expect(head.indexOf('<link rel="stylesheet"')).toBeGreaterThan(0);
+  }
 });
 
 it('gives preview pictures absolute addresses if the address of the site is known', () => {

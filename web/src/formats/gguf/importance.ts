@@ -262,6 +262,9 @@ export function withImportance(pairs: readonly GgufPair[], matrix: ImportanceMat
 /** Tensors whose entries may have any size; these are no products with activations. */
 const isEmbedding = (name: string) => name === 'token_embd.weight' || name === 'per_layer_token_embd.weight';
 
+/** Numbers that the matrices of a tensor take. */
+const sizeOf = (shape: readonly number[]) => (shape.at(-1) ?? 1) * (shape.at(-3) ?? 1);
+
 /** Gives the tensors of a model their importance, and remembers what does not fit. */
 export class Importance {
   readonly #matrix: ImportanceMatrix | undefined;
@@ -273,11 +276,17 @@ export class Importance {
     this.#matrix = matrix;
   }
 
+  /** The importance of the columns of a tensor that does not depend on it; undefined if there is none that fits. */
+  seen({ name, shape }: GgufTensor): Float32Array<ArrayBuffer> | undefined {
+    const values = this.#matrix?.entries.get(name)?.values;
+    return values?.length === sizeOf(shape) ? values : undefined;
+  }
+
   /** The importance of the columns of a tensor. @throws ScalepointError `BAD_FILE` if the matrix is that of another model */
   of({ name, shape }: GgufTensor): Float32Array<ArrayBuffer> | undefined {
     if (this.#matrix === undefined) return undefined;
     const entry = this.#matrix.entries.get(name);
-    const size = (shape.at(-1) ?? 1) * (shape.at(-3) ?? 1);
+    const size = sizeOf(shape);
     if (entry === undefined || (entry.values.length !== size && isEmbedding(name))) {
       this.#without.push(name);
       if (entry !== undefined) this.#used.add(name);

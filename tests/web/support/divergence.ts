@@ -1,0 +1,108 @@
+// How far models are apart in what they say: llama.cpp computes the logits (Node only). And models and texts to compute them for.
+import { join } from 'node:path';
+import { load } from 'scalepoint';
+import { quantizeModel } from '../../../web/src/model.js';
+import { NativeModel } from './llama-run.js';
+import { Random } from './support.js';
+import { ggufFile, type Stored } from './tiny-llama.js';
+
+/** The tokens of a text for a model. */
+export type TokensOf = (model: NativeModel) => readonly number[];
+
+/** Logarithms of the probabilities. */
+function logarithms(logits: Float32Array): Float64Array {
+  const most = logits.reduce((a, b) => Math.max(a, b));
+  const sum = logits.reduce((total, value) => total + Math.exp(value - most), 0);
+  return Float64Array.from(logits, (value) => value - most - Math.log(sum));
+}
+
+/** The distribution of the next token behind each token of a text. */
+export function distributions(file: Uint8Array, tokensOf: TokensOf): Float64Array[] {
+  using model = new NativeModel(file);
+  return model.logits(tokensOf(model)).map(logarithms);
+}
+
+/** The importance matrix of what a model computes for some tokens. */
+export async function importanceOf(file: Uint8Array, tokensOf: TokensOf): Promise<Uint8Array<ArrayBuffer>> {
+  using sp = await load();
+  using model = new NativeModel(file);
+  const importance = sp.importance();
+  model.activations(tokensOf(model), (name, x, columns) => importance.add(name, x, { columns }));
+  return importance.file();
+}
+
+/** The mean Kullback-Leibler divergence. */
+export function divergence(p: readonly Float64Array[], q: readonly Float64Array[]): number {
+  const sums = p.map((row, t) => row.reduce((sum, v, i) => sum + Math.exp(v) * (v - q[t]![i]!), 0));
+  return sums.reduce((a, b) => a + b) / p.length;
+}
+
+/** A model of random weights that llama.cpp can run: the layers have weights of different sizes, and so have the columns of each. */
+export function madeUp(): Uint8Array<ArrayBuffer> {
+  const [layers, width, inner, vocabulary, heads] = [5, 256, 768, 512, 8];
+  const random = new Random(21);
+  const tensors: Stored[] = [];
+  const add = (name: string, ne: readonly number[], size: number) => {
+    const [columns = 1, rows = 1] = ne;
+    const scale = (size * Math.exp(random.bell(1)[0]!)) / Math.sqrt(columns);
+    const spread = random.bell(columns).map((v) => Math.exp(v));
+    const values = random.bell(columns * rows).map((v, i) => 1.7 * v * scale * spread[i % columns]!);
+    tensors.push({ name, dtype: 'F32', ne, data: new Uint8Array(values.buffer) });
+  };
+  const ones = (name: string) =>
+    tensors.push({ name, dtype: 'F32', ne: [width], data: new Uint8Array(new Float32Array(width).fill(1).buffer) });
+  add('token_embd.weight', [width, vocabulary], Math.sqrt(width));
+  for (let i = 0; i < layers; i++) {
+    ones(`blk.${i}.attn_norm.weight`);
+    for (const part of ['q', 'output']) add(`blk.${i}.attn_${part}.weight`, [width, width], 0.4);
+    for (const part of ['k', 'v']) add(`blk.${i}.attn_${part}.weight`, [width, width / 2], 0.4);
+    ones(`blk.${i}.ffn_norm.weight`);
+    for (const part of ['gate', 'up']) add(`blk.${i}.ffn_${part}.weight`, [width, inner], 0.4);
+    add(`blk.${i}.ffn_down.weight`, [inner, width], 0.4);
+  }
+  ones('output_norm.weight');
+  add('output.weight', [width, vocabulary], 2);
+  const tokens = Array.from({ length: vocabulary }, (_, i) => ['<unk>', '<s>', '</s>'][i] ?? `w${i}`);
+  return ggufFile({
+    pairs: [
+      ['general.architecture', 'string', 'llama'],
+      ['llama.block_count', 'u32', layers],
+      ['llama.context_length', 'u32', 64],
+      ['llama.embedding_length', 'u32', width],
+      ['llama.feed_forward_length', 'u32', inner],
+      ['llama.attention.head_count', 'u32', heads],
+      ['llama.attention.head_count_kv', 'u32', heads / 2],
+      ['llama.attention.layer_norm_rms_epsilon', 'f32', 1e-5],
+      ['llama.rope.dimension_count', 'u32', width / heads],
+      ['tokenizer.ggml.model', 'string', 'llama'],
+      ['tokenizer.ggml.tokens', 'array', 'string', tokens],
+      ['tokenizer.ggml.scores', 'array', 'f32', tokens.map(() => 0)],
+      ['tokenizer.ggml.token_type', 'array', 'i32', tokens.map((_, i) => [2, 3, 3][i] ?? 1)],
+    ],
+    tensors,
+  });
+}
+
+const samples = process.env.SCALEPOINT_SAMPLES;
+
+/** A language model of 656 thousand weights, as GGUF in float16. */
+export async function tinyStories(): Promise<Uint8Array<ArrayBuffer>> {
+  const file = join(samples as string, 'tinystories-656k', 'model.safetensors');
+  return (await quantizeModel(file, { to: 'F16', missingBytes: 'keep' })).bytes();
+}
+
+/** A text of the kind that TinyStories knows. */
+export const story =
+  'Once upon a time, there was a little girl named Lily. She loved to play outside in the park with her friends. One day, she saw a big dog ' +
+  'near a tree. The dog was sad because it lost its ball. Lily wanted to help the dog. She looked under the bench and behind the tree. Then ' +
+  'she found the ball in the grass. The dog was very happy and ran around. They played together all day. When the sun went down, Lily went ' +
+  'home to her mom and told her about the new friend. Her mom was proud of her because she was kind.';
+
+/** Another one, to learn from. */
+export const otherStory =
+  'One day, a boy named Tom went to the lake with his dad. They had a small boat and a long rope. Tom saw a duck with three little ducks. He ' +
+  'wanted to give them some bread, but the bread was in the car. "Can we go back, please?" asked Tom. Dad smiled and said yes. They ran to the ' +
+  'car and got the bread. When they came back, it started to rain. Tom was sad because the ducks were not there. Then he heard a sound under ' +
+  'the tree. The ducks were hiding from the rain! Tom gave them the bread and they were very happy. After that, the sun came out and there was ' +
+  'a big rainbow in the sky. Tom and his dad sat in the boat and looked at it. "This is the best day ever," said Tom. At home, he told his mom ' +
+  'and his sister Mia about the ducks. Mia wanted to see them too. So the next day they all went to the lake and played with the ducks again.';

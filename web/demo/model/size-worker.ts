@@ -1,0 +1,152 @@
+// Measures what each tensor loses in each type, and finds the types that fit into a size. Only one worker has the table.
+import {
+  fitTypes,
+  type ModelPlan,
+  measureTypes,
+  type PlanOptions,
+  planModel,
+  ScalepointError,
+  type SizedPlanOptions,
+  sizeCurve,
+  type TypeTable,
+} from 'scalepoint/model';
+import type { Fit } from './choice.js';
+import { type SizeMark, type Sizes, worthChoosing } from './sizes.js';
+
+/** What is shown of a table. */
+export interface View {
+  /** Names of tensors that stay as they are. */
+  readonly kept: readonly string[];
+  /** What the presets do with the others. */
+  readonly presets: readonly { readonly label: string; readonly options: PlanOptions }[];
+}
+
+/** What is asked. `options` are without a size. */
+export type SizeQuestion =
+  | {
+      readonly kind: 'measure';
+      readonly files: readonly File[];
+      readonly options: SizedPlanOptions;
+      readonly view: View;
+    }
+  | { readonly kind: 'view'; readonly view: View }
+  | {
+      readonly kind: 'fit';
+      readonly id: number;
+      readonly options: SizedPlanOptions;
+      readonly bytes: number;
+      /** Names of tensors that stay as they are. */
+      readonly kept: readonly string[];
+    };
+
+export type SizeAnswer =
+  | { readonly kind: 'progress'; readonly bytesDone: number; readonly bytesTotal: number }
+  | { readonly kind: 'measured'; readonly sizes: Sizes }
+  | { readonly kind: 'fit'; readonly id: number; readonly fit: Fit }
+  | {
+      readonly kind: 'failed';
+      readonly id?: number;
+      readonly message: string;
+      readonly code?: ScalepointError['code'];
+      readonly tensor?: string;
+    };
+
+let files: readonly File[] = [];
+let table: TypeTable | undefined;
+
+/** How far the size of a tensor in a plan may be from that in the table, which adds its share of the header. */
+const nearBytes = 0.1;
+const headerBytes = 1024;
+
+/** What a plan loses; undefined if it has types that the table does not know. */
+function lossOf({ tensors }: ModelPlan, { tensors: known }: TypeTable): number | undefined {
+  let sum = 0;
+  for (const [i, { name, to, bytesAfter }] of tensors.entries()) {
+    const own = known[i]?.name === name ? known[i] : known.find((one) => one.name === name);
+    const distance = (bytes: number) => Math.abs(bytes - bytesAfter);
+    const types = [...(own?.types ?? [])].sort((a, b) => distance(a.bytes) - distance(b.bytes));
+    const type = types.find((one) => one.to === to) ?? types[0];
+    if (type === undefined || distance(type.bytes) > nearBytes * bytesAfter + headerBytes) return undefined;
+    sum += type.error;
+  }
+  return sum;
+}
+
+/** The presets on the same scale. One that is not possible, or that has other types, is left out. */
+async function marksOf(known: TypeTable, presets: View['presets']): Promise<SizeMark[]> {
+  const marks: SizeMark[] = [];
+  for (const { label, options } of presets) {
+    const plan = await planModel([...files], options).catch(() => undefined);
+    const error = plan && lossOf(plan, known);
+    if (plan !== undefined && error !== undefined) marks.push({ label, bytes: plan.totals.bytesAfter, error });
+  }
+  return marks;
+}
+
+/** The table with tensors that stay as they are. What they are comes first. */
+function without({ tensors, ...rest }: TypeTable, kept: readonly string[]): TypeTable {
+  const names = new Set(kept);
+  return {
+    ...rest,
+    tensors: tensors.map((tensor) =>
+      names.has(tensor.name) ? { ...tensor, types: tensor.types.slice(0, 1) } : tensor,
+    ),
+  };
+}
+
+async function measure({ files: given, options, view }: SizeQuestion & { kind: 'measure' }): Promise<Sizes> {
+  files = given;
+  const onProgress = ({ bytesDone, bytesTotal }: { bytesDone: number; bytesTotal: number }) =>
+    answer({ kind: 'progress', bytesDone, bytesTotal });
+  table = await measureTypes([...files], { ...options, workers: 0, onProgress });
+  return show(view);
+}
+
+async function show({ kept, presets }: View): Promise<Sizes> {
+  if (table === undefined) throw new TypeError('nothing was measured yet');
+  const known = without(table, kept);
+  const tensors = known.tensors.filter(({ types }) => types.length > 1).length;
+  const curve = worthChoosing(sizeCurve(known), tensors);
+  if (curve.length < 2) return { kind: 'none' };
+  return { kind: 'measured', curve, tensors, marks: await marksOf(known, presets) };
+}
+
+/** The types for a size. Headers may be larger than the table says; then the tensors have less room, as `planModel` has it. */
+async function typesFor({ options, bytes, kept }: SizeQuestion & { kind: 'fit' }): Promise<Fit> {
+  if (table === undefined) throw new TypeError('nothing was measured yet');
+  const known = without(table, kept);
+  for (let size = bytes; ; ) {
+    const { to, rules, error, bound } = fitTypes(known, { targetSize: size });
+    const plan = await planModel([...files], {
+      ...options,
+      to,
+      rules: [...(options.rules ?? []), ...rules],
+    } as PlanOptions);
+    const over = plan.totals.bytesAfter - bytes;
+    if (over <= 0) return { to, rules, error, bound, bytes: plan.totals.bytesAfter };
+    size -= over;
+  }
+}
+
+const answer = (message: SizeAnswer) => self.postMessage(message);
+
+self.onmessage = ({ data }: MessageEvent<SizeQuestion>) => {
+  const work =
+    data.kind === 'fit'
+      ? typesFor(data).then((found) => answer({ kind: 'fit', id: data.id, fit: found }))
+      : (data.kind === 'measure' ? measure(data) : show(data.view)).then((sizes) =>
+          answer({ kind: 'measured', sizes }),
+        );
+  work.catch((error: unknown) => {
+    // Errors that are sent as such lose all but their messages.
+    const { code, tensor } = error instanceof ScalepointError ? error : {};
+    const message = error instanceof Error ? error.message : String(error);
+    answer({
+      kind: 'failed',
+      message,
+      ...('id' in data && { id: data.id }),
+      ...(code && { code }),
+      ...(tensor !== undefined && { tensor }),
+    });
+  });
+};

@@ -1,0 +1,197 @@
+import { type PlanOptions, presets, presetTarget, ScalepointError } from 'scalepoint/model';
+import type { ModelFile } from '../shared/files.js';
+import { messageOf } from '../shared/problems.js';
+import { type Choice, type Fit, formatFor, optionsOf, withSize, withTarget } from './choice.js';
+import { presetTitles } from './offers.js';
+import type { SizeAnswer, SizeQuestion, View } from './size-worker.js';
+import { bytesIn, type Sizes } from './sizes.js';
+
+/** Models of so many numbers are measured without asking. */
+const freeNumbers = 2 ** 22;
+/** The share that has to be done before the time left is worth telling. */
+const leastShare = 0.02;
+
+/** Who waits for an answer of the worker. */
+interface Waiting {
+  readonly done: (fit: Fit) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/** Finds the types of one model for sizes. A worker measures the model once for each set of options, and keeps what it found. */
+export class Sizer {
+  readonly #model: ModelFile;
+  readonly #draw: (sizes: Sizes) => void;
+  #worker: Worker | undefined;
+  #sizes: Sizes = { kind: 'open' };
+  /** What the table that the worker has, or measures, is about. */
+  #key = '';
+  /** Tensors that were not measured because they were kept. */
+  #kept: ReadonlySet<string> = new Set();
+  /** The tensors that are kept in what is shown. */
+  #shown = '';
+  #measuring: Promise<void> = Promise.resolve();
+  #stop: ((reason: unknown) => void) | undefined;
+  #id = 0;
+  readonly #waiting = new Map<number, Waiting>();
+  readonly #fits = new Map<string, Promise<Fit>>();
+
+  /** @param draw gets what is known when that changes */
+  constructor(model: ModelFile, draw: (sizes: Sizes) => void) {
+    this.#model = model;
+    this.#draw = draw;
+  }
+
+  get sizes(): Sizes {
+    return this.#sizes;
+  }
+
+  #set(sizes: Sizes): void {
+    this.#sizes = sizes;
+    this.#draw(sizes);
+  }
+
+  /** Whether measuring takes a moment only. */
+  get isQuick(): boolean {
+    const count = this.#model.tensors.reduce((sum, { shape }) => sum + shape.reduce((a, b) => a * b, 1), 0);
+    return count <= freeNumbers;
+  }
+
+  /** The choice as one with a size, without the size: what the table is about. */
+  #base(choice: Choice): Choice {
+    const { size: _, ...base } = choice.size === undefined ? withSize(this.#model, choice, '1B') : choice;
+    return base;
+  }
+
+  #isKnown(choice: Choice): boolean {
+    const { kept } = choice;
+    return this.#key === keyOf(this.#base(choice)) && [...this.#kept].every((name) => kept.has(name));
+  }
+
+  /** Takes note of a choice. What was measured for other options tells nothing about it. */
+  follow(choice: Choice): void {
+    if (this.#sizes.kind === 'open') return;
+    if (!this.#isKnown(choice)) this.cancel();
+    else if ([...choice.kept].join() !== this.#shown) this.#ask({ kind: 'view', view: this.#view(this.#base(choice)) });
+  }
+
+  /** What is shown for a choice without its size. */
+  #view(base: Choice): View {
+    const format = formatFor(this.#model, base.to);
+    this.#shown = [...base.kept].join();
+    return {
+      kept: [...base.kept],
+      presets: presets.map((preset) => {
+        const options = optionsOf(format, withTarget(format, base, presetTarget(format, preset)));
+        return { label: presetTitles[preset], options: options as PlanOptions };
+      }),
+    };
+  }
+
+  /** Measures all types, unless that is done or under way. */
+  measure(choice: Choice): Promise<void> {
+    if (this.#isKnown(choice)) return this.#measuring;
+    this.cancel();
+    const base = this.#base(choice);
+    this.#key = keyOf(base);
+    this.#kept = base.kept;
+    this.#measuring = new Promise((done, fail) => {
+      this.#stop = fail;
+      this.#start(done, fail);
+    });
+    // Whoever asks for a fit hears of a failure. It is drawn in any case.
+    this.#measuring.catch(() => {});
+    const format = formatFor(this.#model, base.to);
+    this.#ask({
+      kind: 'measure',
+      files: this.#model.files,
+      options: optionsOf(format, base),
+      view: this.#view(base),
+    });
+    return this.#measuring;
+  }
+
+  #ask(question: SizeQuestion): void {
+    this.#worker?.postMessage(question);
+  }
+
+  #start(done: () => void, fail: (error: unknown) => void): void {
+    const failed = (error: unknown) => {
+      this.#key = '';
+      this.#set({ kind: 'failed', message: messageOf(error).replace(/^scalepoint: /, '') });
+      fail(error);
+      for (const one of this.#waiting.values()) one.fail(error);
+      this.#waiting.clear();
+    };
+    this.#set({ kind: 'measuring', share: 0, secondsLeft: undefined });
+    const begin = performance.now();
+    const worker = new Worker(new URL('./size-worker.ts', import.meta.url), { type: 'module' });
+    this.#worker = worker;
+    worker.onerror = () => failed(new Error('The browser did not start the worker that measures sizes.'));
+    worker.onmessage = ({ data }: MessageEvent<SizeAnswer>) => {
+      if (data.kind === 'progress') {
+        const share = data.bytesDone / Math.max(1, data.bytesTotal);
+        const seconds = (performance.now() - begin) / 1000;
+        const secondsLeft = share > leastShare ? (seconds / share) * (1 - share) : undefined;
+        this.#set({ kind: 'measuring', share, secondsLeft });
+      } else if (data.kind === 'measured') {
+        this.#set(data.sizes);
+        done();
+      } else if (data.kind === 'fit') {
+        this.#waiting.get(data.id)?.done(data.fit);
+        this.#waiting.delete(data.id);
+      } else {
+        const { id, message, code, tensor } = data;
+        const error =
+          code === undefined
+            ? new Error(message)
+            : new ScalepointError(code, message, { ...(tensor !== undefined && { tensor }) });
+        if (id === undefined) return failed(error);
+        this.#waiting.get(id)?.fail(error);
+        this.#waiting.delete(id);
+      }
+    };
+  }
+
+  /** Forgets what was measured, and stops measuring. */
+  cancel(): void {
+    const reason = new DOMException('cancelled', 'AbortError');
+    this.#worker?.terminate();
+    this.#worker = undefined;
+    this.#key = '';
+    this.#stop?.(reason);
+    this.#stop = undefined;
+    for (const { fail } of this.#waiting.values()) fail(reason);
+    this.#waiting.clear();
+    this.#fits.clear();
+    if (this.#sizes.kind !== 'open') this.#set({ kind: 'open' });
+  }
+
+  /** The types for the size of a choice. They are measured first if that was not done. */
+  fit(choice: Choice): Promise<Fit> {
+    const key = JSON.stringify([keyOf(choice), choice.size, [...choice.kept].sort()]);
+    const known = this.#isKnown(choice) ? this.#fits.get(key) : undefined;
+    if (known !== undefined) return known;
+    const found = this.#find(choice);
+    this.#fits.set(key, found);
+    found.catch(() => this.#fits.delete(key));
+    return found;
+  }
+
+  async #find(choice: Choice): Promise<Fit> {
+    await this.measure(choice);
+    const base = this.#base(choice);
+    const id = ++this.#id;
+    const found = new Promise<Fit>((done, fail) => this.#waiting.set(id, { done, fail }));
+    this.#ask({
+      kind: 'fit',
+      id,
+      options: optionsOf(formatFor(this.#model, base.to), base),
+      bytes: bytesIn(choice.size ?? '') ?? 0,
+      kept: [...choice.kept],
+    });
+    return found;
+  }
+}
+
+/** What tells choices apart whose tables differ. A tensor that is kept needs no new table. */
+const keyOf = ({ to, words, rules }: Choice) => JSON.stringify([to, words, rules]);

@@ -1,0 +1,83 @@
+import type { SizePoint } from 'scalepoint/model';
+
+/** What a preset loses, by the same measure as the curve. */
+export interface SizeMark extends SizePoint {
+  readonly label: string;
+}
+
+/** What is known about results of all sizes. */
+export type Sizes =
+  /** Nothing is offered: there is no model, or its tensors leave no choice. */
+  | { readonly kind: 'none' }
+  /** Measuring takes so long that the visitor is asked first. */
+  | { readonly kind: 'open' }
+  | { readonly kind: 'measuring'; readonly share: number; readonly secondsLeft: number | undefined }
+  | { readonly kind: 'failed'; readonly message: string }
+  | {
+      readonly kind: 'measured';
+      /** From the smallest size to the largest one that gains something. */
+      readonly curve: readonly SizePoint[];
+      readonly marks: readonly SizeMark[];
+      /** How many tensors there are whose type can be chosen. */
+      readonly tensors: number;
+    };
+
+/** Units of sizes in settings, which are words of the command line. */
+const units: Readonly<Record<string, number>> = { b: 1, kb: 1e3, mb: 1e6, gb: 1e9, tb: 1e12 };
+
+/** Bytes of a size in a link, such as `60kB`; undefined if it is none. */
+export function bytesIn(size: string): number | undefined {
+  const [, digits, unit = 'b'] = /^(\d+(?:\.\d+)?)([kmgt]?b)?$/i.exec(size) ?? [];
+  const bytes = Math.floor(Number((Number(digits) * (units[unit.toLowerCase()] ?? Number.NaN)).toFixed(3)));
+  return Number.isSafeInteger(bytes) && bytes > 0 ? bytes : undefined;
+}
+
+/** A size in few digits, as on the command line: `60kB`. */
+export function sizeText(bytes: number): string {
+  const names = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = Math.min(names.length - 1, Math.max(0, Math.floor(Math.log10(bytes) / 3)));
+  return `${Number((bytes / 1000 ** power).toPrecision(4))}${names[power]}`;
+}
+
+/** Positions of the slider. They are round numbers of bytes. */
+export interface Stops {
+  readonly low: number;
+  readonly high: number;
+  readonly step: number;
+}
+
+/** About how many positions a slider has. */
+const stops = 100;
+
+/** The positions between the ends of a curve. None is smaller than the smallest result. */
+export function stopsOf(curve: readonly SizePoint[]): Stops {
+  const [first, last] = [curve[0]?.bytes ?? 1, curve.at(-1)?.bytes ?? 1];
+  const rough = Math.max(1, (last - first) / stops);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(1, ([1, 2, 5, 10].find((factor) => factor * power >= rough) ?? 10) * power);
+  const low = Math.ceil(first / step) * step;
+  return { low, high: Math.max(low, Math.ceil(last / step) * step), step };
+}
+
+/** From here on it is as good as no loss, in dB. */
+const enoughDecibels = 60;
+/** A point far beyond that would squeeze the others together. */
+const mostDecibels = 70;
+
+/** The mean loss of the tensors in dB: 0 if nothing is left of them. */
+export function decibelsOf(error: number, tensors: number): number {
+  return error > 0 ? -10 * Math.log10(error / tensors) : Number.POSITIVE_INFINITY;
+}
+
+/** The part of a curve that is worth choosing from: up to the first point that loses next to nothing. */
+export function worthChoosing(curve: readonly SizePoint[], tensors: number): readonly SizePoint[] {
+  const at = curve.map(({ error }) => decibelsOf(error, tensors));
+  const enough = at.findIndex((decibels) => decibels >= enoughDecibels);
+  if (enough < 0) return curve;
+  return curve.slice(0, (at[enough] as number) <= mostDecibels ? enough + 1 : enough);
+}
+
+/** The least loss in a size, as the curve has it. */
+export function lossAt(curve: readonly SizePoint[], bytes: number): number | undefined {
+  return curve.findLast((point) => point.bytes <= bytes)?.error;
+}

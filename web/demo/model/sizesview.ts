@@ -1,0 +1,198 @@
+import type { SizePoint } from 'scalepoint/model';
+import { byId, onResize, setText } from '../shared/dom.js';
+import { formatBytes, formatDecibels } from '../shared/format.js';
+import { drawLines, type Mark } from '../shared/lines.js';
+import { bytesIn, decibelsOf, lossAt, type Sizes, sizeText, stopsOf } from './sizes.js';
+import type { State } from './state.js';
+import { formatSeconds } from './words.js';
+
+type Measured = Sizes & { kind: 'measured' };
+
+/** What the visitor does with sizes. */
+interface SizeEvents {
+  measure(): void;
+  cancel(): void;
+  choose(size: string): void;
+}
+
+/** A pause of the slider, after which its size is taken. */
+const restMilliseconds = 150;
+
+/** The unit of the horizontal axis. */
+function unitOf(bytes: number): { readonly unit: string; readonly factor: number } {
+  const units = [
+    { unit: 'GB', factor: 1e9 },
+    { unit: 'MB', factor: 1e6 },
+  ];
+  return units.find(({ factor }) => bytes >= factor) ?? { unit: 'kB', factor: 1e3 };
+}
+
+/** Half the width of the slider's thumb, in pixels. */
+const halfThumb = 8;
+
+/** A size, and what it loses. */
+interface Chosen extends SizePoint {
+  /** Whether it was found out. Otherwise it is at most this, as the curve has it. */
+  readonly isExact: boolean;
+}
+
+/** What the curve says of a size: a mixture that is no larger. */
+function pointAt(curve: readonly SizePoint[], bytes: number): Chosen {
+  return { bytes, error: lossAt(curve, bytes) ?? curve[0]?.error ?? 0, isExact: false };
+}
+
+/** Draws the curve, the presets and the size that was chosen, and puts the slider below. */
+function drawCurve({ curve, marks, tensors }: Measured, chosen: Chosen | undefined): void {
+  const node = byId('size-curve', SVGSVGElement);
+  const { width, height } = node.getBoundingClientRect();
+  if (width === 0) return;
+  const { unit, factor } = unitOf(curve.at(-1)?.bytes ?? 0);
+  const placed = ({ bytes, error }: SizePoint) => ({ x: bytes / factor, y: decibelsOf(error, tensors) });
+  const { low, high } = stopsOf(curve);
+  const inside = marks.filter(({ bytes }) => bytes <= high * 1.02);
+  const all: Mark[] = inside.map(({ label, ...point }) => ({ ...placed(point), label }));
+  if (chosen !== undefined) all.push({ ...placed(chosen), label: formatBytes(chosen.bytes), isChosen: true });
+  const at = drawLines(
+    node,
+    { series: [{ name: 'Least loss', style: 1, points: curve.map(placed) }], marks: all, unit, width, height },
+    'Predicted SQNR of each size',
+    `From ${formatBytes(low)} with ${told(pointAt(curve, low), tensors)} to ${formatBytes(high)} with ${told(pointAt(curve, high), tensors)}.`,
+  );
+  if (at === undefined) return;
+  const [start, end] = [at(low / factor) - halfThumb, at(high / factor) + halfThumb];
+  const { style } = byId('size', HTMLInputElement);
+  style.setProperty('--start', `${start.toFixed(1)}px`);
+  style.setProperty('--span', `${(end - start).toFixed(1)}px`);
+}
+
+/** A loss as a mean over the weights. */
+const told = ({ error }: SizePoint, tensors: number) => formatDecibels(Number(decibelsOf(error, tensors).toFixed(1)));
+
+/** How a size compares with the smallest preset that is neither smaller nor closer. */
+function comparison({ marks }: Measured, { bytes, error }: Chosen): string {
+  const beaten = marks.find((mark) => mark.bytes >= bytes && mark.error >= error);
+  if (beaten === undefined) return '';
+  const smaller = Math.round((1 - bytes / beaten.bytes) * 100);
+  const closer = decibelsOf(error, 1) - decibelsOf(beaten.error, 1);
+  const gains = [
+    ...(smaller < 1 ? [] : [`${smaller}\u00a0% smaller`]),
+    ...(closer < 0.1 ? [] : [`${closer.toFixed(1)}\u00a0dB closer`]),
+  ];
+  return gains.length === 0 ? '' : `Than ${beaten.label}: ${gains.join(' and ')}.`;
+}
+
+/** What the size that was chosen is made of. */
+function mixOf({ plan, fit }: State): string {
+  if (plan === undefined || fit === undefined) return '';
+  const counts = new Map<string, number>();
+  for (const { to, from, shape, kept } of plan.tensors) {
+    const name = kept === undefined ? to : `${from} as before`;
+    if (shape.length > 1) counts.set(name, (counts.get(name) ?? 0) + 1);
+  }
+  const parts = [...counts].sort(([, a], [, b]) => b - a).map(([name, count]) => `${count}\u00a0×\u00a0${name}`);
+  return `${parts.join(', ')}.`;
+}
+
+/** The sentences beside the slider. */
+function wordsFor(sizes: Measured, chosen: Chosen | undefined, state: State): string {
+  if (chosen === undefined) return 'Drag the slider. Types are mixed so that this size loses least.';
+  const words = [`Predicted: ${told(chosen, sizes.tensors)}, the mean of all weights.`];
+  if (chosen.isExact) {
+    words.push(mixOf(state), comparison(sizes, chosen));
+    if (state.fit?.error === state.fit?.bound) words.push('No mixture of this size loses less.');
+  }
+  return words.filter((sentence) => sentence !== '').join(' ');
+}
+
+/** The line about measuring. */
+function statusOf(sizes: Sizes): string {
+  switch (sizes.kind) {
+    case 'open':
+      return 'Every weight is measured in every type that it can have. That takes longer than saving.';
+    case 'measuring': {
+      const left = sizes.secondsLeft === undefined ? '' : `, about ${formatSeconds(sizes.secondsLeft)} left`;
+      return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${left}`;
+    }
+    case 'failed':
+      return `Sizes cannot be predicted for this model: ${sizes.message.replace(/\.$/, '')}.`;
+    default:
+      return '';
+  }
+}
+
+/** Sets up the slider of sizes, over the curve of what they lose. */
+export function startSizes(events: SizeEvents, current: () => State) {
+  const slider = byId('size', HTMLInputElement);
+  /** Whether the slider was moved to a size that is not chosen yet. */
+  let isMoved = false;
+  let rest: ReturnType<typeof setTimeout> | undefined;
+
+  /** The size at the slider; undefined if none was ever chosen. */
+  const chosenIn = (sizes: Measured, { choice, fit }: State): Chosen | undefined => {
+    if (isMoved) return pointAt(sizes.curve, slider.valueAsNumber);
+    const bytes = bytesIn(choice?.size ?? '');
+    if (bytes === undefined) return undefined;
+    return fit === undefined ? pointAt(sizes.curve, bytes) : { bytes, error: fit.error, isExact: true };
+  };
+  const drawMeasured = () => {
+    const state = current();
+    const { sizes, plan } = state;
+    if (sizes.kind !== 'measured') return;
+    const chosen = chosenIn(sizes, state);
+    if (!isMoved) {
+      const { low, high, step } = stopsOf(sizes.curve);
+      Object.assign(slider, { min: String(low), max: String(high), step: String(step) });
+      // Until a size is chosen, the slider stands where the plan is.
+      slider.value = String(chosen?.bytes ?? plan?.totals.bytesAfter ?? high);
+    }
+    const at = chosen ?? pointAt(sizes.curve, slider.valueAsNumber);
+    slider.setAttribute('aria-valuetext', `${formatBytes(at.bytes)}, predicted ${told(at, sizes.tensors)}`);
+    setText(byId('size-value', HTMLOutputElement), chosen === undefined ? '' : formatBytes(chosen.bytes));
+    setText(byId('size-words', HTMLElement), wordsFor(sizes, chosen, state));
+    drawCurve(sizes, chosen);
+  };
+  const take = () => {
+    clearTimeout(rest);
+    if (!isMoved) return;
+    events.choose(sizeText(slider.valueAsNumber));
+    isMoved = false;
+  };
+  slider.addEventListener('input', () => {
+    isMoved = true;
+    drawMeasured();
+    clearTimeout(rest);
+    rest = setTimeout(take, restMilliseconds);
+  });
+  slider.addEventListener('change', take);
+  byId('size-measure', HTMLButtonElement).addEventListener('click', events.measure);
+  byId('size-cancel', HTMLButtonElement).addEventListener('click', events.cancel);
+  onResize(byId('size-slider', HTMLElement), drawMeasured);
+
+  return (state: State, before: State | undefined) => {
+    const { sizes, choice, run, plan, fit } = state;
+    const works = run.kind === 'running' || run.kind === 'asking';
+    const measure = byId('size-measure', HTMLButtonElement);
+    const cancel = byId('size-cancel', HTMLButtonElement);
+    const bar = byId('size-progress', HTMLProgressElement);
+    slider.disabled = works;
+    measure.disabled = works;
+    if (sizes === before?.sizes && choice === before.choice && plan === before.plan && fit === before.fit) return;
+    const section = byId('sizes', HTMLElement);
+    section.hidden = sizes.kind === 'none';
+    section.classList.toggle('chosen', choice?.size !== undefined);
+    byId('size-slider', HTMLElement).hidden = sizes.kind !== 'measured';
+    const focused = document.activeElement;
+    measure.hidden = sizes.kind !== 'open' && sizes.kind !== 'failed';
+    cancel.hidden = sizes.kind !== 'measuring';
+    bar.hidden = sizes.kind !== 'measuring';
+    if (sizes.kind === 'measuring') bar.value = sizes.share;
+    if (sizes.kind === 'measured') drawMeasured();
+    else {
+      setText(byId('size-words', HTMLElement), statusOf(sizes));
+      setText(byId('size-value', HTMLOutputElement), '');
+    }
+    // A button that is gone hands its focus on.
+    if (focused === measure && measure.hidden) (sizes.kind === 'measured' ? slider : cancel).focus();
+    if (focused === cancel && cancel.hidden) (sizes.kind === 'measured' ? slider : measure).focus();
+  };
+}
