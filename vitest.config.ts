@@ -42,6 +42,8 @@ export default defineConfig({
     // These limits only end a hang. A test of a duration has a bound of its own.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // A page on a busy machine may take longer than the usual second to get where a test waits for it.
+    expect: { poll: { timeout: 10_000 } },
     // Files share processes and pages: loading everything again for each of them takes a quarter of the time of all.
     isolate: false,
     projects: [

@@ -1,6 +1,7 @@
 // Shared by the tests of the site: the built pages in one browser, where tests share a page if they can.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { brotliCompressSync } from 'node:zlib';
 import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright';
 import { afterAll, afterEach, beforeAll, expect } from 'vitest';
 import { longestTask, path, type Served, servePages } from './served.js';
@@ -30,6 +31,16 @@ export interface Site {
    * @param act starts with a page of its own each time
    */
   expectShortTasks(act: () => Promise<unknown>): Promise<void>;
+}
+
+const compressed = new Map<string, number>();
+
+/** Bytes of a file of the site as servers send it, by its path below the root. */
+export function brotliBytes(name: string): number {
+  const file = `build/demo${name.endsWith('/') ? `${name}index.html` : name}`;
+  const known = compressed.get(file) ?? brotliCompressSync(readFileSync(path(file))).length;
+  compressed.set(file, known);
+  return known;
 }
 
 /** Has a page read half a million numbers, in one task. */

@@ -126,7 +126,9 @@ function startDoor(): void {
   });
   startDropping(open, (text) => void visit('numbers/', [fileOfText(text)]));
   const install = byId('install', HTMLElement);
-  byId('copy-install', HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
+  for (const id of ['copy-install', 'copy-first']) {
+    byId(id, HTMLButtonElement).addEventListener('click', () => void copy(install.textContent, 'Command'));
+  }
   const code = byId('code', HTMLElement);
   byId('copy-code', HTMLButtonElement).addEventListener('click', () => void copy(code.textContent, 'Code'));
 }

@@ -72,6 +72,9 @@ const blockNames = new Map([
   ['csp', 'Policy'],
 ]);
 
+/** Most characters of a piece of code that is not broken. */
+const wholeCode = 24;
+
 /** Markdown as HTML. @param {string} markdown */
 function bodyOf(markdown) {
   const marked = new Marked({
@@ -80,6 +83,8 @@ function bodyOf(markdown) {
         const id = depth === 1 ? '' : ` id="${anchorOf(text)}"`;
         return `<h${depth}${id}>${this.parser.parseInline(tokens)}</h${depth}>\n`;
       },
+      // A short word of code stays whole: browsers break after a hyphen, and `--range` would be cut in two.
+      codespan: ({ text }) => `<code${text.length <= wholeCode ? ' class="whole"' : ''}>${escaped(text)}</code>`,
       code: ({ text, lang }) => codeHtml(text, blockNames.get(lang ?? '') ?? 'Code'),
       table(token) {
         const cells = (/** @type {typeof token.header} */ row, /** @type {string} */ tag) =>

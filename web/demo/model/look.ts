@@ -1,6 +1,7 @@
 import type { ErrorMeasures } from 'scalepoint';
 import type { PlannedTensorInfo } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
+import { type CoreFacts, showCore } from '../shared/site.js';
 import { kindLike, kindOf } from './kinds.js';
 
 /** What is asked about a tensor. */
@@ -43,6 +44,8 @@ export interface LookAnswer {
   readonly bins: Uint32Array;
   readonly reach: number;
   readonly sides: readonly [Side, Side];
+  /** What computed it. */
+  readonly core: CoreFacts;
 }
 
 /** The tensor that is looked at. */
@@ -75,8 +78,9 @@ export function startLooking(onAnswer: (answer: LookAnswer) => void, onProblem: 
       worker.onerror = () => onProblem('The browser did not start the worker that reads tensors.');
       worker.onmessage = ({ data }: MessageEvent<LookAnswer | { id: number; message: string }>) => {
         if (data.id !== id) return;
-        if ('message' in data) onProblem(data.message);
-        else onAnswer(data);
+        if ('message' in data) return onProblem(data.message);
+        showCore(data.core);
+        onAnswer(data);
       };
     }
     worker.postMessage({ id: ++id, key, files: model.files, name, kinds, stretch } satisfies LookQuestion);

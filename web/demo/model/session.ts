@@ -241,6 +241,9 @@ export class Session {
   /** Stops measuring, to leave the processors to saving. */
   rest(): void {
     this.#measuring.abort();
+    const opened = this.#opened[this.#current];
+    // A size that was chosen needs what is measured for it.
+    if (opened?.sizer.sizes.kind === 'measuring' && opened.choice.size === undefined) opened.sizer.cancel();
     this.#store.set({ measuring: 'no' });
   }
 
@@ -253,7 +256,9 @@ export class Session {
     // Saving has ended, so what was not measured before it is measured now.
     const { signal } = this.#measuring;
     void this.#offers(opened, signal, true).finally(() => {
-      if (!signal.aborted) this.#store.set({ measuring: 'no' });
+      if (signal.aborted) return;
+      this.#store.set({ measuring: 'no' });
+      if (opened.sizer.isQuick) void opened.sizer.measure(opened.choice).catch(() => {});
     });
   }
 

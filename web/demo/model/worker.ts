@@ -103,6 +103,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
     bins: binsOf(shown, low, high),
     reach,
     sides: [withBins(a), withBins(b)],
+    core: { version: sp.version, simd: sp.simd, buildId: sp.buildId },
   };
 }
 

@@ -1,3 +1,4 @@
+import { copy } from './copy.js';
 import { byId, html } from './dom.js';
 
 /** An error as it is explained to the visitor. */
@@ -13,6 +14,12 @@ export interface Problem {
 export type ProblemSlot = 'file' | 'settings';
 
 const shown = new Map<ProblemSlot, string>();
+
+/** What a report about a problem needs. It names no file but those that the message names. */
+function detailsOf({ title, text }: Problem): string {
+  const [version, tier] = ['about-version', 'about-tier'].map((id) => byId(id, HTMLElement).textContent);
+  return `${title}\n${text}\n\nScalepoint ${version}${tier}\n${navigator.userAgent}\n`;
+}
 
 /** Shows a problem in its slot, or clears the slot. Showing the same problem again changes nothing, so it is announced once. */
 export function showProblem(slot: ProblemSlot, problem?: Problem): void {
@@ -33,14 +40,15 @@ export function showProblem(slot: ProblemSlot, problem?: Problem): void {
     buttons.append(node);
   };
   if (problem.action !== undefined) button(problem.action.label, problem.action.run);
+  button('Copy details', () => void copy(detailsOf(problem), 'Details'));
   if (slot === 'file') button('Close', () => showProblem('file'));
   const card = html(
     'div',
     { class: 'problem', 'data-slot': slot },
     html('p', {}, html('strong', {}, problem.title)),
     html('p', {}, problem.text),
+    buttons,
   );
-  if (buttons.childElementCount > 0) card.append(buttons);
   container.append(card);
   // A file can be dropped while the page is scrolled down, where its message would not be seen.
   if (slot === 'file') card.scrollIntoView({ block: 'nearest' });

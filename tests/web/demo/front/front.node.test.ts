@@ -1,12 +1,11 @@
 // The front page, in a browser.
 import { readFileSync } from 'node:fs';
-import { brotliCompressSync } from 'node:zlib';
 import type { Page } from 'playwright';
 import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { drawTestDigits } from '../../../../scripts/make_sample.mjs';
 import { Network, plainStorage, readSample, type Storage } from '../../../../web/demo/front/network.js';
-import { contrastOf, path, sample, startSite } from '../site.js';
+import { brotliBytes, contrastOf, sample, startSite } from '../site.js';
 
 const site = startSite();
 let page: Page;
@@ -134,6 +133,11 @@ it('hands a model to the page for models, and comes back', async () => {
 
 it('copies the install line', async () => {
   await open('', { permissions: ['clipboard-read', 'clipboard-write'] });
+  // It is in the first view, and with the code.
+  expect(await page.$eval('#copy-first', (button) => button.getBoundingClientRect().bottom)).toBeLessThan(900);
+  await page.click('#copy-first');
+  await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe('npm i scalepoint');
+  await page.evaluate(() => navigator.clipboard.writeText(''));
   await page.click('#copy-install');
   await expect.poll(() => page.evaluate(() => navigator.clipboard.readText())).toBe('npm i scalepoint');
 });
@@ -170,10 +174,6 @@ it('leaves the main thread free while everything is moved', async () => {
   };
   await site.expectShortTasks(moveAll);
 });
-
-/** Bytes of a file of the site as servers send it. */
-const brotliBytes = (name: string) =>
-  brotliCompressSync(readFileSync(path(`build/demo${name.endsWith('/') ? `${name}index.html` : name}`))).length;
 
 it('can be touched before the core is there and with at most 150 kB, and loads the weights after that', async () => {
   const seen: string[] = [];

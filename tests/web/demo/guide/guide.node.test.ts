@@ -395,6 +395,12 @@ describe('the code of the guide in Chromium', () => {
 });
 
 describe('the pages of the guide', () => {
+  it('break no option at its hyphens', () => {
+    expect(readFileSync(root('build/demo/guide/ranges/index.html'), 'utf8')).toContain(
+      '<code class="whole">--range mse</code>',
+    );
+  });
+
   it('have titles, descriptions and neighbors of their own', async () => {
     const pages = guidePages();
     expect(texts.length).toBeLessThanOrEqual(16);

@@ -169,6 +169,7 @@ it('asks before it measures a large model, shows how far it is, and stops', asyn
   page = await site.open('model/');
   await page.setInputFiles('#file', file);
   await page.waitForSelector('#size-measure:visible');
+  expect(await site.axe('#sizes')).toEqual([]);
   await page.focus('#size-measure');
   await page.keyboard.press('Enter');
   await expect.poll(() => page.evaluate(() => document.activeElement?.id)).toBe('size-cancel');
