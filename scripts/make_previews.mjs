@@ -31,6 +31,7 @@ const pages = [
       await page.click('#sample');
       await page.waitForFunction(() => document.querySelectorAll('.offer-meter').length === 3);
       await page.waitForSelector('#look-figures tr');
+      await page.waitForSelector('#size:visible');
     },
   },
   { name: 'numbers', address: 'numbers/', async prepare() {} },
