@@ -124,6 +124,11 @@ SCALEPOINT_PLAIN_EXPORT Status histogram(const float* x, size_t n, float min, fl
   return scalepoint::histogram({x, n}, min, max, {counts, bins}, below_above, below_above + 1);
 }
 
+/// Adds the squares of n elements of rows to the sums of their columns.
+Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t columns) {
+  return scalepoint::add_squares({x, n}, first, {sums, columns});
+}
+
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
 
 /// n elements.
@@ -133,8 +138,8 @@ SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockTy
 
 /// n elements in rows of `columns`, each with the importance of its column.
 Status quantize_weighted_blocks(const float* x, size_t n, BlockType type, const float* importance, size_t columns,
-                                std::byte* blocks) {
-  return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)}, {importance, columns});
+                                BlockSearch search, std::byte* blocks) {
+  return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)}, {importance, columns}, search);
 }
 
 /// n elements.

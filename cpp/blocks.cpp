@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/best_blocks.h"
 #include "kernels/blocks.h"
 #include "kernels/range.h"
 #include "range.h"
@@ -106,6 +107,33 @@ bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* o
   return true;
 }
 
+/// The sum of squared errors, each by its importance, of the elements that a block stands for.
+double block_error(const Format& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
+  float restored[kernels::kLongestBlock];
+  format.dequantize(block, 1, restored);
+  double sum = 0;
+  for (size_t i = 0; i < elements; i++) {
+    const double error = static_cast<double>(x[i]) - restored[i];
+    sum += (importance == nullptr ? 1 : importance[i]) * error * error;
+  }
+  return sum;
+}
+
+/// Puts the best blocks in the place of those that are not as good.
+void improve(const Format& format, const kernels::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
+             std::byte* out) {
+  const auto [elements, bytes] = block_size(format.type);
+  const size_t row = importance.size() / elements;
+  std::byte made[kernels::kLongestBlock];
+  for (size_t i = 0; i < n; i++, x += elements, out += bytes) {
+    const float* const weights = row == 0 ? nullptr : importance.data() + i % row * elements;
+    kernels::quantize_best(rule, x, weights, made);
+    if (block_error(format, elements, x, weights, made) < block_error(format, elements, x, weights, out)) {
+      std::copy_n(made, bytes, out);
+    }
+  }
+}
+
 const Format* find(BlockType type) {
   const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats), [=](const Format& f) { return f.type == type; });
   return format == std::end(kFormats) ? nullptr : format;
@@ -118,10 +146,11 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 
 }  // namespace
 
-Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
-                       std::span<const float> importance) noexcept {
+Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
+                       BlockSearch search) noexcept {
   const Format* format = find(type);
-  if (format == nullptr) return Status::kBadDType;
+  const kernels::BestRule* best = search == BlockSearch::kBest ? kernels::best_rule(type) : nullptr;
+  if (format == nullptr || (best == nullptr && search == BlockSearch::kBest)) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
   const size_t n = x.size() / size.elements, row = importance.size();
@@ -129,6 +158,7 @@ Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::
   const bool weighted = row > 0 && format->weighted != nullptr;
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
+  if (good && best != nullptr) improve(*format, *best, x.data(), n, importance, blocks.data());
   if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }

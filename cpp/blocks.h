@@ -66,15 +66,23 @@ inline constexpr BlockTypeSize kBlockTypes[] = {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
+/// How the scales of blocks are chosen.
+enum class BlockSearch : int32_t {
+  kUsual = 0,  ///< as ggml does it
+  kBest = 1,   ///< with lower errors in the same form, in more time
+};
+
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
 /// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
 ///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
 /// Weights: importance[j] is what the squared errors of column j count: finite and not negative. Types that choose no scales by
 ///          their errors take no notice: Q8_0, MXFP4 and those of one to two bits.
-/// Status:  kBadDType, kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond
+/// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
+///          block. Both sets of lanes give the same bytes.
+/// Status:  kBadDType, also if there is no better search; kSizeMismatch; kNonFinite if x holds NaN or an infinity; kOverflow if a scale or minimum is beyond
 ///          float16, so that its block would be restored as infinities. blocks mean nothing unless kOk.
 [[nodiscard]] Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks,
-                                     std::span<const float> importance = {}) noexcept;
+                                     std::span<const float> importance = {}, BlockSearch search = BlockSearch::kUsual) noexcept;
 
 /// The floats that blocks stand for, bit for bit as ggml's dequantize_row_* gives them. Any bytes are blocks: a scale that is NaN
 /// or infinite gives such floats.

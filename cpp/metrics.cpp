@@ -53,4 +53,14 @@ Status accumulate_error_each(std::span<const float> x, std::span<const float> y,
   return Status::kOk;
 }
 
+Status add_squares(std::span<const float> x, size_t first, std::span<double> sums) noexcept {
+  if (first >= sums.size()) return Status::kSizeMismatch;
+  size_t column = first;
+  for (const double v : x) {
+    sums[column] += v * v;
+    if (++column == sums.size()) column = 0;
+  }
+  return Status::kOk;
+}
+
 }  // namespace scalepoint

@@ -35,4 +35,8 @@ namespace scalepoint {
 [[nodiscard]] Status accumulate_error_each(std::span<const float> x, std::span<const float> y, const Layout& layout,
                                            uint64_t start, std::span<ErrorSums> sums) noexcept;
 
+/// sums[j] += x^2 for each element of column j, in double. x is a piece of rows of sums.size() elements, and begins with column `first`.
+/// Status:  kSizeMismatch unless there is a column `first`.
+[[nodiscard]] Status add_squares(std::span<const float> x, size_t first, std::span<double> sums) noexcept;
+
 }  // namespace scalepoint

@@ -45,7 +45,7 @@ Status encode(const Tile& tile, const Ggml& ggml, Arena& arena, Encoded& result)
     const float* const x = floats.read(at, n);
     std::byte* const out = data + at / elements * bytes;
     const size_t made = n / elements * bytes;
-    Status status = quantize_blocks({x, n}, ggml.to, {out, made}, importance);
+    Status status = quantize_blocks({x, n}, ggml.to, {out, made}, importance, ggml.search);
     if (status == Status::kOverflow) {
       const size_t worst = find_overflow(x, n, ggml.to, importance, out);
       result.problem = {ProblemKind::kOverflow, at + worst, x[worst]};

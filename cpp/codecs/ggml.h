@@ -8,6 +8,7 @@ namespace scalepoint::codecs {
 
 struct Ggml {
   BlockType to = BlockType::kQ8_0;
+  BlockSearch search = BlockSearch::kUsual;
 };
 
 /// Blocks of neighbors, byte for byte as ggml makes them. Part: data. With the importance of columns, the rows of the tile are those of

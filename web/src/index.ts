@@ -36,6 +36,7 @@ export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
 export type { SearchedRange } from './core/range.js';
 export type { WasmArray, WasmArrayOf } from './core/wasm-array.js';
+export type { ActivationOptions, Importance, ImportanceFileOptions, TensorInput } from './layers/importance.js';
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
 export type { VectorInput } from './layers/vectors.js';

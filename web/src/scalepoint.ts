@@ -37,6 +37,7 @@ import { type LoadOptions, loadCore } from './core/load.js';
 import type { ErrorMeasures } from './core/measure.js';
 import type { Core, WasmDType } from './core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from './core/wasm-array.js';
+import { Importance } from './layers/importance.js';
 import { type FloatLinearOptions, floatLayer, type Layer, type LinearOptions, quantizedLayer } from './layers/layer.js';
 import { type IndexOptions, VectorIndex } from './layers/vector-index.js';
 import type { VectorInput } from './layers/vectors.js';
@@ -272,6 +273,18 @@ export class Scalepoint {
    */
   matmulFloat(w: FloatInput, options: FloatLinearOptions): Layer {
     return floatLayer(this.#core, w, options);
+  }
+
+  /**
+   * Collects how much the columns of weights are used, from what layers or other programs multiply them with, and writes the importance
+   * matrix, with which quantized model files have smaller errors where it counts.
+   * @example const importance = sp.importance(); importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); await importance.file();
+   */
+  importance(): Importance {
+    return new Importance(this.#core, async (weights, options) => {
+      const { importanceFile } = await import('./formats/gguf/importance-file.js');
+      return importanceFile(weights, options);
+    });
   }
 
   /**

@@ -94,6 +94,30 @@ describeBuilds('observer', (sp) => {
     }
   });
 
+  it('finds what quantize finds for values that repeat', () => {
+    const steps = Array.from({ length: 40 }, (_, i) => 0.1 * (i - 13));
+    for (const distinct of [[0.1, -3, 2], steps]) {
+      const values = Float32Array.from({ length: 4000 }, (_, i) => distinct[(i * i) % distinct.length] as number);
+      for (const dtype of ['int3', 'int8'] as const) {
+        for (const range of ['mse', { percentile: 99 }] as const) {
+          for (const scheme of ['symmetric', 'asymmetric'] as const) {
+            const options: ObserverOptions = { range, scheme, dtype };
+            const observer = sp.observer(options);
+            for (let i = 0; i < values.length; i += 1000) observer.observe(values.subarray(i, i + 1000));
+            const errorWith = ({ scale, zeroPoint }: { scale: Float32Array; zeroPoint: Int32Array }) =>
+              sp.compare(values, sp.quantize(values, { dtype, scheme, range: { scale, zeroPoint } })).rmse;
+            const [found, want] = [observer.parameters(), sp.chooseQuantizationParameters(values, options)];
+            const what = `${distinct} ${dtype} ${JSON.stringify(range)} ${scheme}`;
+            // Twice 2^-22 of the root mean square, within which searches call errors the same.
+            const slack = 2 ** -21 * Math.hypot(...distinct);
+            if (range === 'mse') expect(errorWith(found), what).toBeLessThanOrEqual(errorWith(want) * 1.005 + slack);
+            else expect((found.scale[0] as number) / (want.scale[0] as number), what).toBeCloseTo(1, 6);
+          }
+        }
+      }
+    }
+  });
+
   it("takes 'min-max' for 'mse' with 16 bits, whose steps are narrower than its bins", () => {
     const observer = sp.observer({ range: 'mse', dtype: 'int16' });
     observer.observe(x);

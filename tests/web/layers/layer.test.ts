@@ -1,7 +1,7 @@
 /// <reference types="vite/client" />
 // Layers on quantized weights: against a sum in double, PyTorch's answers, and each other's bits.
 import type { Granularity, LinearOptions, LinearQuantizedTensor, Scalepoint } from 'scalepoint';
-import { load } from 'scalepoint';
+import { blockTypeInfo, load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import pytorchText from '../../golden/pytorch.json?raw';
 import {
@@ -421,6 +421,23 @@ describeBuilds('layers', (sp) => {
         }
       }
     }
+    // Those that layers restore. All ones are no scale in any of them.
+    for (const type of ['Q4_1', 'Q5_0', 'Q5_1', 'Q2_K', 'Q3_K', 'Q4_K', 'Q6_K', 'IQ4_NL', 'IQ4_XS', 'TQ1_0'] as const) {
+      const blocks = sp.quantizeBlocks(new Random(3).bell(3 * 512), type, { shape: [3, 512] });
+      sp.linear(blocks).dispose();
+      const size = blockTypeInfo(type);
+      for (const row of [0, 2]) {
+        const data = Uint8Array.from(blocks.data as Uint8Array);
+        const at = (row * data.length) / 3;
+        data.fill(0xff, at, at + size.bytes);
+        const layer = () => sp.linear({ ...blocks, data });
+        expectRefusal(layer, RangeError, 'q.data');
+        expect(layer).toThrow(`element ${row * 512}`);
+      }
+    }
+    // A scale that is finite, of codes that it takes out of float32.
+    const wide = sp.quantize(new Random(4).bell(12), { shape: [3, 4], dtype: 'int16' });
+    expectRefusal(() => sp.linear({ ...wide, scale: Float32Array.of(1e38) }), RangeError, 'q.data');
     expect(memorySize(sp)).toBe(before);
     expectGood(sp);
   });

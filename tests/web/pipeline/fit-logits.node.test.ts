@@ -7,15 +7,15 @@ import { fitTypes, type ModelReport, measureTypes, quantizeModel } from '../../.
 import {
   distributions,
   divergence,
+  importanceOf,
   madeUp,
   otherStory,
   story,
   type TokensOf,
   tinyStories,
 } from '../support/divergence.js';
-import { matrixFile } from '../support/importance.js';
 import { fileTypes, ggmlTypes, llamaQuantize } from '../support/llama.js';
-import { NativeModel } from '../support/llama-run.js';
+import type { NativeModel } from '../support/llama-run.js';
 import { needNative } from '../support/native.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
@@ -23,15 +23,6 @@ needNative();
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 const recipes = ['Q3_K_M', 'Q4_K_M', 'Q5_K_M'] as const;
-
-/** The importance matrix of what a model computes for some tokens. */
-function importanceOf(file: Uint8Array, tokensOf: TokensOf): Uint8Array<ArrayBuffer> {
-  using model = new NativeModel(file);
-  const found = model.activations([tokensOf(model)]);
-  return matrixFile(
-    [...found].map(([name, { sums, count }]) => ({ name, sums: new Float32Array(sums), counts: [count] })),
-  );
-}
 
 /** What a result lost, as a table counts it: embeddings and the output layer eight times. */
 const lossOf = ({ tensors }: ModelReport) =>
@@ -43,7 +34,7 @@ const lossOf = ({ tensors }: ModelReport) =>
 /** @param practice tokens that the importance matrix is made from */
 async function compare(file: Uint8Array<ArrayBuffer>, tokensOf: TokensOf, practice: TokensOf) {
   const original = distributions(file, tokensOf);
-  for (const importance of [undefined, importanceOf(file, practice)]) {
+  for (const importance of [undefined, await importanceOf(file, practice)]) {
     const table = await measureTypes(file, { to: 'auto', importance });
     for (const to of recipes) {
       const made = await quantizeModel(file, { to, importance });

@@ -1,5 +1,6 @@
 // How far models are apart in what they say: llama.cpp computes the logits (Node only). And models and texts to compute them for.
 import { join } from 'node:path';
+import { load } from 'scalepoint';
 import { quantizeModel } from '../../../web/src/model.js';
 import { NativeModel } from './llama-run.js';
 import { Random } from './support.js';
@@ -19,6 +20,15 @@ function logarithms(logits: Float32Array): Float64Array {
 export function distributions(file: Uint8Array, tokensOf: TokensOf): Float64Array[] {
   using model = new NativeModel(file);
   return model.logits(tokensOf(model)).map(logarithms);
+}
+
+/** The importance matrix of what a model computes for some tokens. */
+export async function importanceOf(file: Uint8Array, tokensOf: TokensOf): Promise<Uint8Array<ArrayBuffer>> {
+  using sp = await load();
+  using model = new NativeModel(file);
+  const importance = sp.importance();
+  model.activations(tokensOf(model), (name, x, columns) => importance.add(name, x, { columns }));
+  return importance.file();
 }
 
 /** The mean Kullback-Leibler divergence. */

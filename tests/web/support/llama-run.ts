@@ -94,17 +94,9 @@ const at = {
 } as const;
 
 /** Offsets in ggml_tensor, whose sizes are in 8 bytes each. */
-const inTensor = { type: 0, sizes: 16, operation: 80, sources: 152, data: 248, name: 256 } as const;
-/** GGML_OP_MUL_MAT and GGML_OP_MUL_MAT_ID. */
-const products = [29, 30] as const;
-
-/** What weights were multiplied with. */
-export interface NativeActivations {
-  /** Sums of squares by column. */
-  readonly sums: Float64Array;
-  /** Number of vectors. */
-  count: number;
-}
+const inTensor = { sizes: 16, operation: 80, sources: 152, data: 248, name: 256 } as const;
+/** GGML_OP_MUL_MAT. */
+const matrixProduct = 29;
 
 function set32(blob: Blob, offset: number, value: number): void {
   for (let i = 0; i < 4; i++) blob.bytes[offset + i] = (value >>> (8 * i)) & 255;
@@ -157,39 +149,25 @@ export class NativeModel {
     return this.#run(tokens, (context) => tokens.map((_, i) => this.#floats(logits(context, i), width)), true);
   }
 
-  /**
-   * The squares of what each weight is multiplied with, added up over texts as llama-imatrix does it with --process-output. Models without
-   * experts.
-   */
-  activations(texts: readonly (readonly number[])[]): Map<string, NativeActivations> {
+  /** Shows what each weight is multiplied with, row by row, as llama-imatrix sees it with --process-output. Models without experts. */
+  activations(tokens: readonly number[], see: (weight: string, x: Float32Array, columns: number) => void): void {
     const { koffi, Evaluate } = library();
-    const found = new Map<string, NativeActivations>();
     const evaluate = (tensor: Pointer, ask: boolean) => {
-      if (koffi.decode(tensor, inTensor.operation, 'int32') !== products[0]) return !ask;
-      const [weight, input] = [0, 8].map((i) => BigInt(koffi.decode(tensor, inTensor.sources + i, 'uint64')));
-      const name = koffi.decode(weight!, inTensor.name, 'char', 64).split('\0')[0]!;
-      if (!name.endsWith('.weight')) return !ask;
-      if (!ask) this.#addSquares(found, name, input!);
+      if (koffi.decode(tensor, inTensor.operation, 'int32') !== matrixProduct) return !ask;
+      const [weight = 0n, input = 0n] = [0, 8].map((i) => BigInt(koffi.decode(tensor, inTensor.sources + i, 'uint64')));
+      const name = koffi.decode(weight, inTensor.name, 'char', 64).split('\0')[0] as string;
+      if (ask || !name.endsWith('.weight')) return true;
+      const [columns = 0, rows = 0] = [0, 8].map((i) => Number(koffi.decode(input, inTensor.sizes + i, 'int64')));
+      const data = BigInt(koffi.decode(input, inTensor.data, 'uint64'));
+      see(name, Float32Array.from(koffi.decode(data, 'float', columns * rows)), columns);
       return true;
     };
     const call = koffi.register(evaluate, Evaluate);
     try {
-      for (const tokens of texts) this.#run(tokens, () => {}, true, koffi.address(call));
+      this.#run(tokens, () => {}, true, koffi.address(call));
     } finally {
       koffi.unregister(call);
     }
-    return found;
-  }
-
-  #addSquares(found: Map<string, NativeActivations>, name: string, input: bigint): void {
-    const { koffi } = library();
-    const [columns = 0, rows = 0] = [0, 8].map((i) => Number(koffi.decode(input, inTensor.sizes + i, 'int64')));
-    const data = BigInt(koffi.decode(input, inTensor.data, 'uint64'));
-    const values = koffi.decode(data, 'float', columns * rows);
-    const known = found.get(name) ?? { sums: new Float64Array(columns), count: 0 };
-    for (let i = 0; i < values.length; i++) known.sums[i % columns]! += values[i]! ** 2;
-    known.count += rows;
-    found.set(name, known);
   }
 
   /** The vector of a text, as the model pools it. */

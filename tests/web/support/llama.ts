@@ -1,5 +1,5 @@
 // llama.cpp's own llama_model_quantize and ggml's table of types, from its shared libraries (Node only).
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { native, once } from './native.js';
@@ -93,6 +93,8 @@ export interface NativeOptions {
   metadata?: readonly (readonly [key: string, value: string | boolean | number | bigint])[];
   /** The other files of a split model whose first one is given. */
   splits?: readonly Uint8Array[];
+  /** Whether the result is in as many files. They are given one after the other, with their numbers. */
+  keepSplit?: boolean;
   /** Patterns (std::regex) with the number of a type each, as in --tensor-type. */
   overrides?: readonly (readonly [pattern: string, type: number])[];
 }
@@ -128,6 +130,7 @@ export function llamaQuantize(
     importance,
     leaveOutput = false,
     prune = [],
+    keepSplit = false,
   }: NativeOptions = {},
 ): Uint8Array<ArrayBuffer> | string {
   const { defaults, quantize } = library();
@@ -146,6 +149,7 @@ export function llamaQuantize(
       pure,
       allow_requantize: requantize,
       quantize_output_tensor: !leaveOutput,
+      keep_split: keepSplit,
       prune_layers: prune.length === 0 ? null : [...prune, -1],
       imatrix:
         importance === undefined
@@ -160,7 +164,11 @@ export function llamaQuantize(
           ? null
           : [...overrides.map(([pattern, type]) => ({ pattern, type })), { pattern: null, type: 0 }],
     };
-    return quantize(input, output, parameters) === 0 ? new Uint8Array(readFileSync(output)) : log;
+    if (quantize(input, output, parameters) !== 0) return log;
+    const made = readdirSync(work)
+      .filter((name) => name.startsWith('out'))
+      .sort();
+    return new Uint8Array(Buffer.concat(made.map((name) => readFileSync(join(work, name)))));
   } finally {
     rmSync(work, { recursive: true });
   }

@@ -1,6 +1,6 @@
 // The kinds of quantized tensors. To add one, write its file and add it to the table here.
 import { checkKeys } from '../core/check.js';
-import { typeError } from '../core/errors.js';
+import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
 import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
@@ -119,6 +119,11 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
         // Steps at multiples of stepSize begin with whole blocks of every type, as rows do.
         for (let at = 0; at < count; at += stepSize) restore(start + at, Math.min(stepSize, count - at), own + at * 4);
       });
+      const bad = core.module.firstNonFinite(own, count);
+      if (bad < count) {
+        const got = core.module.HEAPF32[own / 4 + bad];
+        throw rangeError('q.data', `expected codes of finite numbers, got ${got} for element ${start + bad}`);
+      }
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };

@@ -1,6 +1,6 @@
 /** Blocks of ggml along the last dimension. The arithmetic is that of cpp/codecs/ggml.cpp. */
 import { type BlockType, blockTypeInfo } from '../core/blocks.js';
-import { Ggml } from '../core/door.js';
+import { BlockSearch, Ggml } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
@@ -11,6 +11,8 @@ export interface GgmlForm extends Form {
   readonly to: BlockType;
   /** What the squared errors of each column count: one number for each, those of several matrices one after the other. */
   readonly importance?: Float32Array<ArrayBuffer>;
+  /** Whether to search for the least errors. */
+  readonly best?: boolean;
 }
 
 /** The floats of a block. */
@@ -74,8 +76,9 @@ export const ggml: Codec<GgmlForm> = {
 
   overflow: ({ to }) => `, whose block of ${to} would need a scale beyond float16`,
 
-  encode(core, tile, { to, importance }, arena) {
-    return core.withRecord(Ggml, { to: blockTypeInfo(to).id }, (blocks) =>
+  encode(core, tile, { to, importance, best = false }, arena) {
+    const search = best ? BlockSearch.best : BlockSearch.usual;
+    return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
       encodeTile(core, tile, arena, (at, ...room) => core.module.encodeGgml(at, blocks, ...room), importance),
     );
   },

@@ -38,6 +38,32 @@ export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], siz
 /** Every block type, in the order of ggml's numbers. */
 export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) as BlockType[]);
 
+/** How the scales of blocks are chosen. */
+export type BlockSearch = 'usual' | 'best';
+
+/** Types with a better search than ggml's (cpp/kernels/best_blocks.cpp). */
+export const searchedTypes: readonly BlockType[] = Object.freeze([
+  'Q4_0',
+  'Q4_1',
+  'Q5_0',
+  'Q5_1',
+  'Q8_0',
+  'Q2_K',
+  'Q3_K',
+  'Q4_K',
+  'Q5_K',
+  'Q6_K',
+  'IQ4_NL',
+  'IQ4_XS',
+  'MXFP4',
+]);
+
+/** The error if a better search was asked for and there is none. */
+export function checkSearched(type: string): void {
+  if ((searchedTypes as readonly string[]).includes(type)) return;
+  throw rangeError('search', `there is no better search for ${type}, only for ${searchedTypes.join(', ')}`);
+}
+
 /** Whether a name is one of a block type. */
 export function isBlockType(name: unknown): name is BlockType {
   return typeof name === 'string' && infos.has(name);

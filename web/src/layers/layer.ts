@@ -65,6 +65,7 @@ export class Layer {
   readonly bytes: number;
   readonly #core: Core;
   readonly #memory: LayerMemory;
+  readonly #watchers = new Set<(x: Source) => void>();
 
   /** @internal */
   constructor(core: Core, memory: LayerMemory) {
@@ -98,6 +99,7 @@ export class Layer {
     // To read the arguments may have run code of the caller's.
     this.#memory.checkAlive('the layer');
     if (batch === 0) return y.result as Float32Array | WasmArray;
+    for (const watcher of this.#watchers) watcher(source);
     const { layer } = this.#memory;
 
     // The scratch tiles take what fits; more gets memory of its own.
@@ -116,6 +118,14 @@ export class Layer {
       }
     });
     return y.result as Float32Array | WasmArray;
+  }
+
+  /** Calls f with every x from now on, before it is used. Returns a function that ends it. @internal */
+  watch(f: (x: Source) => void): () => void {
+    this.#watchers.add(f);
+    return () => {
+      this.#watchers.delete(f);
+    };
   }
 
   #batchOf(batch: unknown, length: number): number {

@@ -2,6 +2,7 @@
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { load } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
@@ -24,7 +25,8 @@ import {
 } from '../../support/importance.js';
 import { fileTypes, llamaQuantize } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
-import { expectNative } from '../../support/native-files.js';
+import { expectNative, expectSameFile } from '../../support/native-files.js';
+import { Random } from '../../support/support.js';
 import { ggufFile, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
@@ -42,6 +44,33 @@ const facts = (count: number, chunks = 123n, dataset = 'calibration.txt') =>
     ['quantize.imatrix.entries_count', BigInt(count)],
     ['quantize.imatrix.chunks_count', chunks],
   ] as const;
+
+it('takes a matrix of sp.importance as the one of llama-imatrix', async () => {
+  using sp = await load();
+  const file = tinyLlama({ layers: 2, rows: 4, experts: 3 });
+  const known = await activations(file);
+  const importance = sp.importance();
+  const counted = known.map(({ name, sums, counts }, k) => {
+    const columns = sums.length / counts.length;
+    const all = { name, sums: new Float32Array(sums.length), counts: counts.map((_, matrix) => matrix) };
+    for (const [matrix, rows] of all.counts.entries()) {
+      const x = new Random(40 + k + matrix).bell(rows * columns);
+      importance.add(name, x, { columns, matrix, matrices: counts.length });
+      const squares = new Float64Array(columns);
+      for (const [i, v] of x.entries()) squares[i % columns]! += v * v;
+      all.sums.set(squares, matrix * columns);
+    }
+    return all;
+  });
+  // What was never used is not in the file. Of a weight with matrices, those that were never used count alike.
+  const used = counted.filter(({ counts }) => counts.some((count) => count > 0));
+  expect(used.length).toBeGreaterThan(3);
+  const named = used.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const made = await importance.file({ datasets: ['calibration.txt', 'more.txt'], chunks: 123, chunkSize: 512 });
+  expectSameFile(made, matrixFile(named), 'the matrix');
+  const options = { importance: meansOf(used), metadata: facts(used.length) };
+  await expectNative(file, 'Q4_K_M', { importance: made }, options);
+});
 
 describe('a GGUF file with an importance matrix', () => {
   it.each<[what: string, options: TinyOptions, targets?: readonly GgufTarget[]]>([

@@ -92,6 +92,25 @@ const strangers: Record<string, { tensors: Record<string, TestTensor>; by: strin
   },
 };
 
+/** Methods that are not known by their names: a weight of integers is codes all the same. */
+const unknownMethod = 'by a method that is not known here';
+Object.assign(strangers, {
+  HQQ: {
+    tensors: { 'a.W_q': raw('U8', [16, 32], 512), 'a.scale': scale(32, 1), 'a.zero': scale(32, 1) },
+    by: 'HQQ',
+  },
+  AQLM: {
+    tensors: { 'a.codes': raw('I16', [16, 4, 1], 128), 'a.codebooks': scale(1, 256, 1, 8), 'a.scales': scale(16, 1) },
+    by: 'AQLM',
+  },
+  EETQ: {
+    tensors: { 'a.weight': raw('I8', [32, 16], 512), 'a.weight_scales': weights('F16', [16]) },
+    by: unknownMethod,
+  },
+  SVDQuant: { tensors: { 'a.qweight': raw('I8', [16, 16], 256), 'a.wscales': scale(2, 16) }, by: unknownMethod },
+  'codes alone': { tensors: { 'a.weight': raw('U8', [16, 16], 256) }, by: unknownMethod },
+});
+
 describe('a model that is quantized already', () => {
   it.each(Object.entries(strangers))('is recognized: %s', async (_name, { tensors, by }) => {
     const file = safetensors({ ...tensors, 'b.weight': weights('F32', [64, 128]) });
@@ -110,6 +129,8 @@ describe('a model that is quantized already', () => {
   it('is told from one with tensors of the same types that are no codes', async () => {
     const file = safetensors({
       ids: raw('I32', [64], 256),
+      'table.weight': raw('I64', [4, 4], 128),
+      'counts.weight': raw('I32', [4], 16),
       bytes: raw('U8', [7, 2], 14),
       'small.weight': raw('F8_E4M3', [32, 32], 1024),
       'gain.weight': weights('F32', [64, 128]),

@@ -240,7 +240,7 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
     tensors: items.map(({ source }) => source),
     plan(choices, partsOf: PartsOf): FilePlan {
       const gguf = choices as GgufChoices;
-      for (const name of ['importance', 'pruneLayers'] as const) {
+      for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
         if (gguf[name] !== undefined) throw rangeError(name, 'the tools for diffusion models know nothing of it');
       }
       const fileType = fileTypeFor(gguf);

@@ -145,11 +145,23 @@ function copies(tensors: readonly Sourced[]): ResultTensor[] {
   return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
 }
 
-/** The tensors in the order of the result, which is that of layers and names, without the layers that are left out. */
+/** A tensor with the number of its layer. */
+interface Placed {
+  readonly one: Sourced;
+  readonly layer: number;
+}
+
+/**
+ * The tensors in the order of the result, without the layers that are left out. It is that of layers and names; with `keepSplit` that of the
+ * files.
+ */
 function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
+  const byName = (a: Placed, b: Placed) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name);
+  const byPlace = ({ one: { tensor: a } }: Placed, { one: { tensor: b } }: Placed) =>
+    (a.file ?? 0) - (b.file ?? 0) || a.byteOffset - b.byteOffset;
   const inOrder = tensors
-    .map((one) => ({ one, layer: layerOf(one.tensor.name) }))
-    .sort((a, b) => a.layer - b.layer || compareNames(a.one.tensor.name, b.one.tensor.name));
+    .map((one): Placed => ({ one, layer: layerOf(one.tensor.name) }))
+    .sort(choices.keepSplit === true ? byPlace : byName);
   const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
   const { tensors: left, layers } = pruned([...origins.keys()], choices.pruneLayers);
   // The plan counts what is left, in the order of the input.
@@ -206,6 +218,7 @@ export function planGguf(
   matrix?: ImportanceMatrix,
 ): FilePlan {
   const { to, metadata } = choices;
+  if (sources !== undefined && choices.keepSplit === true) throw rangeError('keepSplit', 'only for GGUF files');
   let read = 0;
   const tensors = view.tensors.map((tensor, i): Sourced => {
     const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];

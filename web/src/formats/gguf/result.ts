@@ -1,7 +1,8 @@
 /** GGUF results: tensors and pairs, once it is decided what they become. */
 import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
-import type { BlockType } from '../../core/blocks.js';
+import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
+import { rangeError } from '../../core/errors.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
@@ -36,11 +37,24 @@ function alignmentNote(stated: number): string {
 }
 
 /** The form of a type. */
-export function formTo(type: string, importance?: Float32Array<ArrayBuffer>): CastForm | GgmlForm {
+export function formTo(
+  type: string,
+  { importance, search }: { importance?: ResultTensor['importance']; search?: BlockSearch | undefined } = {},
+): CastForm | GgmlForm {
   const weighted = importance === undefined ? {} : { importance };
-  return isCastType(type)
-    ? { codec: 'cast', to: type, ...weighted }
-    : { codec: 'ggml', to: type as BlockType, ...weighted };
+  if (isCastType(type)) return { codec: 'cast', to: type, ...weighted };
+  const to = type as BlockType;
+  return { codec: 'ggml', to, ...weighted, ...(search === 'best' && searchedTypes.includes(to) ? { best: true } : {}) };
+}
+
+/** The types of tensors for which there is no better search. */
+function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): string[] {
+  if (search !== 'best') return [];
+  const made = results.flatMap(({ type, kept }) => (kept === undefined && !isCastType(type) ? [type] : []));
+  const types = [...new Set(made)].filter((type) => !(searchedTypes as readonly string[]).includes(type));
+  return types.length === 0
+    ? []
+    : [`no better search for ${types.join(', ')}: these blocks are those of the usual one`];
 }
 
 /** Whether a tensor can be copied: its elements are in one place, and of that type. */
@@ -51,7 +65,7 @@ function isAsStored({ form, gathered, parts }: LogicalTensor, type: string): boo
 
 /** How a result is laid out. */
 export interface ResultLayout extends Omit<LayoutOptions, 'fixAlignment'> {
-  readonly choices: Pick<GgufChoices, 'fixAlignment' | 'shardSize' | 'splitTensors' | 'part'>;
+  readonly choices: Pick<GgufChoices, 'fixAlignment' | 'shardSize' | 'splitTensors' | 'keepSplit' | 'part' | 'search'>;
 }
 
 const extension = '.gguf';
@@ -61,8 +75,24 @@ function sizesOf(results: readonly ResultTensor[]): number[] {
   return results.map(({ type, shape }) => storedSize(ggmlBytes(ggmlType(type), shape) ?? 0));
 }
 
+/** The file that a tensor comes from. */
+const fileOf = ({ from }: ResultTensor) => (from instanceof Uint8Array ? 0 : (from.source.parts[0]?.tensor.file ?? 0));
+
+/** Where the files of the input begin in the list of tensors, which is in their order. @throws RangeError if one has no tensors left */
+function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | undefined {
+  const files = results.map(fileOf);
+  const count = Math.max(0, ...files) + 1;
+  if (count === 1) return undefined;
+  return Array.from({ length: count }, (_, file) => {
+    const begin = files.indexOf(file);
+    if (begin < 0) throw rangeError('keepSplit', `no tensor of file ${file + 1} of ${count} is left`);
+    return begin;
+  });
+}
+
 /** Where each file of the result begins in the list of its tensors; undefined if it is one file without a number. */
 function beginsOf(results: readonly ResultTensor[], choices: ResultLayout['choices']): readonly number[] | undefined {
+  if (choices.keepSplit === true) return beginsAsInput(results);
   const sizes = sizesOf(results);
   if (choices.splitTensors !== undefined) {
     return shardsOf(sizes, Number.POSITIVE_INFINITY, choices.splitTensors, mostSplits);
@@ -82,7 +112,10 @@ function layOut(
   let wrongAlignment: number | undefined;
   const files = (begins ?? [0]).map((begin, i, all): OutputFile => {
     const some = results.slice(begin, all[i + 1]);
-    const own = [...(i === 0 ? pairs : []), ...(begins === undefined ? [] : splitPairs(i, all.length, results.length))];
+    const own = [
+      ...(i === 0 ? pairs : []),
+      ...(begins === undefined ? [] : splitPairs(i, all.length, results.length, choices)),
+    ];
     const entries = some.map(({ name, type, shape }) => ({ name, dtype: type, shape }));
     const options = { fixAlignment, keepDimensions, alignment: i === 0 ? alignment : defaultAlignment };
     const layout = layoutGguf(own, entries, options);
@@ -114,7 +147,7 @@ export function planResult(
     const { source, index } = from;
     if (kept !== undefined && isAsStored(source, type)) tensors[index] = keptLogical(source, kept);
     else {
-      const form = formTo(type, importance);
+      const form = formTo(type, { importance, search: options.choices.search });
       tensors[index] = convertedLogical(source, form, partsOf(source.shape, form));
     }
   }
@@ -124,6 +157,7 @@ export function planResult(
     tensors,
     notes: [
       ...(wrongAlignment === undefined ? [] : [alignmentNote(wrongAlignment)]),
+      ...searchNote(results, options.choices.search),
       ...largeNote(options.choices, results, sizesOf(results)),
     ],
     sidecars: [],

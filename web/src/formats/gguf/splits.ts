@@ -17,13 +17,18 @@ const tensorsKey = 'split.tensors.count';
 /** What a whole model does not have. */
 export const splitKeys: readonly string[] = [numberKey, countKey, tensorsKey];
 
-/** The pairs of one of several files, in the order of gguf-split. @param index from 0 */
-export function splitPairs(index: number, count: number, tensors: number): GgufPair[] {
-  return [
-    pairOf({ name: numberKey, type: 'u16', value: index }),
+/** The pairs of one of several files, in the order of gguf-split, or of llama-quantize. @param index from 0 */
+export function splitPairs(
+  index: number,
+  count: number,
+  tensors: number,
+  { keepSplit = false }: { readonly keepSplit?: boolean | undefined } = {},
+): GgufPair[] {
+  const pairs = [
     pairOf({ name: tensorsKey, type: 'i32', value: tensors }),
     pairOf({ name: countKey, type: 'u16', value: count }),
   ];
+  return [pairOf({ name: numberKey, type: 'u16', value: index }), ...(keepSplit ? pairs.reverse() : pairs)];
 }
 
 /** Numbers of files are stored in 16 bits. */

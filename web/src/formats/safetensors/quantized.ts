@@ -18,10 +18,14 @@ interface Found {
   readonly by: string;
 }
 
-const isWhole = (dtype: string) => /^[IU]\d+$/.test(dtype);
+/** Codes have up to 32 bits. Integers of 64 are positions and counts. */
+const isWhole = (dtype: string) => /^[IU](8|16|32)$/.test(dtype);
+
+/** Codes of some layout that is not known here: no layer computes with integers as its weights. */
+const unknownMethod = 'by a method that is not known here';
 
 /** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
-function methodOf({ name, dtype }: SourceTensor, has: (name: string) => boolean): string | undefined {
+function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): string | undefined {
   const dot = name.lastIndexOf('.') + 1;
   const [module, last] = [name.slice(0, dot), name.slice(dot)];
   const among = (...names: string[]) => names.some((other) => has(module + other));
@@ -33,7 +37,9 @@ function methodOf({ name, dtype }: SourceTensor, has: (name: string) => boolean)
     if (last === '_data' && among('_scale')) return 'optimum-quanto';
     if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return 'torchao';
     if (has(`${name}_scale`)) return 'compressed-tensors';
-    return undefined;
+    if (last === 'W_q') return 'HQQ';
+    if (last === 'codes' && among('codebooks')) return 'AQLM';
+    return last === 'qweight' || (last === 'weight' && shape.length > 1) ? unknownMethod : undefined;
   }
   if (!/^F[468]/.test(dtype)) return undefined;
   const scales = [

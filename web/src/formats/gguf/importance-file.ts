@@ -1,0 +1,68 @@
+/**
+ * Writes importance matrices in the GGUF form of llama-imatrix.
+ * Reference: github.com/ggml-org/llama.cpp, tools/imatrix/imatrix.cpp.
+ */
+import { rangeError, typeError } from '../../core/errors.js';
+import { show } from '../../core/show.js';
+import { compareNames } from '../tensors.js';
+import { layoutGguf } from './layout.js';
+import { type GgufKey, pairOf } from './pairs.js';
+
+/** What is known of a weight: for each column the sum of squares of what it was multiplied with, of one matrix after the other. */
+interface Sums {
+  readonly name: string;
+  readonly sums: Float64Array;
+  /** How many rows each matrix was multiplied with. */
+  readonly counts: Float64Array;
+}
+
+/** What the file says beside. */
+interface About {
+  readonly datasets?: readonly string[];
+  readonly chunks?: number;
+  readonly chunkSize?: number;
+}
+
+/** A number that the file can hold. @throws RangeError naming the option */
+function checkCount(value: number, name: string): number {
+  if (Number.isInteger(value) && value >= 1 && value < 2 ** 32) return value;
+  throw rangeError(name, `expected a whole number from 1 on, got ${show(value)}`);
+}
+
+/** The file. llama-quantize asks for all three keys. */
+export function importanceFile(weights: readonly Sums[], about: About): Uint8Array<ArrayBuffer> {
+  for (const key of Object.keys(about)) {
+    if (!['datasets', 'chunks', 'chunkSize'].includes(key)) throw rangeError(key, 'there is no such option');
+  }
+  const { datasets = ['unnamed'] } = about;
+  if (!Array.isArray(datasets) || !datasets.every((name) => typeof name === 'string')) {
+    throw typeError('datasets', `expected an array of names, got ${show(datasets)}`);
+  }
+  const rows = weights.reduce((most, { counts }) => Math.max(most, ...counts), 1);
+  const chunks = checkCount(about.chunks ?? 1, 'chunks');
+  const chunkSize = checkCount(about.chunkSize ?? Math.ceil(rows / chunks), 'chunkSize');
+  const keys: GgufKey[] = [
+    { name: 'general.type', type: 'string', value: 'imatrix' },
+    { name: 'imatrix.datasets', type: 'string[]', value: datasets },
+    { name: 'imatrix.chunk_count', type: 'u32', value: chunks },
+    { name: 'imatrix.chunk_size', type: 'u32', value: chunkSize },
+  ];
+  const parts = weights
+    .toSorted((a, b) => compareNames(a.name, b.name))
+    .flatMap(({ name, sums, counts }) => [
+      { name: `${name}.in_sum2`, values: sums, shape: [counts.length, sums.length / counts.length] },
+      { name: `${name}.counts`, values: counts, shape: [counts.length, 1] },
+    ]);
+  const { header, tensors, size } = layoutGguf(
+    keys.map(pairOf),
+    parts.map(({ name, shape }) => ({ name, shape, dtype: 'F32' })),
+  );
+  const file = new Uint8Array(size);
+  const view = new DataView(file.buffer);
+  file.set(header);
+  for (const [i, { values }] of parts.entries()) {
+    const at = (tensors[i] as (typeof tensors)[number]).byteOffset;
+    for (const [k, value] of values.entries()) view.setFloat32(at + 4 * k, value, true);
+  }
+  return file;
+}

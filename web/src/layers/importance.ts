@@ -1,0 +1,164 @@
+// How much the columns of weights are used: the squares of what they are multiplied with, added up.
+import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf } from '../arrays/source.js';
+import { checkKeys, checkWhole } from '../core/check.js';
+import { rangeError, typeError } from '../core/errors.js';
+import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { show } from '../core/show.js';
+import type { Layer } from './layer.js';
+
+/** Numbers with dimensions, as tensors of onnxruntime-web have them. */
+export interface TensorInput {
+  /** In the order of rows. */
+  readonly data: FloatInput;
+  /** The last one is the number of columns. */
+  readonly dims: readonly number[];
+}
+
+/** Options of `Importance.add`. */
+export interface ActivationOptions {
+  /** Length of a row. @defaultValue what is known from the last dimension of x, from a layer or from the first call */
+  columns?: number;
+  /** The input is a Uint16Array of the bits of such floats. */
+  from?: HalfFormat;
+  /** Which matrix of a weight with several it is, such as an expert, from 0. @defaultValue 0 */
+  matrix?: number;
+  /** How many matrices the weight has. @defaultValue 1, or as in the first call */
+  matrices?: number;
+}
+
+/** What an importance matrix says beside its numbers. */
+export interface ImportanceFileOptions {
+  /** Names of the texts. @defaultValue ['unnamed'] */
+  datasets?: readonly string[];
+  /** How many chunks of text there were. @defaultValue 1 */
+  chunks?: number;
+  /** Tokens of a chunk. @defaultValue the most rows of a weight divided by the chunks, rounded up */
+  chunkSize?: number;
+}
+
+/** What is known of a weight. */
+export interface ActivationSums {
+  /** Its name in the GGUF file. */
+  readonly name: string;
+  /** Sums of squares for each column, of one matrix after the other. */
+  readonly sums: Float64Array<ArrayBuffer>;
+  /** How many rows each matrix was multiplied with. */
+  readonly counts: Float64Array<ArrayBuffer>;
+}
+
+/** Writes the file. */
+export type WriteImportance = (
+  weights: readonly ActivationSums[],
+  options: ImportanceFileOptions,
+) => Promise<Uint8Array<ArrayBuffer>>;
+
+const addKeys = new Set(['columns', 'from', 'matrix', 'matrices']);
+
+const isTensor = (x: unknown): x is TensorInput =>
+  typeof x === 'object' && x !== null && 'dims' in x && Array.isArray(x.dims) && 'data' in x;
+
+/**
+ * Collects how much the columns of weights are used, for importance matrices of llama.cpp. Made by `sp.importance()`.
+ * @example importance.watch(layer, 'blk.0.ffn_down.weight'); run(model); await writeFile('imatrix.gguf', await importance.file());
+ */
+export class Importance {
+  readonly #core: Core;
+  readonly #write: WriteImportance;
+  readonly #weights = new Map<string, ActivationSums>();
+
+  /** @internal */
+  constructor(core: Core, write: WriteImportance) {
+    this.#core = core;
+    this.#write = write;
+  }
+
+  /**
+   * Counts what a layer is given from now on, for the weights with these names: several where they are multiplied with the same, such as
+   * those of query, key and value. Returns a function that ends it.
+   * @throws TypeError or RangeError naming the argument
+   */
+  watch(layer: Layer, ...names: readonly string[]): () => void {
+    if (names.length === 0) throw rangeError('names', 'expected at least one name of a weight');
+    const weights = names.map((name) => this.#weightOf(name, layer.inputs, 1));
+    return layer.watch((source) => this.#count(source, weights, 0));
+  }
+
+  /**
+   * Counts rows of numbers that a weight is multiplied with. All numbers are finite.
+   * @example importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); importance.add('blk.0.ffn_up.weight', outputs.normalized);
+   * @throws TypeError or RangeError naming the argument; ScalepointError `NON_FINITE`: then nothing was counted; `DISPOSED`
+   */
+  add(name: string, x: FloatInput | TensorInput, options: ActivationOptions = {}): void {
+    checkKeys(options, addKeys);
+    const { data, last } = isTensor(x) ? { data: x.data, last: x.dims.at(-1) } : { data: x, last: undefined };
+    const source = sourceOf(this.#core, data, options.from, 'x');
+    const known = this.#weights.get(name);
+    const matrices = checkWhole(options.matrices ?? known?.counts.length ?? 1, 'matrices', 1);
+    const shape = last ?? (Array.isArray(source.shape) && source.shape.length > 1 ? source.shape.at(-1) : undefined);
+    const given = options.columns ?? shape ?? (known && known.sums.length / known.counts.length);
+    if (given === undefined) throw rangeError('columns', `expected the length of a row, since ${show(name)} is new`);
+    const columns = checkWhole(given, 'columns', 1);
+    const matrix = checkWhole(options.matrix ?? 0, 'matrix', 0);
+    if (matrix >= matrices) throw rangeError('matrix', `expected less than ${matrices}, got ${matrix}`);
+    if (source.length % columns !== 0)
+      throw rangeError('x', `expected rows of ${columns}, got ${source.length} elements`);
+    this.#count(source, [this.#weightOf(name, columns, matrices)], matrix);
+  }
+
+  /** Names of the weights that are known. */
+  get names(): string[] {
+    return [...this.#weights.keys()];
+  }
+
+  /**
+   * The importance matrix as a GGUF file, which `importance` of model files and llama-quantize's --imatrix take.
+   * @throws TypeError or RangeError naming the option, or `names` if nothing was counted
+   */
+  async file(options: ImportanceFileOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
+    const weights = [...this.#weights.values()].filter(({ counts }) => counts.some((count) => count > 0));
+    if (weights.length === 0) throw rangeError('names', 'nothing was counted, so that no column is known');
+    return this.#write(weights, options);
+  }
+
+  #weightOf(name: unknown, columns: number, matrices: number): ActivationSums {
+    if (typeof name !== 'string' || name === '')
+      throw typeError('name', `expected the name of a weight, got ${show(name)}`);
+    const known = this.#weights.get(name);
+    if (known === undefined) {
+      const made = { name, sums: new Float64Array(columns * matrices), counts: new Float64Array(matrices) };
+      this.#weights.set(name, made);
+      return made;
+    }
+    if (known.counts.length !== matrices) {
+      throw rangeError('matrices', `${show(name)} has ${known.counts.length}, got ${matrices}`);
+    }
+    const before = known.sums.length / matrices;
+    if (before !== columns) throw rangeError('columns', `${show(name)} has ${before}, got ${columns}`);
+    return known;
+  }
+
+  /** Adds the rows of a source. */
+  #count(source: Source, weights: readonly ActivationSums[], matrix: number): void {
+    const core = this.#core;
+    const [{ sums: all, counts }] = weights as readonly [ActivationSums];
+    const columns = all.length / counts.length;
+    forEachTile(source.length, false, (start, count) => {
+      const at = source.at(start, count);
+      if (core.module.firstNonFinite(at, count) < count) {
+        throw nonFiniteError(source, core, at, count, start, 'it would make a column count more than all others');
+      }
+    });
+    core.withMemory(8 * columns + 8, (memory) => {
+      const sums = Math.ceil(memory / 8) * 8;
+      core.module.HEAPF64.fill(0, sums / 8, sums / 8 + columns);
+      forEachTile(source.length, false, (start, count) => {
+        checkStatus(core.module.addSquares(source.at(start, count), count, start % columns, sums, columns));
+      });
+      const more = core.module.HEAPF64.subarray(sums / 8, sums / 8 + columns);
+      for (const weight of weights) {
+        for (const [i, sum] of more.entries()) weight.sums[matrix * columns + i]! += sum;
+        weight.counts[matrix]! += source.length / columns;
+      }
+    });
+  }
+}
