@@ -23,13 +23,11 @@ constexpr double kNarrow = 0.67;
 /// nothing and tries four times as many scales.
 constexpr double kPromising = 2;
 /// Scales that are tried at most on either side of 0: down to 2e-8 of the widest with kStepOfFew, 5e-4 with kStepOfMany.
-constexpr int kMostWidths = 500;
+constexpr size_t kMostWidths = 500;
 /// From one scale to the next. The more values, the more the error goes up and down from scale to scale. Up to 16 values 0.965
 /// leaves 0.06% more error than 0.996 would, with 33 scales a block instead of 261. For more values 0.965 would leave 12% more
 /// than the fine search with 256 values; 0.985 leaves 6%, with 71 scales.
 constexpr double kStepOfFew = 0.965, kStepOfMany = 0.985;
-/// At least as many as lie between kWidest and kNarrow.
-constexpr int kSurelyTried = 40;
 /// How often the best scale is improved to the best for its codes. With 16 values the second time lowers the error by up to 0.1%,
 /// the third by up to 0.03%; with 256 values by 0.5% and 0.1%. More gains nothing.
 constexpr int kImprovements = 3;
@@ -37,38 +35,104 @@ constexpr int kImprovements = 3;
 /// more error. With 256 values it would leave 8 to 32% more, and one on either side 2 to 8%.
 constexpr int kMultiples = 2;
 
-/// A codebook made ready for a search.
+/// Scales whose errors differ by less than this share of the energy are compared by sums that are added in the order of the elements.
+/// A sweep adds what changes from scale to scale, and rounds otherwise.
+constexpr double kRounding = 0x1p-44;
+/// So many of them at most. Values that any scale restores exactly have that many.
+constexpr size_t kMostNear = 100;
+
+/// Elements that are looked at together.
+constexpr size_t kPiece = 512;
+
+float largest_of(std::span<const float> values) {
+  float largest = 0;
+  for (const float v : values) largest = std::max(largest, std::fabs(v));
+  return largest;
+}
+
+/// A codebook made ready for a search. Its search finds ranks instead of codes.
 struct Book {
   kernels::CodeSearch search;
-  float values[kMaxCodebookSize];
+  double values[kMaxCodebookSize];  ///< by rank
   float largest;
+  double step;
+  kernels::Sweep sweep;  ///< over the scales between kWidest and kNarrow
+  kernels::SweepSums sums;
 };
+
+void prepare_book(std::span<const float> codebook, Decision decision, Book& book) {
+  prepare_search(codebook, decision, book.search);
+  const size_t last = codebook.size() - 1;
+  for (size_t i = 0; i <= last; i++) {
+    book.values[i] = codebook[book.search.code[i]];
+    book.search.code[i] = static_cast<uint8_t>(i);
+  }
+  kernels::Crossing *up = book.sweep.crossings, *down = up + kMaxCodebookSize + 2;
+  for (size_t i = 0; i < last; i++) {
+    const float bound = book.search.threshold[i];
+    const double low = book.values[i], high = book.values[i + 1];
+    up[i] = {high - low, high * high - low * low, bound};
+    // A negative quotient is past the threshold when it does not exceed it.
+    down[last - 1 - i] = {high - low, low * low - high * high, next_below(-bound)};
+  }
+  for (size_t i = last; i < last + 3; i++) up[i].threshold = down[i].threshold = HUGE_VALF;
+  book.largest = largest_of(codebook);
+  book.step = last < 16 ? kStepOfFew : kStepOfMany;
+  size_t scales = 0;
+  for (double width = kWidest; width > kNarrow; width *= book.step) scales++;
+  kernels::prepare_sweep(book.step, scales, book.sweep);
+}
 
 /// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with
 /// the sum of its squares for the energy.
-struct Fit {
-  double products = 0, squares = 0;
+double error_of(const kernels::FitSums& fit, double energy, double scale) {
+  return energy - 2 * scale * fit.products + scale * scale * fit.squares;
+}
 
-  [[nodiscard]] double error(double energy, double scale) const {
-    return energy - 2 * scale * products + scale * scale * squares;
-  }
-  /// The scale with the least error for these codes.
-  [[nodiscard]] double best_scale() const { return squares > 0 ? products / squares : 0; }
-};
+/// The scale with the least error for these codes.
+double best_scale_of(const kernels::FitSums& fit) { return fit.squares > 0 ? fit.products / fit.squares : 0; }
 
-Fit fit(std::span<const float> x, float scale, const Book& book) {
-  Fit sums;
+/// Calls f(offset, size) for pieces of n elements.
+template <class F>
+void for_each_piece(size_t n, F f) {
+  for (size_t i = 0; i < n; i += kPiece) f(i, std::min(kPiece, n - i));
+}
+
+[[gnu::noinline]] kernels::FitSums fit(std::span<const float> x, float scale, const Book& book) {
+  kernels::FitSums sums;
   size_t done = 0;
   with_factor(x, scale, [&](std::span<const float> some, float factor) {
-    uint8_t codes[512];
-    for (size_t i = 0; i < some.size(); i += std::size(codes)) {
-      const size_t size = std::min(std::size(codes), some.size() - i);
-      kernels::search_codes(&some[i], size, factor, book.search, codes);
-      kernels::fit_codes(&x[done], size, codes, book.values, &sums.products, &sums.squares);
+    for_each_piece(some.size(), [&](size_t i, size_t size) {
+      uint8_t ranks[kPiece];
+      kernels::search_codes(&some[i], size, factor, book.search, ranks);
+      kernels::fit_codes(&x[done], size, ranks, book.values, &sums.products, &sums.squares);
       done += size;
-    }
+    });
   });
   return sums;
+}
+
+bool exists(float scale) { return scale != 0 && is_finite(scale); }
+
+/// The reciprocals of the scales between kWidest and kNarrow times `reach`, and infinite ones. False if there is none for some.
+bool many_factors(double reach, const Book& book, float* factors) {
+  double width = kWidest;
+  for (size_t i = 0; i < book.sweep.scales; i++, width *= book.step) {
+    const auto scale = static_cast<float>(reach * width);
+    factors[i] = 1 / scale;
+    if (!exists(scale) || !is_finite(factors[i])) return false;
+  }
+  std::fill_n(factors + book.sweep.scales, kernels::kBehindSweep, HUGE_VALF);
+  return true;
+}
+
+/// Leaves the sums of the scales with these factors in the book.
+void fit_many(std::span<const float> x, const float* factors, bool negative, Book& book) {
+  for_each_piece(x.size(), [&](size_t i, size_t size) {
+    uint8_t ranks[kPiece];
+    kernels::search_codes(&x[i], size, negative ? -factors[0] : factors[0], book.search, ranks);
+    book.sums.sweep(&x[i], ranks, size, factors, negative, book.search, book.values, book.sweep);
+  });
 }
 
 double energy_of(std::span<const float> x) {
@@ -78,42 +142,54 @@ double energy_of(std::span<const float> x) {
 }
 
 /// The best scale of either sign for a block. `largest` is its largest magnitude, above 0.
-float search_scale(std::span<const float> x, float largest, const Book& book) {
+float search_scale(std::span<const float> x, float largest, Book& book) {
   const double energy = energy_of(x);
   float found = largest;
-  double least = fit(x, largest, book).error(energy, largest);
+  double least = error_of(fit(x, largest, book), energy, largest);
   const double reach = largest / (book.largest > 0 ? book.largest : 1);
-  const double step = book.search.thresholds < 16 ? kStepOfFew : kStepOfMany;
-  float best = 0;
+  float factors[kernels::kMostInSweep + kernels::kBehindSweep];
+  const bool sweeps = many_factors(reach, book, factors);
+  const double alike = kRounding * energy;
   double promised = least;
+  float near[kMostNear];  // the best scales so far
+  size_t count = 0;
+  float best = 0;
   for (const double sign : {1.0, -1.0}) {
+    if (sweeps) fit_many(x, factors, sign < 0, book);
     double width = kWidest, error = 0;
-    const auto scale_of = [&] { return static_cast<float>(reach * sign * width); };
-    const auto exists = [](float scale) { return scale != 0 && is_finite(scale); };
-    const auto judge = [&](const Fit& sums) {
-      error = sums.error(energy, sums.best_scale());
-      if (error >= promised) return;
+    for (size_t i = 0; i < kMostWidths; i++, width *= book.step) {
+      const auto tried = static_cast<float>(reach * sign * width);
+      const bool is_swept = sweeps && i < book.sweep.scales;
+      if (!exists(tried) || (width <= kNarrow && error >= kPromising * promised)) break;
+      const kernels::FitSums sums = is_swept ? book.sums.take(i, book.sweep) : fit(x, tried, book);
+      const double scale = best_scale_of(sums);
+      error = error_of(sums, energy, scale);
+      if (error < promised - alike) count = 0;
+      if (error <= promised + alike && count < kMostNear) near[count++] = tried;
+      if (error >= promised) continue;
       promised = error;
-      best = static_cast<float>(sums.best_scale());
-    };
-    // All that have to be tried are tried before one is judged, which would wait for its sums.
-    Fit fits[kSurelyTried];
-    int tried = 0;
-    for (; width > kNarrow && exists(scale_of()); width *= step) fits[tried++] = fit(x, scale_of(), book);
-    for (int i = 0; i < tried; i++) judge(fits[i]);
-    for (; width <= kNarrow && tried < kMostWidths && error < kPromising * promised && exists(scale_of());
-         width *= step, tried++) {
-      judge(fit(x, scale_of(), book));
+      best = static_cast<float>(scale);
+    }
+  }
+  if (count > 1) {
+    promised = least;
+    best = 0;
+    for (size_t i = 0; i < count; i++) {
+      const kernels::FitSums sums = fit(x, near[i], book);
+      const double scale = best_scale_of(sums), error = error_of(sums, energy, scale);
+      if (error >= promised) continue;
+      promised = error;
+      best = static_cast<float>(scale);
     }
   }
   // The codes of the improved scale may have a better one yet.
   for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {
-    const Fit sums = fit(x, best, book);
-    const double error = sums.error(energy, best);
+    const kernels::FitSums sums = fit(x, best, book);
+    const double error = error_of(sums, energy, best);
     if (error >= least) break;
     least = error;
     found = best;
-    best = static_cast<float>(sums.best_scale());
+    best = static_cast<float>(best_scale_of(sums));
   }
   return found;
 }
@@ -123,12 +199,6 @@ float unit_of(float largest) {
   const uint32_t exact = bit_cast<uint32_t>(largest / 127);
   const float unit = bit_cast<float>((exact + 0x8000) & 0xFFFF0000u);
   return is_finite(unit * 127) ? unit : bit_cast<float>(exact & 0xFFFF0000u);
-}
-
-float largest_of(std::span<const float> values) {
-  float largest = 0;
-  for (const float v : values) largest = std::max(largest, std::fabs(v));
-  return largest;
 }
 
 /// Replaces scales that were found by multiples of a unit: of those near each the best.
@@ -152,7 +222,7 @@ void search_multiples(std::span<const float> x, uint64_t block_size, const Book&
       const float multiple = nearest + static_cast<float>(step);
       if (multiple < 0 || multiple > 127) continue;
       const float scale = std::copysign(multiple * unit, found);
-      const double error = fit(values, scale, book).error(energy, scale);
+      const double error = error_of(fit(values, scale, book), energy, scale);
       if (error >= least) continue;
       least = error;
       absmax[block] = scale;
@@ -195,9 +265,7 @@ Status search_absmax(std::span<const float> x, uint64_t block_size, std::span<co
   if (!has_size(codebook, decision)) return Status::kSizeMismatch;
   if (first_non_finite(codebook) < codebook.size()) return Status::kBadRange;
   Book book = {};
-  prepare_search(codebook, decision, book.search);
-  std::copy(codebook.begin(), codebook.end(), book.values);
-  book.largest = largest_of(codebook);
+  prepare_book(codebook, decision, book);
   for_each_block(x.size(), {block_size}, [&](size_t i, size_t size, size_t block) {
     if (absmax[block] > 0) absmax[block] = search_scale(x.subspan(i, size), absmax[block], book);
   });

@@ -21,6 +21,13 @@ static_assert(kMaxCodebookSize == kernels::kMostCodes);
   return codebook.size() >= 2 && codebook.size() <= kMaxCodebookSize;
 }
 
+/// The largest float below x.
+inline float next_below(float x) {
+  const uint32_t bits = bit_cast<uint32_t>(x);
+  if (x == 0) return bit_cast<float>(0x80000001u);
+  return bit_cast<float>(x > 0 ? bits - 1 : bits + 1);
+}
+
 /// Makes ready what finds codes.
 void prepare_search(std::span<const float> codebook, Decision decision, kernels::CodeSearch& search);
 

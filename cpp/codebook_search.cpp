@@ -20,12 +20,6 @@ constexpr float kNf4Thresholds[15] = {-0.8480964004993439f,  -0.6106329262256622
 constexpr float kFp4Thresholds[7] = {0.00260417f, 0.0859375f, 0.20833333f, 0.29166667f, 0.4166667f, 0.583333f, 0.8333333f};
 constexpr uint8_t kFp4Codes[8] = {0, 1, 6, 7, 4, 5, 2, 3};
 
-float next_below(float x) {
-  const uint32_t bits = bit_cast<uint32_t>(x);
-  if (x == 0) return -std::numeric_limits<float>::denorm_min();
-  return bit_cast<float>(x > 0 ? bits - 1 : bits + 1);
-}
-
 /// The largest float that is not above the middle of two. A float exceeds it exactly if it exceeds the middle.
 float middle_of(float a, float b) {
   // The sum in double, and exactly what its rounding left out (Knuth's two-sum).

@@ -59,8 +59,13 @@ ScaleSpan span_of(const QuantizationSpec& spec, const Windows& windows, double m
   if (are_free(windows)) span.last = std::min(span.last, kFarthestZero / largest);
   span.start = std::min(1 / (scale * factor), span.last);
   span.first = least_t(span.min, span.max, windows);
-  // Where min-max's scale was raised, even half of the levels are too many. Any scale with a level but 0 may be the best.
-  if (span.first >= span.start) span.first = 0.5 / largest;
+  if (span.first >= span.start) {
+    // Where min-max's scale was raised, even half of the levels are too many. Any scale with a level but 0 may be the best.
+    span.first = 0.5 / largest;
+  } else {
+    // Beyond the last, 2 t cannot be had in place of t.
+    span.first = std::min(span.first, span.last / 2);
+  }
   if (spec.dtype.bits > 8) span.first = std::max(span.first, span.start / kWidestOf16Bits);
   // No level is beyond the largest float.
   const double farthest = windows.fixed() ? std::max(-windows.lowest, windows.lowest + windows.levels) : windows.levels;

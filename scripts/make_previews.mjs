@@ -21,6 +21,7 @@ const pages = [
       await page.waitForFunction(() => /^Computed/.test(document.querySelector('#wall-basis')?.textContent ?? ''));
       // Three bits: most digits are still read, and the others are lit.
       await page.locator('#width').fill('7');
+      await page.locator('#width').blur();
       await page.waitForFunction(() => /95/.test(document.querySelector('#width-right')?.textContent ?? ''));
     },
   },
@@ -31,6 +32,7 @@ const pages = [
       await page.click('#sample');
       await page.waitForFunction(() => document.querySelectorAll('.offer-meter').length === 3);
       await page.waitForSelector('#look-figures tr');
+      await page.waitForSelector('#size:visible');
     },
   },
   { name: 'numbers', address: 'numbers/', async prepare() {} },

@@ -14,8 +14,7 @@ const float* write(const float* x, size_t n, ElementType to, std::byte* out, flo
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   switch (to) {
     case ElementType::kF16:
-      kernels::float32_to_float16(x, n, bits);
-      kernels::float16_to_float32(bits, n, room);
+      kernels::round_to_float16(x, n, bits, room);
       return room;
     case ElementType::kBF16:
       kernels::float32_to_bfloat16(x, n, bits);

@@ -36,8 +36,10 @@ void search_buckets(const float* x, size_t n, float factor, const CodeSearch& se
   }
 }
 
+#ifdef SCALEPOINT_SIMD_LANES
 constexpr decltype(&search_buckets<0>) kSearchBuckets[] = {&search_buckets<0>, &search_buckets<1>, &search_buckets<2>,
                                                            &search_buckets<3>};
+#endif
 
 }  // namespace
 
@@ -59,8 +61,10 @@ void search_codes(const float* x, size_t n, float factor, const CodeSearch& sear
 }
 
 void search_codes_by_bucket(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
-  const auto by_bucket = search.steps < 4 ? kSearchBuckets[search.steps] : &search_buckets<-1>;
-  by_bucket(x, n, factor, search, codes);
+#ifdef SCALEPOINT_SIMD_LANES
+  if (search.steps < 4) return kSearchBuckets[search.steps](x, n, factor, search, codes);
+#endif
+  search_buckets<-1>(x, n, factor, search, codes);
 }
 
 void search_codes_by_counting(const float* x, size_t n, float factor, const CodeSearch& search, uint8_t* codes) {
@@ -91,7 +95,7 @@ void search_codes_by_counting(const float* x, size_t n, float factor, const Code
   std::memcpy(codes + i, made, n - i);
 }
 
-void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* values, double* products, double* squares) {
+void fit_codes(const float* x, size_t n, const uint8_t* codes, const double* values, double* products, double* squares) {
   double product[2] = {}, square[2] = {};
   SCALEPOINT_NO_UNROLL
   for (size_t i = 0; i + 2 <= n; i += 2) {
@@ -108,6 +112,68 @@ void fit_codes(const float* x, size_t n, const uint8_t* codes, const float* valu
   }
   *products += product[0] + product[1];
   *squares += square[0] + square[1];
+}
+
+void prepare_sweep(double share, size_t scales, Sweep& sweep) {
+  // What is rounded on the way to a growth makes at most some 2^-22 of it.
+  constexpr double kSlack = 0x1p-20;
+  sweep.scales = scales;
+  size_t scale = 0;
+  double growth = 1;
+  for (size_t i = 0; i < sizeof(sweep.guess); i++) {
+    for (; scale < scales && growth < 1 - kSlack + (static_cast<double>(i) - 1) / 256; growth /= share) scale++;
+    sweep.guess[i] = static_cast<uint8_t>(scale < scales ? scale : scales + i % kBehindSweep);
+  }
+  sweep.limit = static_cast<float>(growth * (share + kSlack));
+}
+
+void SweepSums::sweep(const float* x, const uint8_t* ranks, size_t n, const float* factors, bool negative,
+                      const CodeSearch& search, const double* values, const Sweep& by) {
+  F64x2 first = splat(0.0);
+  const uint32_t last_down = kMostCodes + 3 + search.thresholds;  // one more, as -1 - rank is the complement of rank
+  const float first_factor = factors[0];
+  const float sign = negative ? -1.0f : 1.0f;
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < n; i++) {
+    const uint32_t bits = bit_cast<uint32_t>(x[i]), rank = ranks[i];
+    const double value = values[rank];
+    first = add(first, mul(pair(x[i], value), splat(value)));
+    // Chooses without a branch, as nothing predicts signs.
+    const uint32_t falls = -(bits >> 31 ^ static_cast<uint32_t>(negative));
+    const Crossing* next = by.crossings + ((rank ^ falls) + (falls & last_down));
+    const float magnitude = bit_cast<float>(bits & kAbsMask), per_quotient = 1 / (magnitude * first_factor);
+    const F64x2 grows = pair(magnitude * sign, 1);
+    const auto cross = [&](FitSums* changes) {
+      // The growth of a quotient that is 0 is infinite or NaN.
+      const uint32_t growth = bit_cast<uint32_t>(next->threshold * per_quotient),
+                     place = (growth - (0x3F800000 - (1 << 15))) >> 15;
+      size_t scale = by.guess[place < sizeof(by.guess) ? place : sizeof(by.guess) - 1];
+      scale += magnitude * factors[scale] > next->threshold ? 0 : 1;
+      double* to = &changes[scale].products;
+      store(to, add(load(to), mul(load(&next->product), grows)));
+      next++;
+    };
+    size_t passed = 0;
+    if constexpr (kSimd) {
+      // Most quotients pass up to two thresholds. To ask after each would take longer, as nothing predicts the answer.
+      cross(changes_[0]);
+      cross(changes_[1]);
+      passed = 2;
+    }
+    for (; next->threshold * per_quotient < by.limit; passed++) cross(changes_[passed == 1 ? 1 : 0]);
+  }
+  store(&sum_.products, add(load(&sum_.products), first));
+}
+
+FitSums SweepSums::take(size_t i, const Sweep& by) {
+  for (auto& changes : changes_) {
+    sum_.products += changes[i].products;
+    sum_.squares += changes[i].squares;
+    changes[i] = {};
+  }
+  const FitSums taken = sum_;
+  if (i + 1 == by.scales) sum_ = {};
+  return taken;
 }
 
 uint32_t restore_codes(const uint8_t* codes, size_t n, const float* values, float factor, float* x) {

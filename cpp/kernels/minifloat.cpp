@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "lanes.h"
+#include "range.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -26,16 +27,18 @@ constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 
                  kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
 
 /// The codes of four magnitudes, rounded half to even, where the format has its own exponents. Beyond the largest value any code that
-/// is larger than that of infinity.
+/// is larger than that of infinity. `rounded` becomes the values of the codes.
 template <Format kFormat>
-inline I32x4 round_exponents(I32x4 magnitude) {
+inline I32x4 round_exponents(I32x4 magnitude, F32x4& rounded) {
   constexpr int kDropped = 23 - kFormat.fraction_bits, kSmallest = 128 - kFormat.bias();
   // 2^(23 - fraction bits) times the power of two in x: floats from there on are as far apart as the codes near x, so that adding
   // rounds. Subnormals have the distance of the smallest normal exponent. Twice the largest power of two is far enough.
   const I32x4 near = min_unsigned(magnitude, splat((127 + kFormat.bias() + 2) << 23));
   const I32x4 power = max_signed(bit_and(near, splat(0x7F800000)), splat(kSmallest << 23));
   const I32x4 apart = add(power, splat(kDropped << 23));
-  const I32x4 units = sub(bits(add(from_bits(near), from_bits(apart))), apart);
+  const F32x4 sum = add(from_bits(near), from_bits(apart));
+  rounded = sub(sum, from_bits(apart));
+  const I32x4 units = sub(bits(sum), apart);
   // A normal number has 2^(fraction bits) units and more. Its code counts them from the exponent 1 on.
   return add(units, sub(shift_right<kDropped>(power), splat(kSmallest << kFormat.fraction_bits)));
 }
@@ -47,7 +50,8 @@ inline I32x4 round_to(F32x4 x, I32x4 most) {
   const I32x4 sign = shift_right<31>(bits(x)), magnitude = magnitude_bits(x);
   I32x4 code;
   if constexpr (kFormat.rebias() != 0) {
-    code = round_exponents<kFormat>(magnitude);
+    F32x4 rounded;
+    code = round_exponents<kFormat>(magnitude, rounded);
   } else {
     // Adds just below half of the last bit that stays, and that bit itself. A carry goes into the exponent, as it should.
     const I32x4 odd = bit_and(shift_right<kDropped>(magnitude), splat(1));
@@ -185,6 +189,28 @@ void divide_by_scale(const float* x, size_t n, const float* scale, bool uniform,
 
 void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform) {
   with_scale(x, n, scale, uniform, x, [](F32x4 a, F32x4 b) { return mul(a, b); });
+}
+
+void round_to_float16(const float* x, size_t n, uint16_t* codes, float* y) {
+  size_t i = 0;
+#ifdef SCALEPOINT_SIMD_LANES
+  // From 65520 on a number becomes infinite. Where none does, and there is no NaN, rounding gives the values, too.
+  const size_t simple = largest_magnitude(x, n) < bit_cast<uint32_t>(65520.0f) ? n : 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 16 <= simple; i += 16) {
+    I32x4 code[4];
+    for (int j = 0; j < 4; j++) {
+      const F32x4 v = load(x + i + 4 * j);
+      const I32x4 sign = bit_and(bits(v), splat(static_cast<int32_t>(~kAbsMask)));
+      F32x4 rounded;
+      code[j] = bit_or(round_exponents<kFloat16>(magnitude_bits(v), rounded), shift_right<16>(sign));
+      store(y + i + 4 * j, from_bits(bit_or(bits(rounded), sign)));
+    }
+    store_codes(codes + i, code[0], code[1], code[2], code[3], 0, 0xFFFF);
+  }
+#endif
+  float32_to_float16(x + i, n - i, codes + i);
+  float16_to_float32(codes + i, n - i, y + i);
 }
 
 }  // namespace scalepoint::kernels

@@ -12,6 +12,8 @@ void float16_to_float32(const uint16_t* bits, size_t n, float* x);
 void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);
 void float32_to_float16(const float* x, size_t n, uint16_t* bits);
 void float32_to_bfloat16(const float* x, size_t n, uint16_t* bits);
+/// float32_to_float16, and float16_to_float32 of the codes.
+void round_to_float16(const float* x, size_t n, uint16_t* codes, float* y);
 void float32_to_minifloat(const float* x, size_t n, Minifloat format, Overflow overflow, uint8_t* bits);
 void minifloat_to_float32(const uint8_t* bits, size_t n, Minifloat format, float* x);
 

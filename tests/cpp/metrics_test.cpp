@@ -439,5 +439,19 @@ TEST(QuantizeLinearMeasured, equals_two_passes_at_ties_ends_and_specials) {
   }
 }
 
+TEST(AddSquares, adds_those_of_each_column_from_any_column_on) {
+  Random random(9);
+  for (const size_t columns : {1, 3, 64}) {
+    const std::vector<float> x = random.uniform_values(5 * columns + 2, -3, 3);
+    std::vector<double> sums(columns, 0.5), expected = sums;
+    const size_t first = columns - 1;
+    for (size_t i = 0; i < x.size(); i++) expected[(first + i) % columns] += static_cast<double>(x[i]) * x[i];
+    EXPECT_EQ(add_squares(x, first, sums), Status::kOk);
+    EXPECT_EQ(sums, expected);
+    EXPECT_EQ(add_squares(x, columns, sums), Status::kSizeMismatch);
+    EXPECT_EQ(sums, expected);
+  }
+}
+
 }  // namespace
 }  // namespace scalepoint::tests

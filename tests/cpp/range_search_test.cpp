@@ -250,6 +250,10 @@ TEST(RangeSearch, least_error_of_known_runs) {
   EXPECT_TRUE(keeps_its_word(positive, {.dtype = kInt8}));
   // All of them are multiples of 0.1, as float32 has it.
   EXPECT_NEAR(chosen_for(positive, {.shape = {12}}, {.dtype = kInt8}, RangeMethod::kMse).scale[0], 0.1, 1e-8);
+  // Multiples of 1.5e-38. The scale of min-max would be smaller than any may be.
+  const std::vector<float> tiny = {1.5e-38f, -3e-38f, -1.5e-38f, 0, 0, -3e-38f, 4.5e-38f};
+  const float scale = chosen_for(tiny, {.shape = {7}}, {.dtype = {5, true}}, RangeMethod::kMse).scale[0];
+  EXPECT_EQ(scale, 7.5e-39f);
 }
 
 TEST(RangeSearch, a_run_has_the_same_parameters_in_any_array) {

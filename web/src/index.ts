@@ -29,7 +29,7 @@ export {
   type LinearQuantizedTensor,
   type QuantizedTensor,
 } from './arrays/tensor.js';
-export { type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
+export { type BlockSearch, type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
 export { type ErrorCode, type ErrorPlace, ScalepointError } from './core/errors.js';
 export type { LoadOptions, Tier, WasmSource } from './core/load.js';
 export type { ErrorMeasures } from './core/measure.js';

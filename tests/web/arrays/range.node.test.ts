@@ -361,4 +361,14 @@ describe('both builds', () => {
       }
     }
   });
+
+  it('finds the multiples that tiny values are of, where the scale of min-max is raised', () => {
+    for (const unit of [1.5e-38, 2.5e-38]) {
+      const x = Float32Array.from([1, -2, -1, 0, 0, -2, 3, 0, 0, -1], (multiple) => multiple * unit);
+      for (const options of [{ dtype: 'int5' }, { dtype: 'int5', scheme: 'asymmetric' }, { dtype: 'uint5' }] as const) {
+        const q = sp.quantize(x, { ...options, range: 'mse' });
+        expect(sp.dequantize(q), JSON.stringify(options)).toEqual(x);
+      }
+    }
+  });
 });

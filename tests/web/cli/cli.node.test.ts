@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { compareModels, inspectModel, planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
@@ -126,7 +126,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'],
-        /--group-size: expected a whole number, got "-8"/,
+        /--group-size: expected a whole number from 0 on, got "-8"/,
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'],
@@ -764,6 +764,29 @@ describe('the configuration of integers', () => {
     await writeFile(config, 'mine');
     expect((await to('bfloat16', '--force')).code).toBe(0);
     expect(await readFile(config, 'utf8')).toBe('mine');
+  });
+
+  it('never stays behind beside a copy of floats, and stays beside one of codes', async () => {
+    await putModel();
+    await mkdir(path('out'));
+    const to = (target: string, file: string, output: string, ...more: string[]) =>
+      run([file, '--to', target, '-o', output, '--workers', '0', '--quiet', ...more]);
+    const output = join('out', 'model.safetensors');
+    expect((await to('int8', 'model.safetensors', output)).code).toBe(0);
+    const config = await readFile(path('out', 'config.json'), 'utf8');
+    // The codes themselves, here and into the folder.
+    await rename(path(output), path('codes.safetensors'));
+    expect(await to('copy', 'codes.safetensors', output)).toMatchObject({ code: 0, stderr: '' });
+    expect(await readFile(path('out', 'config.json'), 'utf8')).toBe(config);
+    await rm(path(output));
+    expect((await to('copy', 'model.safetensors', output)).stderr).toMatch(/with the quantization_config of another/);
+    expect(await to('copy', 'model.safetensors', output, '--force')).toMatchObject({ code: 0 });
+    expect(await readFile(path('out', 'config.json'), 'utf8')).toBe('{}\n');
+    // A copy in the same folder is of the same model.
+    await writeFile(path('out', 'config.json'), config);
+    await rename(path(output), path('out', 'whole.safetensors'));
+    expect(await to('copy', join('out', 'whole.safetensors'), output)).toMatchObject({ code: 0, stderr: '' });
+    expect(await readFile(path('out', 'config.json'), 'utf8')).toBe(config);
   });
 
   it('loses its entry where codes become floats', async () => {

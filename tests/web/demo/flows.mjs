@@ -35,13 +35,18 @@ export const flows = [
     },
   },
   {
-    name: 'hands the sample to the page for models, measures it and saves it',
+    name: 'hands the sample to the page for models, measures it, saves it, and gives it another size',
     async run(page, url) {
       await page.goto(url);
       await page.click('#sample');
       await says(page, 'worst-basis', /^Measured on all numbers/);
       await page.click('#model-run');
       await says(page, 'saved', /^\s*Saved digits\.int8\.safetensors/);
+      await page.waitForSelector('#size:visible');
+      await page.focus('#size');
+      await page.keyboard.press('Home');
+      await says(page, 'model-command', /--target-size 32kB$/);
+      await says(page, 'size-words', /^Predicted: 2\d/);
     },
   },
   {

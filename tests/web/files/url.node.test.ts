@@ -104,6 +104,29 @@ test('what the server refuses is an error that names the address', async () => {
   await expect(inspectModel(empty)).rejects.toMatchObject({ code: 'UNKNOWN_FORMAT' });
 });
 
+test.each([204, 206, 416])('a part is not taken for the whole file: %d', async (status) => {
+  const { url } = await serve(model(), { ranges: true });
+  server?.close();
+  server = createServer((_, response) => {
+    response.writeHead(status, { 'content-range': 'bytes 8-9/1000' }).end(status === 206 ? 'ab' : undefined);
+  });
+  await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
+  url.port = String((server.address() as AddressInfo).port);
+  await expect(inspectModel(url)).rejects.toMatchObject({
+    code: 'IO',
+    message: expect.stringContaining(`the server answered ${status} instead of the whole file`),
+  });
+});
+
+test('an error of the connection says what it was', async () => {
+  const { url } = await serve(model(), { ranges: true });
+  server?.close();
+  server = createServer((_, response) => void response.writeHead(302, { location: '/again' }).end());
+  await new Promise<void>((resolve) => server?.listen(0, '127.0.0.1', resolve));
+  url.port = String((server.address() as AddressInfo).port);
+  await expect(inspectModel(url)).rejects.toMatchObject({ code: 'IO', message: expect.stringContaining('redirect') });
+});
+
 /** Serves ranges, until the nth request, which is answered in another way. */
 async function serveWrong(
   nth: number,

@@ -1,6 +1,15 @@
 // What a conversion would lose, measured without writing anything.
+import { load } from 'scalepoint';
 import { expect, it } from 'vitest';
-import { estimateModel, type ModelReport, type PlanOptions, quantizeModel } from '../../../web/src/model.js';
+import {
+  estimateModel,
+  inspectModel,
+  type ModelReport,
+  type PlanOptions,
+  quantizeModel,
+  readTensor,
+} from '../../../web/src/model.js';
+import { activationsOf, matrixFile, meansOf } from '../support/importance.js';
 import { safetensors, weights } from '../support/models.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 
@@ -34,6 +43,23 @@ it('measures the mixtures of GGUF as quantizeModel does', async () => {
   const { sampled, ...estimate } = await estimateModel(llama, { to: 'Q4_K_M', sample: Number.POSITIVE_INFINITY });
   expect(converted(estimate)).toEqual(converted(report));
   expect(sampled).toBe(0);
+});
+
+it('measures an expert from the middle by its own importance', async () => {
+  const llama = tinyLlama({ layers: 1, rows: 8, experts: 4 });
+  const known = activationsOf((await inspectModel(llama)).tensors);
+  const name = 'blk.0.ffn_up_exps.weight';
+  const options = { to: 'Q4_0', importance: matrixFile(known) } as const;
+  const { tensors, sampled } = await estimateModel(llama, { ...options, sample: 8 * 256 });
+  expect(sampled).toBeGreaterThan(0);
+  // The second of four.
+  const floats = await readTensor(await (await quantizeModel(llama, { to: 'F32' })).bytes(), name);
+  const one = (floats.data as Float32Array).slice(8 * 256, 2 * 8 * 256);
+  using sp = await load();
+  const importance = meansOf(known).get(name)!.slice(256, 512);
+  const blocks = sp.quantizeBlocks(one, 'Q4_0', { shape: [8, 256], weights: importance });
+  const { error } = tensors.find((tensor) => tensor.name === name)!;
+  expect(error!.relativeL2).toBe(sp.compare(one, blocks).relativeL2);
 });
 
 it('measures rows from the middle of long tensors, and reads no others', async () => {

@@ -37,11 +37,11 @@ async function compare(file: Uint8Array<ArrayBuffer>, tokensOf: TokensOf, practi
   for (const importance of [undefined, await importanceOf(file, practice)]) {
     const table = await measureTypes(file, { to: 'auto', importance });
     for (const to of recipes) {
-      const made = await quantizeModel(file, { to, importance });
+      const made = await quantizeModel(file, { to, importance, workers: 0 });
       const recipe = await made.bytes();
       const fit = fitTypes(table, { targetSize: recipe.length });
       const { to: base, rules } = fit;
-      const fitted = await (await quantizeModel(file, { to: base as typeof to, rules, importance })).bytes();
+      const fitted = await (await quantizeModel(file, { to: base as typeof to, rules, importance, workers: 0 })).bytes();
       expect(fitted.length).toBeLessThanOrEqual(recipe.length);
       const [ours, theirs] = [fitted, recipe].map((bytes) => divergence(original, distributions(bytes, tokensOf)));
       expect(ours, to).toBeLessThan(theirs!);

@@ -4,7 +4,7 @@ import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { formatFor, infoOf, outputName } from './choice.js';
 import type { Run, State } from './state.js';
-import { csvOf, formatSeconds } from './words.js';
+import { csvOf, formatSeconds, sentence } from './words.js';
 import { savingWorkers } from './workers.js';
 
 /** Memory that each worker takes at most, in bytes. */
@@ -40,9 +40,6 @@ function statusOf({ run, plan, model, choice }: State): string {
       return outputName(model.name, formatFor(model, choice.to), choice);
   }
 }
-
-/** A note of the package as a sentence. */
-const sentence = (note: string) => `${note[0]?.toUpperCase()}${note.slice(1)}.`;
 
 const json = (value: unknown) => new Blob([`${JSON.stringify(value, null, 2)}\n`], { type: 'application/json' });
 const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');

@@ -21,14 +21,20 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
+/** A message of the package in the page's words: options are named as their controls are. */
+export function inPageWords(error: unknown): string {
+  return messageOf(error)
+    .replace(/^scalepoint: /, '')
+    .replace(/\brequantize: true\b/, '“Also quantize what is quantized already” under More')
+    .replace(/\.$/, '');
+}
+
 /** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
 export function explain(error: unknown, keep?: (name: string) => void): Problem {
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
-  const words = `${messageOf(error)
-    .replace(/^scalepoint: /, '')
-    .replace(/\.$/, '')}${place}.`;
+  const words = `${inPageWords(error)}${place}.`;
   const text = `${words[0]?.toUpperCase()}${words.slice(1)} ${advice[code ?? ''] ?? ''}`.trim();
   const action =
     tensor !== undefined && keep !== undefined

@@ -9,10 +9,11 @@ import {
   ScalepointError,
 } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
-import { messageOf } from '../shared/problems.js';
 import { type Choice, escaped, formatFor, optionsOf, withTarget } from './choice.js';
+import { inPageWords } from './explain.js';
 import type { Sizer } from './sizer.js';
 import type { Errors, Measured, Offer } from './state.js';
+import { sentence } from './words.js';
 
 /** A model up to this size is measured as a whole, after the sample. */
 const wholeBytes = 2 ** 28;
@@ -155,7 +156,7 @@ export class Measurer {
       const plan = await this.plan(choice);
       return { offer: this.#offerOf(choice, plan), choice, plan };
     } catch (error) {
-      return { offer: { to: choice.to, obstacle: messageOf(error) }, choice };
+      return { offer: { to: choice.to, obstacle: sentence(inPageWords(error)) }, choice };
     }
   }
 

@@ -52,6 +52,22 @@ async function chosenPlace(handle: Awaited<ReturnType<SavePicker>>): Promise<Sav
   };
 }
 
+/** How often, and how long, removing a file is tried while what wrote to it is still being closed. */
+const removalMilliseconds = 50;
+const removalTries = 100;
+
+/** Removes a file of the origin private file system. On a busy machine it stays locked for a moment after its writer was stopped. */
+async function removeFile(folder: FileSystemDirectoryHandle, name: string): Promise<void> {
+  for (let i = 0; i < removalTries; i++) {
+    const problem: unknown = await folder.removeEntry(name).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    if (!(problem instanceof DOMException && problem.name === 'NoModificationAllowedError')) return;
+    await new Promise((done) => setTimeout(done, removalMilliseconds));
+  }
+}
+
 /** A file in the origin private file system, which is downloaded when it is whole. */
 async function privatePlace(name: string): Promise<SavePlace> {
   const folder = await navigator.storage.getDirectory();
@@ -59,7 +75,7 @@ async function privatePlace(name: string): Promise<SavePlace> {
   const release = hold(temporary);
   const handle = await folder.getFileHandle(temporary, { create: true });
   const discard = async () => {
-    await folder.removeEntry(temporary).catch(() => {});
+    await removeFile(folder, temporary);
     release();
   };
   return {

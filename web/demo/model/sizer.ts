@@ -1,7 +1,7 @@
 import { type PlanOptions, presets, presetTarget, ScalepointError } from 'scalepoint/model';
 import type { ModelFile } from '../shared/files.js';
-import { messageOf } from '../shared/problems.js';
 import { type Choice, type Fit, formatFor, optionsOf, withSize, withTarget } from './choice.js';
+import { inPageWords } from './explain.js';
 import { presetTitles } from './offers.js';
 import type { SizeAnswer, SizeQuestion, View } from './size-worker.js';
 import { bytesIn, type Sizes } from './sizes.js';
@@ -117,7 +117,7 @@ export class Sizer {
   #start(done: () => void, fail: (error: unknown) => void): void {
     const failed = (error: unknown) => {
       this.#key = '';
-      this.#set({ kind: 'failed', message: messageOf(error).replace(/^scalepoint: /, '') });
+      this.#set({ kind: 'failed', message: inPageWords(error) });
       fail(error);
       for (const one of this.#waiting.values()) one.fail(error);
       this.#waiting.clear();

@@ -114,7 +114,7 @@ function statusOf(sizes: Sizes): string {
       return `Measuring every weight in every type: ${Math.round(sizes.share * 100)} %${left}`;
     }
     case 'failed':
-      return `Sizes cannot be predicted for this model: ${sizes.message.replace(/\.$/, '')}.`;
+      return `Sizes cannot be predicted for this model: ${sizes.message}.`;
     default:
       return '';
   }

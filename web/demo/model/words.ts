@@ -21,6 +21,9 @@ export function shortDecibels(sqnrDb: number): string {
   return Number.isFinite(sqnrDb) ? `${Math.round(sqnrDb)} dB` : formatDecibels(sqnrDb);
 }
 
+/** A note of the package as a sentence. */
+export const sentence = (note: string) => `${note[0]?.toUpperCase()}${note.slice(1)}.`;
+
 /** The report as CSV for spreadsheets. */
 export function csvOf({ report }: QuantizeModelResult): string {
   const head = 'tensor,shape,from,to,bytes before,bytes after,sqnr dB,mse,cosine,largest error,kept because';

@@ -80,7 +80,7 @@ function numberOf(name: string, text: string, what: string, pattern: RegExp): nu
 
 /** A whole number. @throws UsageError */
 export function wholeOf(name: string, text: string | undefined): number | undefined {
-  return text === undefined ? undefined : numberOf(name, text, 'a whole number', /^\d{1,9}$/);
+  return text === undefined ? undefined : numberOf(name, text, 'a whole number from 0 on', /^\d{1,9}$/);
 }
 
 /** What --workers means. @throws UsageError */

@@ -37,7 +37,7 @@ import {
   standardOutputStream,
 } from './output.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
-import { type Place, placeOf, readSidecars, sidecarPath, write } from './sidecars.js';
+import { type Place, placeOf, placeOfCopy, readSidecars, sidecarPath, write } from './sidecars.js';
 import {
   checkRulesFree,
   checkSizes,
@@ -416,12 +416,11 @@ async function prepare(
 ): Promise<Prepared> {
   const { force = false } = line.values;
   const { input, plan } = request;
-  // What stands beside a model is true of its copies.
   const isCopy = plan.to === 'copy';
   if (isCopy && request.sidecars.some(({ path }) => path !== undefined)) {
     throw new UsageError('--config: copies need no other configuration than the model');
   }
-  const sidecars = isCopy ? [] : await readSidecars(request.sidecars);
+  const sidecars = await readSidecars(request.sidecars);
   // The plan tells which files will be written. An existing one is an error before the work begins.
   await checkRulesFree(line.values, force);
   const planned = await planFor(line, request, work);
@@ -434,7 +433,10 @@ async function prepare(
     await about(whatOf(line, request), () => Promise.reject(nothingToDo(planned)));
   const places: Place[] = [];
   for (const sidecar of sidecars) {
-    places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
+    if (isCopy) {
+      if (isFile)
+        places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, force)));
+    } else places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
   return { request, planned, output, places };
 }

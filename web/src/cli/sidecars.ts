@@ -1,7 +1,7 @@
 /** Files beside results, such as config.json, which tells loaders what the integers of a model mean. */
 import { constants } from 'node:fs';
 import { lstat, open, stat } from 'node:fs/promises';
-import { basename, dirname, join } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { type ModelPlan, modelFormats, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
 import type { SidecarOption } from './formats.js';
 import { about, systemText } from './process.js';
@@ -106,6 +106,23 @@ export async function placeOf(
     throw new ScalepointError('EXISTS', what);
   }
   return { sidecar, path, cleared };
+}
+
+/**
+ * Looks what is to be done to a file beside a copy. What stands beside a model is true of its copies, so one in another folder is left
+ * unless its entry cannot be about this model. @throws ScalepointError `EXISTS` or `IO`
+ */
+export async function placeOfCopy(
+  output: string,
+  input: string | undefined,
+  sidecar: PreparedSidecar,
+  plan: ModelPlan,
+  overwrite: boolean,
+): Promise<readonly Place[]> {
+  const isBeside = input !== undefined && resolve(dirname(input)) === resolve(dirname(output));
+  if (isBeside || sidecar.sidecar.fits(plan.tensors.map(({ from }) => from))) return [];
+  const place = await placeOf(output, sidecar, plan, overwrite);
+  return place.cleared === undefined ? [] : [place];
 }
 
 /** Looks before the work begins whether a file stands in the way. @throws ScalepointError `EXISTS` or `IO` */

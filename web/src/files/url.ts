@@ -16,7 +16,10 @@ async function request({ url, signal }: Place, headers: Record<string, string>):
   try {
     response = await fetch(url, { credentials: 'same-origin', headers, signal: signal ?? null });
   } catch (cause) {
-    throw ioError(`cannot fetch ${url.href}`, cause);
+    // Node's fetch keeps the reason in the error's own cause.
+    const reason = (cause as { cause?: unknown } | null)?.cause;
+    const tells = reason instanceof Error && reason.message !== '';
+    throw ioError(`cannot fetch ${url.href}`, tells ? reason : cause);
   }
   // 416: the file is empty, and has no range.
   if (response.ok || response.status === 416) return response;
@@ -122,6 +125,13 @@ export async function urlSource(
     // A server without ranges answers with the whole file. One that hides the size is asked again.
     if (first.status !== 200) drop(first);
     const whole = first.status === 200 ? first : await request(place, {});
+    if (whole.status !== 200) {
+      drop(whole);
+      throw new ScalepointError(
+        'IO',
+        `cannot fetch ${url.href}: the server answered ${whole.status} instead of the whole file`,
+      );
+    }
     try {
       return { ...wholeSource(await whole.blob()), ...named };
     } catch (cause) {

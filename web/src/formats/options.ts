@@ -174,6 +174,8 @@ export interface Sidecar {
   merge(content: unknown, value: Readonly<Record<string, unknown>>): Record<string, unknown>;
   /** The content without the entry; undefined if it has none. */
   without(content: unknown): Record<string, unknown> | undefined;
+  /** Whether the entry may be about a model with tensors of these types. */
+  fits(types: readonly string[]): boolean;
   /** The name of the file for an output of some name, in the same folder. */
   nameFor(output: string): string;
   /** Reads a file so that `print` gives back all of it as it was. @throws ScalepointError `BAD_FILE` */

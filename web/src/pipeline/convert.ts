@@ -34,6 +34,16 @@ const noSums = new Float64Array(0);
 /** Takes bytes that belong at an offset of a batch's output. They are good until it returns. */
 export type Put = (offset: number, bytes: Uint8Array) => void;
 
+/** Where the inputs of a task lie in wasm memory. */
+interface Places {
+  /** The parts of each piece. */
+  readonly places: Stored['parts'][];
+  /** All inputs of each piece. */
+  readonly addresses: number[][];
+  /** What comes behind them. */
+  readonly end: number;
+}
+
 /** Memory is taken in units of this. */
 const memoryUnit = 1 << 20;
 
@@ -72,12 +82,7 @@ export class TileConverter {
    * @param pause is waited for before each task, once its inputs are there
    * @throws TaskError
    */
-  async run(
-    { tasks }: Batch,
-    inputs: InputReader,
-    put: Put,
-    pause: () => Promise<void> = async () => {},
-  ): Promise<Findings> {
+  async run({ tasks }: Batch, inputs: InputReader, put: Put, pause?: () => Promise<void>): Promise<Findings> {
     const measured = new Uint8Array(tasks.length);
     let sums = noSums;
     const answers: Answer[] = [];
@@ -86,10 +91,13 @@ export class TileConverter {
       try {
         this.#reserve(this.#sizeOf(task));
         let outcome: Outcome | undefined;
+        const places = this.#placesOf(task, this.#start());
         for (const slab of slabsOf(task)) {
-          await inputs.fill(task, this.#views(task, slab), slab);
-          await pause();
-          outcome = this.#convert(task, slab, outcome?.sums);
+          // To wait for nothing takes as long as a small task.
+          const filled = inputs.fill(task, this.#views(task, slab, places), slab);
+          if (filled !== undefined) await filled;
+          if (pause !== undefined) await pause();
+          outcome = this.#convert(task, slab, places, outcome?.sums);
           if (outcome.problem !== undefined) break;
         }
         const { parts, sums: found, ...answer } = outcome as Outcome;
@@ -110,10 +118,9 @@ export class TileConverter {
   }
 
   /**
-   * Where the inputs of a task go, and which parts they are, if its memory begins at `start`; and how much of it they take. It is the same
-   * for all of its slabs.
+   * Where the inputs of a task go, and which parts they are, if its memory begins at `start`. It is the same for all of its slabs.
    */
-  #placesOf(task: TileTask, start: number): { places: Stored['parts'][]; addresses: number[][]; size: number } {
+  #placesOf(task: TileTask, start: number): Places {
     const [first] = slabsOf(task);
     let size = 0;
     const addresses: number[][] = [];
@@ -132,7 +139,7 @@ export class TileConverter {
       addresses.push(own);
       return parts;
     });
-    return { places, addresses, size: aligned(size) };
+    return { places, addresses, end: start + aligned(size) };
   }
 
   /** Bytes that a task needs. */
@@ -144,11 +151,11 @@ export class TileConverter {
   }
 
   #count(task: TileTask): number {
-    const { places, size } = this.#placesOf(task, 0);
+    const { places, end } = this.#placesOf(task, 0);
     const counting = new Arena();
     const [first] = slabsOf(task);
     this.#carryOut(task, first as Slab, places, counting);
-    return size + counting.size;
+    return end + counting.size;
   }
 
   /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
@@ -166,8 +173,7 @@ export class TileConverter {
   }
 
   /** Memory for the inputs of a task. */
-  #views(task: TileTask, slab: Slab): Uint8Array[] {
-    const { addresses } = this.#placesOf(task, this.#start());
+  #views(task: TileTask, slab: Slab, { addresses }: Places): Uint8Array[] {
     const { buffer } = this.#core.module.HEAPU8;
     return task.pieces.flatMap(({ inputs }, i) =>
       inputs.map((input, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, slabBytes(task, input, slab))),
@@ -175,10 +181,8 @@ export class TileConverter {
   }
 
   /** Carries out what a task is about rows whose inputs are in place. Adds the sums of those before. */
-  #convert(task: TileTask, slab: Slab, before: Encoded['sums']): Outcome {
-    const start = this.#start();
-    const { places, size } = this.#placesOf(task, start);
-    const outcome = this.#carryOut(task, slab, places, new Arena(start + size));
+  #convert(task: TileTask, slab: Slab, { places, end }: Places, before: Encoded['sums']): Outcome {
+    const outcome = this.#carryOut(task, slab, places, new Arena(end));
     if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
     return outcome;
   }

@@ -93,17 +93,24 @@ export class InputReader {
     }
   }
 
-  /** Puts what some rows of a task of that batch take into its places. */
-  async fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): Promise<void> {
+  /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
+  fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
+    const missing: [Input, Uint8Array][] = [];
     for (const [i, input] of inputsOf(task).entries()) {
       const place = places[i] as Uint8Array;
       const found = this.#found.get(input);
-      if (found === undefined) await this.put(slab.rows === task.rows ? input : sliceOf(task, input, slab), place);
+      if (found === undefined) missing.push([slab.rows === task.rows ? input : sliceOf(task, input, slab), place]);
+      else if (found.length === place.length) place.set(found);
       else {
         const begin = slabBytes(task, input, { row: 0, rows: slab.row });
         place.set(found.subarray(begin, begin + place.length));
       }
     }
+    return missing.length > 0 ? this.#putAll(missing) : undefined;
+  }
+
+  async #putAll(missing: readonly (readonly [Input, Uint8Array])[]): Promise<void> {
+    for (const [input, place] of missing) await this.put(input, place);
   }
 
   /** Puts one of them into its place. */

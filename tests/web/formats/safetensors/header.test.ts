@@ -458,6 +458,34 @@ describe('laying out safetensors', () => {
     }
   });
 
+  it('orders the names of each dtype, whether they are ordered like those of the one before or not', () => {
+    for (const suffix of ['_scale', '.scale']) {
+      const owners = ['b', 'a', 'a.b', 'a-b'];
+      const both = (name: string): { name: string; dtype: TensorDType; shape: number[] }[] => [
+        { name, dtype: 'I32', shape: [1] },
+        { name: name + suffix, dtype: 'F16', shape: [1] },
+      ];
+      const names = laidOut(owners.flatMap(both)).tensors.map(({ name }) => name);
+      expect(names.slice(0, 4)).toEqual(['a', 'a-b', 'a.b', 'b']);
+      expect(names.slice(4)).toEqual(owners.map((name) => name + suffix).sort());
+    }
+  });
+
+  it('pads to the length of its text, whatever the names and the sizes', () => {
+    for (const name of ['plain', 'with "quotes"', 'tab\t', '重み', '\u{1f600}', '\ud800', '']) {
+      for (const size of [0, 1, 9, 10, 99, 100, 12_345, 1e9, 1e15]) {
+        const shapes = [[size], [1, size, 1], [3]];
+        const { header } = layoutSafetensors(
+          shapes.map((shape, i) => ({ name: `${name}${i}`, dtype: 'U8', shape })),
+          { [name]: name },
+        );
+        const text = new TextDecoder().decode(header.subarray(8));
+        expect(Object.keys(JSON.parse(text) as object)).toHaveLength(4);
+        expect(text.length - text.trimEnd().length).toBeLessThan(8);
+      }
+    }
+  });
+
   it('refuses two tensors with one name, and a tensor named like the metadata', () => {
     const one = { name: 'x', dtype: 'U8', shape: [1] } as const;
     expect(() => layoutSafetensors([one, one])).toThrow(/"x": the name is taken/);

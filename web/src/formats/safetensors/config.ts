@@ -191,6 +191,7 @@ export const configSidecar: Sidecar = {
     'X.config.json beside X.safetensors.',
   merge: mergeConfig,
   without: withoutEntry,
+  fits: (types) => types.some((type) => /^([IU](8|16|32)|F4|F[68]_\w+)$/.test(type)),
   // Loaders look for config.json beside model.safetensors. Beside any other file it gets a name of its own.
   nameFor(output) {
     return output === 'model.safetensors' ? 'config.json' : `${output.replace(/\.safetensors$/i, '')}.config.json`;

@@ -213,7 +213,8 @@ class Planner {
     if (suffix === '') return false;
     const known = this.#ends.get(suffix);
     if (known !== undefined) return known;
-    const isEnd = [...this.#names].some((name) => name.endsWith(suffix));
+    let isEnd = false;
+    for (const name of this.#names) isEnd ||= name.endsWith(suffix);
     this.#ends.set(suffix, isEnd);
     return isEnd;
   }
