@@ -15,7 +15,7 @@ const alone = [
   'tests/web/conversions/**/*.node.test.ts',
   'tests/web/formats/gguf/*.node.test.ts',
   'tests/web/pipeline/fit-logits.node.test.ts',
-  'tests/web/arrays/{blocks,small-blocks,superblocks,weights}.node.test.ts',
+  'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
 ];
 
 const samples = process.env.SCALEPOINT_SAMPLES;

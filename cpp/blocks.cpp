@@ -26,7 +26,14 @@ struct Format {
   void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
   Mean mean = Mean::kNone;
   size_t scales_at = 0, scales = 0;  ///< so many float16 numbers, from there on
+  /// Instead of `weighted`, for types with grids: it looks at the scales itself.
+  bool (*grid)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
 };
+
+constexpr Format grid_format(BlockType type, decltype(Format::grid) quantize, decltype(Format::dequantize) dequantize,
+                             Mean mean) {
+  return {type, nullptr, dequantize, nullptr, mean, 0, 0, quantize};
+}
 
 /// Whether the scales of all n blocks are finite.
 bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte* blocks) {
@@ -42,6 +49,7 @@ bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte
 bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   if (kernels::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
+  if (format.grid != nullptr) return format.grid(x, weights, n, out);
   format.weighted(x, weights, n, out);
   return finite_scales(format, bytes, n, out);
 }
@@ -94,6 +102,13 @@ constexpr Format kFormats[] = {
     {BlockType::kMXFP4, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
     {BlockType::kQ1_0, kernels::quantize_q1_0, kernels::dequantize_q1_0},
     {BlockType::kQ2_0, kernels::quantize_q2_0, kernels::dequantize_q2_0},
+    grid_format(BlockType::kIQ3_XXS, kernels::quantize_iq3_xxs, kernels::dequantize_iq3_xxs, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ3_S, kernels::quantize_iq3_s, kernels::dequantize_iq3_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ2_XXS, kernels::quantize_iq2_xxs, kernels::dequantize_iq2_xxs, Mean::kBlock),
+    grid_format(BlockType::kIQ2_XS, kernels::quantize_iq2_xs, kernels::dequantize_iq2_xs, Mean::kBlock),
+    grid_format(BlockType::kIQ2_S, kernels::quantize_iq2_s, kernels::dequantize_iq2_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ1_S, kernels::quantize_iq1_s, kernels::dequantize_iq1_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ1_M, kernels::quantize_iq1_m, kernels::dequantize_iq1_m, Mean::kTwiceBlock),
 };
 
 /// Quantizes n blocks without weights.
@@ -155,7 +170,8 @@ Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
   const size_t n = x.size() / size.elements, row = importance.size();
   if (row > 0 && (row % size.elements != 0 || x.size() % row != 0)) return Status::kSizeMismatch;
-  const bool weighted = row > 0 && format->weighted != nullptr;
+  if (n > 0 && row == 0 && needs_importance(type)) return Status::kBadDType;
+  const bool weighted = row > 0 && (format->weighted != nullptr || format->grid != nullptr);
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
   if (good && best != nullptr) improve(*format, *best, x.data(), n, importance, blocks.data());

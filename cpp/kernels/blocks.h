@@ -35,6 +35,16 @@ void quantize_weighted_q5_1(const float* x, const float* weights, size_t n, std:
 void quantize_weighted_iq4_nl(const float* x, const float* weights, size_t n, std::byte* out);
 void quantize_weighted_iq4_xs(const float* x, const float* weights, size_t n, std::byte* out);
 
+/// Types with grids. All of x is finite. Weights as for K-quants, but IQ2_XXS, IQ2_XS and IQ1_S do not go without. Returns false if a
+/// scale is beyond float16, or if the search leaves float32.
+bool quantize_iq3_xxs(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq3_s(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq2_xxs(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq2_xs(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq2_s(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq1_s(const float* x, const float* weights, size_t n, std::byte* out);
+bool quantize_iq1_m(const float* x, const float* weights, size_t n, std::byte* out);
+
 /// The sum of the squares of n elements in their order.
 float sum_squares(const float* x, size_t n);
 
@@ -59,5 +69,12 @@ void dequantize_tq1_0(const std::byte* blocks, size_t n, float* x);
 void dequantize_tq2_0(const std::byte* blocks, size_t n, float* x);
 void dequantize_q1_0(const std::byte* blocks, size_t n, float* x);
 void dequantize_q2_0(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq3_xxs(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq3_s(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq2_xxs(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq2_xs(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq2_s(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq1_s(const std::byte* blocks, size_t n, float* x);
+void dequantize_iq1_m(const std::byte* blocks, size_t n, float* x);
 
 }  // namespace scalepoint::kernels

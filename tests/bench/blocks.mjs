@@ -17,7 +17,10 @@ export async function nativeBlocks() {
   const ggml = require('koffi').load(join(dirname(entry), '../bins/linux-x64/libggml-base.so'));
   const quantize = ggml.func('size_t ggml_quantize_chunk(int, void *, void *, int64_t, int64_t, int64_t, void *)');
   return {
-    quantize: ({ id }, x, blocks) => quantize(id, x, blocks, 0, 1, x.length, null),
+    quantize: ({ id }, x, blocks, weights) =>
+      weights === undefined
+        ? quantize(id, x, blocks, 0, 1, x.length, null)
+        : quantize(id, x, blocks, 0, x.length / weights.length, weights.length, weights),
     dequantizer(name) {
       const f = ggml.func(`void dequantize_row_${name.toLowerCase().replace(/k$/, 'K')}(void *, void *, int64_t)`);
       return (blocks, x) => f(blocks, x, x.length);
@@ -61,9 +64,11 @@ export async function blocks({
     const info = blockTypeInfo(type);
     const out = sp.allocate('uint8', (n / info.elements) * info.bytes);
     const bytes = new Uint8Array(out.length);
-    const q = sp.quantizeBlocks(x, type, { out });
+    const weights = info.needsWeights ? new Float32Array(256).fill(1) : undefined;
+    const options = weights && { weights, shape: [n / 256, 256] };
+    const q = sp.quantizeBlocks(x, type, { ...options, out });
     if (native !== undefined) {
-      native.quantize(info, js, bytes);
+      native.quantize(info, js, bytes, weights);
       const ours = out.view;
       if (!bytes.every((byte, i) => byte === ours[i])) throw new Error(`${type}: the bytes differ from ggml's`);
     }
@@ -72,9 +77,9 @@ export async function blocks({
     add(
       `quantize to ${type}`,
       await race({
-        ours: () => sp.quantizeBlocks(x, type, { out }),
-        js: () => sp.quantizeBlocks(js, type, { out: bytes }),
-        ...withNative(() => native.quantize(info, js, bytes)),
+        ours: () => sp.quantizeBlocks(x, type, { ...options, out }),
+        js: () => sp.quantizeBlocks(js, type, { ...options, out: bytes }),
+        ...withNative(() => native.quantize(info, js, bytes, weights)),
       }),
     );
     add(

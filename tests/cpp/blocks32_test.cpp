@@ -222,7 +222,8 @@ Floats make_block(Random& random) {
 std::vector<std::byte> quantize_all(BlockType type, std::span<const float> x, Status expected = Status::kOk) {
   const auto [elements, bytes] = block_size(type);
   Buffer<std::byte> blocks(x.size() / elements * bytes);
-  EXPECT_EQ(quantize_blocks(x, type, blocks), expected) << name(type);
+  const Floats alike(needs_importance(type) ? elements : 0, 1.0f);
+  EXPECT_EQ(quantize_blocks(x, type, blocks, alike), expected) << name(type);
   return blocks.values();
 }
 

@@ -15,12 +15,13 @@ struct Block {
   BlockType type;
   size_t elements, bytes;
 };
-constexpr Block kBlocks[] = {{BlockType::kQ4_0, 32, 18},     {BlockType::kQ4_1, 32, 20},   {BlockType::kQ5_0, 32, 22},
-                             {BlockType::kQ5_1, 32, 24},     {BlockType::kQ8_0, 32, 34},   {BlockType::kQ2_K, 256, 84},
-                             {BlockType::kQ3_K, 256, 110},   {BlockType::kQ4_K, 256, 144}, {BlockType::kQ5_K, 256, 176},
-                             {BlockType::kQ6_K, 256, 210},   {BlockType::kIQ4_NL, 32, 18}, {BlockType::kMXFP4, 32, 17},
-                             {BlockType::kIQ4_XS, 256, 136}, {BlockType::kTQ1_0, 256, 54}, {BlockType::kTQ2_0, 256, 66},
-                             {BlockType::kQ1_0, 128, 18},    {BlockType::kQ2_0, 64, 18}};
+constexpr Block kBlocks[] = {
+    {BlockType::kQ4_0, 32, 18},     {BlockType::kQ4_1, 32, 20},     {BlockType::kQ5_0, 32, 22},    {BlockType::kQ5_1, 32, 24},
+    {BlockType::kQ8_0, 32, 34},     {BlockType::kQ2_K, 256, 84},    {BlockType::kQ3_K, 256, 110},  {BlockType::kQ4_K, 256, 144},
+    {BlockType::kQ5_K, 256, 176},   {BlockType::kQ6_K, 256, 210},   {BlockType::kIQ4_NL, 32, 18},  {BlockType::kMXFP4, 32, 17},
+    {BlockType::kIQ4_XS, 256, 136}, {BlockType::kTQ1_0, 256, 54},   {BlockType::kTQ2_0, 256, 66},  {BlockType::kQ1_0, 128, 18},
+    {BlockType::kQ2_0, 64, 18},     {BlockType::kIQ3_XXS, 256, 98}, {BlockType::kIQ3_S, 256, 110}, {BlockType::kIQ2_XXS, 256, 66},
+    {BlockType::kIQ2_XS, 256, 74},  {BlockType::kIQ2_S, 256, 82},   {BlockType::kIQ1_S, 256, 50},  {BlockType::kIQ1_M, 256, 56}};
 
 constexpr size_t kSizes[] = {0, 1, 2, 3, 7, 16, 17, 511, 512, 513, 16383, 16384, 16385, 40000};
 

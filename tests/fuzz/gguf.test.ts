@@ -28,7 +28,7 @@ const files = [
       { name: 'blk.0.ffn_down.weight', dtype: 'F16', ne: [32, 2] },
       { name: 'w', dtype: 'F32', ne: [3] },
       { name: 'blk.1.attn_v.weight', dtype: 'Q8_0', ne: [64, 1, 2] },
-      { name: 'output.weight', dtype: 'IQ2_XXS', ne: [256, 2] },
+      { name: 'output.weight', dtype: 'NVFP4', ne: [256, 2] },
     ],
     alignment: 8,
   }),
@@ -93,6 +93,8 @@ async function checkPlan(header: GgufHeader, pick: (n: number) => number): Promi
     // Without fixAlignment, a damaged statement of the alignment is kept, as llama-quantize keeps it, and misleads readers.
     plan = planGguf(header, to, { requantize: pick(2) === 0, pure: pick(4) === 0, fixAlignment: true });
   } catch (error) {
+    // Some targets take an importance matrix, which counts as a refusal like the others.
+    if (error instanceof RangeError && /takes an importance matrix/.test(error.message)) return 'UNSUPPORTED_DTYPE';
     if (!(error instanceof ScalepointError)) throw error;
     return error.code;
   }

@@ -15,6 +15,7 @@ import {
 } from 'scalepoint';
 import { afterAll, describe, expect, it, vi } from 'vitest';
 import recorded from '../golden/digests-arrays.json' with { type: 'json' };
+import { needsOf } from './support/blockdata.js';
 import { type Digests, digestOf, Golden, outcomeOf, wordsOf } from './support/digests.js';
 import {
   cores,
@@ -435,14 +436,16 @@ describeBuilds('other codes', (sp) => {
     };
     for (const type of blockTypes) {
       for (const [name, x] of Object.entries(arrays)) {
-        const q = sp.quantizeBlocks(x, type, { shape: [n / 256, 256] });
+        const q = sp.quantizeBlocks(x, type, { ...needsOf(type, n), shape: [n / 256, 256] });
         digests[`${type} ${name}`] = await digestOf(q, sp.dequantize(q), sp.compare(x, q));
       }
       const half = sp.castFloat(arrays.bell as Float32Array, 'float16');
-      const out = sp.allocate('uint8', sp.quantizeBlocks(half, type, { from: 'float16' }).data.length);
-      digests[`${type} float16`] = await digestOf(sp.quantizeBlocks(half, type, { from: 'float16' }));
-      sp.quantizeBlocks(half, type, { from: 'float16', out });
-      expect(await digestOf({ kind: 'blocks', type, shape: [n], data: out.view })).toBe(digests[`${type} float16`]);
+      const options = { ...needsOf(type, n), from: 'float16' } as const;
+      const q = sp.quantizeBlocks(half, type, options);
+      const out = sp.allocate('uint8', q.data.length);
+      digests[`${type} float16`] = await digestOf(q);
+      sp.quantizeBlocks(half, type, { ...options, out });
+      expect(await digestOf({ kind: 'blocks', type, shape: q.shape, data: out.view })).toBe(digests[`${type} float16`]);
       out.dispose();
     }
     golden.check('blocks', digests);

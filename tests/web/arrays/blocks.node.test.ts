@@ -1,8 +1,9 @@
 import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { describe, expect, it } from 'vitest';
-import { blockSets, digest, digests, nextFloat, sample } from '../support/blockdata.js';
+import { blockSets, digest, digests, needsOf, nextFloat, sample } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
+import { isSlow } from '../support/slow-native.js';
 import {
   bfloat16Value,
   cores,
@@ -133,11 +134,13 @@ describeBuilds('quantizeBlocks', (sp) => {
 
 describe('blocks', () => {
   it('have the digests to which every engine is held', () => {
-    const found = blockTypes.map((type) => {
-      const blocks = ggmlQuantize(type, sample(blockTypeInfo(type).elements));
+    const ready = blockTypes.filter((type) => !isSlow(type));
+    const found = ready.map((type) => {
+      const x = sample(blockTypeInfo(type).elements);
+      const blocks = ggmlQuantize(type, x, needsOf(type, x.length).weights as Float32Array | undefined);
       return [type, { blocks: digest(blocks), floats: digest(ggmlDequantize(type, blocks)) }];
     });
-    expect(Object.fromEntries(found)).toEqual(digests);
+    expect(Object.fromEntries(found)).toEqual(Object.fromEntries(ready.map((type) => [type, digests[type]])));
   });
 
   it('are the same however many are made at once', () => {

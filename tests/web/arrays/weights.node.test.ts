@@ -1,14 +1,17 @@
 // Blocks with the importance of columns, beside ggml's own functions.
 import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { expect, it } from 'vitest';
-import { blockSets } from '../support/blockdata.js';
+import { blockSets, isGrid } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
+import { isSlow } from '../support/slow-native.js';
 import { describeBuilds, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
 
 needNative();
 
 const rows = 10;
+/** Types with grids have tests of their own (grids.node.test.ts). */
+const types = blockTypes.filter((type) => !isGrid(type));
 
 /** Importances of n columns, each set of another kind. */
 const importances: Readonly<Record<string, (random: Random, n: number) => Float32Array>> = {
@@ -58,7 +61,7 @@ function knownCases(type: BlockType): Case[] {
 }
 
 describeBuilds('quantizeBlocks with weights', (sp) => {
-  it.each(blockTypes)("gives ggml's bytes for %s", (type) => {
+  it.each(types)("gives ggml's bytes for %s", (type) => {
     let good = 0;
     for (const { what, x, importance, blocks, isGood } of knownCases(type)) {
       const options = { weights: importance, shape: [x.length / importance.length, importance.length] };
@@ -72,24 +75,27 @@ describeBuilds('quantizeBlocks with weights', (sp) => {
     expect(good).toBeGreaterThan(150);
   });
 
-  it.each(blockTypes)('of any length gives the same in wasm memory and from halves in %s', (type) => {
-    const { elements } = blockTypeInfo(type);
-    const random = new Random(3);
-    for (const columns of [elements * 5, 256 * 75]) {
-      const x = random.bell(columns * 3).map((v) => Math.fround(Math.round(v * 256) / 256));
-      const weights = random.uniform(columns, 0, 1);
-      const want = ggmlQuantize(type, x, weights);
-      const options = { weights, shape: [3, columns] };
-      expectSame(sp.quantizeBlocks(x, type, options).data, want);
-      expectSame(sp.quantizeBlocks(sp.castFloat(x, 'float16'), type, { ...options, from: 'float16' }).data, want);
-      const [inside, out] = [sp.allocate('float32', x.length), sp.allocate('uint8', want.length)];
-      inside.view.set(x);
-      sp.quantizeBlocks(inside, type, { ...options, weights: [...weights], out });
-      expectSame(out.view.slice(), want);
-      inside.dispose();
-      out.dispose();
-    }
-  });
+  it.each(blockTypes.filter((type) => !isSlow(type)))(
+    'of any length gives the same in wasm memory and from halves in %s',
+    (type) => {
+      const { elements } = blockTypeInfo(type);
+      const random = new Random(3);
+      for (const columns of [elements * 5, 256 * 75]) {
+        const x = random.bell(columns * 3).map((v) => Math.fround(Math.round(v * 256) / 256));
+        const weights = random.uniform(columns, 0, 1);
+        const want = ggmlQuantize(type, x, weights);
+        const options = { weights, shape: [3, columns] };
+        expectSame(sp.quantizeBlocks(x, type, options).data, want);
+        expectSame(sp.quantizeBlocks(sp.castFloat(x, 'float16'), type, { ...options, from: 'float16' }).data, want);
+        const [inside, out] = [sp.allocate('float32', x.length), sp.allocate('uint8', want.length)];
+        inside.view.set(x);
+        sp.quantizeBlocks(inside, type, { ...options, weights: [...weights], out });
+        expectSame(out.view.slice(), want);
+        inside.dispose();
+        out.dispose();
+      }
+    },
+  );
 
   it('takes rows that are longer than its tiles', () => {
     const columns = (1 << 17) + 256 * 3;

@@ -1,6 +1,6 @@
 // Layers and indices take every kind of quantized tensor, as codes where there are kernels, or else as the floats that they stand for.
 import type { QuantizedTensor, QuantizeOptions } from 'scalepoint';
-import { blockTypeInfo, blockTypes } from 'scalepoint';
+import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { describeBuilds, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
 
@@ -10,12 +10,14 @@ describeBuilds('layers', (sp) => {
   const w = new Random(3).bell(outputs * inputs);
   const x = new Random(4).bell(inputs * 2);
   const shape = [outputs, inputs];
+  const weightsOf = (type: BlockType) =>
+    blockTypeInfo(type).needsWeights ? { weights: x.slice(0, inputs).map(Math.abs) } : {};
   const others: readonly (readonly [name: string, q: QuantizedTensor])[] = [
     ['nf4', sp.quantizeCodebook(w, { codebook: 'nf4', blockSize: 64, shape })],
     ['learned, blocks across rows', sp.quantizeCodebook(w, { codebook: { learn: 5 }, blockSize: 50, shape })],
     ...blockTypes
       .filter((type) => !['Q8_0', 'Q4_0'].includes(type) && inputs % blockTypeInfo(type).elements === 0)
-      .map((type) => [type, sp.quantizeBlocks(w, type, { shape })] as const),
+      .map((type) => [type, sp.quantizeBlocks(w, type, { ...weightsOf(type), shape })] as const),
     ...(
       [
         { dtype: 'int16' },

@@ -140,7 +140,7 @@ describe('scalepoint bench', () => {
     const { code, stdout, stderr } = await run(...tiny, '--json', '--only', 'blocks');
     expect([code, stderr]).toEqual([0, '']);
     const { rows, tier, engine } = JSON.parse(stdout) as { rows: BenchRow[]; tier: string; engine: string };
-    expect(rows).toHaveLength(17);
+    expect(rows).toHaveLength(24);
     expect([tier, engine]).toEqual(['simd', `Node ${process.versions.node}`]);
   }, 60_000);
 
@@ -235,7 +235,7 @@ describe('the page of the benchmark', () => {
         timeout: 100_000,
       });
       expect(workers).toBe(1);
-      expect(await page.$$eval('.bench-table tbody td:nth-child(2)', (cells) => cells.length)).toBe(35);
+      expect(await page.$$eval('.bench-table tbody td:nth-child(2)', (cells) => cells.length)).toBe(42);
       await page.click('#copy-json');
       const { rows, about } = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as {
         rows: BenchRow[];
@@ -245,11 +245,11 @@ describe('the page of the benchmark', () => {
       expect(about).toContain('SIMD');
       await page.click('#copy-csv');
       const csv = await page.evaluate(() => navigator.clipboard.readText());
-      expect(csv.trim().split('\n')).toHaveLength(36);
+      expect(csv.trim().split('\n')).toHaveLength(43);
       await page.click('#copy-text');
       const text = await page.evaluate(() => navigator.clipboard.readText());
-      // A heading, 35 rows, an empty line, and what was measured where.
-      expect(text.trim().split('\n')).toHaveLength(38);
+      // A heading, 42 rows, an empty line, and what was measured where.
+      expect(text.trim().split('\n')).toHaveLength(45);
       expect(text).toMatch(/^operation +on +time/);
       await page.click('#copy-markdown');
       expect(await page.evaluate(() => navigator.clipboard.readText())).toMatch(/^\| operation \| on \|/);

@@ -11,6 +11,7 @@ import {
   verifyModel,
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { matrixFile } from '../support/importance.js';
 import { ggufFile, tinyLlama, weights } from '../support/tiny-llama.js';
 
 /** A safetensors file of tensors with given bytes. */
@@ -313,7 +314,9 @@ describe('blocks of ggml', () => {
       pairs: [],
       tensors: [{ name: 'x.weight', dtype: 'F32', ne: [elements, n], data: weights('F32', elements * n, 1) }],
     });
-    const made = await quantized(source, { to: 'Q8_0', rules: [{ match: /x/, to: type }] });
+    const alike = { name: 'x.weight', sums: new Float32Array(elements).fill(1), counts: [1] };
+    const rules = [{ match: /x/, to: type }];
+    const made = await quantized(source, { to: 'Q8_0', rules, importance: matrixFile([alike]) });
     const next = bits(7);
     const { bytes: random } = await changed(made.bytes, 'x.weight', (data) => {
       // Random bytes, of which many are such as the high halves of NaN and infinities have; and now and then one that is quiet.

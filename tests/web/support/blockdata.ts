@@ -1,6 +1,6 @@
 // Numbers for the tests of ggml's blocks. Some are like the weights of models; others are hard cases for rounding, signs and the limits of
 // float formats. Only exact operations are used, so that every engine makes the same numbers.
-import type { BlockType } from 'scalepoint';
+import { type BlockOptions, type BlockType, blockTypeInfo } from 'scalepoint';
 import { Random } from './support.js';
 
 /** Blocks of one kind. */
@@ -144,6 +144,15 @@ export function sample(elements: number): Float32Array {
   return x;
 }
 
+/** Types with grids, which take a hundred times as long as the others. */
+export const isGrid = (type: BlockType) => /^IQ[123]_/.test(type);
+
+/** What types need to be made from n elements: those that do not go without importance of columns get rows in which all count alike. */
+export function needsOf(type: BlockType, n: number): Pick<BlockOptions, 'shape' | 'weights'> {
+  const { elements, needsWeights } = blockTypeInfo(type);
+  return needsWeights ? { shape: [n / elements, elements], weights: new Float32Array(elements).fill(1) } : {};
+}
+
 /** A 32-bit hash of the bytes of an array (FNV-1a). */
 export function digest(array: ArrayBufferView): number {
   let hash = 0x811c9dc5;
@@ -165,8 +174,15 @@ export const digests: Record<BlockType, { blocks: number; floats: number }> = {
   Q4_K: { blocks: 1273245362, floats: 3206802158 },
   Q5_K: { blocks: 2649280582, floats: 2463477798 },
   Q6_K: { blocks: 1126405199, floats: 3305777187 },
+  IQ2_XXS: { blocks: 766225676, floats: 394836763 },
+  IQ2_XS: { blocks: 174611734, floats: 1381289506 },
+  IQ3_XXS: { blocks: 1611371786, floats: 286443557 },
+  IQ1_S: { blocks: 684224358, floats: 3422894976 },
   IQ4_NL: { blocks: 3430518335, floats: 249489376 },
+  IQ3_S: { blocks: 2427805901, floats: 3808694333 },
+  IQ2_S: { blocks: 3900973771, floats: 2442877976 },
   IQ4_XS: { blocks: 68764838, floats: 1488084849 },
+  IQ1_M: { blocks: 3260755777, floats: 1109359170 },
   TQ1_0: { blocks: 1258632438, floats: 2723114772 },
   TQ2_0: { blocks: 446135006, floats: 2723114772 },
   MXFP4: { blocks: 697356754, floats: 3578812827 },

@@ -37,6 +37,7 @@ const dtypes: Readonly<Record<string, { id: number; elements: number; bytes: num
   Q4_0: { id: 2, elements: 32, bytes: 18 },
   Q6_K: { id: 14, elements: 256, bytes: 210 },
   IQ2_XXS: { id: 16, elements: 256, bytes: 66 },
+  NVFP4: { id: 40, elements: 64, bytes: 36 },
 };
 
 /** A tensor to write to a file. */

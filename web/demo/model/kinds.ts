@@ -98,7 +98,9 @@ export const kinds: readonly Kind[] = [
   float('bfloat16', 2),
   float('float8e4m3fn', 1),
   ...(['Q8_0', 'Q5_0', 'Q4_0', 'IQ4_NL'] as const).map((type) => block(type, 32)),
-  ...(['Q6_K', 'Q5_K', 'Q4_K', 'IQ4_XS', 'Q3_K', 'Q2_K'] as const).map((type) => block(type, 256)),
+  ...(['Q6_K', 'Q5_K', 'Q4_K', 'IQ4_XS', 'Q3_K', 'IQ3_S', 'IQ3_XXS', 'Q2_K', 'IQ2_S'] as const).map((type) =>
+    block(type, 256),
+  ),
 ];
 
 export function kindOf(id: string): Kind {

@@ -35,13 +35,14 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   from?: HalfFormat;
   /**
    * The importance of each column, as an importance matrix of llama.cpp states it: what its squared errors count. One number for each index
-   * of the last dimension, finite and not negative. Q8_0, MXFP4 and the types of one to two bits take no notice, as in ggml.
+   * of the last dimension, finite and not negative. Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0 take no notice, and IQ2_XXS, IQ2_XS and
+   * IQ1_S do not go without, as in ggml.
    * @defaultValue all columns are alike
    */
   weights?: FloatInput;
   /**
    * `best` looks at more scales and fits those that are stored, so that the sum of squared errors in each block is less, or alike: by the
-   * `weights` of the columns, or without. The form is the same, and so is the size. It takes about a second for a million elements. Types of
+   * `weights` of the columns, or without. The form is the same, and so is the size. A million elements take 0.1 to 0.5 seconds. Types of
    * one to two bits have no such search.
    * @defaultValue 'usual': ggml's own search
    */
@@ -68,6 +69,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
     return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
   }
+  if (info.needsWeights) throw rangeError('weights', `${type} takes the importance of the columns`);
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;

@@ -120,15 +120,17 @@ async function measured({ sp, time }: Run, bench: ArrayBench): Promise<void> {
 }
 
 export async function blocks({ sp, size, time, add }: Run): Promise<void> {
-  // Some of the types are a hundred times slower than others.
-  const n = Math.min(size, 1 << 20);
-  const x = sp.allocate('float32', n);
-  x.view.set(benchWeights(n));
+  const weights = new Float32Array(256).fill(1);
   for (const type of blockTypes) {
-    const { elements, bytes } = blockTypeInfo(type);
+    // Some of the types are a hundred times slower than others.
+    const n = Math.min(size, /^IQ[123]_/.test(type) ? 1 << 16 : 1 << 20);
+    const { elements, bytes, needsWeights } = blockTypeInfo(type);
+    const x = sp.allocate('float32', n);
+    x.view.set(benchWeights(n));
     const out = sp.allocate('uint8', (n / elements) * bytes);
-    const { ours } = await time({ ours: () => sp.quantizeBlocks(x, type, { out }) });
-    out.dispose();
+    const options = needsWeights ? { out, shape: [n / elements, elements], weights } : { out };
+    const { ours } = await time({ ours: () => sp.quantizeBlocks(x, type, options) });
+    for (const array of [x, out]) array.dispose();
     add({
       part: 'blocks',
       operation: `to ${type}`,
@@ -138,7 +140,6 @@ export async function blocks({ sp, size, time, add }: Run): Promise<void> {
       unit: 'M weights/s',
     });
   }
-  x.dispose();
 }
 
 export async function layers({ sp, limits, width, batch, time, add }: Run): Promise<void> {

@@ -2,7 +2,7 @@
 import { type BlockType, blockTypeInfo } from '../core/blocks.js';
 import { BlockSearch, Ggml } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
-import { blockFinite } from './checks.js';
+import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
 import { bytesOf, cutFlat, cutWeighted, elementsOf, placeOfElements } from './elements.js';
 
@@ -38,13 +38,29 @@ const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
   Q4_K: [scaleAt(0), minimumAt(2)],
   Q5_K: [scaleAt(0), minimumAt(2)],
   Q6_K: [scaleAt(208)],
+  IQ2_XXS: [scaleAt(0)],
+  IQ2_XS: [scaleAt(0)],
+  IQ3_XXS: [scaleAt(0)],
+  IQ1_S: [scaleAt(0)],
   IQ4_NL: [scaleAt(0)],
+  IQ3_S: [scaleAt(0)],
+  IQ2_S: [scaleAt(0)],
   IQ4_XS: [scaleAt(0)],
+  IQ1_M: [],
   TQ1_0: [scaleAt(52)],
   TQ2_0: [scaleAt(64)],
   MXFP4: [{ type: 'F8_E8M0', what: 'block scale', at: 0 }],
   Q1_0: [scaleAt(0)],
   Q2_0: [scaleAt(0)],
+};
+
+/** IQ1_M has its scale in the top four bits of four words, the last of which end the block. These are the bits of the exponent. */
+const scatteredScale: BitCheck = {
+  ...blockFinite('F16', 'block scale', 0, 0),
+  unit: 4,
+  at: 52,
+  stride: 56,
+  mask: 0x7000c000,
 };
 
 export const ggml: Codec<GgmlForm> = {
@@ -71,6 +87,7 @@ export const ggml: Codec<GgmlForm> = {
 
   checks(_shape, { to }) {
     const { bytes } = blockTypeInfo(to);
+    if (to === 'IQ1_M') return [scatteredScale];
     return blockFloats[to].map(({ type, what, at }) => blockFinite(type, what, at, bytes));
   },
 

@@ -16,12 +16,18 @@ export interface BlockTypeInfo {
   readonly elements: number;
   /** Bytes of a block. */
   readonly bytes: number;
+  /** Whether it is made with the importance of columns alone, `weights` of `quantizeBlocks`. */
+  readonly needsWeights: boolean;
 }
+
+/** As in ggml. */
+const withWeights: readonly string[] = ['IQ2_XXS', 'IQ2_XS', 'IQ1_S'];
 
 const infos = new Map<string, BlockTypeInfo>(
   Object.entries(ids).map(([name, id]) => {
     const [, elements, bytes] = sizes.find(([type]) => type === id) as (typeof sizes)[number];
-    return [name, Object.freeze({ name: name as BlockType, id, elements, bytes })];
+    const needsWeights = withWeights.includes(name);
+    return [name, Object.freeze({ name: name as BlockType, id, elements, bytes, needsWeights })];
   }),
 );
 

@@ -3,6 +3,8 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { openSource } from '../../../../web/src/files/open.js';
+import { readGguf } from '../../../../web/src/formats/gguf/header.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
 import {
   type GgufTarget,
@@ -11,10 +13,12 @@ import {
   type QuantizeModelOptions,
   quantizeModel,
 } from '../../../../web/src/model.js';
+import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';
 import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';
 import { needNative } from '../../support/native.js';
 import { expectSameFile, native } from '../../support/native-files.js';
+import { isSlowFile } from '../../support/slow-native.js';
 import { everyPair, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
 needNative();
@@ -30,7 +34,7 @@ async function expectNative(
     const expected = llamaQuantize(file, fileTypes[to]!, nativeOptions);
     const made = quantizeModel(file, { workers: 0, ...options, to });
     if (typeof expected === 'string') {
-      // It refuses nothing but rows that Q1_0 does not fit, and Q2_K_S without an importance matrix.
+      // It refuses nothing but rows that Q1_0 does not fit, and types that take an importance matrix.
       expect(expected).toMatch(
         /no tensor type fallback is defined for type q1_0|this quantization requires an imatrix/,
       );
@@ -74,10 +78,16 @@ describe('a GGUF file', () => {
     await expectNative(file, ['Q8_0', 'Q4_K_M'], { rules }, { overrides });
   });
 
-  it.each<GgufTarget>(ggufTargets.filter((to) => !to.startsWith('F') && to !== 'Q2_K_S'))(
+  it.each<GgufTarget>(ggufTargets.filter((to) => !to.startsWith('F')))(
     'in %s becomes what llama-quantize makes of it',
     async (from) => {
-      const file = native(tinyLlama({ source: 'F32', layers: 1, rows: 5 }), from);
+      const floats = tinyLlama({ source: 'F32', layers: 1, rows: 5 });
+      const { tensors } = await readGguf(await openSource(floats));
+      const known = activationsOf(tensors);
+      const importance = matrixFile(known);
+      const file = isSlowFile(from)
+        ? await (await quantizeModel(floats, { to: from, importance, workers: 0 })).bytes()
+        : native(floats, from, { importance: meansOf(known) });
       const requantize = { requantize: true };
       await expectNative(file, ['Q8_0', 'Q5_1', 'Q3_K_M', 'Q6_K', 'F16', 'BF16', 'F32'], requantize, requantize);
     },

@@ -452,7 +452,7 @@ describe('planning a GGUF result', () => {
 
   it('refuses to quantize again unless asked to, and what it cannot decode', async () => {
     const quantized: Stored = { name: 'q.weight', dtype: 'Q8_0', ne: [256, 2] };
-    const listed: Stored = { name: 'i.weight', dtype: 'IQ2_XXS', ne: [256, 2] };
+    const listed: Stored = { name: 'i.weight', dtype: 'NVFP4', ne: [256, 2] };
     const index: Stored = { name: 'n.weight', dtype: 'I32', ne: [256, 2] };
     const planWith = async (
       tensor: Stored,
@@ -507,7 +507,7 @@ describe('planning a GGUF result', () => {
     expectRefusal(() => rule({ match: /a/, keep: true, to: 'F16' }), RangeError, 'rules[1]');
     expectRefusal(() => rule({ match: /a/, keep: 1, to: 'F16' }), TypeError, 'rules[1].keep');
     expectRefusal(() => rule({ match: /a/, to: 'Q4_K_M' }), RangeError, 'rules[1].to');
-    expectRefusal(() => rule({ match: /a/, to: 'IQ2_XXS' }), RangeError, 'rules[1].to');
+    expectRefusal(() => rule({ match: /a/, to: 'NVFP4' }), RangeError, 'rules[1].to');
     const granularity = { kind: 'per-channel' };
     expectRefusal(() => rule({ match: /a/, to: 'Q8_0', granularity }), RangeError, 'rules[1].granularity');
   });

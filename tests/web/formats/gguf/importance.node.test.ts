@@ -25,7 +25,8 @@ import {
 } from '../../support/importance.js';
 import { fileTypes, llamaQuantize } from '../../support/llama.js';
 import { needNative } from '../../support/native.js';
-import { expectNative, expectSameFile } from '../../support/native-files.js';
+import { expectNative, expectSameFile, native } from '../../support/native-files.js';
+import { expectRecorded, isSlowFile } from '../../support/slow-native.js';
 import { Random } from '../../support/support.js';
 import { ggufFile, type TinyOptions, tinyLlama } from '../../support/tiny-llama.js';
 
@@ -34,6 +35,8 @@ needNative();
 const all = ggufTargets.filter((to) => !['F32', 'F16', 'BF16'].includes(to));
 /** Those whose mixtures look at layers, or at the matrix. */
 const mixed: readonly GgufTarget[] = ['Q4_0', 'Q5_0', 'Q2_K_S', 'Q3_K_M', 'Q4_K_M', 'IQ4_NL', 'IQ4_XS', 'MXFP4_MOE'];
+/** Those of points on a grid, which take a matrix or have other mixtures with one. */
+const grids = all.filter((to) => /^IQ[123]_/.test(to));
 
 const activations = async (file: Uint8Array) => activationsOf((await readGguf(await openSource(file))).tensors);
 
@@ -75,16 +78,26 @@ it('takes a matrix of sp.importance as the one of llama-imatrix', async () => {
 describe('a GGUF file with an importance matrix', () => {
   it.each<[what: string, options: TinyOptions, targets?: readonly GgufTarget[]]>([
     ['rows of 512 and 768', { embedding: 512, feedForward: 768, rows: 7, layers: 1, source: 'F32' }],
-    ['9 layers', { layers: 9, rows: 3 }, mixed],
-    ['tied embeddings and few heads of keys', { layers: 9, rows: 2, tied: true, heads: 8, headsKv: 2 }, mixed],
-    ['4 experts', { experts: 4, rows: 3, layers: 9 }, mixed],
-    ['8 experts', { experts: 8, rows: 2, layers: 1 }, mixed],
-  ])('becomes what llama-quantize makes of it with %s', async (_what, options, targets = all) => {
+    ['9 layers', { layers: 9, rows: 3 }, [...mixed, ...grids]],
+    [
+      'tied embeddings and few heads of keys',
+      { layers: 9, rows: 2, tied: true, heads: 8, headsKv: 2 },
+      [...mixed, ...grids],
+    ],
+    ['4 experts', { experts: 4, rows: 3, layers: 9 }, [...mixed, ...grids]],
+    ['8 experts', { experts: 8, rows: 2, layers: 9 }, [...mixed, ...grids]],
+  ])('becomes what llama-quantize makes of it with %s', async (what, options, targets = all) => {
     const file = tinyLlama(options);
     const known = await activations(file);
+    const importance = matrixFile(known);
     for (const to of targets) {
       const nativeOptions = { importance: meansOf(known), metadata: facts(known.length) };
-      await expectNative(file, to, { importance: matrixFile(known) }, nativeOptions);
+      if (!isSlowFile(to)) {
+        await expectNative(file, to, { importance }, nativeOptions);
+        continue;
+      }
+      const made = await (await quantizeModel(file, { to, importance, workers: 0 })).bytes();
+      await expectRecorded(`${to}, ${what}`, made, () => native(file, to, nativeOptions));
     }
   });
 
@@ -92,7 +105,7 @@ describe('a GGUF file with an importance matrix', () => {
     const file = tinyLlama({ embedding: 288, feedForward: 64, layers: 2, rows: 3 });
     const known = await activations(file);
     const nativeOptions = { importance: meansOf(known), metadata: facts(known.length) };
-    for (const to of ['Q4_K_M', 'Q2_K', 'IQ4_XS', 'Q3_K_L'] as const) {
+    for (const to of ['Q4_K_M', 'Q2_K', 'IQ4_XS', 'Q3_K_L', 'IQ3_M', 'IQ2_XXS'] as const) {
       await expectNative(file, to, { importance: matrixFile(known) }, nativeOptions);
     }
   });

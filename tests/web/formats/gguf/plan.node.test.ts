@@ -52,7 +52,7 @@ async function expectNative(
   for (const to of targets) {
     const expected = llamaQuantize(file, fileTypes[to]!, nativeOptions);
     if (typeof expected === 'string') {
-      // It refuses nothing but rows that Q1_0 does not fit, and Q2_K_S without an importance matrix.
+      // It refuses nothing but rows that Q1_0 does not fit, and types that take an importance matrix.
       expect(expected).toMatch(
         /no tensor type fallback is defined for type q1_0|this quantization requires an imatrix/,
       );

@@ -100,6 +100,11 @@ export function layerOf(name: string): number {
 /** File types with uneven levels. */
 const uneven: readonly FileType[] = ['IQ4_NL', 'IQ4_XS'];
 
+/** File types of less than three bits, for which other rules hold. */
+const small: readonly FileType[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ2_M'];
+/** The two of them with most bits. */
+const isLargest = (fileType: FileType) => fileType === 'IQ2_S' || fileType === 'IQ2_M';
+
 /** Chooses types for tensors. It counts them, so they must come in the order of the result. */
 export class Mixture {
   private readonly model: Model;
@@ -107,6 +112,8 @@ export class Mixture {
   private readonly base: TargetType;
   private valuesSeen = 0;
   private downsSeen = 0;
+  private upsSeen = 0;
+  private gatesSeen = 0;
 
   /** @param hasImportance whether there is an importance matrix */
   constructor(
@@ -127,16 +134,50 @@ export class Mixture {
         return this.output(shape);
       case 'embedding':
         return this.model.tied ? this.output(shape) : this.embedding();
+      default:
+        return small.includes(this.fileType) ? this.smallType(category) : this.typeIn(category, name);
+    }
+  }
+
+  /** The type of what is neither output nor embedding. */
+  private typeIn(category: Category | undefined, name: string): TargetType {
+    // With experts, layers are not counted but read from the names.
+    const layer = (seen: number) => (this.model.experts > 1 ? layerOf(name) : seen);
+    switch (category) {
       case 'value':
         return this.value(this.valuesSeen++);
       case 'key':
-        return this.model.experts === 8 ? 'Q8_0' : this.base;
-      case 'down': {
-        const seen = this.downsSeen++;
-        return this.down(this.model.experts > 1 ? layerOf(name) : seen);
-      }
+        return this.model.experts === 8 ? 'Q8_0' : this.query();
+      case 'query':
+        return this.query();
+      case 'up':
+        return this.upOrGate(layer(this.upsSeen++));
+      case 'gate':
+        return this.upOrGate(layer(this.gatesSeen++));
+      case 'down':
+        return this.down(layer(this.downsSeen++));
       case 'attention output':
         return this.attentionOutput();
+      default:
+        return this.base;
+    }
+  }
+
+  /** The same for file types of less than three bits. */
+  private smallType(category: Category | undefined): TargetType {
+    const { groupedHeads, experts, layers } = this.model;
+    const better = isLargest(this.fileType) ? 'IQ3_S' : 'Q2_K';
+    switch (category) {
+      case 'value':
+        return groupedHeads >= 4 || experts >= 4 ? 'Q4_K' : better;
+      case 'key':
+        return experts === 8 ? 'Q4_K' : this.base;
+      case 'down':
+        return this.downsSeen++ < Math.floor(layers / 8) ? better : this.base;
+      case 'attention output':
+        if (experts === 8) return 'Q5_K';
+        if (isLargest(this.fileType)) return 'IQ3_S';
+        return this.base === 'IQ1_S' || this.base === 'IQ1_M' ? 'IQ2_XXS' : this.base;
       default:
         return this.base;
     }
@@ -149,12 +190,15 @@ export class Mixture {
   }
 
   private embedding(): TargetType {
+    if (isLargest(this.fileType) || this.fileType === 'IQ3_XXS') return 'IQ3_S';
+    if (small.includes(this.fileType)) return 'Q2_K';
     const ternary: readonly FileType[] = ['TQ1_0', 'TQ2_0', 'Q2_0'];
     return ternary.includes(this.fileType) ? 'Q4_K' : this.base;
   }
 
   private output(shape: readonly number[]): TargetType {
     if (this.model.falcon || !fits(this.base, shape)) return 'Q8_0';
+    if (small.includes(this.fileType) || this.fileType === 'IQ3_XXS') return 'Q5_K';
     return this.base === 'Q8_0' ? 'Q8_0' : 'Q6_K';
   }
 
@@ -164,6 +208,9 @@ export class Mixture {
     let type = this.base;
     if (this.fileType === 'Q2_K') type = groupedHeads >= 4 ? 'Q4_K' : 'Q3_K';
     else if (this.fileType === 'Q2_K_S' && groupedHeads >= 4) type = 'Q4_K';
+    else if (this.fileType === 'IQ3_XXS') type = this.grouped(this.hasImportance ? 'IQ3_XXS' : 'IQ3_S');
+    else if (this.fileType === 'IQ3_XS' || this.fileType === 'IQ3_S') type = this.grouped(this.base);
+    else if (this.fileType === 'IQ3_M') type = 'Q4_K';
     else if (this.fileType === 'Q3_K_M') type = index < 2 ? 'Q5_K' : 'Q4_K';
     else if (this.fileType === 'Q3_K_L') type = 'Q5_K';
     else if (uneven.includes(this.fileType) && groupedHeads >= 4) type = 'Q5_K';
@@ -173,14 +220,35 @@ export class Mixture {
     return is70B && (type === 'Q3_K' || type === 'Q4_K') ? 'Q5_K' : type;
   }
 
+  /** What is shared by four and more heads is small. */
+  private grouped(type: TargetType): TargetType {
+    return this.model.groupedHeads >= 4 ? 'Q4_K' : type;
+  }
+
+  private query(): TargetType {
+    if (this.fileType === 'IQ3_XS') return 'IQ3_XXS';
+    return this.fileType === 'IQ3_XXS' ? 'IQ2_S' : this.base;
+  }
+
+  private upOrGate(layer: number): TargetType {
+    const { layers } = this.model;
+    const isInner = layer >= Math.floor(layers / 8) && layer < Math.floor((7 * layers) / 8);
+    return this.fileType === 'IQ3_XS' && isInner ? 'IQ3_XXS' : this.base;
+  }
+
   private down(layer: number): TargetType {
-    const { falcon, layers } = this.model;
+    const { falcon, layers, experts } = this.model;
     const inFirst = (part: number) => layer < Math.floor(layers / part);
     switch (this.fileType) {
       case 'Q2_K':
         return 'Q3_K';
       case 'Q2_K_S':
         return inFirst(8) ? 'Q4_K' : this.base;
+      case 'IQ3_XXS':
+        if (this.hasImportance) return this.base;
+        return inFirst(8) ? 'Q4_K' : 'Q3_K';
+      case 'IQ3_M':
+        return inFirst(8) || (experts === 8 && isImportant(layer, layers)) ? 'Q4_K' : this.base;
       case 'Q4_0':
         return this.hasImportance && inFirst(8) ? 'Q4_1' : this.base;
       case 'Q5_0':
@@ -210,11 +278,13 @@ export class Mixture {
     const { falcon, experts } = this.model;
     if (falcon) return this.fileType === 'Q3_K_L' ? 'Q4_K' : this.base;
     if (experts === 8) {
-      const raised: readonly FileType[] = ['Q2_K', 'Q3_K_S', 'Q3_K_M', 'Q4_K_S', 'Q4_K_M', ...uneven];
+      const threeBits = ['Q3_K_S', 'Q3_K_M', 'IQ3_XXS', 'IQ3_XS', 'IQ3_S', 'IQ3_M'] as const;
+      const raised: readonly FileType[] = ['Q2_K', ...threeBits, 'Q4_K_S', 'Q4_K_M', ...uneven];
       return raised.includes(this.fileType) ? 'Q5_K' : this.base;
     }
     if (this.fileType === 'Q2_K') return 'Q3_K';
-    if (this.fileType === 'Q3_K_M') return 'Q4_K';
+    if (this.fileType === 'IQ3_XXS') return 'IQ3_S';
+    if (this.fileType === 'Q3_K_M' || this.fileType === 'IQ3_M') return 'Q4_K';
     return this.fileType === 'Q3_K_L' ? 'Q5_K' : this.base;
   }
 }
@@ -226,6 +296,13 @@ const fallbacks: Readonly<Partial<Record<TargetType, BlockType>>> = {
   Q4_K: 'Q5_0',
   Q5_K: 'Q5_1',
   Q6_K: 'Q8_0',
+  IQ1_S: 'IQ4_NL',
+  IQ1_M: 'IQ4_NL',
+  IQ2_XXS: 'IQ4_NL',
+  IQ2_XS: 'IQ4_NL',
+  IQ2_S: 'IQ4_NL',
+  IQ3_XXS: 'IQ4_NL',
+  IQ3_S: 'IQ4_NL',
   IQ4_XS: 'IQ4_NL',
   TQ1_0: 'Q4_0',
   TQ2_0: 'Q4_0',

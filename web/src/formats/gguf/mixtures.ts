@@ -5,11 +5,14 @@ import { categoryOf } from './mixture.js';
 import { type FileType, fileTypes, ggufTargets, type TargetType } from './options.js';
 import { storedSize } from './splits.js';
 
-/** Types for models that were trained with few values, and for experts. Others lose too much in them to be worth the time. */
-const special: readonly string[] = ['MXFP4', 'TQ1_0', 'TQ2_0', 'Q1_0', 'Q2_0'];
+/**
+ * Types for models that were trained with few values, and for experts: others lose too much in them to be worth the time. And those of points
+ * on a grid, of which most are made with the importance of columns alone.
+ */
+const special = /^(MXFP4|TQ|Q[12]_0|IQ[123]_)/;
 
 /** What weights may become. Of types of one size, the better one is chosen for each weight. */
-const types: readonly TargetType[] = [...blockTypes.filter((type) => !special.includes(type)), 'F16', 'BF16'];
+const types: readonly TargetType[] = [...blockTypes.filter((type) => !special.test(type)), 'F16', 'BF16'];
 
 /** The file type that stands for a type: the usual one of those that most tensors get it in. */
 function fileTypeOf(type: string): FileType | undefined {

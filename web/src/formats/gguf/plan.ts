@@ -3,7 +3,7 @@
  * header.
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
-import { isBlockType } from '../../core/blocks.js';
+import { blockTypeInfo, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
@@ -81,12 +81,21 @@ function pairsOf({ pairs }: GgufView, fileType: FileType): GgufPair[] {
   ];
 }
 
-/** Fails where llama-quantize asks for importance, because a result without it would be worth nothing. */
-function checkImportance({ name, type, importance }: ResultTensor, to: GgufTarget, given: boolean): void {
-  const isFree = /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
-  if (to !== 'Q2_K_S' || type !== 'Q2_K' || isFree || importance !== undefined) return;
-  if (!given) throw rangeError('to', `${to} takes an importance matrix, ${importanceMention}`);
-  const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${to} does not work without`;
+/** Types that llama-quantize makes with importance alone, because a result without it would be worth nothing. */
+const demanding: readonly string[] = ['IQ1_S', 'IQ1_M', 'IQ2_XXS', 'IQ2_XS', 'IQ2_S', 'IQ3_XXS'];
+
+/** Fails where llama-quantize asks for importance. For embeddings and the output it does not, if ggml can do without. */
+function checkImportance({ name, type, importance }: ResultTensor, to: FileType, given: boolean): void {
+  if (importance !== undefined) return;
+  const isNeeded = isBlockType(type) && blockTypeInfo(type).needsWeights;
+  const isFree = !isNeeded && /^(output|(per_layer_)?token_embd)\.weight$/.test(name);
+  if (isFree || !(demanding.includes(type) || (to === 'Q2_K_S' && type === 'Q2_K'))) return;
+  if (!given) {
+    const isOwn = to === 'Q2_K_S' || demanding.includes(fileTypes[to].base);
+    const asked = isOwn ? to : `${to}, with ${type} for tensor ${quoted(name)},`;
+    throw rangeError('to', `${asked} takes an importance matrix, ${importanceMention}`);
+  }
+  const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${type} does not work without`;
   throw new ScalepointError('BAD_FILE', message, { tensor: name });
 }
 
@@ -186,7 +195,7 @@ function converted(
   choices: GgufChoices,
   matrix: ImportanceMatrix | undefined,
 ) {
-  const { to, requantize = false } = choices;
+  const { requantize = false } = choices;
   const rest = { ...view, tensors: tensors.map(({ tensor }) => tensor) };
   const chooser = new Chooser(rest, fileType, choices, matrix !== undefined);
   const importance = new Importance(matrix);
@@ -198,7 +207,7 @@ function converted(
     // Floats do not depend on importance. Their errors are counted by it all the same.
     const weights = isCastType(choice.type) ? importance.seen(source) : importance.of(source);
     const result = { name, shape, ...choice, from, importance: weights };
-    checkImportance(result, to, matrix !== undefined);
+    checkImportance(result, fileType, matrix !== undefined);
     return result;
   });
   return { results, notes: importance.notes() };

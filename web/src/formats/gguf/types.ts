@@ -21,25 +21,23 @@ const otherTypes: readonly GgmlType[] = [
   { name: 'F16', id: 1, elements: 1, bytes: 2 },
   { name: 'Q8_1', id: 9, elements: 32, bytes: 36 },
   { name: 'Q8_K', id: 15, elements: 256, bytes: 292 },
-  { name: 'IQ2_XXS', id: 16, elements: 256, bytes: 66 },
-  { name: 'IQ2_XS', id: 17, elements: 256, bytes: 74 },
-  { name: 'IQ3_XXS', id: 18, elements: 256, bytes: 98 },
-  { name: 'IQ1_S', id: 19, elements: 256, bytes: 50 },
-  { name: 'IQ3_S', id: 21, elements: 256, bytes: 110 },
-  { name: 'IQ2_S', id: 22, elements: 256, bytes: 82 },
   { name: 'I8', id: 24, elements: 1, bytes: 1 },
   { name: 'I16', id: 25, elements: 1, bytes: 2 },
   { name: 'I32', id: 26, elements: 1, bytes: 4 },
   { name: 'I64', id: 27, elements: 1, bytes: 8 },
   { name: 'F64', id: 28, elements: 1, bytes: 8 },
-  { name: 'IQ1_M', id: 29, elements: 256, bytes: 56 },
   { name: 'BF16', id: 30, elements: 1, bytes: 2 },
   { name: 'NVFP4', id: 40, elements: 64, bytes: 36 },
 ];
 
+function plain(type: BlockType): GgmlType {
+  const { name, id, elements, bytes } = blockTypeInfo(type);
+  return { name, id, elements, bytes };
+}
+
 /** Every type of tensors, in the order of ggml's numbers. */
 export const ggmlTypes: readonly GgmlType[] = Object.freeze(
-  [...otherTypes, ...blockTypes.map((type: BlockType) => blockTypeInfo(type))].sort((a, b) => a.id - b.id),
+  [...otherTypes, ...blockTypes.map(plain)].sort((a, b) => a.id - b.id),
 );
 
 /** The same by ggml's numbers. */
