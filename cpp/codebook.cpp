@@ -48,6 +48,12 @@ Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<cons
   if (first_non_finite(codebook) < codebook.size()) return Status::kBadRange;
   kernels::CodeSearch search;
   prepare_search(codebook, decision, search);
+  return quantize_prepared(x, blocks, absmax, search, codes);
+}
+
+Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
+                         const kernels::CodeSearch& search, std::span<uint8_t> codes) {
+  if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
     if (kernels::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;

@@ -31,6 +31,10 @@ inline float next_below(float x) {
 /// Makes ready what finds codes.
 void prepare_search(std::span<const float> codebook, Decision decision, kernels::CodeSearch& search);
 
+/// quantize_codebook with a codebook that was made ready.
+[[nodiscard]] Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
+                                       const kernels::CodeSearch& search, std::span<uint8_t> codes);
+
 /// Calls f(offset, size, block) for every stretch of n elements that lies in one block.
 template <class F>
 void for_each_block(size_t n, Blocks blocks, F f) {

@@ -38,7 +38,9 @@ Status observe(std::span<const float> x, const Layout& layout, uint64_t start, N
 }
 
 size_t first_non_finite(std::span<const float> x) noexcept {
-  size_t i = 0;
+  constexpr size_t kPiece = 512;
+  size_t i = 0, left = x.size();
+  for (; left >= kPiece && kernels::largest_magnitude(&x[i], kPiece) < kInfinityBits; left -= kPiece) i += kPiece;
   while (i < x.size() && is_finite(x[i])) i++;
   return i;
 }

@@ -11,7 +11,7 @@ import { fileURLToPath } from 'node:url';
 /** @typedef {'base' | 'lanes' | 'kernels' | 'algorithms' | 'codecs' | 'contract' | 'door'} Room */
 
 /** Plain types and single values, which every room may include. */
-const base = ['dtype.h', 'error_sums.h', 'float16.h', 'round.h', 'spec.h', 'status.h'];
+const base = ['block_type.h', 'dtype.h', 'error_sums.h', 'float16.h', 'round.h', 'spec.h', 'status.h'];
 
 /**
  * What the files of a room may include.

@@ -32,6 +32,8 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   size_t count = 0;
   for (size_t i = 0; i < n; i++) {
+    // Most are neither: not 0, not an infinity, not NaN.
+    if ((bit_cast<uint32_t>(y[i]) & kAbsMask) - 1 < kInfinityBits - 1) continue;
     const bool overflows = !is_finite(y[i]) && is_finite(x[i]);
     if (!overflows && (y[i] != 0 || x[i] == 0)) continue;
     // An infinity has the bits behind those of the largest value, a zero those before the smallest one.

@@ -8,6 +8,7 @@
 #include "../kernels/linear.h"
 #include "../kernels/metrics.h"
 #include "../kernels/pack.h"
+#include "../kernels/range.h"
 #include "../linear.h"
 #include "../range.h"
 #include "block_fit.h"
@@ -151,10 +152,20 @@ class Encoder {
 
   Status look_at_range() {
     x_ = floats_.read(0, size());
-    clear_range({min_, sets()}, {max_, sets()});
-    const Status status = scalepoint::observe({x_, size()}, form_.layout, 0, NonFinite::kError, {min_, sets()}, {max_, sets()});
-    if (status != Status::kNonFinite) return status;
-    result_.problem = floats_.first_problem(0);
+    bool finite = false;
+    if (codes_.sharing == Sharing::kColumns && form_.columns >= 4) {
+      // choose_from_range widens ranges to hold 0 in any case.
+      std::fill_n(min_, sets(), 0.0f);
+      std::fill_n(max_, sets(), 0.0f);
+      const auto rows = static_cast<size_t>(form_.rows), columns = static_cast<size_t>(form_.columns);
+      finite = kernels::range_columns(x_, rows, columns, min_, max_) < kInfinityBits;
+    } else {
+      clear_range({min_, sets()}, {max_, sets()});
+      const Status status = scalepoint::observe({x_, size()}, form_.layout, 0, NonFinite::kError, {min_, sets()}, {max_, sets()});
+      if (status != Status::kOk && status != Status::kNonFinite) return status;
+      finite = status == Status::kOk;
+    }
+    if (!finite) result_.problem = floats_.first_problem(0);
     return Status::kOk;
   }
 

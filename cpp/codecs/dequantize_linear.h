@@ -53,8 +53,8 @@ struct DequantizeLinear {
 [[nodiscard]] Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena, const float*& x) noexcept;
 
 /// What encode needs to know of sets that are larger than a tile: the smallest and the largest value of each, as far as they are in
-/// this tile; or, with a search, its scale and its zero point, for which the tile has to hold all of it. One for each set, in the
-/// arena.
+/// this tile, which may be widened to hold 0; or, with a search, its scale and its zero point, for which the tile has to hold all of
+/// it. One for each set, in the arena.
 [[nodiscard]] Status observe(const Tile& tile, const DequantizeLinear& codes, Arena& arena, const ValueRange*& ranges,
                              uint32_t& count, Problem& problem) noexcept;
 

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../absmax.h"
+#include "../codebook_parts.h"
 #include "../kernels/block_codes.h"
 #include "../kernels/metrics.h"
 
@@ -25,6 +26,8 @@ struct Form {
   }
 
   [[nodiscard]] Decision decision() const { return codes.book == PublishedCodebook::kNf4 ? Decision::kNf4 : Decision::kFp4; }
+  /// Columns that are gathered at once: whole cache lines of the rows, as many as stay in the cache.
+  [[nodiscard]] uint64_t columns_at_once() const { return k > 4096 ? 16 : 64; }
   /// Where element i of a column lies in the tile.
   [[nodiscard]] uint64_t index(uint64_t column, uint64_t i) const { return codes.transposed ? column * k + i : i * n + column; }
 };
@@ -38,9 +41,9 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   result = {};
   Floats floats(tile, tile.size(), arena);
   const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
-  constexpr uint64_t kColumnsAtOnce = 16;
+  const uint64_t at_once = form.columns_at_once();
   const size_t stride = kernels::column_stride(k);
-  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(kColumnsAtOnce, form.n) * stride);
+  auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(at_once, form.n) * stride);
   auto* const restored = arena.take<float>(form.k);
   auto* const made = arena.take<uint8_t>(form.k);
   auto* const absmax = arena.take<float>(form.n * form.blocks);
@@ -51,22 +54,26 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   if (tile.wants(Role::kScale)) result.scale = {reinterpret_cast<std::byte*>(absmax), static_cast<size_t>(form.n) * blocks * 4};
 
   const float* const x = floats.read(0, static_cast<size_t>(tile.size()));
-  result.problem = floats.first_problem(0);
-  if (result.problem.kind != ProblemKind::kNone) return Status::kOk;
   std::fill_n(absmax, form.n * form.blocks, 0.0f);
   const std::span<const float> book = published_codebook(codes.book);
+  kernels::CodeSearch search;
+  prepare_search(book, form.decision(), search);
   const Blocks layout = {codes.block_size};
   for (uint64_t i = 0; i < form.n; i++) {
     const float* column = x + i * form.k;
     if (!codes.transposed) {
-      const auto some = static_cast<size_t>(std::min(kColumnsAtOnce, form.n - i / kColumnsAtOnce * kColumnsAtOnce));
-      if (i % kColumnsAtOnce == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
-      column = columns + i % kColumnsAtOnce * stride;
+      const auto some = static_cast<size_t>(std::min(at_once, form.n - i / at_once * at_once));
+      if (i % at_once == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
+      column = columns + i % at_once * stride;
     }
     const std::span<const float> values = {column, k};
     const std::span<float> scales = {absmax + i * form.blocks, blocks};
     Status status = observe_absmax(values, layout, scales);
-    if (status == Status::kOk) status = quantize_codebook(values, layout, scales, book, form.decision(), {made, k});
+    if (status == Status::kNonFinite) {
+      result.problem = floats.first_problem(0);
+      return Status::kOk;
+    }
+    if (status == Status::kOk) status = quantize_prepared(values, layout, scales, search, {made, k});
     if (status == Status::kOk && tile.measure) status = dequantize_codebook({made, k}, layout, scales, book, {restored, k});
     if (status != Status::kOk) return status;
     if (tile.measure && tile.wants(Role::kData)) kernels::accumulate_error(column, restored, k, result.sums);

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../blocks.h"
+#include "../block_type.h"
 
 namespace scalepoint::kernels {
 

@@ -1,5 +1,6 @@
 #include "range.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "extremes.h"
@@ -107,6 +108,32 @@ uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, floa
     std::memcpy(max + i, high, (n - i) * sizeof(float));
   }
   return largest_lane(largest) >> 1;
+}
+
+uint32_t range_columns(const float* x, size_t rows, size_t columns, float* min, float* max) {
+  // For so long min and max hold the bits of Extremes. Those of 0 are 0.
+  constexpr size_t kRowsAtOnce = 8;
+  for (size_t row = 0; row < rows; row += kRowsAtOnce) {
+    const size_t some = rows - row < kRowsAtOnce ? rows - row : kRowsAtOnce;
+    for (size_t i = 0; i < columns; i += 4) {
+      // The last ones may have been taken before, which changes nothing.
+      const size_t at = i + 4 <= columns ? i : columns - 4;
+      Extremes e = {bits(load(max + at)), bits(load(min + at))};
+      const float* p = x + row * columns + at;
+      SCALEPOINT_NO_UNROLL
+      for (size_t j = 0; j < some; j++, p += columns) e.take(load(p));
+      store(max + at, from_bits(e.up));
+      store(min + at, from_bits(e.down));
+    }
+  }
+  uint32_t largest = 0;
+  for (size_t i = 0; i < columns; i++) {
+    // NaN and infinities are the farthest, with a sign bit and without.
+    for (const float v : {min[i], max[i]}) largest = std::max(largest, bit_cast<uint32_t>(v) & kAbsMask);
+    // Without a sign bit there, nothing is below 0.
+    if (bit_cast<int32_t>(min[i]) > 0) min[i] = 0;
+  }
+  return largest;
 }
 
 uint32_t largest_magnitude(const float* x, size_t n) {

@@ -23,6 +23,10 @@ Range finite_range(const float* x, size_t n);
 /// largest |x|.
 uint32_t range_each(const float* x, size_t n, bool finite_only, float* min, float* max);
 
+/// Widens the range [min[i], max[i]] of each column of a matrix, in which 0 lies, to hold all of the column. Returns the bits of the
+/// largest |x|: at least kInfinityBits if x holds NaN or an infinity, and then the ranges mean nothing. columns >= 4.
+uint32_t range_columns(const float* x, size_t rows, size_t columns, float* min, float* max);
+
 /// The bits of the largest |x|: at least kInfinityBits if x holds NaN or an infinity.
 uint32_t largest_magnitude(const float* x, size_t n);
 

@@ -508,7 +508,7 @@ TEST(EncodeMatMulBnb4, takes_the_nearest_value_of_the_codebook) {
   Random random(7);
   const std::span<const float> book = published_codebook(PublishedCodebook::kNf4);
   for (const bool transposed : {true, false}) {
-    for (const auto& [k, n] : {std::pair<size_t, size_t>{16, 1}, {64, 19}, {256, 33}}) {
+    for (const auto& [k, n] : {std::pair<size_t, size_t>{16, 1}, {64, 19}, {256, 33}, {32, 131}, {4112, 19}}) {
       const MatMulBnb4 codes = {.block_size = 16, .transposed = transposed};
       const size_t rows = transposed ? n : k, columns = transposed ? k : n;
       std::vector<double> values(k * n);

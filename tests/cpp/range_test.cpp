@@ -1,4 +1,6 @@
 // Ranges of arrays, the search for values that are not finite, histograms.
+#include "kernels/range.h"
+
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -258,6 +260,39 @@ Binned binned(const std::vector<float>& x, float min, float max, size_t bins) {
   result.status = histogram(Buffer<float>(x, 1), min, max, counts, &result.below, &result.above);
   result.counts = counts.values();
   return result;
+}
+
+TEST(RangeColumns, holds_zero_and_the_extremes_of_each_column) {
+  SCOPED_TRACE("seed 5");
+  Random random(5);
+  for (const size_t rows : {1, 2, 7, 8, 9, 40}) {
+    for (const size_t columns : {4, 5, 7, 8, 17, 64}) {
+      std::vector<float> x = random.uniform_values(rows * columns, -1, 1);
+      // Columns of one sign, and of zeros with and without a sign.
+      for (size_t i = 0; i < x.size(); i++) {
+        if (i % columns == 0) x[i] = std::fabs(x[i]);
+        if (i % columns == 1) x[i] = -std::fabs(x[i]);
+        if (i % columns == 2) x[i] = random.coin() ? 0.0f : -0.0f;
+      }
+      Buffer<float> min(std::vector<float>(columns, 0.0f), 1), max(std::vector<float>(columns, 0.0f), 3);
+      const uint32_t largest = kernels::range_columns(Buffer<float>(x, 1).data(), rows, columns, min.data(), max.data());
+      float farthest = 0;
+      for (size_t i = 0; i < columns; i++) {
+        float low = 0, high = 0;
+        for (size_t j = i; j < x.size(); j += columns) low = std::min(low, x[j]), high = std::max(high, x[j]);
+        EXPECT_EQ(min.values()[i], low) << rows << " " << columns << " " << i;
+        EXPECT_EQ(max.values()[i], high) << rows << " " << columns << " " << i;
+        farthest = std::max({farthest, -low, high});
+      }
+      EXPECT_EQ(largest, std::bit_cast<uint32_t>(farthest)) << rows << " " << columns;
+      for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+        std::vector<float> with = x;
+        with[random.below(with.size())] = bad;
+        std::vector<float> low(columns), high(columns);
+        EXPECT_GE(kernels::range_columns(with.data(), rows, columns, low.data(), high.data()), kInfinityBits) << bad;
+      }
+    }
+  }
 }
 
 TEST(Histogram, agrees_with_the_oracle) {

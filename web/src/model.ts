@@ -6,7 +6,7 @@
 import type { BlockTensor, LinearQuantizedTensor } from './arrays/tensor.js';
 import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
-import type { FormatSidecars } from './formats/registry.js';
+import type { FormatSidecars, ModelTarget } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
 import { type CompareReport, compareOpen } from './pipeline/compare.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
@@ -21,7 +21,7 @@ import {
   workNames,
 } from './pipeline/options.js';
 import type { PlannedFile } from './pipeline/plan.js';
-import { quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
 import {
   describe,
   type FloatTensor,
@@ -33,10 +33,12 @@ import {
   type Tensor,
 } from './pipeline/read.js';
 import type { ModelReport } from './pipeline/report.js';
+import type { SizeOptions } from './pipeline/sizes.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
 import { fitted, type ModelFit, type ModelPlan, type PlanOptions, type SizedPlanOptions } from './planning.js';
 import type { RunOptions, RunReport } from './running/compare.js';
+import { checkTargets, quantizeSeveral } from './several.js';
 
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
@@ -233,6 +235,18 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends SizedPlanOptions, FormatSidecars, ResultOptions {}
 
+/** Options of `quantizeModel` for several results. */
+export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' | 'targetSize' | 'targetBitsPerWeight'> {
+  /** Targets of one format, each of them once. */
+  readonly to: readonly ModelTarget[];
+  /**
+   * The folder that the results go to, each under its usual name: a path or URL (Node) of one that is there, or a
+   * FileSystemDirectoryHandle.
+   * @defaultValue memory
+   */
+  readonly output?: string | URL | FileSystemDirectoryHandle;
+}
+
 /** The result of `quantizeModel`. */
 export interface QuantizeModelResult {
   /** What became of each tensor, and how far it is from the original. */
@@ -285,10 +299,11 @@ function optionsOf(
  *
  * Kept tensors are copied bit by bit and appear in the report with the reason.
  *
- * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 2 KiB for each tensor; and the result unless
+ * Memory: at most 64 MiB a worker (more for ONNX models that are no file of the system, see the page on limits) and four times the header, whatever the size of the model; 2 KiB for each tensor; and the result unless
  * there is an `output`.
  * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
  * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
+ * @example const [q8, q4] = await quantizeModel('model.onnx', { to: ['q8', 'q4'], output: 'onnx' });
  * @param plan of the same file
  * @param more options in addition to those of a plan
  * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
@@ -301,24 +316,59 @@ export function quantizeModel(
   plan: ModelPlan,
   more?: FormatSidecars & ResultOptions,
 ): Promise<QuantizeModelResult>;
+/**
+ * Makes several results of one model, one after the other, each called as its users look for it: `model.onnx` becomes
+ * `model_quantized.onnx` and `model_q4.onnx`. They come in the order of the targets. If one fails, those before it stay.
+ */
+export function quantizeModel(
+  file: ModelInput,
+  options: QuantizeModelsOptions,
+): Promise<readonly QuantizeModelResult[]>;
 export function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult>;
 export async function quantizeModel(
   file: ModelInput,
-  choices: QuantizeModelOptions | ModelPlan,
+  choices: QuantizeModelOptions | QuantizeModelsOptions | ModelPlan,
   more: FormatSidecars & ResultOptions = {},
-): Promise<QuantizeModelResult> {
+): Promise<QuantizeModelResult | readonly QuantizeModelResult[]> {
+  if (isForSeveral(choices)) return quantizeEach(file, choices);
   const options = optionsOf(choices, more);
+  checkQuantizeOptions(options);
+  const made = await withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => {
+      const { choices, fit } = await fitted(opened, own, own);
+      return { ...(await quantizeOpen(opened, choices, own)), fit };
+    }),
+  );
+  return resultOf(made, made.fit);
+}
+
+/** Whether options name a list of targets. */
+function isForSeveral(choices: unknown): choices is QuantizeModelsOptions {
+  return Array.isArray((choices as { to?: unknown } | null | undefined)?.to);
+}
+
+async function quantizeEach(file: ModelInput, options: QuantizeModelsOptions): Promise<QuantizeModelResult[]> {
+  const targets = checkTargets(options.to, options as SizeOptions);
+  for (const to of targets) checkQuantizeOptions({ ...options, to });
+  const { to: _, ...rest } = options;
+  const made = await withCallbacks(rest, (own) =>
+    withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)),
+  );
+  return made.map((one) => resultOf(one, undefined));
+}
+
+function checkQuantizeOptions(options: QuantizeModelOptions): void {
   const names = [...planNames(), 'output', 'overwrite', ...sidecarNames(), 'minSqnrDb', ...workNames];
   checkPlanOptions(options, names);
   checkWorkOptions(options);
   checkResultOptions(options);
   options.signal?.throwIfAborted();
-  const { report, sidecars, memory, files, isWhole, fit } = await withCallbacks(options, (own) =>
-    withModel(file, own, async (opened) => {
-      const { choices, fit: found } = await fitted(opened, own, own);
-      return { ...(await quantizeOpen(opened, choices, own)), fit: found };
-    }),
-  );
+}
+
+function resultOf(
+  { report, sidecars, memory, files, isWhole }: Quantized,
+  fit: ModelFit | undefined,
+): QuantizeModelResult {
   const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
     const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];

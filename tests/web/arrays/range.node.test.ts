@@ -363,6 +363,7 @@ describe('both builds', () => {
   });
 
   it('finds the multiples that tiny values are of, where the scale of min-max is raised', () => {
+    const { sp } = cores[0]!;
     for (const unit of [1.5e-38, 2.5e-38]) {
       const x = Float32Array.from([1, -2, -1, 0, 0, -2, 3, 0, 0, -1], (multiple) => multiple * unit);
       for (const options of [{ dtype: 'int5' }, { dtype: 'int5', scheme: 'asymmetric' }, { dtype: 'uint5' }] as const) {

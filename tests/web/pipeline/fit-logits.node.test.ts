@@ -41,7 +41,9 @@ async function compare(file: Uint8Array<ArrayBuffer>, tokensOf: TokensOf, practi
       const recipe = await made.bytes();
       const fit = fitTypes(table, { targetSize: recipe.length });
       const { to: base, rules } = fit;
-      const fitted = await (await quantizeModel(file, { to: base as typeof to, rules, importance, workers: 0 })).bytes();
+      const fitted = await (
+        await quantizeModel(file, { to: base as typeof to, rules, importance, workers: 0 })
+      ).bytes();
       expect(fitted.length).toBeLessThanOrEqual(recipe.length);
       const [ours, theirs] = [fitted, recipe].map((bytes) => divergence(original, distributions(bytes, tokensOf)));
       expect(ours, to).toBeLessThan(theirs!);

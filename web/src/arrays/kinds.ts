@@ -120,10 +120,7 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
         for (let at = 0; at < count; at += stepSize) restore(start + at, Math.min(stepSize, count - at), own + at * 4);
       });
       const bad = core.module.firstNonFinite(own, count);
-      if (bad < count) {
-        const got = core.module.HEAPF32[own / 4 + bad];
-        throw rangeError('q.data', `expected codes of finite numbers, got ${got} for element ${start + bad}`);
-      }
+      if (bad < count) throw rangeError('q.data', `no finite number for element ${start + bad}`);
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };

@@ -68,14 +68,11 @@ class Histogram {
 
   /** The values that stand for those of a bin, each for about as many. */
   standIns(bin: number): number[] {
-    edgeBits[0] = bin << binShift;
+    const low = this.#only[bin] as number;
+    edgeBits[0] = (bin << binShift) | (low < several ? low - 1 : 0);
     edgeBits[1] = edgeBits[0] | lowBits;
     const [from = 0, to = 0] = edge;
-    const low = this.#only[bin] as number;
-    if (low !== several) {
-      edgeBits[0] |= low - 1;
-      return [edge[0] as number];
-    }
+    if (low < several) return [from];
     const values = Math.min(this.counts[bin] as number, mostOfBin);
     return Array.from({ length: values }, (_, j) => from + ((to - from) * (j + 0.5)) / values);
   }

@@ -27,6 +27,8 @@ export interface Progress {
   readonly index: number;
   /** How many tensors there are. */
   readonly count: number;
+  /** Of several targets: the one whose result is being made. The numbers are about this result. */
+  readonly to?: string;
   /** Bytes of tensors done so far, and in all. */
   readonly bytesDone: number;
   /** All bytes that there are to do. */

@@ -92,9 +92,10 @@ function nameOf(output: ModelOutput | undefined): string | undefined {
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
 async function openSinks(
-  { files, format }: FilePlan,
+  { files }: FilePlan,
   { model }: Opened,
   { output, overwrite = false }: ResultOptions,
+  called: string,
   waiting: Waiting,
 ): Promise<ByteSink[]> {
   const inputs = model.files.flatMap(({ identity }) => identity ?? []);
@@ -102,7 +103,7 @@ async function openSinks(
   const sinks: ByteSink[] = [];
   try {
     for (const file of files) {
-      const name = fileName(usualOutput(format), file);
+      const name = fileName(called, file);
       const open = (place: ModelOutput) => openSink(place, { ...options, name });
       sinks.push(output === undefined ? memorySink(file.size) : await open(outputOf(output, file)));
     }
@@ -128,11 +129,21 @@ async function finish(sinks: readonly ByteSink[]): Promise<void> {
   }
 }
 
-/** Quantizes an open model. See `quantizeModel`. */
-export async function quantizeOpen(opened: Opened, choices: PlanChoices, options: ResultOptions): Promise<Quantized> {
+/**
+ * Quantizes an open model. See `quantizeModel`.
+ * @param called the name of the result where the output does not tell it. By default `model`, with the usual extension.
+ */
+export async function quantizeOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: ResultOptions,
+  called?: string,
+): Promise<Quantized> {
   const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
-  const plan = await planFor(opened, choices, nameOf(output));
+  const given = nameOf(output) ?? called;
+  const plan = await planFor(opened, choices, given);
+  const name = given ?? usualOutput(plan.format);
   const sidecars = sidecarsOf(opened, plan, choices);
   const { others } = plan;
   const placeOf = others && placesOf(output);
@@ -142,7 +153,7 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
   let failure: unknown;
   try {
     if (placeOf !== undefined) await clearIndex(others ?? [], placeOf, overwrite, waiting);
-    sinks = await openSinks(plan, opened, options, waiting);
+    sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
     runner = await waiting.soon(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
       (late) => late.dispose(),
@@ -153,7 +164,6 @@ export async function quantizeOpen(opened: Opened, choices: PlanChoices, options
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
     await finish(sinks);
     const isWhole = placeOf === undefined || (await complete(others ?? [], placeOf, overwrite, waiting));
-    const name = nameOf(output) ?? usualOutput(plan.format);
     return {
       report,
       sidecars,

@@ -197,8 +197,8 @@ async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: As
     };
     const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
     for (let from = 0, to = 2 * first; from < sets.length; from += 2, to += 2) {
-      all[to] = Math.min(all[to] as number, sets[from] as number);
-      all[to + 1] = Math.max(all[to + 1] as number, sets[from + 1] as number);
+      if ((sets[from] as number) < (all[to] as number)) all[to] = sets[from] as number;
+      if ((sets[from + 1] as number) > (all[to + 1] as number)) all[to + 1] = sets[from + 1] as number;
     }
   };
   await Promise.all(pieces.map(add));

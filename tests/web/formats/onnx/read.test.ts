@@ -138,13 +138,21 @@ describe('a file that is no good', () => {
     await fails(onnx.modelOf(inner), /100 deep/);
   });
 
+  const calling = (name: string, called: string) => {
+    const call = onnx.node({ op: called, domain: 'local', in: [], out: ['y'] });
+    return [...bytes(25, [...text(1, name), ...bytes(7, call), ...text(10, 'local')])];
+  };
+  const empty = { nodes: [], inputs: [], outputs: [] };
+
   it('has functions that call each other in a circle', async () => {
-    const calling = (name: string, called: string) => {
-      const call = onnx.node({ op: called, domain: 'local', in: [], out: ['y'] });
-      return bytes(25, [...text(1, name), ...bytes(7, call), ...text(10, 'local')]);
-    };
     const more = [...calling('F', 'G'), ...calling('G', 'F')];
-    await fails(onnx.model({ nodes: [], inputs: [], outputs: [] }, { more }), /calls itself/);
+    await fails(onnx.model(empty, { more }), /calls itself/);
+  });
+
+  it('has a circle of very many functions', async () => {
+    const count = 8000;
+    const row = Array.from({ length: count }, (_, i) => calling(`F${i}`, `F${(i + 1) % count}`)).flat();
+    await fails(onnx.model(empty, { more: row }), /"F0" calls itself/);
   });
 
   it('is cut off anywhere', async () => {

@@ -390,6 +390,129 @@ describe('where weights hide', () => {
     expect(report.tensors[0]?.kept).toMatch(/^also read by Add/);
   });
 
+  it('a weight whose readers have their channels along different axes', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+        { op: 'Gemm', in: ['p', 'w'], out: ['y'], attributes: { transB: 1 } },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 64]]],
+    });
+    for (const to of ['int8-weights', 'uint8-weights', 'q8', 'fp16'] as const) {
+      const { report } = await check(file, { to });
+      expect(converted(report)).toBe(1);
+    }
+  });
+
+  it('a weight that one node reads twice', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['w', 'w'], out: ['p'] },
+        { op: 'Add', in: ['p', 'x'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 64])],
+      inputs: [['x', [1]]],
+      outputs: [['y', [64, 64]]],
+    });
+    for (const to of ['int8-weights', 'uint8-weights', 'int4-weights', 'q8', 'fp16'] as const) {
+      const { report } = await check(file, { to });
+      expect(converted(report)).toBe(1);
+    }
+  });
+
+  it('a weight that is an output under another name, of a graph and of a branch', async () => {
+    const identity = onnx.graph({
+      nodes: [{ op: 'Identity', in: ['w'], out: ['a'] }],
+      inputs: [],
+      outputs: [['a', [64, 48]]],
+    });
+    const multiply = onnx.graph({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['b'] }],
+      inputs: [],
+      outputs: [['b', [64, 48]]],
+    });
+    const initializers = [onnx.floatTensor('w', [64, 48])];
+    const files = [
+      onnx.model({
+        nodes: [
+          { op: 'Identity', in: ['w'], out: ['t'] },
+          { op: 'MatMul', in: ['x', 't'], out: ['y'] },
+        ],
+        initializers,
+        inputs: [['x', [64, 64]]],
+        outputs: [
+          ['y', [64, 48]],
+          ['t', [64, 48]],
+        ],
+      }),
+      onnx.model({
+        nodes: [
+          {
+            op: 'If',
+            in: ['c'],
+            out: ['y'],
+            attributes: { then_branch: { graph: identity }, else_branch: { graph: multiply } },
+          },
+        ],
+        initializers,
+        inputs: [
+          ['x', [64, 64]],
+          ['c', [], 9],
+        ],
+        outputs: [['y', [64, 48]]],
+      }),
+    ];
+    for (const file of files) {
+      for (const to of ['int8-weights', 'q8', 'q4f16', 'fp16'] as const) {
+        const { report } = await check(file, { to });
+        expect(converted(report)).toBe(1);
+      }
+      for (const to of ['q4', 'bnb4', 'q8-blocks'] as const) {
+        const { report } = await make(file, { to });
+        expect(report.tensors[0]?.kept).toBe('an output');
+      }
+    }
+  });
+
+  it('a weight behind very many nodes', async () => {
+    const count = 12_000;
+    const chain = Array.from({ length: count }, (_, i): onnx.TestNode => {
+      return { op: 'Identity', in: [i === 0 ? 'w' : `t${i}`], out: [`t${i + 1}`] };
+    });
+    const file = onnx.model({
+      nodes: [...chain, { op: 'MatMul', in: ['x', `t${count}`], out: ['y'] }],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 48]]],
+    });
+    for (const to of ['q8', 'q4'] as const) {
+      const { tensors } = await planModel(file, { to });
+      expect(tensors[0]?.kept).toBe('read by Identity');
+    }
+  });
+
+  it('weights beside long lists in attributes', async () => {
+    const columns = Array.from({ length: 300 }, (_, i) => i % 48);
+    // As proto3 writes them: many in one field.
+    const list = [...onnx.text(1, 'value_ints'), ...onnx.bytes(8, columns), ...onnx.int(20, 7)];
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+        { op: 'Constant', in: [], out: ['i'], more: onnx.bytes(5, list) },
+        { op: 'Gather', in: ['p', 'i'], out: ['y'], attributes: { axis: 1 } },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 300]]],
+    });
+    for (const to of ['int8-weights', 'q8', 'q4'] as const) {
+      const { report } = await check(file, { to });
+      expect(converted(report)).toBe(1);
+    }
+  });
+
   it('initializers that are inputs, in files of old versions', async () => {
     for (const opset of [7, 8, 9, 10, 11, 12, 13]) {
       const file = onnx.model(

@@ -184,8 +184,8 @@ export interface GgufOptions extends ShardOptions {
   readonly excludeWeights?: readonly string[] | undefined;
   /**
    * GGUF: `best` looks at more scales than llama-quantize and fits those that are stored, so that the errors of weights are less in the
-   * same types and bytes, by the importance of columns if there is a matrix. Every reader takes the result. It takes about a second for a
-   * million weights on one core. Types of one to two bits have no such search.
+   * same types and bytes, by the importance of columns if there is a matrix. Every reader takes the result. A million
+   * weights take 0.1 to 0.5 seconds on one core. Types of one to two bits have no such search.
    * @defaultValue 'usual': the bytes of llama-quantize
    */
   readonly search?: BlockSearch | undefined;

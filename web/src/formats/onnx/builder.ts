@@ -19,7 +19,7 @@ import {
   tensorPieces,
   textField,
 } from './encode.js';
-import { Graphs, isMover, type Scope, type Use } from './graph.js';
+import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { irVersionOf, type Rewritten, raising } from './opsets.js';
 import {
@@ -270,18 +270,19 @@ export class Builder {
    * Takes away the nodes between a weight and some of its readers, unless others read them, too. Returns whether anybody still reads the
    * weight as floats.
    */
-  release({ graph, value }: Weight, replaced: ReadonlySet<OnnxNode>): boolean {
-    const isNeeded = (at: OnnxGraph, name: string): boolean => {
+  release({ graph, value }: Weight, replaced: readonly Use[]): boolean {
+    const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {
       const uses = this.graphs.uses(at, name);
-      return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use)).includes(true);
+      return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use, moves)).includes(true);
     };
-    const isRead = ({ node, graph: inside }: Use): boolean => {
-      if (replaced.has(node)) return false;
-      if (!isMover(node) || node.outputs.some((output) => isNeeded(inside, output))) return true;
+    const isRead = ({ node, input, graph: inside }: Use, moves: number): boolean => {
+      if (replaced.some((use) => use.node === node && use.input === input)) return false;
+      if (!isMover(node) || moves === mostMoves) return true;
+      if (node.outputs.some((output) => isNeeded(inside, output, moves + 1))) return true;
       if (!this.edits.isReplaced(node.start)) this.removeNode(node);
       return false;
     };
-    return isNeeded(graph, value);
+    return isNeeded(graph, value, 0);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets

@@ -10,7 +10,7 @@ import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
 import { swaps } from './nbits.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
-import { type Channels, floatOf, intOf } from './readers.js';
+import { type Channels, channelAxis, floatOf, intOf } from './readers.js';
 import { convertTogether, type DynamicOptions } from './together.js';
 import {
   addDequantize,
@@ -61,6 +61,12 @@ function kindOf({ node, input, path }: Reader, rank: number): Kind | undefined {
   return node.opType === 'Gather' && input === 0 ? 'lookup' : undefined;
 }
 
+/** A reader that takes codes. */
+interface Taken {
+  readonly reader: Reader;
+  readonly kind: Kind;
+}
+
 /** Rewrites a model for dynamic quantization, one weight at a time. */
 export class Dynamic {
   readonly #builder: Builder;
@@ -103,9 +109,12 @@ export class Dynamic {
       this.#left.set(why, (this.#left.get(why) ?? 0) + 1);
       return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
     }
-    let form = this.#formOf(weight, channels, new Set(taken.map(({ kind }) => kind)));
+    let form = this.#formOf(weight, taken);
     if (!isSmaller(builder, weight, form)) return 'not smaller';
-    const isNeeded = builder.release(weight, new Set(taken.map(({ reader }) => reader.node)));
+    const isNeeded = builder.release(
+      weight,
+      taken.map(({ reader }) => reader),
+    );
     // Floats for somebody else take codes with zero points as they are stored.
     if (isNeeded && !form.zeroPoint && !form.signed) form = { ...form, zeroPoint: true };
     const domain = isNeeded ? dequantizer(builder, weight, form) : undefined;
@@ -121,8 +130,9 @@ export class Dynamic {
   }
 
   /** How a weight is stored, which depends on all that read it. */
-  #formOf({ source: { shape } }: Weight, { axis }: Channels, kinds: ReadonlySet<string>): DequantizeLinearForm {
+  #formOf({ source: { shape } }: Weight, taken: readonly Taken[]): DequantizeLinearForm {
     const { signed, perChannel, range } = this.#options;
+    const kinds = new Set(taken.map(({ kind }) => kind));
     // Tables count as activations: without a sign, and one scale for all.
     if (kinds.has('lookup')) return linearForm(shape, undefined, { bits: 8, signed: false, symmetric: false, range });
     // Convolutions with signed weights are slow in WebAssembly. Codes with 128 for their zero point stand for the same numbers. They have
@@ -137,7 +147,9 @@ export class Dynamic {
       });
       return each ? { ...form, zeroPoint: false } : form;
     }
-    const along = perChannel && shape.length === 2 ? axis : undefined;
+    // Scales are multiplied with what comes out. If that is along different axes, there is one scale for all.
+    const [axis, ...others] = new Set(taken.map(({ reader }) => channelAxis(reader, shape.length)));
+    const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
     return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
   }
 

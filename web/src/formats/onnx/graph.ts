@@ -51,6 +51,9 @@ const movers: readonly string[] = [
   'Concat',
 ];
 
+/** Nodes in a row that a weight is followed through. Real models have a few. */
+export const mostMoves = 100;
+
 export function isMover({ opType, domain }: OnnxNode): boolean {
   return domain === '' && movers.includes(opType);
 }
@@ -163,21 +166,31 @@ export class Graphs {
   }
 
   /** Everything that reads a weight in the end. */
-  readers({ graph, value }: Weight): Reader[] {
-    const found: Reader[] = [];
-    const seen = new Set<Value>();
+  readers(weight: Weight): Reader[] {
+    return this.#moved(weight).readers;
+  }
+
+  /** Whether a weight leaves its graph: by itself, or through nodes that only move its elements. */
+  leaves(weight: Weight): boolean {
+    return this.#moved(weight).values.some(({ isOutput }) => isOutput);
+  }
+
+  /** The values that a weight is moved to, itself first, and what reads them. */
+  #moved({ graph, value }: Weight): { readonly values: readonly Value[]; readonly readers: Reader[] } {
+    const readers: Reader[] = [];
+    const values = new Set<Value>();
     const follow = (from: Value | undefined, path: readonly OnnxNode[]) => {
-      if (from === undefined || seen.has(from)) return;
-      seen.add(from);
+      if (from === undefined || values.has(from)) return;
+      values.add(from);
       for (const use of from.uses) {
         const { node } = use;
-        const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat');
-        if (!moves) found.push({ ...use, path });
+        const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat') && path.length < mostMoves;
+        if (!moves) readers.push({ ...use, path });
         else for (const output of node.outputs) follow(this.#find(use.graph, output), [...path, node]);
       }
     };
     follow(this.#find(graph, value), []);
-    return found;
+    return { values: [...values], readers };
   }
 
   /** A name of a value that nobody has, much like the given one. */

@@ -49,26 +49,40 @@ export function constantOf({ opType, domain, outputs, attributes }: OnnxNode): O
   return isPlain ? list.tensor : undefined;
 }
 
-/** Calls of functions must not go round in circles. */
+/** A function that another one calls, and where. */
+interface Call {
+  readonly called: OnnxFunction;
+  readonly at: number;
+}
+
+/** Calls of functions must not go round in circles. There may be more of them in a row than JavaScript has room for on its stack. */
 function checkFunctions(functions: readonly OnnxFunction[]): void {
   const keyOf = (domain: string, name: string) => JSON.stringify([domain, name]);
   const byKey = new Map(functions.map((f) => [keyOf(f.domain, f.name), f]));
-  const state = new Map<OnnxFunction, 'open' | 'done'>();
-  const visitGraph = (graph: OnnxGraph): void => {
-    for (const node of graph.nodes) {
+  const callsIn = (graph: OnnxGraph): Call[] =>
+    graph.nodes.flatMap((node) => {
       const called = byKey.get(keyOf(node.domain, node.opType));
-      if (called !== undefined) visit(called, node.start);
-      for (const { graphs } of node.attributes.values()) graphs.forEach(visitGraph);
+      const inside = [...node.attributes.values()].flatMap(({ graphs }) => graphs.flatMap(callsIn));
+      return called === undefined ? inside : [{ called, at: node.start }, ...inside];
+    });
+  const state = new Map<OnnxFunction, 'open' | 'done'>();
+  for (const first of functions) {
+    const open: { readonly f: OnnxFunction; readonly calls: Iterator<Call> }[] = [];
+    const enter = (f: OnnxFunction) => {
+      state.set(f, 'open');
+      open.push({ f, calls: callsIn(f.body).values() });
+    };
+    if (!state.has(first)) enter(first);
+    for (let last = open.at(-1); last !== undefined; last = open.at(-1)) {
+      const { value: call, done } = last.calls.next();
+      if (done) {
+        state.set(last.f, 'done');
+        open.pop();
+      } else if (state.get(call.called) === 'open') {
+        badFile(`the function ${quoted(call.called.name)} calls itself`, call.at);
+      } else if (!state.has(call.called)) enter(call.called);
     }
-  };
-  const visit = (f: OnnxFunction, at: number): void => {
-    if (state.get(f) === 'done') return;
-    if (state.get(f) === 'open') badFile(`the function ${quoted(f.name)} calls itself`, at);
-    state.set(f, 'open');
-    visitGraph(f.body);
-    state.set(f, 'done');
-  };
-  for (const f of functions) visit(f, f.body.pieces[0]?.start ?? 0);
+  }
 }
 
 /** Finds tensors and their data. */

@@ -100,7 +100,7 @@ export function blockWeight(
   given: BlockOptions,
 ): string | undefined {
   const { shape } = weight.source;
-  const { graph, value } = weight;
+  const { value } = weight;
   const [rows = 0, columns = 0] = shape;
   const lookups = given.kind === 'integers' && columns % given.blockSize === 0 ? readers.filter(isLookup) : [];
   const products = readers.flatMap((reader) => productOf(reader) ?? []);
@@ -113,7 +113,7 @@ export function blockWeight(
   const replaced = new Set([...taken.map(({ reader }) => reader), ...lookups]);
   const other = readers.find((reader) => !replaced.has(reader));
   if (other !== undefined) return `also read by ${other.node.opType}`;
-  if (builder.graphs.isOutput(graph, value)) return 'an output';
+  if (builder.graphs.leaves(weight)) return 'an output';
   const [k, n] = transposed ? [columns, rows] : [rows, columns];
   const options = optionsFor(given, k, lookups.length > 0);
   if (options.blockSize < 16) return `${k} rows, which blocks do not divide`;
@@ -138,7 +138,7 @@ export function blockWeight(
     ...(blocks.zeroPoints === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', blocks.zeroPoints)]),
     builder.tensorOf(index, 'data', blocks.codes),
   ]);
-  builder.release(weight, new Set([...replaced].map(({ node }) => node)));
+  builder.release(weight, [...replaced]);
   builder.remove(weight);
   for (const { reader } of taken) multiply(builder, reader, blocks);
   if (lookups.length === 0 || options.kind === 'floats') return undefined;

@@ -62,6 +62,11 @@ export class Parser {
     return (field.high | 0) * 2 ** 32 + field.low;
   }
 
+  /** Whether a value was not read with the skeleton. */
+  #isData({ wire, begin, end }: Field): boolean {
+    return wire === 2 && this.#skeleton.bytes(begin, end) === undefined;
+  }
+
   /** Integers of a repeated field: one, or many in a field. */
   #integers(field: Field, what: string): number[] {
     if (field.wire !== 2) return [this.#integer(field, what)];
@@ -225,8 +230,10 @@ export class Parser {
       else if (number === attributeField.i) result = { ...result, i: this.#integer(field, 'an attribute') };
       else if (number === attributeField.f) result = { ...result, f: this.#float(field, 'an attribute') };
       else if (number === attributeField.s) result = { ...result, s: this.#latin(field) };
-      else if (number === attributeField.ints) ints.push(...this.#integers(field, 'an attribute'));
-      else if (number === attributeField.floats) floatChunks.push(field);
+      else if (number === attributeField.ints) {
+        // Long lists are data, which nothing here needs to know.
+        if (!this.#isData(field)) ints.push(...this.#integers(field, 'an attribute'));
+      } else if (number === attributeField.floats) floatChunks.push(field);
       else if (number === attributeField.t) {
         if (result.tensor !== undefined) badFile('an attribute has two tensors', field.start);
         result = { ...result, tensor: this.tensor(this.#message(field, 'a tensor')) };

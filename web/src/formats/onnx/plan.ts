@@ -180,7 +180,7 @@ const nothing = 'nothing was converted: the model has no weights of a size and k
 function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): string[] {
   if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
     return [
-      'in WebAssembly, products with blocks take 5 to 14 times as long as float32 for a single row, and 1.4 to 1.6 times for 64 rows; they ' +
+      'in WebAssembly, products with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
         'need a quarter of the memory',
     ];
   }
@@ -195,7 +195,7 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
     return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
   const tables = to === 'int4-weights' ? '; a Gather restores its whole table' : '';
   return [
-    'onnxruntime dequantizes the weights at every run: in WebAssembly products take 6 to 19 times as long as float32 for a single row, 1.2 to ' +
+    'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
       `1.7 times for 64 rows, and convolutions as long${tables}. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"

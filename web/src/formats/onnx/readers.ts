@@ -66,10 +66,24 @@ function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): numb
   return result < 0 ? Math.max(0, rank + result) : Math.min(result, rank - 1);
 }
 
+/** The axis of a weight along which a reader has channels; undefined if it has none, or is not known. */
+export function channelAxis(reader: Reader, rank: number): number | undefined {
+  const axis = axisIn(reader);
+  return typeof axis === 'number' ? axisBefore(reader.path, axis, rank) : undefined;
+}
+
 /** The readers of a weight that are worth fewer bits, and the axis of its channels; undefined if everything has one scale. */
 export interface Channels {
   readonly readers: readonly Reader[];
   readonly axis: number | undefined;
+  /** The same for codes with zero points. */
+  readonly zeroPointAxis: number | undefined;
+}
+
+/** Whether a reader multiplies two weights. onnxruntime 1.30 fails to run that if the first one has a zero point for each row. */
+function isLeftOfWeight(graphs: Graphs, { node, input, graph }: Reader): boolean {
+  const isProduct = node.opType === 'MatMul' && node.domain === '' && input === 0;
+  return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
 }
 
 /** Finds them. If there are none, it says why. */
@@ -77,9 +91,9 @@ export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
   const readers = graphs.readers(weight);
   const { shape } = weight.source;
   for (const reader of readers) {
-    const axis = axisIn(reader);
-    if (axis === undefined) continue;
-    return { readers, axis: axis === 'tensor' ? undefined : axisBefore(reader.path, axis, shape.length) };
+    if (axisIn(reader) === undefined) continue;
+    const axis = channelAxis(reader, shape.length);
+    return { readers, axis, zeroPointAxis: isLeftOfWeight(graphs, reader) ? undefined : axis };
   }
   const [first] = readers;
   if (first !== undefined) return `read by ${first.node.opType}`;

@@ -91,7 +91,9 @@ export function dequantizeWeight(
   options: CodeOptions,
 ): string | undefined {
   const { shape } = weight.source;
-  const axis = options.blockSize === undefined ? channels.axis : blockAxis(shape.length, channels.axis);
+  const hasZeroPoints = !(options.symmetric && options.signed);
+  const channelAxis = hasZeroPoints ? channels.zeroPointAxis : channels.axis;
+  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape.length, channels.axis);
   if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
   let form = linearForm(shape, axis, options);
   if (!isSmaller(builder, weight, form)) {
