@@ -18,6 +18,9 @@ const alone = [
   'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
 ];
 
+/** Files that depend on nothing but the package as it is built, or on a script. scripts/test.mjs does not repeat them while that is the same. */
+const ofPackage = ['package', 'types', 'sample-script'].map((name) => `tests/web/package/${name}.node.test.ts`);
+
 const samples = process.env.SCALEPOINT_SAMPLES;
 
 declare module 'vitest' {
@@ -53,7 +56,7 @@ export default defineConfig({
           name: 'node',
           environment: 'node',
           include: ['tests/web/**/*.test.ts', 'tests/fuzz/**/*.test.ts'],
-          exclude: ['**/*.browser.test.ts', ...alone],
+          exclude: ['**/*.browser.test.ts', ...alone, ...ofPackage],
         },
       },
       {
@@ -64,6 +67,14 @@ export default defineConfig({
           include: alone,
           exclude: ['**/*.browser.test.ts'],
           isolate: true,
+        },
+      },
+      {
+        extends: true,
+        test: {
+          name: 'package',
+          environment: 'node',
+          include: ofPackage,
         },
       },
       {

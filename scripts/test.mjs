@@ -221,7 +221,7 @@ const modules = [
   'scripts/check_wasm.mjs',
   'scripts/emscripten.mjs',
 ];
-/** Web tests of the package as it is built, which are slow and depend on nothing else: their name, their file, and what it reads. */
+/** The files of Vitest's project `package`, which are slow: what they are called, and what they read. */
 const ofPackage = [
   {
     name: 'package',
@@ -256,7 +256,7 @@ const ofPackage = [
 ];
 
 /** Web tests that are repeated every time, or those that the filter leaves. */
-const webTests = () => vitest('web', webFiles ?? ofPackage.map(({ file }) => `--exclude=${file}`));
+const webTests = () => vitest('web', webFiles ?? ['--project=!package']);
 
 const checks = [
   { name: 'types', action: () => unlessPassed('types', typed, types) },

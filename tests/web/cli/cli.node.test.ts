@@ -126,7 +126,7 @@ describe('scalepoint', () => {
       [['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '31'], /--group-size: expected .*, got 31/],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '-8'],
-        /--group-size: expected a whole number from 0 on, got "-8"/,
+        /--group-size: expected a whole number from 1 on, got "-8"/,
       ],
       [
         ['quantize', 'model.safetensors', '--to', 'int4', '--group-size', '1e2'],

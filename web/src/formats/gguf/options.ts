@@ -232,7 +232,7 @@ const splitTensors: OptionInfo = {
   },
   read({ 'split-tensors': text }) {
     if (/^\d{1,7}$/.test(String(text))) return Number(text);
-    throw rangeError('--split-tensors', `expected a whole number, got ${JSON.stringify(text)}`);
+    throw rangeError('--split-tensors', `expected a whole number from 1 on, got ${JSON.stringify(text)}`);
   },
 };
 

@@ -181,7 +181,7 @@ const granularity: OptionInfo = {
   check: checkGranularity,
   read({ granularity: kind, 'group-size': size }): ModelGranularity | undefined {
     if (size !== undefined && !/^\d{1,9}$/.test(String(size))) {
-      throw rangeError('--group-size', `expected a whole number, got ${JSON.stringify(size)}`);
+      throw rangeError('--group-size', `expected a whole number from 1 on, got ${JSON.stringify(size)}`);
     }
     if (kind === 'per-channel') {
       if (size === undefined) return { kind };
