@@ -3,23 +3,11 @@ import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
 import { defineConfig } from 'vitest/config';
 import { launchOptions } from './scripts/chromium.mjs';
+import { filesOf } from './scripts/web_files.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 
-/**
- * Files that need a process of their own. The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen
- * to refuse structs in a process that had run other files.
- */
-const alone = [
-  'tests/web/cli/**/*.test.ts',
-  'tests/web/conversions/**/*.node.test.ts',
-  'tests/web/formats/gguf/*.node.test.ts',
-  'tests/web/pipeline/fit-logits.node.test.ts',
-  'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
-];
-
-/** Files that depend on nothing but the package as it is built, or on a script. scripts/test.mjs does not repeat them while that is the same. */
-const ofPackage = ['package', 'types', 'sample-script'].map((name) => `tests/web/package/${name}.node.test.ts`);
+const [alone, long, ofPackage] = [filesOf('alone'), filesOf('long'), filesOf('package')];
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 
@@ -56,7 +44,7 @@ export default defineConfig({
           name: 'node',
           environment: 'node',
           include: ['tests/web/**/*.test.ts', 'tests/fuzz/**/*.test.ts'],
-          exclude: ['**/*.browser.test.ts', ...alone, ...ofPackage],
+          exclude: ['**/*.browser.test.ts', ...alone, ...long, ...ofPackage],
         },
       },
       {
@@ -65,18 +53,11 @@ export default defineConfig({
           name: 'alone',
           environment: 'node',
           include: alone,
-          exclude: ['**/*.browser.test.ts'],
           isolate: true,
         },
       },
-      {
-        extends: true,
-        test: {
-          name: 'package',
-          environment: 'node',
-          include: ofPackage,
-        },
-      },
+      { extends: true, test: { name: 'long', environment: 'node', include: long } },
+      { extends: true, test: { name: 'package', environment: 'node', include: ofPackage } },
       {
         extends: true,
         // Sample models may lie outside of the project.

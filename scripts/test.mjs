@@ -3,17 +3,20 @@
 //   npm test                  all of it
 //   npm test -- linear        only tests: C++ tests with this in their name, web tests with this in their file's path
 //
-// The C++ tests, the checks of types and of the wasm code, and a few web tests depend on nothing but some files. Where these are the same
-// as when all passed, the counts of then are given again, and the line says so. Without build/stamps everything runs.
+// The C++ tests, the checks of types and of the wasm code, and those of the web tests that have nothing to do with the page depend on
+// nothing but some files. Where these are the same as when all passed, the counts of then are given again, and the line says so. Without
+// build/stamps everything runs.
 //
 // The last line is `N passed, N failed`. Every test of every runner counts, and each check counts as one. A runner that
 // crashes, hangs or runs nothing counts as failed, and so does what could not run because something before it failed.
 
-import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { setup } from './setup.mjs';
 import { digestOf, dropStamp, filesAt, keepStamp, stampOf } from './stamps.mjs';
 import { explain, mustRun, paint, root, run, StepError, step } from './steps.mjs';
+import { filesOf } from './web_files.mjs';
 
 /** @typedef {{ passed: number, failed: number, skipped?: number, note?: string, output?: string }} Counts */
 
@@ -64,6 +67,28 @@ function verdict(program, args, note = () => 'ok') {
 }
 
 /**
+ * What the outcome of tests depends on, as a line of text.
+ * @param {string[]} files and folders, as paths from the root
+ * @param {string} more what else
+ */
+const stateOf = (files, more = '') => `${process.version} ${more} ${digestOf(filesAt(files))}\n`;
+
+/** The counts of when all ran and passed in this state; undefined if it never did. @param {string} name @param {string} state */
+function countsBefore(name, state) {
+  const before = stampOf(name);
+  if (before?.startsWith(state)) return /** @type {Counts} */ (JSON.parse(before.slice(state.length)));
+  dropStamp(name);
+  return undefined;
+}
+
+/** @param {string} name of the stamp @param {string} state @param {Counts} counts */
+function keepCounts(name, state, { passed, failed, skipped }) {
+  if (failed === 0) keepStamp(name, state + JSON.stringify({ passed, failed, skipped }));
+}
+
+const again = 'with the same files as before';
+
+/**
  * A runner's action that is not repeated where all ran and passed before with the same files.
  * @param {string} name of the stamp
  * @param {string[]} files all that the outcome depends on, as paths from the root
@@ -71,15 +96,11 @@ function verdict(program, args, note = () => 'ok') {
  * @returns {Promise<Counts>}
  */
 async function unlessPassed(name, files, action) {
-  const state = `${process.version} ${digestOf(filesAt(files))}\n`;
-  const before = stampOf(name);
-  if (before?.startsWith(state)) {
-    const counts = JSON.parse(before.slice(state.length));
-    return { ...counts, note: `${noteOf(counts)}, with the same files as before` };
-  }
-  dropStamp(name);
+  const state = stateOf(files);
+  const before = countsBefore(name, state);
+  if (before !== undefined) return { ...before, note: `${noteOf(before)}, ${again}` };
   const counts = await action();
-  if (counts.failed === 0 && !counts.skipped) keepStamp(name, state + JSON.stringify({ ...counts, output: undefined }));
+  if (!counts.skipped) keepCounts(name, state, counts);
   return counts;
 }
 
@@ -169,11 +190,25 @@ async function ctest(executables) {
   return { ...counts, output };
 }
 
+/** @typedef {{ name: string, status: string, assertionResults: { status: string }[] }} TestFile what Vitest reports of a file */
+
+/** @param {readonly TestFile[]} files @returns {Required<Pick<Counts, 'passed' | 'failed' | 'skipped'>>} */
+function countsOf(files) {
+  const counts = { passed: 0, failed: 0, skipped: 0 };
+  for (const { status, assertionResults } of files) {
+    // A file that cannot even be loaded has no tests to count.
+    if (status === 'failed' && assertionResults.length === 0) counts.failed++;
+    for (const test of assertionResults)
+      counts[test.status === 'passed' || test.status === 'failed' ? test.status : 'skipped']++;
+  }
+  return counts;
+}
+
 /**
  * Counts of tests in Node and in Chromium.
  * @param {string} name of the report
  * @param {string[]} args which tests, as Vitest takes them
- * @returns {Promise<Counts>}
+ * @returns {Promise<Counts & { files?: TestFile[] }>}
  */
 async function vitest(name, args) {
   const path = join(reports, `${name}.json`);
@@ -186,20 +221,12 @@ async function vitest(name, args) {
     ...args,
   ]);
   if (!existsSync(path)) return { passed: 0, failed: 1, output };
-  const report = JSON.parse(readFileSync(path, 'utf8'));
-  // A file that cannot even be loaded has no tests to count.
-  const broken = report.testResults.filter(
-    (/** @type {{ status: string, assertionResults: object[] }} */ file) =>
-      file.status === 'failed' && file.assertionResults.length === 0,
-  ).length;
-  const counts = {
-    passed: report.numPassedTests,
-    failed: report.numFailedTests + broken,
-    skipped: report.numPendingTests + report.numTodoTests,
-  };
+  /** @type {TestFile[]} */
+  const files = JSON.parse(readFileSync(path, 'utf8')).testResults;
+  const counts = countsOf(files);
   // Errors outside of tests, or no tests at all.
   if (counts.failed === 0 && (code !== 0 || counts.passed === 0)) counts.failed = 1;
-  return { ...counts, output };
+  return { ...counts, files, output };
 }
 
 const node = process.execPath;
@@ -255,8 +282,48 @@ const ofPackage = [
   },
 ];
 
-/** Web tests that are repeated every time, or those that the filter leaves. */
-const webTests = () => vitest('web', webFiles ?? ['--project=!package']);
+/** Names, sizes and times of the sample models. */
+function samplesState() {
+  const folder = process.env.SCALEPOINT_SAMPLES;
+  if (folder === undefined || !existsSync(folder)) return 'no samples';
+  const names = readdirSync(folder, { recursive: true, encoding: 'utf8' }).sort();
+  const hash = createHash('sha256').update(folder);
+  for (const name of names) {
+    const { size, mtimeMs } = statSync(join(folder, name));
+    hash.update(`${name} ${size} ${mtimeMs}\n`);
+  }
+  return hash.digest('hex');
+}
+
+/** All that Vitest's projects `alone` and `long` depend on, beside the sample models and the packages that only some systems have. */
+const sources = ['web/src', 'dist', 'tests', 'scripts', 'package.json', 'package-lock.json', 'vitest.config.ts'];
+
+/**
+ * The web tests, or those that the filter leaves. Half of the work is in tests of the core and of model files in Node, which have nothing to
+ * do with the page: they are not repeated while only that and the documents change.
+ * @returns {Promise<Counts>}
+ */
+async function webTests() {
+  if (webFiles !== undefined) return vitest('web', webFiles);
+  const optional = ['llama', 'transformers'].filter((name) => existsSync(join(root, 'tests', name, 'node_modules')));
+  const state = stateOf([...sources, 'rolldown.config.mjs'], `${samplesState()} ${optional}`);
+  const before = countsBefore('web-tests', state);
+  const projects = ['node', 'chromium', ...(before === undefined ? ['alone', 'long'] : [])];
+  const { files = [], ...counts } = await vitest(
+    'web',
+    projects.map((name) => `--project=${name}`),
+  );
+  if (before !== undefined) {
+    const { passed, failed } = { passed: counts.passed + before.passed, failed: counts.failed };
+    const skipped = (counts.skipped ?? 0) + (before.skipped ?? 0);
+    const note = `${noteOf({ passed, failed, skipped })}, ${before.passed} of them ${again}`;
+    return { ...counts, passed, skipped, note };
+  }
+  const settled = new Set([...filesOf('alone'), ...filesOf('long')].map((path) => join(root, path)));
+  const theirs = countsOf(files.filter(({ name }) => settled.has(name)));
+  if (theirs.passed > 0) keepCounts('web-tests', state, theirs);
+  return counts;
+}
 
 const checks = [
   { name: 'types', action: () => unlessPassed('types', typed, types) },
