@@ -11,8 +11,8 @@ const groups = {
   // refuse structs in a process that had run other files.
   alone:
     /^(cli\/|conversions\/.*\.node\.|formats\/gguf\/[^/]*\.node\.|pipeline\/fit-logits\.|arrays\/(blocks|grids|small-blocks|superblocks|weights)\.node\.)/,
-  // These take many seconds each.
-  long: /^(digests|pipeline\/(big|engine|failures)|arrays\/(codebook|observer|quantize-tiles|range))\.node\./,
+  // These are about the core and model files, and take long.
+  long: /^(digests|pipeline\/(big|engine|failures)|arrays\/(codebook|observer|quantize-tiles|range)|formats\/(header-memory|onnx\/[^/]*))\.node\./,
 };
 
 /** The files of a group, as paths from the root. @param {keyof typeof groups} group */
