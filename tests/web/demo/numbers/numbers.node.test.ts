@@ -735,7 +735,9 @@ describe('the demo page', { timeout: 60_000 }, () => {
     await page.keyboard.press('Home');
     await page.focus('input[name="scheme"]:checked');
     await page.keyboard.press('ArrowRight');
-    await page.focus('#includeZero');
+    await rested();
+    await expect.poll(() => new URL(page.url()).hash).toBe('#bits=2&scheme=asymmetric');
+    await page.focus('#includeZero:enabled');
     await page.keyboard.press('Space');
     await rested();
     await expect.poll(() => new URL(page.url()).hash).toBe('#bits=2&scheme=asymmetric&includeZero=no');
