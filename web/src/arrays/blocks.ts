@@ -42,8 +42,8 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   weights?: FloatInput;
   /**
    * `best` looks at more scales and fits those that are stored, so that the sum of squared errors in each block is less, or alike: by the
-   * `weights` of the columns, or without. The form is the same, and so is the size. A million elements take 0.1 to 0.5 seconds. Types of
-   * one to two bits have no such search.
+   * `weights` of the columns, or without. The form is the same, and so is the size. A million elements take 0.1 to 0.5 seconds. TQ1_0,
+   * TQ2_0, Q1_0, Q2_0 and the types IQ1 to IQ3 have no such search.
    * @defaultValue 'usual': ggml's own search
    */
   search?: BlockSearch;
