@@ -95,14 +95,16 @@ export function startActions(events: { start(): void; cancel(): void }, current:
   return (state: State, before: State | undefined) => {
     const { run: now, plan } = state;
     const works = now.kind === 'running' || now.kind === 'asking';
+    const worked = before?.run.kind === 'running' || before?.run.kind === 'asking';
+    // Asked before the buttons change places: the one that is hidden loses the focus.
+    const hadFocus = [run, cancel, document.body].some((node) => node === document.activeElement);
     run.hidden = works;
     const nothing = plan !== undefined && plan.totals.quantized + plan.totals.cast === 0;
     run.disabled = plan === undefined || nothing;
     cancel.hidden = !works;
     bar.hidden = !works;
     if (now.kind === 'running') bar.value = now.bytesDone / Math.max(1, now.bytesTotal);
-    if (works && before?.run.kind !== 'running' && before?.run.kind !== 'asking') cancel.focus({ preventScroll: true });
-    if (!works && document.activeElement === document.body && before?.run.kind === 'running') run.focus();
+    if (works !== worked && hadFocus) (works ? cancel : run).focus({ preventScroll: true });
     setText(
       byId('model-status', HTMLElement),
       nothing && !works ? 'Nothing to convert with these settings.' : statusOf(state),

@@ -1,5 +1,5 @@
 import type { PlannedTensorInfo } from 'scalepoint/model';
-import { byId, html, onResize, setName, setText } from '../shared/dom.js';
+import { byId, html, onResize, replaceKeepingFocus, setName, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels, formatMany, formatReal, formatShape } from '../shared/format.js';
 import type { Store } from '../shared/store.js';
 import { type Measured, markedTensors, type SortKey, type State, shownTensors } from './state.js';
@@ -148,15 +148,15 @@ export function startTable(store: Store<State>, events: TableEvents) {
     const rowHeight = Number.parseFloat(getComputedStyle(box).getPropertyValue('--row')) || 40;
     const first = Math.max(0, Math.floor(box.scrollTop / rowHeight) - spareRows);
     const last = Math.min(shown.length, Math.ceil((box.scrollTop + box.clientHeight) / rowHeight) + spareRows);
-    const { look, keep } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
-    const hadFocus = body.contains(document.activeElement);
     const rows = shown
       .slice(first, last)
       .map((tensor, i) => rowOf(tensor, first + i, state, worst.has(tensor.name), events));
-    body.replaceChildren(space(first * rowHeight), ...rows, space((shown.length - last) * rowHeight));
-    if (!hadFocus) return;
-    const wanted = look === undefined ? `[data-keep="${CSS.escape(keep ?? '')}"]` : `[data-look="${CSS.escape(look)}"]`;
-    body.querySelector<HTMLElement>(wanted)?.focus({ preventScroll: true });
+    const spaces = [space(first * rowHeight), space((shown.length - last) * rowHeight)] as const;
+    // While a model is quantized the other button of a row cannot be pressed, so it does not take the focus.
+    replaceKeepingFocus(body, [spaces[0], ...rows, spaces[1]], ({ keep }) => [
+      body.querySelector<HTMLElement>(`[data-look="${CSS.escape(keep ?? '')}"]`),
+      box,
+    ]);
   };
   let frame = 0;
   box.addEventListener('scroll', () => {

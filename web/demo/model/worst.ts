@@ -1,4 +1,4 @@
-import { byId, html, setText } from '../shared/dom.js';
+import { byId, html, replaceKeepingFocus, setText } from '../shared/dom.js';
 import { formatBytes, formatDecibels } from '../shared/format.js';
 import { type State, worstOf } from './state.js';
 
@@ -21,14 +21,17 @@ export function startWorst(events: { look(name: string): void; keep(name: string
     const basis = isExact ? 'Measured on all numbers.' : 'Measured on a sample of each tensor.';
     const now = measuring === 'all' ? ' Now measuring all of them…' : measuring === 'sample' ? ' Still measuring…' : '';
     setText(byId('worst-basis', HTMLElement), `${basis}${now}`);
-    const { keep: focused } = (document.activeElement as HTMLElement | null)?.dataset ?? {};
-    const hadFocus = list.contains(document.activeElement);
-    list.replaceChildren(
-      ...worst.map(({ name, bytesBefore, bytesAfter }) => {
+    replaceKeepingFocus(
+      list,
+      worst.map(({ name, bytesBefore, bytesAfter }) => {
         const sqnr = errors.get(name)?.error.sqnrDb ?? 0;
         const bar = html('span', { class: 'worst-bar', 'aria-hidden': 'true' });
         bar.style.setProperty('--share', String(Math.max(0.02, Math.min(1, 1 - sqnr / noLoss))));
-        const look = html('button', { type: 'button', class: 'link name', title: name }, html('bdi', {}, name));
+        const look = html(
+          'button',
+          { type: 'button', class: 'link name', title: name, 'data-worst': name },
+          html('bdi', {}, name),
+        );
         look.addEventListener('click', () => events.look(name));
         const disabled = run.kind === 'running' || run.kind === 'asking';
         const keep = html(
@@ -41,13 +44,8 @@ export function startWorst(events: { look(name: string): void; keep(name: string
         keep.addEventListener('click', () => events.keep(name));
         return html('li', {}, look, bar, html('span', { class: 'worst-db' }, formatDecibels(sqnr)), keep);
       }),
+      // The layer that was kept has left the list.
+      () => [list.querySelector<HTMLElement>('[data-keep]'), byId('model-run', HTMLElement)],
     );
-    // The layer that was kept has left the list.
-    if (hadFocus) {
-      const again = list.querySelector<HTMLElement>(`[data-keep="${CSS.escape(focused ?? '')}"]`);
-      (again ?? list.querySelector<HTMLElement>('[data-keep]') ?? byId('model-run', HTMLElement)).focus({
-        preventScroll: true,
-      });
-    }
   };
 }

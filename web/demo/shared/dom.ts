@@ -70,3 +70,26 @@ export function setName(node: Element, name: string): void {
 export function setText(node: Element, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
+
+/**
+ * Replaces what a box holds, and keeps the focus in it: on the element with the same `data-` attribute,
+ * or on the first of `others` that takes it. An element that left the document has lost it.
+ */
+export function replaceKeepingFocus(
+  box: HTMLElement,
+  children: readonly Node[],
+  others: (data: Readonly<DOMStringMap>) => readonly (HTMLElement | null)[],
+): void {
+  const focused = document.activeElement;
+  const hadFocus = focused !== box && box.contains(focused);
+  box.replaceChildren(...children);
+  if (!hadFocus) return;
+  const data = focused instanceof HTMLElement ? focused.dataset : {};
+  const [same] = Object.keys(data).flatMap((name) =>
+    [...box.querySelectorAll<HTMLElement>(`[data-${name}]`)].filter((node) => node.dataset[name] === data[name]),
+  );
+  for (const node of [same ?? null, ...others(data)]) {
+    node?.focus({ preventScroll: true });
+    if (node !== null && document.activeElement === node) return;
+  }
+}

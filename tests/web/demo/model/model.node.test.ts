@@ -475,6 +475,9 @@ it('does everything by keyboard alone, with the focus visible', async () => {
   await page.focus('#model-run');
   const [download] = await Promise.all([page.waitForEvent('download'), page.keyboard.press('Enter')]);
   expect(download.suggestedFilename()).toBe('digits.int8.safetensors');
+  // The button that stops the run had the focus, and is gone.
+  await page.waitForSelector('#model-json:visible');
+  expect(await focused()).toBe('model-run');
   await tabTo('#model-json');
 });
 
@@ -554,6 +557,12 @@ it('opens a model while scrolled down, and moves the focus to it', async () => {
   expect(await focused()).toBe('look-name');
   expect(await top('#look-name')).toBeGreaterThanOrEqual(0);
   expect(await top('#look-name')).toBeLessThan(200);
+  // It stays there when something above it grows.
+  const before = await top('#look-name');
+  await page.$eval('#model-notes', (notes) => {
+    notes.textContent = 'A note. '.repeat(200);
+  });
+  await expect.poll(() => top('#look-name')).toBeCloseTo(before, 0);
 });
 
 /** Cells of the table that lie outside of its box or under the button of their row. */
