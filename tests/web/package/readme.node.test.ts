@@ -100,7 +100,7 @@ describe('the README', () => {
     expect(readme).toContain(`<!-- best: start -->\n${bestTable(guide)}\n<!-- best: end -->`);
   });
 
-  it.each(['README.md', 'web/demo/guide/11-limits.md'])('%s states the size that is held', (page) => {
+  it.each(['README.md', 'web/demo/guide/11-limits.md', 'web/demo/index.html'])('%s states the size that is held', (page) => {
     const text = readFileSync(new URL(`../../../${page}`, import.meta.url), 'utf8');
     expect(text).toContain(`at most ${budget / 1000} kB after brotli`);
   });
