@@ -145,14 +145,38 @@ function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Rol
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** The fewest rows whose codes, and whose zero points, end with a byte. */
-function rowUnit({ sharing, columns, block }: Matrix, { bits }: DequantizeLinearForm): number {
-  const unit = sharing === 'columnBlocks' ? block : 1;
-  const sets = sharing === 'rowBlocks' ? Math.ceil(columns / block) : sharing === 'columnBlocks' ? columns : 8;
-  for (const factor of [1, 2, 4]) {
-    if ((unit * factor * columns * bits) % 8 === 0 && (sets * factor * bits) % 8 === 0) return unit * factor;
-  }
-  return unit * 8;
+/** Zero points of so many rows, if they are stored; else as many as fill a byte. */
+function zeroPointsOf({ sharing, rows, columns, period, block }: Matrix, n: number, stored: boolean): number {
+  if (sharing === 'rowBlocks') return n * Math.ceil(columns / block);
+  if (sharing === 'columnBlocks') return Math.ceil(n / block) * columns;
+  return sharing === 'rows' && stored && rows === period ? n : 8;
+}
+
+/** The fewest rows, or periods, whose codes, and whose zero points, end with a byte. */
+function rowUnit(matrix: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
+  const { sharing, rows, columns, period, block } = matrix;
+  const unit = rows !== period ? period : sharing === 'columnBlocks' ? block : 1;
+  const isWhole = (n: number) =>
+    (n * columns * bits) % 8 === 0 && (zeroPointsOf(matrix, n, zeroPoint) * bits) % 8 === 0;
+  return ([1, 2].find((factor) => isWhole(unit * factor)) ?? 4) * unit;
+}
+
+/** The fewest columns that each row can be cut at: all of them, if a row's codes or its zero points end within a byte. */
+function columnUnit({ sharing, columns, block }: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
+  const zeroPoints = sharing === 'rowBlocks' && zeroPoint ? Math.ceil(columns / block) : 8;
+  if ((columns * bits) % 8 !== 0 || (zeroPoints * bits) % 8 !== 0) return columns;
+  return sharing !== 'rowBlocks' ? 8 : zeroPoint ? (block * 8) / bits : block;
+}
+
+/** Whether rows of several periods can be read at once: no block reaches into the next period, and zero points fill their bytes. */
+export function isReadable(
+  shape: readonly number[],
+  form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize' | 'bits' | 'zeroPoint'>,
+): boolean {
+  const { sharing, rows, period, block } = matrixOf(shape, form);
+  if (rows === period) return true;
+  if (sharing === 'columnBlocks') return period % block === 0;
+  return sharing !== 'rows' || !form.zeroPoint || (period * form.bits) % 8 === 0;
 }
 
 /** Whole rows, as many as fit into a tile, but none of two periods. */
@@ -251,13 +275,8 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
 
   grid(shape, form) {
     const matrix = matrixOf(shape, form);
-    const { sharing, rows, period, block } = matrix;
-    if (sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
-    return {
-      rows,
-      rowUnit: rows === period ? rowUnit(matrix, form) : period,
-      columnUnit: sharing === 'rowBlocks' ? block : 8,
-    };
+    if (matrix.sharing === 'tile') return { rows: undefined, rowUnit: 1, columnUnit: 8 };
+    return { rows: matrix.rows, rowUnit: rowUnit(matrix, form), columnUnit: columnUnit(matrix, form) };
   },
 
   place: placeOf,

@@ -1,5 +1,5 @@
 /** Finds the codes among the tensors of a model, and the scales that belong to them: by the nodes that read them. */
-import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import { type DequantizeLinearForm, isReadable } from '../../codecs/dequantize-linear.js';
 import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { LogicalTensor } from '../format.js';
@@ -28,7 +28,7 @@ function fits({ source }: Weight, ...sizes: readonly number[]): boolean {
   return elementCount(source.shape) === sizes.reduce((product, n) => product * n, 1);
 }
 
-/** Codes with the scales of DequantizeLinear. Undefined if they do not fit together. */
+/** Codes with the scales of DequantizeLinear. Undefined if they do not fit together, or cannot be read tile by tile. */
 function linear(
   name: string,
   data: Weight,
@@ -67,7 +67,7 @@ function linear(
   );
   const leading = wanted.leading && !one ? ({ sharing: 'rows', leading: true } as const) : {};
   const whole = { ...form, ...leading, zeroPoint: zeroPoint !== undefined, scale: scale.source.dtype } as const;
-  return { name, shape, form: whole, data, scale, zeroPoint };
+  return isReadable(shape, whole) ? { name, shape, form: whole, data, scale, zeroPoint } : undefined;
 }
 
 /** What the name of a tensor has before that of its value. */
