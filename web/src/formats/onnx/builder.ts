@@ -51,6 +51,7 @@ export class Builder {
   readonly edits = new Edits();
   readonly notes: string[] = [];
   readonly #partsOf: PartsOf;
+  readonly #indexes: ReadonlyMap<Weight, number>;
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
   readonly #opsets = new Map<Scope, Map<string, number>>();
@@ -67,6 +68,7 @@ export class Builder {
     this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
     this.graphs = new Graphs(model);
     this.#partsOf = partsOf;
+    this.#indexes = new Map(model.weights.map((weight, i) => [weight, i]));
     this.#tensors = model.weights.map(() => undefined);
     for (const scope of this.graphs.scopes) this.#opsets.set(scope, new Map(scope.opsets));
   }
@@ -81,7 +83,7 @@ export class Builder {
   /** Converts a tensor. Returns its number in the plan. A tensor can be converted to several forms. */
   convert(weight: Weight, form: Form): number {
     const planned: PlannedTensor = { source: plainTensor(weight.source), form, parts: this.parts(weight, form) };
-    const index = this.model.weights.indexOf(weight);
+    const index = this.#indexOf(weight);
     if (this.#tensors[index] === undefined) {
       this.#tensors[index] = planned;
       return index;
@@ -91,7 +93,11 @@ export class Builder {
   }
 
   isConverted(weight: Weight): boolean {
-    return this.#tensors[this.model.weights.indexOf(weight)] !== undefined;
+    return this.#tensors[this.#indexOf(weight)] !== undefined;
+  }
+
+  #indexOf(weight: Weight): number {
+    return this.#indexes.get(weight) as number;
   }
 
   /** Converts a tensor that is none of the model's by itself. Returns its number in the plan. */
@@ -102,7 +108,7 @@ export class Builder {
 
   /** Copies a tensor. */
   keep(weight: Weight, reason: string): void {
-    const index = this.model.weights.indexOf(weight);
+    const index = this.#indexOf(weight);
     this.#tensors[index] = keptTensor(weight.source, reason);
     const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
     const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
@@ -271,6 +277,8 @@ export class Builder {
    * weight as floats.
    */
   release({ graph, value }: Weight, replaced: readonly Use[]): boolean {
+    // By node: paths may fork and join again and again.
+    const known = new Map<OnnxNode, boolean>();
     const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {
       const uses = this.graphs.uses(at, name);
       return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use, moves)).includes(true);
@@ -278,9 +286,10 @@ export class Builder {
     const isRead = ({ node, input, graph: inside }: Use, moves: number): boolean => {
       if (replaced.some((use) => use.node === node && use.input === input)) return false;
       if (!isMover(node) || moves === mostMoves) return true;
-      if (node.outputs.some((output) => isNeeded(inside, output, moves + 1))) return true;
-      if (!this.edits.isReplaced(node.start)) this.removeNode(node);
-      return false;
+      const result = known.get(node) ?? node.outputs.some((output) => isNeeded(inside, output, moves + 1));
+      known.set(node, result);
+      if (!result && !this.edits.isReplaced(node.start)) this.removeNode(node);
+      return result;
     };
     return isNeeded(graph, value, 0);
   }

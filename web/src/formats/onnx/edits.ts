@@ -8,7 +8,7 @@ import type { OnnxModel } from './model.js';
 import { modelSchema } from './proto.js';
 import type { ScanSchema } from './wire.js';
 
-/** The kinds of messages that hold tensors' fields are at the end of the schema. */
+/** Changes, by the offsets of the fields and messages that they concern. */
 export class Edits {
   readonly #replaced = new Map<number, Piece[]>();
   readonly #before = new Map<number, Piece[]>();
@@ -41,7 +41,9 @@ export class Edits {
   }
 
   #add(map: Map<number, Piece[]>, at: number, pieces: readonly Piece[]): void {
-    map.set(at, [...(map.get(at) ?? []), ...pieces]);
+    const known = map.get(at);
+    if (known === undefined) map.set(at, [...pieces]);
+    else known.push(...pieces);
     this.#positions = undefined;
   }
 
@@ -64,17 +66,21 @@ export class Edits {
   /** A message with its changes. */
   apply({ skeleton }: OnnxModel, begin: number, end: number, schema: ScanSchema = modelSchema): Piece[] {
     const pieces: Piece[] = [];
+    // A graph has more pieces than a call of push takes arguments.
+    const add = (more: readonly Piece[] = []) => {
+      for (const piece of more) pieces.push(piece);
+    };
     for (const field of skeleton.fields(begin, end)) {
       const { start, number } = field;
-      pieces.push(...(this.#before.get(start) ?? []));
+      add(this.#before.get(start));
       const replaced = this.#replaced.get(start);
       const child = schema.messages[number] ?? leaf;
-      if (replaced !== undefined) pieces.push(...replaced);
+      if (replaced !== undefined) add(replaced);
       else if (field.wire === 2 && this.#touches(field.begin, field.end)) {
-        pieces.push(...piecesField(number, this.apply({ skeleton } as OnnxModel, field.begin, field.end, child)));
+        add(piecesField(number, this.apply({ skeleton } as OnnxModel, field.begin, field.end, child)));
       } else pieces.push({ begin: start, end: field.end });
     }
-    pieces.push(...(this.#appended.get(begin) ?? []));
+    add(this.#appended.get(begin));
     return pieces;
   }
 }

@@ -73,9 +73,15 @@ const dropout: Change = (node) =>
 const split: Change = ({ inputs, outputs, attributes }) =>
   inputs.length > 1 || attributes.has('num_outputs') ? 'same' : { attributes: { num_outputs: outputs.length } };
 
+/** Modes of GridSample that were renamed. */
+const newModes: ReadonlyMap<string, string> = new Map([
+  ['bilinear', 'linear'],
+  ['bicubic', 'cubic'],
+]);
+
 const sampled: Change = ({ attributes }) => {
   const mode = attributes.get('mode')?.s ?? 'bilinear';
-  const name = { bilinear: 'linear', bicubic: 'cubic' }[mode];
+  const name = newModes.get(mode);
   return name === undefined ? 'same' : { without: ['mode'], attributes: { mode: name } };
 };
 
@@ -147,7 +153,7 @@ function both(a: Rewriting, b: Rewriting): Rewriting {
 function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | undefined {
   let result: Rewriting = {};
   for (const [version, byOperator] of changes) {
-    const change = byOperator[node.opType];
+    const change = Object.hasOwn(byOperator, node.opType) ? byOperator[node.opType] : undefined;
     if (version <= from || version > to || change === undefined) continue;
     // Split has its sizes as an input by then.
     const isDone = (result.inputs?.length ?? 0) > 0;

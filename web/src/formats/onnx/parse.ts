@@ -121,7 +121,9 @@ export class Parser {
       else if (number === tensorField.location) location = this.#integer(field, 'data_location');
       else if (number === tensorField.external) external.push([field, ...this.#entry(field)]);
       else if ([floats, int32s, int64s, doubles, uint64s, tensorField.strings].includes(number as 4)) {
-        typed.set(number, [...(typed.get(number) ?? []), field]);
+        const chunks = typed.get(number);
+        if (chunks === undefined) typed.set(number, [field]);
+        else chunks.push(field);
       }
     }
     const bad = (message: string, at = begin): never => badFile(`tensor ${quoted(name)}: ${message}`, at, name);

@@ -17,6 +17,7 @@ class Dynamics {
   readonly #builder: Builder;
   readonly #choices: OnnxChoices;
   readonly #made = new Map<boolean, Dynamic>();
+  #isSignedQ8: boolean | undefined;
 
   constructor(builder: Builder, choices: OnnxChoices) {
     this.#builder = builder;
@@ -24,13 +25,13 @@ class Dynamics {
   }
 
   for(to: 'q8' | 'int8' | 'uint8'): Dynamic {
-    const signed = to === 'int8' || (to === 'q8' && prefersSign(this.#builder));
+    const signed = this.#isSigned(to) === true;
     const { perTensor = false, range } = this.#choices;
     const options = {
       signed,
       perChannel: !perTensor,
       range: range === 'min-max' ? undefined : range,
-      asks: (weight: Weight) => this.#asks(weight, to),
+      asks: (weight: Weight) => this.#isSigned(this.#targetOf(weight)) === signed,
     };
     const made = this.#made.get(signed) ?? new Dynamic(this.#builder, options);
     this.#made.set(signed, made);
@@ -41,10 +42,17 @@ class Dynamics {
     return [...this.#made.values()].flatMap((made) => made.notes());
   }
 
-  /** Whether a weight is to become what another one becomes. */
-  #asks({ source }: Weight, to: OnnxTarget): boolean {
+  /** Whether the codes of a target have a sign; undefined for targets that do not quantize activations. */
+  #isSigned(to: OnnxTarget | undefined): boolean | undefined {
+    if (to !== 'q8') return to === 'int8' || (to === 'uint8' ? false : undefined);
+    this.#isSignedQ8 ??= prefersSign(this.#builder);
+    return this.#isSignedQ8;
+  }
+
+  /** What a weight is to become; undefined if it is kept. */
+  #targetOf({ source }: Weight): OnnxTarget | undefined {
     const rule = ruleFor(this.#choices.rules ?? [], source.name);
-    return rule === undefined ? this.#choices.to === to : !rule.keep && (rule.to ?? this.#choices.to) === to;
+    return rule?.keep ? undefined : ((rule?.to as OnnxTarget | undefined) ?? this.#choices.to);
   }
 }
 

@@ -1,0 +1,88 @@
+// Graphs that no exporter writes: many nodes, chains that fork again and again, operators with the names of members of JavaScript's objects.
+import { inspectModel, planModel, quantizeModel } from 'scalepoint/model';
+import { describe, expect, it } from 'vitest';
+import * as onnx from './encoder.js';
+
+const targets = ['fp16', 'int8-weights', 'int4-weights', 'q4', 'q8'] as const;
+
+/** A product of x and w, and behind it more nodes, the last of which gives y. */
+const behindProduct = (nodes: readonly onnx.TestNode[], y: string, more: onnx.Bytes = []) =>
+  onnx.model(
+    {
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['p'] }, ...nodes],
+      initializers: [onnx.floatTensor('w', [64, 64])],
+      inputs: [['x', [1, 64]]],
+      outputs: [[y, [1, 64]]],
+      more,
+    },
+    { opset: 12 },
+  );
+const convertedOf = async (file: Uint8Array<ArrayBuffer>, to: (typeof targets)[number]) =>
+  (await planModel(file, { to })).tensors.flatMap(({ name, kept }) => (kept === undefined ? [name] : []));
+
+describe('a graph', () => {
+  it('may have more nodes than a call takes arguments', async () => {
+    const [one, count] = [onnx.bytes(1, onnx.node({ op: 'Relu', in: ['p'], out: ['r'] })), 140_000];
+    const more = new Uint8Array(count * one.length);
+    for (let i = 0; i < count; i++) more.set(one, i * one.length);
+    expect(await convertedOf(behindProduct([], 'p', more), 'q4')).toEqual(['w']);
+  });
+
+  it('may have paths from a weight that fork again and again', async () => {
+    const forks = Array.from({ length: 40 }, (_, i) => {
+      return {
+        op: 'Concat',
+        in: [i === 0 ? 'w' : `${i}`, i === 0 ? 'w' : `${i}`],
+        out: [`${i + 1}`],
+        attributes: { axis: 0 },
+      };
+    });
+    for (const to of ['q4', 'q8'] as const) expect(await convertedOf(behindProduct(forks, 'p'), to)).toEqual(['w']);
+  });
+
+  it.each(['__proto__', 'constructor', 'toString'])('may have an operator called %s', async (op) => {
+    for (const to of targets) {
+      const file = behindProduct([{ op, in: ['p'], out: ['y'], attributes: { mode: op } }], 'y');
+      expect(await convertedOf(file, to), to).toEqual(['w']);
+    }
+    const sampling = behindProduct([{ op: 'GridSample', in: ['p', 'p'], out: ['y'], attributes: { mode: op } }], 'y');
+    expect(await convertedOf(sampling, 'int4-weights')).toEqual(['w']);
+  });
+
+  it('may have a field for each of many floats', async () => {
+    const n = 40_000;
+    const more = Uint8Array.from({ length: 5 * n }, (_, i) => (i % 5 === 0 ? (4 << 3) | 5 : 0));
+    const initializers = [onnx.tensor({ name: 'w', dims: [n], more })];
+    const file = onnx.model({ nodes: [], initializers, inputs: [['x', [1]]], outputs: [['x', [1]]] });
+    const begin = performance.now();
+    expect((await inspectModel(file)).tensors).toMatchObject([{ name: 'w', bytes: 4 * n }]);
+    // Time that grows with the square of the number would be ten seconds; this takes a few hundredths of one.
+    expect(performance.now() - begin).toBeLessThan(3000);
+  });
+});
+
+describe('the weights of an LSTM', () => {
+  it('become codes together if both become the same, whatever it is called', async () => {
+    const file = onnx.model({
+      nodes: [
+        { op: 'MatMul', in: ['x', 'a'], out: ['p'] },
+        { op: 'LSTM', in: ['p', 'w', 'r'], out: ['y'], attributes: { hidden_size: 32 } },
+      ],
+      initializers: [
+        onnx.floatTensor('a', [40, 40]),
+        onnx.floatTensor('w', [1, 128, 40], 2),
+        onnx.floatTensor('r', [1, 128, 32], 3),
+      ],
+      inputs: [['x', [5, 2, 40]]],
+      outputs: [['y', [5, 1, 2, 32]]],
+    });
+    // Without convolutions and attention, q8 is int8.
+    for (const rules of [[], [{ match: /^[wr]$/, to: 'int8' as const }], [{ match: /^r$/, to: 'int8' as const }]]) {
+      const made = await (await quantizeModel(file, { to: 'q8', rules, workers: 0 })).bytes();
+      expect(new TextDecoder('latin1').decode(made)).toContain('DynamicQuantizeLSTM');
+    }
+    const rules = [{ match: /^r$/, to: 'uint8' as const }];
+    const made = await (await quantizeModel(file, { to: 'q8', rules, workers: 0 })).bytes();
+    expect(new TextDecoder('latin1').decode(made)).not.toContain('DynamicQuantizeLSTM');
+  });
+});
