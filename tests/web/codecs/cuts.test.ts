@@ -177,6 +177,23 @@ describe('the tiles of a tensor', () => {
   });
 });
 
+describe('the tiles of a tensor whose columns have an importance', () => {
+  it.each([[[]], [[2]], [[3, 2]]])('have that of their matrix: dimensions [%s] before it', (outer) => {
+    // Two matrices have an importance of their own.
+    const matrices = outer.at(-1) ?? 1;
+    const importance = Float32Array.from({ length: 32 * matrices }, (_, i) => i);
+    const shape = [...outer, 5, 32];
+    const form = { codec: 'ggml', to: 'Q4_0', importance } as Form;
+    const tiles = tilesOf(shape, form, ['data']);
+    expect(tiles.map(({ rectangle: { row, rows } }) => [row, rows])).toEqual(tiles.map((_, i) => [5 * i, 5]));
+    expect(tiles).toHaveLength(outer.reduce((all, n) => all * n, 1));
+    for (const [i, { form: own }] of tiles.entries()) {
+      const from = (i % matrices) * 32;
+      expect(own).toEqual({ ...form, importance: importance.slice(from, from + 32) });
+    }
+  });
+});
+
 describe('an arena', () => {
   it('gives the same places when it counts and when it does not', () => {
     const counting = new Arena();

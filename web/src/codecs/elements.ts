@@ -83,7 +83,7 @@ interface Weighted extends Form {
 
 /**
  * Whole rows of one matrix after the other, each with its importance alone: workers are sent no more than they need. Of a tensor that is a
- * sample there may be fewer matrices, those in the middle.
+ * sample there may be fewer matrices, those in the middle. Dimensions before that of the matrices share their importance.
  * @param importance one number for each column, those of several matrices one after the other
  */
 export function* cutWeighted(
@@ -92,13 +92,12 @@ export function* cutWeighted(
   form: Weighted,
   roles: readonly Role[],
 ): Cuts {
-  const width = shape.at(-1) as number;
-  const matrices = shape.at(-3) ?? 1;
-  const skipped = Math.floor((importance.length / width - matrices) / 2);
-  const rows = elementsOf(shape) / width / matrices;
+  const [width = 1, rows = 1, each = 1] = shape.toReversed();
+  const skipped = Math.floor((importance.length / width - each) / 2);
+  const matrices = elementsOf(shape.slice(0, -2));
   const most = Math.max(1, Math.floor(tileElements / width));
   for (let matrix = 0; matrix < matrices; matrix++) {
-    const from = (skipped + matrix) * width;
+    const from = (skipped + (matrix % each)) * width;
     const own: Weighted = { ...form, importance: importance.slice(from, from + width) };
     for (let row = 0; row < rows; row += most) {
       const count = Math.min(most, rows - row);
