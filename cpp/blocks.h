@@ -16,7 +16,7 @@ namespace scalepoint {
   return elements == 0 ? 0 : n / elements * bytes;
 }
 
-/// Types that ggml makes with the importance of columns alone.
+/// Types that ggml makes only if the importance of columns is given.
 [[nodiscard]] constexpr bool needs_importance(BlockType type) noexcept {
   return type == BlockType::kIQ2_XXS || type == BlockType::kIQ2_XS || type == BlockType::kIQ1_S;
 }
@@ -30,7 +30,7 @@ enum class BlockSearch : int32_t {
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
 /// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
 ///          empty, has the length of a row; x is whole rows then, and a row whole blocks.
-/// Weights: importance[j] is what the squared errors of column j count: finite and not negative. Types that choose no scales by
+/// Weights: importance[j] is the weight of the squared errors of column j: finite and not negative. Types that choose no scales by
 ///          their errors take no notice: Q8_0, MXFP4, TQ1_0, TQ2_0, Q1_0 and Q2_0. needs_importance names those that do not go without.
 /// Search:  with kBest, the sum of the squared errors of a block, each times the importance of its column, is at most that of the usual
 ///          block. Both sets of lanes give the same bytes.

@@ -73,7 +73,8 @@ Status encode(const Tile& tile, const Cast& cast, Arena& arena, Encoded& result)
   const uint64_t size = tile.size(), bytes = to == ElementType::kF32 ? 4 : 2;
   Floats floats(tile, kStepSize, arena);
   auto* const room = arena.take<float>(to == ElementType::kF32 ? 0 : std::min(kStepSize, size));
-  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32;
+  // A sum with what the tile adds is a float32 in any case.
+  const bool narrows_twice = static_cast<ElementType>(tile.type) == ElementType::kF64 && to != ElementType::kF32 && tile.add == 0;
   auto* const odd = arena.take<float>(narrows_twice ? std::min(kStepSize, size) : 0);
   auto* const data = arena.take<std::byte>(size * bytes);
   result = {};

@@ -8,8 +8,8 @@ namespace scalepoint::codecs {
 
 struct Cast {
   ElementType to = ElementType::kF16;  ///< kF32, kF16 or kBF16
-  /// Whether a finite value that the type does not reach becomes its largest one, and one that would be 0 its smallest one: such as an
-  /// epsilon that others are divided by.
+  /// To 16 bits: whether a finite value beyond the type becomes its largest one, and a value that would become 0, such as an epsilon in a
+  /// divisor, its smallest one.
   bool saturate = false;
 };
 

@@ -11,16 +11,16 @@ namespace {
 
 using namespace lanes;
 
-constexpr size_t kLongest = 32;  ///< elements of a sub-block
+constexpr size_t kLongest = 32;  ///< elements of the longest sub-block
 constexpr size_t kMostSubBlocks = 16;
 
-// Functions that are not inlined would only make the module larger.
+// Some functions are marked noinline: copies of them would only make the module larger.
 
-/// Candidate k makes the farthest element kFirst + k * kStep levels farther than the last level. Of uneven values, whose steps are larger at
-/// the ends, as many times kUnevenStep.
+/// Candidate k is the scale at which the element of the largest magnitude is end + kFirst + k * kStep, where `end` is the last
+/// level. For uneven values, whose steps are larger at the ends, it is end + (kFirst + k * kStep) * kUnevenStep.
 constexpr int kCandidates = 20;
 constexpr float kFirst = -1.25f, kStep = 0.38f, kUnevenStep = 8;
-/// The same for a range, whose ends both move.
+/// With a minimum, candidate k divides the range into top + (kFirst + k * kStep) * kAffinePart steps.
 constexpr float kAffinePart = 0.75f;
 /// Rounds of least squares.
 constexpr int kRounds = 4;
@@ -178,7 +178,7 @@ class Search {
     return true;
   }
 
-  /// Scales that are powers of two: those for which the farthest element is at most 1 to 64 steps.
+  /// Tries scales that are powers of two, from the largest one that is at most `far`, a magnitude, to a 64th of it.
   void find_power(const Elements& e, float far) {
     const int32_t exponent = static_cast<int32_t>(bit_cast<uint32_t>(far) >> 23);
     for (int32_t k = exponent - 6; k <= exponent; k++) {
@@ -200,7 +200,7 @@ struct Parts {
   uint8_t factors[2 * kMostSubBlocks], levels[kLongestBlock];
 };
 
-/// The code of a level. Of uneven values it is the place, but for E2M1, which has a sign and a place among the magnitudes.
+/// The code of a level. For IQ4 it is the index of the value; for E2M1 a sign, and the index of the magnitude.
 [[gnu::noinline]] uint8_t code_of(const BestRule& rule, float level) {
   if (rule.values == Values::kEven) return static_cast<uint8_t>(static_cast<int32_t>(level) + rule.zero);
   const float* const values = rule.values == Values::kIQ4 ? kIQ4 : kE2M1;
@@ -316,7 +316,8 @@ class SuperBlock {
     return total;
   }
 
-  /// The scale and minimum that fit the codes and levels best. Returns false if nothing depends on them.
+  /// Sets the scale and the minimum that fit the codes and levels best. Returns false if nothing depends on the scale, or if float16
+  /// does not hold both.
   bool solve_block() {
     Normal n;
     for (size_t j = 0; j < rule_.count; j++) {
@@ -343,7 +344,7 @@ class SuperBlock {
   Parts parts_ = {};
 };
 
-// Fields are those of superblock_packing.h.
+// The bits of levels lie where superblock_packing.h says.
 constexpr BestRule kRules[] = {
     {BlockType::kQ4_0, 32, 1, Values::kEven, false, -8, 7, 8, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
     {BlockType::kQ4_1, 32, 1, Values::kEven, true, 0, 15, 0, 0, {{2, 16, 4, 0, 4}}, 0, 0, 0, 0, {}},
@@ -402,7 +403,8 @@ constexpr BestRule kRules[] = {
     {BlockType::kMXFP4, 32, 1, Values::kE2M1, false, -12, 12, 0, 0, {{2, 16, 4, 0, 1}}, 0, 0, 0, 0, {}},
 };
 
-/// Weights of the elements of a block, 1 on average. Columns that do not count at all get a little, so that they are restored as something.
+/// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still
+/// fitted if nothing else decides.
 void make_weights(const float* importance, size_t n, float* weights) {
   double sum = 0;
   for (size_t i = 0; i < n; i++) sum += importance != nullptr ? importance[i] : 0;

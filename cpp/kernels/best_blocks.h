@@ -1,5 +1,5 @@
-// The search for the blocks with the least sum of squared errors, each by its weight. ggml's own searches look at fewer candidates, and
-// weigh the elements of a column by their size as well. The blocks have ggml's form, so that every reader takes them.
+// A search for blocks with a small sum of weighted squared errors. ggml's own searches try fewer candidates, and their weights
+// depend on the magnitudes of elements as well. The blocks have ggml's form, so that every reader takes them.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ namespace scalepoint::kernels {
 /// Elements of the longest block.
 inline constexpr size_t kLongestBlock = 256;
 
-/// Types with uneven values, from the lowest one on.
+/// The values that levels stand for: evenly spaced ones, or those of IQ4_NL or of float4e2m1.
 enum class Values : uint8_t { kEven, kIQ4, kE2M1 };
 
 /// Where bits of codes lie. A byte holds bits of `count` codes that are `distance` apart: from each code the `bits` bits from bit `from` on,
@@ -22,7 +22,7 @@ struct Field {
   uint8_t to = 0;  ///< where the field begins in the block
 };
 
-/// What the blocks of a type can say: x = scale * scales[j] * level - minimum * minimums[j], with sub-block j of the element.
+/// What the blocks of a type can hold: x = scale * scales[j] * level - minimum * minimums[j], where j is the sub-block of the element.
 struct BestRule {
   BlockType type;
   uint8_t size, count;  ///< elements of a sub-block, and sub-blocks
@@ -41,8 +41,8 @@ struct BestRule {
 /// The rule of a type; null if there is no better search for it.
 [[nodiscard]] const BestRule* best_rule(BlockType type);
 
-/// Searches for a block. All of x is finite. `importance` says what the squared errors count: finite and not negative; null if they count
-/// alike. Numbers beyond about 1e18 and those whose squares vanish are not told apart: see quantize_blocks, which keeps the better of two.
+/// Searches for a block. All of x is finite. `importance` holds the weights of the squared errors: finite and not negative; null if all are
+/// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's where they are better.
 void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out);
 
 }  // namespace scalepoint::kernels

@@ -31,7 +31,8 @@ constexpr int kTries = 7;
 // The level of v is the index of the nearest value; halfway between two values, of the upper one. The midpoints between values are
 // multiples of 1/2, so floor(2 v) decides. 2 v + kShift is split into a bucket, its quotient by 16, and the remainder. No bucket
 // holds two midpoints. The table has 16 * (level at the bucket's start) + 16 - (remainder at the midpoint). Adding the remainder
-// of v to that entry and dividing by 16 gives the level: the sum passes the next multiple of 16 at the midpoint. |v| is below 136, so buckets reach from -3 to 31; those below 0 belong to level 0.
+// of v to that entry and dividing by 16 gives the level: the sum passes the next multiple of 16 at the midpoint. |v| is below 136,
+// so buckets reach from -3 to 31; those below 0 belong to level 0.
 constexpr int kShift = 232;
 
 constexpr Table32 make_buckets() {
@@ -66,8 +67,8 @@ inline U8x16 levels_of(const float* x, F32x4 twice) {
   return nearest_values(v(0), v(4), v(8), v(12));
 }
 
-/// Sums over a block of w value x and w value^2, with a weight w for each element. The scale d with the least sum of w (x - d value)^2 is their
-/// quotient. Lanes are blocks, so the sums run over the elements in order.
+/// Sums over a block of w value x and w value^2, with a weight w for each element. The scale d with the least sum of
+/// w (x - d value)^2 is their quotient. Lanes are blocks, so the sums run over the elements in order.
 struct ValueSums {
   F32x4 vx, v2;
 };

@@ -63,14 +63,25 @@ inline void round_group(const float* x, const Candidates& candidates, int32_t* c
   }
 }
 
-/// Of the points in a list, the index of that with the least sum of w (x - scale q)^2, for each of four scales; -1 if all sums are
-/// beyond float32. A point of four has so few neighbors that a table does not pay.
+/// The index of the point with the least sum so far, for each of four scales; -1 if all sums are beyond float32.
+struct Nearest {
+  F32x4 least = splat(FLT_MAX);
+  I32x4 index = splat(-1);
+
+  void take(F32x4 sum, uint16_t point) {
+    const I32x4 less = greater(least, sum);
+    least = select(less, sum, least);
+    index = select(less, splat(static_cast<int32_t>(point)), index);
+  }
+};
+
+/// Of the points in a list, the index of that with the least sum of w (x - scale q)^2, for each of four scales. A point of four has
+/// so few neighbors that a table does not pay.
 inline I32x4 nearest_of_four(const Grid& grid, const uint16_t* list, const float* x, const float* w, F32x4 scale) {
   F32x4 products[8];
   SCALEPOINT_NO_UNROLL
   for (size_t l = 0; l < 8; l++) products[l] = mul(scale, splat(static_cast<float>(2 * l + 1)));
-  F32x4 least = splat(FLT_MAX);
-  I32x4 best = splat(-1);
+  Nearest nearest;
   const size_t count = list[0];
   SCALEPOINT_NO_UNROLL
   for (size_t j = 1; j <= count; j++) {
@@ -81,11 +92,9 @@ inline I32x4 nearest_of_four(const Grid& grid, const uint16_t* list, const float
       const F32x4 difference = sub(products[point >> (4 * i + 1) & 7], splat(x[i]));
       sum = add(sum, mul(mul(splat(w[i]), difference), difference));
     }
-    const I32x4 less = greater(least, sum);
-    least = select(less, sum, least);
-    best = select(less, splat(static_cast<int32_t>(list[j])), best);
+    nearest.take(sum, list[j]);
   }
-  return best;
+  return nearest.index;
 }
 
 /// The same for points of eight and any values of the three levels, by a table of the errors of each element at each level.
@@ -101,8 +110,7 @@ SCALEPOINT_SHARED I32x4 nearest_of_eight(const Grid& grid, const uint16_t* list,
       store(errors[i][l], mul(mul(splat(w[i]), difference), difference));
     }
   }
-  F32x4 least = splat(FLT_MAX);
-  I32x4 best = splat(-1);
+  Nearest nearest;
   const size_t count = list[0];
   SCALEPOINT_NO_UNROLL
   for (size_t j = 1; j <= count; j++) {
@@ -110,11 +118,9 @@ SCALEPOINT_SHARED I32x4 nearest_of_eight(const Grid& grid, const uint16_t* list,
     F32x4 sum = load(errors[0][point >> 1 & 3]);
     SCALEPOINT_PER_VECTOR
     for (size_t i = 1; i < 8; i++) sum = add(sum, load(errors[i][point >> (4 * i + 1) & 3]));
-    const I32x4 less = greater(least, sum);
-    least = select(less, sum, least);
-    best = select(less, splat(static_cast<int32_t>(list[j])), best);
+    nearest.take(sum, list[j]);
   }
-  return best;
+  return nearest.index;
 }
 
 constexpr float kOdd[3] = {1, 3, 5};

@@ -135,7 +135,7 @@ void sort_indexes(const float* x, size_t size, uint8_t* order) {
   }
 }
 
-/// Splits the elements of a sub-block. The first is the sum over all of IQ1_S, or over one half after the other of IQ1_M.
+/// The best split of the elements of a sub-block, with one shift for all of them (IQ1_S, sub-blocks of 32) or one for each half (IQ1_M).
 Split split(const float* x, const float* weights, size_t size, const uint8_t* order) {
   const size_t halves = size == kLongest ? 1 : 2;
   Prefixes sums[2] = {};

@@ -51,8 +51,7 @@ float store_float16(float x, uint8_t (&to)[2]) {
 
 float load_float16(const uint8_t (&from)[2]) { return float16_value(static_cast<uint16_t>(from[0] | from[1] << 8)); }
 
-// ------------------------------------------------------------------------------------------------ scales and levels of a
-// super-block
+// ------------------------------------------------------------------------------------------------------- scales and levels
 
 /// clamp(nearest_int((x + minimum) / scale) + zero, 0, top) for the elements of a sub-block.
 void final_levels(const float* x, size_t size, float scale, float minimum, int32_t zero, int32_t top, uint8_t* levels) {

@@ -51,6 +51,18 @@ double nearest(double value, ElementType type) {
   return std::ldexp(std::nearbyint(std::ldexp(value, -exponent)), exponent);
 }
 
+TEST(EncodeCast, rounds_the_sum_with_what_the_tile_adds) {
+  // 1 + 2^-11 lies halfway between two numbers of float16. The even one is 1.
+  const std::vector<double> values = {0, 0x1p-11, 0x1p-10, -1, 2};
+  for (const ElementType from : {ElementType::kF32, ElementType::kF64}) {
+    const std::vector<uint8_t> source = reference::store_elements(values, from);
+    Tile tile = tile_of(source, 1, 5, from);
+    tile.add = 1;
+    const std::vector<uint8_t> expected = reference::store_elements({1, 1, 1 + 0x1p-10, 0, 3}, ElementType::kF16);
+    EXPECT_EQ(cast(tile, ElementType::kF16).data, expected) << static_cast<int>(from);
+  }
+}
+
 TEST(EncodeCast, rounds_every_element) {
   Random random(1);
   for (const ElementType from : kElementTypes) {
