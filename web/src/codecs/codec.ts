@@ -107,7 +107,7 @@ export type Cuts = Generator<TileCut | RangeCut | SetsCut, void, Range | Float32
 export interface Tile {
   readonly rows: number;
   readonly columns: number;
-  /** Type of its elements: F32, F16, BF16, F64 or a block type. */
+  /** Type of its elements: a float type of up to 64 bits, or a block type. */
   readonly type: string;
   readonly source: number;
   /** The parts to make. */

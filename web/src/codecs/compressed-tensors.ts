@@ -11,7 +11,7 @@
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
-import { decodeTile, encodeTile, readsElements } from './calls.js';
+import { decodeTile, encodeTile, readsElements, storedRecord } from './calls.js';
 import type { CastType } from './cast.js';
 import { type BitCheck, floatsFinite } from './checks.js';
 import {
@@ -268,13 +268,10 @@ export const compressedTensors: Codec<CompressedForm> = {
 
   decode(core, { rows, columns, parts }, form, arena) {
     const rectangle = { row: 0, rows, column: 0, columns, width: columns };
-    const part = (role: Role) => {
-      const data = parts[role];
-      if (data === undefined) return { data: 0, size: 0 };
+    const stored = storedRecord(rows, columns, parts, (role) => {
       const { bytes, count } = placeOf(form, role, rectangle);
-      return { data, size: bytes * count };
-    };
-    const stored = { rows, columns, data: part('data'), scale: part('scale'), zeroPoint: part('zeroPoint') };
+      return bytes * count;
+    });
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
         decodeTile(core, arena, (...room) => core.module.decodeCompressedTensors(at, codes, ...room)),

@@ -61,6 +61,40 @@ describe('a graph', () => {
   });
 });
 
+describe('a weight of a function', () => {
+  // The attribute of the function says whether the weight is transposed.
+  const open = onnx.bytes(5, [...onnx.text(1, 'transB'), ...onnx.int(20, 2), ...onnx.text(21, 'swapped')]);
+  it.each([
+    ['is converted if its node tells everything', [], undefined],
+    ['is kept if an attribute of its node is that of the function', open, 'read by Gemm, whose attributes are open'],
+  ])('%s', async (_what, more, kept) => {
+    const value = { tensor: onnx.tensor({ dims: [64, 48], raw: onnx.rawOf(onnx.weights(64 * 48)) }) };
+    const body = [
+      onnx.node({ op: 'Constant', in: [], out: ['w'], attributes: { value } }),
+      onnx.node({ op: 'Gemm', in: ['x', 'w'], out: ['y'], more }),
+    ];
+    const local = [
+      ...[...onnx.text(1, 'F'), ...onnx.text(4, 'x'), ...onnx.text(5, 'y'), ...onnx.text(10, 'local')],
+      ...body.flatMap((node) => [...onnx.bytes(7, node)]),
+      ...onnx.bytes(9, onnx.int(2, 17)),
+    ];
+    const file = onnx.model(
+      {
+        nodes: [{ op: 'F', domain: 'local', in: ['x'], out: ['y'] }],
+        inputs: [['x', [1, 64]]],
+        outputs: [['y', [1, 48]]],
+      },
+      { imports: { local: 1 }, more: onnx.bytes(25, local) },
+    );
+    for (const to of ['q4', 'q8'] as const) {
+      expect(
+        (await planModel(file, { to })).tensors.map((tensor) => [tensor.name, tensor.kept]),
+        to,
+      ).toEqual([['F/w', kept]]);
+    }
+  });
+});
+
 describe('the weights of an LSTM', () => {
   it('become codes together if both become the same, whatever it is called', async () => {
     const file = onnx.model({

@@ -31,7 +31,7 @@ interface Activation {
 
 const attentions: readonly string[] = ['GroupQueryAttention', 'MultiHeadAttention'];
 
-/** Whether codes have a sign if nobody says: not beside convolutions, nor beside attention. So did transformers.js decide. */
+/** Whether the codes of q8 have a sign: in models without convolutions and without attention, as transformers.js has it. */
 export function prefersSign({ graphs }: Builder): boolean {
   return !graphs.nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
 }
@@ -115,7 +115,7 @@ export class Dynamic {
       weight,
       taken.map(({ reader }) => reader),
     );
-    // Floats for somebody else take codes with zero points as they are stored.
+    // DequantizeLinear needs the zero points: it takes 0 for those that are not stored.
     if (isNeeded && !form.zeroPoint && !form.signed) form = { ...form, zeroPoint: true };
     const domain = isNeeded ? dequantizer(builder, weight, form) : undefined;
     const names = storeCodes(builder, weight, form);

@@ -12,7 +12,7 @@ import { badFile } from './wire.js';
 export function checkLocation(location: string, at: number, tensor: string): string {
   const parts = location.replace(/^(\.\/)+/, '').split('/');
   const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
-  if (!isPlain || parts.length === 0) {
+  if (!isPlain) {
     badFile(
       `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`,
       at,

@@ -3,11 +3,10 @@
  * float32, and nodes that need float32 stand between casts. Graphs inside of others take and give what they did.
  * Reference: microsoft/onnxruntime, onnxruntime/python/tools/transformers/float16.py
  */
-import type { CastForm } from '../../codecs/cast.js';
 import type { Builder } from './builder.js';
 import type { NewNode } from './encode.js';
 import type { Use, Value } from './graph.js';
-import { scaled } from './half.js';
+import { halfForm, scaled } from './half.js';
 import { castAttribute, fillWithZeros, floatOf, replaceConstant, setTypes } from './half-edits.js';
 import { constantOf, type Weight } from './model.js';
 import { computedFromIntegers, spreads } from './precise.js';
@@ -16,7 +15,6 @@ import { fewestElements } from './readers.js';
 import { Types } from './types.js';
 
 const [float, half] = [typeNumber('F32'), typeNumber('F16')];
-export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };
 
 /** What becomes of the graph of a model. */
 export class HalfGraph {

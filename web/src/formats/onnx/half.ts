@@ -13,16 +13,18 @@ export const scaled: readonly string[] = [
   'GatherBlockQuantized',
 ];
 
-/** Stores a weight as float16. Values beyond it, such as those of masks, become its largest one. Returns why not, if that is not possible. */
+/** float16. Values beyond it, such as those of masks, become its largest one. */
+export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };
+
+/** Stores a weight as float16. Returns why not, if that is not possible. */
 export function halveWeight(builder: Builder, weight: Weight): string | undefined {
   const { graph, value, node } = weight;
-  const form: CastForm = { codec: 'cast', to: 'F16', saturate: true };
   const readers = builder.graphs.readers(weight);
   const only = readers[0];
   if (only !== undefined && readers.every(({ node }) => scaled.includes(node.opType)))
     return `scales of ${only.node.opType}`;
   if (!builder.raise(graph, 6)) return builder.obstacle(graph);
-  const index = builder.convert(weight, form);
+  const index = builder.convert(weight, halfForm);
   const name = builder.graphs.freshValue(`${value}_fp16`);
   builder.addTensors(weight, [builder.tensorOf(index, 'data', name)]);
   builder.remove(weight);

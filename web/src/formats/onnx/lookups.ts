@@ -31,7 +31,7 @@ export function ones(bits: 2 | 4 | 8): readonly number[] {
   return bits === 8 ? [1] : [1, 1];
 }
 
-/** A tensor [256, 8 / bits] with the codes in each byte, less the zero point that is meant if there is none. */
+/** A tensor [256, 8 / bits] with the codes in each byte, minus the default zero point 2^(bits - 1). */
 function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
   const { root } = builder.graphs.scopeOf(graph);
   const byGraph = unpackers.get(builder) ?? new Map<OnnxGraph, Map<number, string>>();

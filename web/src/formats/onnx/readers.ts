@@ -86,9 +86,16 @@ function isLeftOfWeight(graphs: Graphs, { node, input, graph }: Reader): boolean
   return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
 }
 
-/** Finds them. If there are none, it says why. */
+/** Whether attributes of the function that a node is in decide what it does. */
+function isOpen({ attributes }: OnnxNode): boolean {
+  return [...attributes.values()].some(({ refers }) => refers);
+}
+
+/** Finds the readers and the axes of a weight, or says why its readers do not tell them. */
 export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
   const readers = graphs.readers(weight);
+  const open = readers.find(({ node, path }) => [node, ...path].some(isOpen));
+  if (open !== undefined) return `read by ${open.node.opType}, whose attributes are open`;
   const { shape } = weight.source;
   for (const reader of readers) {
     if (axisIn(reader) === undefined) continue;

@@ -40,10 +40,10 @@ export function linearForm(
   return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;
 }
 
-/** Bytes of everything that a form adds to a file, roughly: tensors, and the node between them. */
+/** Bytes that a form adds to a file besides its parts, roughly: the messages of tensors, and a node. */
 const framing = 150;
 
-/** Whether a form pays. */
+/** Whether a weight takes fewer bytes in a form. */
 export function isSmaller(builder: Builder, weight: Weight, form: DequantizeLinearForm): boolean {
   return builder.parts(weight, form).reduce((sum, { bytes }) => sum + bytes, framing) < weight.source.bytes;
 }
