@@ -16,8 +16,8 @@ enum class ZeroPointKind { kWhole, kFloat };
 /// A block whose range begins at its smallest value and ends at its largest one, with a zero point that is a float of the scale's type.
 [[nodiscard]] BlockScale choose_float_block(float min, float max, float levels, ElementType type);
 
-/// Improves scale and zero point: those that fit the codes best, by least squares, then the codes that follow, and so on while the
-/// error becomes less. Takes the better of a block and of another one to begin with.
+/// Improves the scale and the zero point of a block: fits them to the codes by least squares, makes the codes anew, and goes on while
+/// the error falls. Starts from `block` and from `other`. The best of all becomes `block`.
 void fit_block(std::span<const float> x, float levels, ElementType type, ZeroPointKind kind, BlockScale& block,
                const BlockScale& other);
 

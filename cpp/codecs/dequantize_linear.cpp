@@ -183,7 +183,7 @@ class Encoder {
   Status choose() {
     if (tile_.ranges != nullptr) {
       if (reads()) x_ = floats_.read(0, size());
-      // Rows of columns find it on the way.
+      // With a scale for each column, store_row finds NaN and infinities.
       if (reads() && codes_.sharing != Sharing::kColumns) {
         result_.problem = floats_.first_problem(0);
         if (has_problem()) return Status::kOk;

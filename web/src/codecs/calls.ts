@@ -116,7 +116,7 @@ function problemOf({ kind, index, value }: ProblemRecord): { problem?: Problem }
   return name === undefined ? {} : { problem: { kind: name, index, value } };
 }
 
-/** Encodes a tile with the call of a codec. @param importance what the squared errors of each column count */
+/** Encodes a tile with the call of a codec. @param importance the weights of the squared errors, one for each column */
 export function encodeTile(
   core: Core,
   tile: Tile,

@@ -16,7 +16,7 @@ export interface CastForm extends Form {
   readonly add?: number;
   /** Whether values beyond the type become its largest one. @defaultValue false: they are errors */
   readonly saturate?: boolean;
-  /** What the squared errors of each column count, as in GgmlForm. Elements do not depend on it. */
+  /** The weights of the squared errors, as in GgmlForm. Elements do not depend on them. */
   readonly importance?: Float32Array<ArrayBuffer>;
 }
 

@@ -76,7 +76,7 @@ export function* cutLike(source: Grid | undefined, elements: number, roles: read
   for (const rectangle of rectanglesOf(elements, [source])) yield { kind: 'tile', rectangle, roles };
 }
 
-/** A form that says what the squared errors of each column count. */
+/** A form with weights of the squared errors. */
 interface Weighted extends Form {
   readonly importance?: Float32Array<ArrayBuffer>;
 }

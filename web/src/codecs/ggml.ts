@@ -9,9 +9,9 @@ import { bytesOf, cutFlat, cutWeighted, elementsOf, placeOfElements } from './el
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
   readonly to: BlockType;
-  /** What the squared errors of each column count: one number for each, those of several matrices one after the other. */
+  /** The weights of the squared errors, one for each column. Those of several matrices come one after the other. */
   readonly importance?: Float32Array<ArrayBuffer>;
-  /** Whether to search for the least errors. */
+  /** Whether to search for lower errors than ggml does. */
   readonly best?: boolean;
 }
 

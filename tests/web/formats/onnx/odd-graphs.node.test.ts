@@ -49,6 +49,19 @@ describe('a graph', () => {
     expect(await convertedOf(sampling, 'int4-weights')).toEqual(['w']);
   });
 
+  it('may say no version of its operators', async () => {
+    const main = onnx.graph({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+      initializers: [onnx.floatTensor('w', [64, 64])],
+      inputs: [['x', [1, 64]]],
+      outputs: [['y', [1, 64]]],
+    });
+    const { tensors } = await planModel(Uint8Array.from([...onnx.int(1, 8), ...onnx.bytes(7, main)]), {
+      to: 'int4-weights',
+    });
+    expect(tensors.map(({ kept }) => kept)).toEqual(['no version of ai.onnx']);
+  });
+
   it('may have a field for each of many floats', async () => {
     const n = 40_000;
     const more = Uint8Array.from({ length: 5 * n }, (_, i) => (i % 5 === 0 ? (4 << 3) | 5 : 0));

@@ -326,9 +326,11 @@ export class Builder {
   /** Why a version was not raised. */
   obstacle(graph: OnnxGraph): string {
     const scope = this.graphs.scopeOf(graph);
+    const opset = this.opsetOf(graph);
+    if (opset === undefined) return 'no version of ai.onnx';
     const operator = this.#obstacles.get(scope);
     const meaning = operator === undefined ? '' : `: ${operator} would mean something else in a newer one`;
-    return `opset ${this.opsetOf(graph)}${scope.function === undefined ? meaning : ' of a function'}`;
+    return `opset ${opset}${scope.function === undefined ? meaning : ' of a function'}`;
   }
 
   /** Imports onnxruntime's operators. */
