@@ -18,6 +18,7 @@ import {
 } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/index.js';
+import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';
 import { rejectionOf, safetensors, type TestTensor } from '../support/models.js';
@@ -334,6 +335,28 @@ describe('what a folder is given as', () => {
     for (const { name, error } of estimated.filter(({ kept }) => kept === undefined)) {
       expect(error!.sqnrDb, name).toBeGreaterThan(35);
     }
+  });
+});
+
+describe('an estimate of a folder', () => {
+  it('takes the expert from the middle with its own importance, as that of the converted file does', async () => {
+    const files = filesOf('Qwen3MoeForCausalLM', {
+      head_dim: 16,
+      num_experts: 4,
+      num_experts_per_tok: 2,
+      moe_intermediate_size: 96,
+      norm_topk_prob: true,
+    });
+    const list = listOf(decoderWeights({ headNorms: true, experts: { ...experts, count: 4 } }), files);
+    const converted = await convert(list, 'F32');
+    const importance = matrixFile(activationsOf((await inspectModel(converted)).tensors));
+    const options = { to: 'Q4_0', importance, sample: 96 * 64, workers: 0 } as const;
+    const { tensors } = await estimateModel(list, options);
+    const whole = await estimateModel(converted, options);
+    const ofExperts = (all: typeof tensors) =>
+      new Map(all.filter(({ name }) => name.includes('_exps')).map(({ name, error }) => [name, error]));
+    expect(ofExperts(tensors).size).toBe(9);
+    expect(ofExperts(tensors)).toEqual(ofExperts(whole.tensors));
   });
 });
 

@@ -44,9 +44,9 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
 }
 
-/** The same of one of its stored tensors. Where its rows belong does not matter. */
+/** The same of one of its stored tensors: the one in the middle, whose importance cutWeighted finds there. */
 function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
-  const part = parts[Math.floor(parts.length / 2)] as (typeof parts)[number];
+  const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
   const rows = elementsOf(source.shape) / parts.length / width;
   const { name, type, form } = source;
   return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
