@@ -102,6 +102,11 @@ describeBuilds('importance', (sp) => {
     const layer = sp.matmulFloat(x, { shape: [1, 64] });
     expectRefusal(() => importance.watch(layer), RangeError, 'names');
     expectRefusal(() => importance.watch(layer, 'a'), RangeError, 'columns');
+    // What is refused leaves nothing behind: the length of its rows is not known from it.
+    expectCode(() => importance.add('b', bad, { columns: 64 }), 'NON_FINITE');
+    expectRefusal(() => importance.watch(layer, 'b', 'a'), RangeError, 'columns');
+    expect(importance.names).toEqual(['a']);
+    importance.add('b', x, { columns: 32 });
     layer.dispose();
     await expect(sp.importance().file()).rejects.toMatchObject({ option: 'names' });
     await expect(importance.file({ chunks: 0 })).rejects.toMatchObject({ option: 'chunks' });

@@ -79,8 +79,10 @@ export class Importance {
    */
   watch(layer: Layer, ...names: readonly string[]): () => void {
     if (names.length === 0) throw rangeError('names', 'expected at least one name of a weight');
-    const weights = names.map((name) => this.#weightOf(name, layer.inputs, 1));
-    return layer.watch((source) => this.#count(source, weights, 0));
+    const weights = [...new Set(names)].map((name) => this.#weightOf(name, layer.inputs, 1));
+    const end = layer.watch((source) => this.#count(source, weights, 0));
+    for (const weight of weights) this.#weights.set(weight.name, weight);
+    return end;
   }
 
   /**
@@ -102,7 +104,9 @@ export class Importance {
     if (matrix >= matrices) throw rangeError('matrix', `expected less than ${matrices}, got ${matrix}`);
     if (source.length % columns !== 0)
       throw rangeError('x', `expected rows of ${columns}, got ${source.length} elements`);
-    this.#count(source, [this.#weightOf(name, columns, matrices)], matrix);
+    const weight = this.#weightOf(name, columns, matrices);
+    this.#count(source, [weight], matrix);
+    this.#weights.set(name, weight);
   }
 
   /** Names of the weights that are known. */
@@ -120,14 +124,13 @@ export class Importance {
     return this.#write(weights, options);
   }
 
+  /** What is known of a weight. If that is nothing, it is new, and not remembered yet. */
   #weightOf(name: unknown, columns: number, matrices: number): ActivationSums {
     if (typeof name !== 'string' || name === '')
       throw typeError('name', `expected the name of a weight, got ${show(name)}`);
     const known = this.#weights.get(name);
     if (known === undefined) {
-      const made = { name, sums: new Float64Array(columns * matrices), counts: new Float64Array(matrices) };
-      this.#weights.set(name, made);
-      return made;
+      return { name, sums: new Float64Array(columns * matrices), counts: new Float64Array(matrices) };
     }
     if (known.counts.length !== matrices) {
       throw rangeError('matrices', `${show(name)} has ${known.counts.length}, got ${matrices}`);
