@@ -38,14 +38,17 @@ function groupsOf(inputs: readonly Input[]): Group[] {
   const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
+  let last: Group | undefined;
   for (const input of small) {
     const { file, begin, bytes } = input;
     const end = begin + bytes;
-    const last = groups.at(-1);
     if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
       last.inputs.push(input);
       last.end = Math.max(last.end, end);
-    } else groups.push({ file, begin, end, inputs: [input] });
+    } else {
+      last = { file, begin, end, inputs: [input] };
+      groups.push(last);
+    }
   }
   return groups.filter(({ inputs }) => inputs.length > 1);
 }
@@ -64,6 +67,8 @@ export class InputReader {
   readonly #isNear: (file: number) => boolean;
   /** What is in memory already. */
   readonly #found = new Map<Input, Uint8Array>();
+  /** Memory for inputs that are read together, used again for each batch. */
+  #memory = new Uint8Array(0);
 
   /** @param isNear whether a file is one of the system, of which short reads are cheap */
   constructor(read: ReadInto, isNear: (file: number) => boolean) {
@@ -78,8 +83,13 @@ export class InputReader {
   async begin(wanted: readonly Input[], given: ReadonlyMap<Input, Uint8Array> = new Map()): Promise<void> {
     this.#found.clear();
     for (const [input, bytes] of given) this.#found.set(input, bytes);
-    for (const { file, begin, end, inputs } of groupsOf(wanted)) {
-      const bytes = new Uint8Array(end - begin);
+    const groups = groupsOf(wanted);
+    const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
+    if (this.#memory.length < size) this.#memory = new Uint8Array(size);
+    let at = 0;
+    for (const { file, begin, end, inputs } of groups) {
+      const bytes = this.#memory.subarray(at, at + end - begin);
+      at += bytes.length;
       const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
       const isRead = await read().then(
         () => true,
@@ -95,18 +105,22 @@ export class InputReader {
 
   /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
   fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
-    const missing: [Input, Uint8Array][] = [];
-    for (const [i, input] of inputsOf(task).entries()) {
+    let missing: [Input, Uint8Array][] | undefined;
+    const inputs = inputsOf(task);
+    for (let i = 0; i < inputs.length; i++) {
+      const input = inputs[i] as Input;
       const place = places[i] as Uint8Array;
       const found = this.#found.get(input);
-      if (found === undefined) missing.push([slab.rows === task.rows ? input : sliceOf(task, input, slab), place]);
-      else if (found.length === place.length) place.set(found);
+      if (found === undefined) {
+        missing ??= [];
+        missing.push([slab.rows === task.rows ? input : sliceOf(task, input, slab), place]);
+      } else if (found.length === place.length) place.set(found);
       else {
         const begin = slabBytes(task, input, { row: 0, rows: slab.row });
         place.set(found.subarray(begin, begin + place.length));
       }
     }
-    return missing.length > 0 ? this.#putAll(missing) : undefined;
+    return missing && this.#putAll(missing);
   }
 
   async #putAll(missing: readonly (readonly [Input, Uint8Array])[]): Promise<void> {

@@ -65,15 +65,12 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
   const { id, given, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
   const batch = unpackBatch(request.batch);
-  const wanted = batch.tasks.flatMap(inputsOf);
-  const isOpen = ({ file }: Input) => sources[file] !== undefined;
-  await inputs.begin(
-    wanted.filter(isOpen),
-    givenInputs(
-      wanted.filter((input) => !isOpen(input)),
-      given,
-    ),
-  );
+  const wanted: Input[] = [];
+  const others: Input[] = [];
+  for (const task of batch.tasks) {
+    for (const input of inputsOf(task)) (sources[input.file] === undefined ? others : wanted).push(input);
+  }
+  await inputs.begin(wanted, givenInputs(others, given));
   const { writes } = batch;
   const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);
   const findings = await converter.run(batch, inputs, outlet.put);
