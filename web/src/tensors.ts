@@ -16,7 +16,8 @@ import type { LoadOptions } from './core/load.js';
 import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
 import { quoted } from './files/bytes.js';
-import { layoutSafetensors, type NamedTensor, type TensorDType } from './formats/safetensors/header.js';
+import type { TensorDType } from './formats/safetensors/header.js';
+import { layoutSafetensors, type NamedTensor } from './formats/safetensors/layout.js';
 import type { Opened } from './pipeline/open.js';
 import { read, type TensorData } from './pipeline/read.js';
 
