@@ -20,6 +20,7 @@ import type {
   Copied,
   FilePlan,
   LogicalTensor,
+  MadeBytes,
   OutputFile,
   PlannedTensor,
   Segment,
@@ -113,6 +114,15 @@ function* padding(file: number, from: number, to: number): Steps {
   for (let position = from; position < to; ) {
     const bytes = new Uint8Array(Math.min(to - position, tileElements));
     yield { kind: 'bytes', file, position, bytes, zeros: true };
+    position += bytes.length;
+  }
+}
+
+/** Bytes that are made now. */
+function* madeSteps(file: number, at: number, { make }: MadeBytes): Steps {
+  let position = at;
+  for (const bytes of make()) {
+    yield { kind: 'bytes', file, position, bytes };
     position += bytes.length;
   }
 }
@@ -311,6 +321,7 @@ class PartPlaces {
 /** Size of a segment in bytes. */
 function sizeOf({ tensors }: FilePlan, segment: Segment): number {
   if ('bytes' in segment) return segment.bytes.length;
+  if ('made' in segment) return segment.made.bytes;
   if ('copied' in segment) return segment.copied.bytes;
   const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
   if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
@@ -398,6 +409,10 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
       end = at + sizeOf(plan, segment);
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
+        continue;
+      }
+      if ('made' in segment) {
+        yield* madeSteps(file, at, segment.made);
         continue;
       }
       if ('copied' in segment) {

@@ -2,6 +2,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
+import type { MadeBytes } from '../format.js';
 import { compareNames } from '../tensors.js';
 import { dtypeOrder, maxHeaderBytes, type TensorDType, tensorBytes } from './header.js';
 
@@ -15,9 +16,9 @@ export interface NamedTensor {
 /** A safetensors file to be written: its header, and where each tensor's bytes go. */
 export interface SafetensorsLayout {
   /** The first bytes of the file: length and JSON. */
-  readonly header: Uint8Array<ArrayBuffer>;
+  readonly header: MadeBytes;
   /** Which tensors follow, by their indices, in the order of their bytes. */
-  readonly order: readonly number[];
+  readonly order: Uint32Array;
   /** Where each tensor begins, from the start of the file, by its index. */
   readonly offsets: Float64Array;
   /** Bytes of the whole file. */
@@ -27,11 +28,14 @@ export interface SafetensorsLayout {
 /** Type and shape of a tensor. */
 type Kind = Pick<NamedTensor, 'dtype' | 'shape'>;
 
-/** The tensors of a file to be written, name by name: there may be several hundred thousand of them. */
-interface Listed {
-  readonly names: readonly string[];
-  /** Tensors may have one object in common. */
-  readonly kinds: readonly Kind[];
+/** The tensors of a file to be written, by their numbers. There may be several hundred thousand of them, so that nothing is made of each. */
+export interface ListedTensors {
+  readonly count: number;
+  nameOf(index: number): string;
+  kindOf(index: number): Kind;
+}
+
+interface Listed extends ListedTensors {
   /** Whether all names are of characters that JSON writes as they are, and engines compare as bytes. */
   readonly isPlain: boolean;
 }
@@ -42,8 +46,9 @@ const isPlainKey = /^[\w.\-/]*$/;
 type Compare = (a: string, b: string) => number;
 
 /** Engines compare strings by their units, fast. That is byte order, unless there are units from the surrogates on. */
-function comparerOf({ names, isPlain }: Listed): Compare {
-  const isSimple = isPlain || names.every((name) => !/[\ud800-\uffff]/.test(name));
+function comparerOf({ count, nameOf, isPlain }: Listed): Compare {
+  let isSimple = true;
+  for (let i = 0; i < count && !isPlain; i++) isSimple &&= !/[\ud800-\uffff]/.test(nameOf(i));
   return isSimple ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : compareNames;
 }
 
@@ -92,68 +97,62 @@ function areApart(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
   return true;
 }
 
-/** The order of some tensors by their names, and the names in that order. @param like an order that it may have */
-function sortedBy(list: readonly number[], { names }: Listed, compare: Compare, like: readonly number[]): number[] {
-  const own = list.map((index) => names[index] as string);
-  const isOrder = (places: Iterable<number>) => {
-    let last: string | undefined;
-    for (const place of places) {
-      const name = own[place] as string;
-      if (last !== undefined && compare(last, name) >= 0) return false;
-      last = name;
-    }
-    return true;
-  };
+/** An order of names, by their places. @param like an order that it may have */
+function placesByName(names: readonly string[], compare: Compare, like: readonly number[]): readonly number[] {
+  const isOrder = (places: readonly number[]) =>
+    places.every(
+      (place, i) => i === 0 || compare(names[places[i - 1] as number] as string, names[place] as string) < 0,
+    );
   // The scales of some codes are ordered as the codes are, and files mostly are in order. To see that takes a tenth of the time of sorting.
-  if (like.length === list.length && isOrder(like)) return like as number[];
-  const places = [...own.keys()];
-  return isOrder(places) ? places : places.sort((a, b) => compare(own[a] as string, own[b] as string));
+  if (like.length === names.length && isOrder(like)) return like;
+  const places = [...names.keys()];
+  return isOrder(places) ? places : places.sort((a, b) => compare(names[a] as string, names[b] as string));
 }
 
 /** The tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError if a name is taken */
-function orderOf(listed: Listed): number[] {
-  const { names, kinds } = listed;
+function orderOf(listed: Listed): Uint32Array {
+  const { count, nameOf, kindOf } = listed;
   const compare = comparerOf(listed);
   const byType = new Map<TensorDType, number[]>();
-  for (let index = 0; index < kinds.length; index++) {
-    const { dtype } = kinds[index] as Kind;
+  for (let index = 0; index < count; index++) {
+    const { dtype } = kindOf(index);
     const list = byType.get(dtype);
     if (list === undefined) byType.set(dtype, [index]);
     else list.push(index);
   }
-  const place = (dtype: TensorDType) => dtypeOrder.get(dtype) ?? 0;
-  let places: readonly number[] = [];
-  const lists = [...byType]
-    .sort(([a], [b]) => place(b) - place(a))
-    .map(([, list]) => {
-      places = sortedBy(list, listed, compare, places);
-      return places.map((i) => list[i] as number);
-    });
+  const rank = ([dtype]: readonly [TensorDType, unknown]) => dtypeOrder.get(dtype) ?? 0;
+  const order = new Uint32Array(count);
   // A set of all names would take more memory and time than comparing the few lists.
-  const sorted = [...lists.map((list) => list.map((index) => names[index] as string)), ['__metadata__']].map(
-    sortedNames,
-  );
+  const sorted = [sortedNames(['__metadata__'])];
+  let places: readonly number[] = [];
+  let done = 0;
+  for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
+    const names = list.map(nameOf);
+    places = placesByName(names, compare, places);
+    for (const place of places) order[done++] = list[place] as number;
+    sorted.push(sortedNames(places.map((place) => names[place] as string)));
+  }
   for (const [i, first] of sorted.entries()) {
     for (const second of sorted.slice(i)) {
       const taken = twice(first, second, compare);
       if (taken !== undefined) throw new RangeError(`tensor ${quoted(taken)}: the name is taken`);
     }
   }
-  return lists.flat();
+  return order;
 }
 
 /** Where each tensor begins and the last one ends, from the end of the header. @throws RangeError as `layoutSafetensors` */
-function placesOf({ names, kinds }: Listed, order: readonly number[]): { offsets: Float64Array; end: number } {
-  const offsets = new Float64Array(kinds.length);
+function placesOf({ count, nameOf, kindOf }: Listed, order: Uint32Array): { offsets: Float64Array; end: number } {
+  const offsets = new Float64Array(count);
   let end = 0;
   let last: Kind | undefined;
   let bytes: number | undefined;
   for (const index of order) {
-    const kind = kinds[index] as Kind;
+    const kind = kindOf(index);
     if (kind !== last) bytes = tensorBytes(kind.dtype, kind.shape);
     last = kind;
     if (bytes === undefined) {
-      const name = quoted(names[index] as string);
+      const name = quoted(nameOf(index));
       throw new RangeError(`tensor ${name}: shape ${show(kind.shape)} of ${kind.dtype} cannot be stored`);
     }
     offsets[index] = end;
@@ -163,7 +162,7 @@ function placesOf({ names, kinds }: Listed, order: readonly number[]): { offsets
 }
 
 /** Tensors whose JSON is made at a time. The header of a hundred thousand has tens of megabytes. */
-const tensorsAtOnce = 512;
+const tensorsAtOnce = 8192;
 
 /** The key of the metadata with its value, if there is any. */
 function metadataOf(metadata: Readonly<Record<string, string>>): string {
@@ -179,8 +178,8 @@ function digitsOf(n: number): number {
 
 /** Bytes of what jsonOf makes. */
 function jsonBytes(
-  { names, kinds, isPlain }: Listed,
-  order: readonly number[],
+  { nameOf, kindOf, isPlain }: Listed,
+  order: Uint32Array,
   offsets: Float64Array,
   end: number,
   metadata: Readonly<Record<string, string>>,
@@ -194,8 +193,8 @@ function jsonBytes(
   let dimensions = 0;
   for (let i = 0; i < order.length; i++) {
     const index = order[i] as number;
-    const name = names[index] as string;
-    const { dtype, shape } = kinds[index] as Kind;
+    const name = nameOf(index);
+    const { dtype, shape } = kindOf(index);
     const next = order[i + 1];
     if (shape !== last) dimensions = shape.join().length;
     last = shape;
@@ -208,8 +207,8 @@ function jsonBytes(
 
 /** The JSON of a header, in pieces. */
 function* jsonOf(
-  { names, kinds, isPlain }: Listed,
-  order: readonly number[],
+  { nameOf, kindOf, isPlain }: Listed,
+  order: Uint32Array,
   offsets: Float64Array,
   end: number,
   metadata: Readonly<Record<string, string>>,
@@ -220,8 +219,8 @@ function* jsonOf(
   if (piece !== '{' && order.length > 0) piece += ',';
   for (let i = 0; i < order.length; i++) {
     const index = order[i] as number;
-    const name = names[index] as string;
-    const { dtype, shape } = kinds[index] as Kind;
+    const name = nameOf(index);
+    const { dtype, shape } = kindOf(index);
     const next = order[i + 1];
     const stop = next === undefined ? end : offsets[next];
     const place = `[${offsets[index]},${stop}]}`;
@@ -237,32 +236,40 @@ function* jsonOf(
   yield `${piece}}`;
 }
 
+/** The bytes of a header: its length, its JSON, and spaces up to a multiple of 8. */
+function* headerOf(length: number, used: number, json: Iterable<string>): Generator<Uint8Array<ArrayBuffer>, void> {
+  const encoder = new TextEncoder();
+  let made = 0;
+  for (const piece of json) {
+    const text = encoder.encode(piece);
+    const start = made === 0 ? 8 : 0;
+    made += text.length;
+    const bytes = new Uint8Array(start + text.length + (made === used ? length - used : 0)).fill(0x20);
+    if (start > 0) new DataView(bytes.buffer).setBigUint64(0, BigInt(length), true);
+    bytes.set(text, start);
+    yield bytes;
+  }
+  if (made !== used) throw new Error(`the header has ${made} bytes instead of ${used}`);
+}
+
 /**
  * Lays out a file as the reference does. Wide dtypes come first, so that every tensor is aligned. Within a dtype, names are in byte order.
  * The header is padded with spaces to a multiple of 8.
  * @throws RangeError if two tensors have one name, or if a shape does not make whole bytes; ScalepointError `BAD_FILE` if the header
  *   would be longer than the format allows
  */
-export function layoutSafetensors(
-  tensors: readonly NamedTensor[],
+export function layoutListed(
+  tensors: ListedTensors,
   metadata: Readonly<Record<string, string>> = {},
 ): SafetensorsLayout {
-  const names = tensors.map(({ name }) => name);
-  return layoutNamed(names, tensors, metadata);
-}
-
-/** The same for types and shapes that several tensors may have in common. */
-export function layoutNamed(
-  names: readonly string[],
-  kinds: readonly Kind[],
-  metadata: Readonly<Record<string, string>>,
-): SafetensorsLayout {
-  const tensors = { names, kinds, isPlain: names.every((name) => isPlainKey.test(name)) };
-  const order = orderOf(tensors);
-  const { offsets, end } = placesOf(tensors, order);
-  const encoder = new TextEncoder();
-  // Counted first: so the JSON is never in memory as a string, or as bytes of any other size.
-  const used = jsonBytes(tensors, order, offsets, end, metadata, encoder);
+  const { count, nameOf } = tensors;
+  let isPlain = true;
+  for (let i = 0; i < count && isPlain; i++) isPlain = isPlainKey.test(nameOf(i));
+  const listed = { ...tensors, isPlain };
+  const order = orderOf(listed);
+  const { offsets, end } = placesOf(listed, order);
+  // Counted first: so the JSON is never in memory as a whole.
+  const used = jsonBytes(listed, order, offsets, end, metadata, new TextEncoder());
   const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
     throw new ScalepointError(
@@ -270,13 +277,20 @@ export function layoutNamed(
       `the header would have ${length} bytes, more than the ${maxHeaderBytes} allowed`,
     );
   }
-  const header = new Uint8Array(8 + length).fill(0x20, 8 + used);
-  new DataView(header.buffer).setBigUint64(0, BigInt(length), true);
-  let at = 8;
-  for (const piece of jsonOf(tensors, order, offsets, end, metadata)) {
-    at += encoder.encodeInto(piece, header.subarray(at)).written;
-  }
-  if (at !== 8 + used) throw new Error(`the header has ${at - 8} bytes instead of ${used}`);
-  for (let i = 0; i < offsets.length; i++) offsets[i] = (offsets[i] as number) + header.length;
-  return { header, order, offsets, size: header.length + end };
+  const bytes = 8 + length;
+  return {
+    header: { bytes, make: () => headerOf(length, used, jsonOf(listed, order, offsets, end, metadata)) },
+    order,
+    offsets: offsets.map((offset) => bytes + offset),
+    size: bytes + end,
+  };
+}
+
+/** The same for tensors in a list. */
+export function layoutSafetensors(
+  tensors: readonly NamedTensor[],
+  metadata: Readonly<Record<string, string>> = {},
+): SafetensorsLayout {
+  const at = (index: number) => tensors[index] as NamedTensor;
+  return layoutListed({ count: tensors.length, nameOf: (index) => at(index).name, kindOf: at }, metadata);
 }

@@ -22,7 +22,7 @@ import { type Copies, compareNames, convertedLogical, elementCount, keptTensor }
 import { describe } from './config.js';
 import type { TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
-import { layoutNamed } from './layout.js';
+import { layoutListed } from './layout.js';
 import { type Left, notesOf } from './notes.js';
 import {
   bitsOf,
@@ -304,29 +304,32 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
+/** A part whose type safetensors has. */
+type StoredPart = Part & { readonly dtype: TensorDType };
+
 /** Lays out a file. Its segments are in order. @param first which tensor of the plan comes first in the file */
 function layOut(
   tensors: readonly PlannedTensor[],
   metadata: Readonly<Record<string, string>>,
   first = 0,
 ): Omit<OutputFile, 'suffix'> {
-  const names: string[] = [];
-  const kinds: Part[] = [];
-  const owners: number[] = [];
+  /** By the numbers of parts: the tensor, and which part of it. */
+  const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
+  const owners = new Uint32Array(count);
+  const numbers = new Uint8Array(count);
+  let at = 0;
   for (let tensor = 0; tensor < tensors.length; tensor++) {
-    const { source, parts } = tensors[tensor] as PlannedTensor;
-    for (const part of parts) {
-      names.push(part.suffix === '' ? source.name : source.name + part.suffix);
-      kinds.push(part);
-      owners.push(tensor);
+    const { length } = (tensors[tensor] as PlannedTensor).parts;
+    for (let part = 0; part < length; part++) {
+      owners[at] = tensor;
+      numbers[at++] = part;
     }
   }
-  const { header, size, order, offsets } = layoutNamed(
-    names,
-    kinds as readonly (Part & { readonly dtype: TensorDType })[],
-    metadata,
-  );
-  const segments: Segment[] = [{ at: 0, bytes: header }];
+  const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
+  const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as StoredPart;
+  const nameOf = (index: number) => ownerOf(index).source.name + partOf(index).suffix;
+  const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
+  const segments: Segment[] = [{ at: 0, made: header }];
   let known: Uint8Array[] = [];
   let knownAt = 0;
   const flush = () => {
@@ -334,12 +337,11 @@ function layOut(
     known = [];
   };
   for (const index of order) {
-    const tensor = owners[index] as number;
-    const part = kinds[index] as Part;
+    const part = partOf(index);
     const at = offsets[index] as number;
     if (part.constant === undefined) {
       flush();
-      segments.push({ at, tensor: first + tensor, role: part.role });
+      segments.push({ at, tensor: first + (owners[index] as number), role: part.role });
       continue;
     }
     if (known.length === 0) knownAt = at;
