@@ -1,8 +1,9 @@
 // The error sums over any source of restored values: an array, codes, or codes that are made on the way.
 //
-// A source has two functions:
-//   make   the values of eight elements, which may first have to be made from the x at hand
-//   array  the values of n elements as an array, for which there is memory
+// A source has three functions:
+//   make          the values of eight elements, which may first have to be made from the x at hand
+//   array         the values of n elements as an array, for which there is memory
+//   fetch_values  fetches what n elements are made from, unless that is the x at hand (fetch.h)
 #pragma once
 
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <limits>
 
 #include "../error_sums.h"
+#include "fetch.h"
 #include "lanes.h"
 #include "linear.h"
 #include "metrics.h"
@@ -22,6 +24,7 @@ struct FloatValues {
 
   FloatValues from(size_t i) const { return {y + i}; }
   const float* array(size_t, float*) const { return y; }
+  void fetch_values(size_t n) const { fetch(y, n * sizeof(float)); }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     low = lanes::load(y + i);
     high = lanes::load(y + i + 4);
@@ -41,6 +44,7 @@ struct CodeValues {
     dequantize_uniform(codes, dtype, n, scale, zero_point, memory);
     return memory;
   }
+  void fetch_values(size_t n) const { fetch(codes, n * sizeof(Code)); }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     using namespace lanes;
 #ifdef SCALEPOINT_SIMD_LANES
@@ -103,6 +107,8 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
     const size_t n = all - start < kErrorBlock ? all - start : kErrorBlock;
     const float* x = all_x + start;
     const Values y = all_y.from(start);
+    fetch(x, n * sizeof(float));
+    y.fetch_values(n);
     float memory[kErrorBlock];
     BlockSums block;
     size_t i = 0;

@@ -19,6 +19,7 @@ struct MadeValues : CodeValues<Code> {
   F32x4 center;  ///< kMagic + what was added before rounding
 
   MadeValues from(size_t i) const { return {CodeValues<Code>::from(i), made + i, p, bottom, top, center}; }
+  void fetch_values(size_t) const {}
   void make(size_t i, F32x4 a, F32x4 b, F32x4& low, F32x4& high) const {
     // Except for kFused, center equals kMagic: one register serves both uses.
     const F32x4 magic = kRounding == Rounding::kFused ? splat(kMagic) : center;

@@ -140,9 +140,9 @@ it.each(cases)(
 );
 
 describeBuilds('wasm memory', (sp) => {
-  it('holds tiles and parameters, not the input: 64 Mi elements need a few megabytes', () => {
+  it('holds tiles and parameters, not the input: 16 Mi elements need a few megabytes', () => {
     const before = memorySize(sp);
-    const n = 64 * 2 ** 20;
+    const n = 16 * 2 ** 20;
     const x = new Float32Array(n);
     const out = new Int8Array(n);
     // Numbers at both ends and on both sides of each tile's border.
@@ -159,7 +159,7 @@ describeBuilds('wasm memory', (sp) => {
       Int8Array.from(places, (at) => out[at]!),
       want.data,
     );
-    // 16 Mi elements are the most that are kept in wasm memory between two passes: a call for more goes through the array twice.
+    // 256 Ki elements are the most that are kept in wasm memory between two passes: a call for more goes through the array twice.
     expect(memorySize(sp) - before).toBeLessThan(8 * 2 ** 20);
     expectGood(sp);
   });
