@@ -74,7 +74,8 @@ function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
 
 /** What tasks that are alike have in common. */
 interface Prepared {
-  readonly task: TileTask;
+  /** The last one of them: those of one batch share their forms, which makes them easy to compare. */
+  task: TileTask;
   readonly slabs: readonly Slab[];
   /** What calls of the core ask for, as in `Arena`. Undefined if slabs differ. */
   readonly asked: readonly number[] | undefined;
@@ -84,9 +85,11 @@ interface Prepared {
 }
 
 /** What there is to say about a task, beside its outputs and sums; undefined if that is nothing. */
-function answerOf(task: number, { parts: _parts, sums: _sums, ...answer }: Outcome): Answer | undefined {
-  for (const _key in answer) return { task, ...answer };
-  return undefined;
+function answerOf(task: number, outcome: Outcome): Answer | undefined {
+  const { range, sets, mismatched, problem } = outcome;
+  if ((range ?? sets ?? mismatched ?? problem) === undefined) return undefined;
+  const { parts: _parts, sums: _sums, ...answer } = outcome;
+  return { task, ...answer };
 }
 
 /** Converts tiles in the memory of one core. */
@@ -148,7 +151,10 @@ export class TileConverter {
   #prepare(task: TileTask): Prepared {
     const { buffer } = this.#core.module.HEAPU8;
     const last = this.#last;
-    if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) return last;
+    if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) {
+      last.task = task;
+      return last;
+    }
     const slabs = slabsOf(task);
     const [first] = slabs as [Slab];
     const counting = new Arena();

@@ -390,6 +390,23 @@ function* partInTurn(
   if (bytes.length > 0) yield { kind: 'bytes', file, position: at, bytes };
 }
 
+/** Bytes from which on those that are made do not hold up the tiles. */
+const longMade = 1 << 20;
+/** Tensors after which some more of them are made. A multiple of what goes into a batch. */
+const tensorsBetween = 1 << 9;
+
+/** The next step of the first list that has one. */
+function* nextOf(lists: Steps[]): Steps {
+  while (lists.length > 0) {
+    const { value, done } = (lists[0] as Steps).next(undefined);
+    if (!done) {
+      yield value;
+      return;
+    }
+    lists.shift();
+  }
+}
+
 const rolesOf = (places: Places) => places.map(({ role }) => role);
 
 /**
@@ -401,6 +418,9 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
   const cutter = new Cutter();
   const held = new HeldParts();
   const begun = new Set<PlannedTensor>();
+  /** Bytes that are made while workers are busy. */
+  const late: Steps[] = [];
+  let begunTensors = 0;
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
     for (const segment of sortedSegments(plan, output)) {
@@ -412,7 +432,9 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
         continue;
       }
       if ('made' in segment) {
-        yield* madeSteps(file, at, segment.made);
+        const steps = madeSteps(file, at, segment.made);
+        if (sequential || segment.made.bytes < longMade) yield* steps;
+        else late.push(steps);
         continue;
       }
       if ('copied' in segment) {
@@ -431,8 +453,10 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
         const tile = cutter.again(tensor, index, roles, where);
         if (tile !== undefined) yield tile;
         else yield* cutter.tilesOf(tensor, index, roles, where);
+        if (++begunTensors % tensorsBetween === 0) yield* nextOf(late);
       }
     }
     yield* padding(file, end, output.size);
   }
+  for (const steps of late) yield* steps;
 }

@@ -32,6 +32,9 @@ export class JsonReader {
   /** Short strings of ASCII, by a number made of their bytes. To decode them takes longer than to compare them. */
   private readonly short: (string | undefined)[] = new Array(mostShort).fill(undefined);
 
+  /** Lists of keys that are no longer needed. What they hold means nothing. */
+  private readonly spare: string[][] = [];
+
   /** `origin` is the offset of the bytes in the file, `what` is what errors call them. */
   constructor(bytes: Uint8Array, origin: number, what = 'header') {
     this.bytes = bytes;
@@ -149,15 +152,21 @@ export class JsonReader {
     return value;
   }
 
-  /** At most so many whole numbers. */
+  /** At most so many whole numbers, of which two are allowed at least. */
   naturals(what: string, most: number): number[] {
-    const values: number[] = [];
     this.expect('[', 'before ', what);
-    if (this.take(']')) return values;
-    do {
+    if (this.take(']')) return [];
+    // Lists that grow have room for more than a dozen numbers, and there are two of them for each tensor.
+    const first = this.natural('a number of ', what);
+    if (!this.take(',')) {
+      this.expect(']', 'after ', what);
+      return [first];
+    }
+    const values = [first, this.natural('a number of ', what)];
+    while (this.take(',')) {
       if (values.length === most) this.fail(`${what} has more than ${most} numbers`);
       values.push(this.natural('a number of ', what));
-    } while (this.take(','));
+    }
     this.expect(']', 'after ', what);
     return values;
   }
@@ -165,7 +174,8 @@ export class JsonReader {
   /** Reads an object of at most so many members. `member` is called with each key and its position, and has to read the value. */
   object(what: string, most: number, member: (key: string, position: number) => void): void {
     // The few keys of an entry are told from each other faster in a list.
-    const few: string[] = [];
+    const few = this.spare.pop() ?? [];
+    let count = 0;
     let keys: Set<string> | undefined;
     this.expect('{', 'at the start of ', what);
     if (this.take('}')) return;
@@ -173,14 +183,19 @@ export class JsonReader {
       this.peek();
       const position = this.position;
       const key = this.string('a key of ', what);
-      if (keys?.has(key) ?? few.includes(key)) this.fail(`${what} has the key ${quoted(key)} twice`, position);
-      if ((keys?.size ?? few.length) === most) this.fail(`${what} has more than ${most} members`, position);
+      const at = keys === undefined ? few.indexOf(key) : -1;
+      const isKnown = keys?.has(key) ?? (at >= 0 && at < count);
+      if (isKnown) this.fail(`${what} has the key ${quoted(key)} twice`, position);
+      if (count === most) this.fail(`${what} has more than ${most} members`, position);
+      few[Math.min(count, fewMembers)] = key;
+      count++;
       if (keys !== undefined) keys.add(key);
-      else if (few.push(key) > fewMembers) keys = new Set(few);
+      else if (count > fewMembers) keys = new Set(few);
       this.expect(':', 'after a key');
       member(key, position);
     } while (this.take(','));
     this.expect('}', 'at the end of ', what);
+    this.spare.push(few);
   }
 
   /** Steps over a value. */
