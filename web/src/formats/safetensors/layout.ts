@@ -35,56 +35,41 @@ export interface ListedTensors {
   kindOf(index: number): Kind;
 }
 
-interface Listed extends ListedTensors {
-  /** Whether all names are of characters that JSON writes as they are, and engines compare as bytes. */
-  readonly isPlain: boolean;
-}
-
-/** Names that JSON writes as they are. */
+/** Names that JSON writes as they are, and whose order is that of their bytes. */
 const isPlainKey = /^[\w.\-/]*$/;
 
 type Compare = (a: string, b: string) => number;
 
 /** Engines compare strings by their units, fast. That is byte order, unless there are units from the surrogates on. */
-function comparerOf({ count, nameOf, isPlain }: Listed): Compare {
-  let isSimple = true;
-  for (let i = 0; i < count && !isPlain; i++) isSimple &&= !/[\ud800-\uffff]/.test(nameOf(i));
-  return isSimple ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : compareNames;
+function comparerOf(names: readonly string[], arePlain: boolean): Compare {
+  const areSimple = arePlain || names.every((name) => !/[\ud800-\uffff]/.test(name));
+  return areSimple ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : compareNames;
 }
 
-/** Numbers made of how names end. Lists that have none of them in common have no name in common. */
-function endsOf(names: readonly string[]): Set<number> {
+/** Numbers made of how names end: lists that have none of them in common have no name in common. Undefined if a name is too short. */
+function endsOf(names: readonly string[]): ReadonlySet<number> | undefined {
   const ends = new Set<number>();
   let last = -1;
   for (const name of names) {
-    const { length } = name;
-    if (length < 3) continue;
-    const end =
-      (name.charCodeAt(length - 3) * 2 ** 16 + name.charCodeAt(length - 2)) * 2 ** 16 + name.charCodeAt(length - 1);
+    const at = name.length - 3;
+    if (at < 0) return undefined;
+    const end = (name.charCodeAt(at) * 2 ** 16 + name.charCodeAt(at + 1)) * 2 ** 16 + name.charCodeAt(at + 2);
     if (end !== last) ends.add(end);
     last = end;
   }
   return ends;
 }
 
-/** Names in order. */
-interface SortedNames {
-  readonly names: readonly string[];
-  /** As `endsOf` gives them; undefined if some are too short for that. */
-  readonly ends: ReadonlySet<number> | undefined;
+function areApart(a: ReadonlySet<number> | undefined, b: ReadonlySet<number> | undefined): boolean {
+  if (a === undefined || b === undefined) return false;
+  for (const one of a) if (b.has(one)) return false;
+  return true;
 }
 
-function sortedNames(names: readonly string[]): SortedNames {
-  return { names, ends: names.every(({ length }) => length >= 3) ? endsOf(names) : undefined };
-}
-
-/** A name that two sorted lists have in common, or that one has twice. */
-function twice(first: SortedNames, second: SortedNames, compare: Compare): string | undefined {
-  const [a, b] = [first.names, second.names];
-  if (first === second) return a.find((name, i) => i > 0 && name === a[i - 1]);
-  if (first.ends !== undefined && second.ends !== undefined && areApart(first.ends, second.ends)) return undefined;
+/** A name that two sorted lists have in common. */
+function common(a: readonly string[], b: readonly string[]): string | undefined {
   for (let i = 0, j = 0; i < a.length && j < b.length; ) {
-    const order = compare(a[i] as string, b[j] as string);
+    const order = compareNames(a[i] as string, b[j] as string);
     if (order === 0) return a[i];
     if (order < 0) i++;
     else j++;
@@ -92,27 +77,47 @@ function twice(first: SortedNames, second: SortedNames, compare: Compare): strin
   return undefined;
 }
 
-function areApart(a: ReadonlySet<number>, b: ReadonlySet<number>): boolean {
-  for (const one of a) if (b.has(one)) return false;
+/** Whether names at some places are in order, and none is there twice. */
+function areOrdered(names: readonly string[], compare: Compare, places: readonly number[]): boolean {
+  for (let i = 1; i < places.length; i++) {
+    if (compare(names[places[i - 1] as number] as string, names[places[i] as number] as string) >= 0) return false;
+  }
   return true;
 }
 
-/** An order of names, by their places. @param like an order that it may have */
+function takenError(name: string): RangeError {
+  return new RangeError(`tensor ${quoted(name)}: the name is taken`);
+}
+
+/** Orders names, by their places. @param like an order that they may have @throws RangeError if two names are equal */
 function placesByName(names: readonly string[], compare: Compare, like: readonly number[]): readonly number[] {
-  const isOrder = (places: readonly number[]) =>
-    places.every(
-      (place, i) => i === 0 || compare(names[places[i - 1] as number] as string, names[place] as string) < 0,
-    );
   // The scales of some codes are ordered as the codes are, and files mostly are in order. To see that takes a tenth of the time of sorting.
-  if (like.length === names.length && isOrder(like)) return like;
+  if (like.length === names.length && areOrdered(names, compare, like)) return like;
   const places = [...names.keys()];
-  return isOrder(places) ? places : places.sort((a, b) => compare(names[a] as string, names[b] as string));
+  if (areOrdered(names, compare, places)) return places;
+  places.sort((a, b) => compare(names[a] as string, names[b] as string));
+  const again = places.find((place, i) => i > 0 && names[place] === names[places[i - 1] as number]);
+  if (again !== undefined) throw takenError(names[again] as string);
+  return places;
+}
+
+/** Tensors of one type, as they follow each other in the file. */
+interface Stretch {
+  readonly names: () => readonly string[];
+  readonly ends: ReadonlySet<number> | undefined;
+}
+
+/** The order of tensors, and what is known of their names. */
+interface Order {
+  readonly order: Uint32Array;
+  /** Whether all names are plain. */
+  readonly arePlain: boolean;
+  /** Bytes of all names in JSON, without their quotes. */
+  readonly nameBytes: number;
 }
 
 /** The tensors in the order of the reference: wide dtypes first, names in byte order. @throws RangeError if a name is taken */
-function orderOf(listed: Listed): Uint32Array {
-  const { count, nameOf, kindOf } = listed;
-  const compare = comparerOf(listed);
+function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   const byType = new Map<TensorDType, number[]>();
   for (let index = 0; index < count; index++) {
     const { dtype } = kindOf(index);
@@ -122,27 +127,45 @@ function orderOf(listed: Listed): Uint32Array {
   }
   const rank = ([dtype]: readonly [TensorDType, unknown]) => dtypeOrder.get(dtype) ?? 0;
   const order = new Uint32Array(count);
-  // A set of all names would take more memory and time than comparing the few lists.
-  const sorted = [sortedNames(['__metadata__'])];
+  const encoder = new TextEncoder();
+  const reserved = ['__metadata__'];
+  const stretches: Stretch[] = [{ names: () => reserved, ends: endsOf(reserved) }];
+  let [arePlain, nameBytes, done] = [true, 0, 0];
   let places: readonly number[] = [];
-  let done = 0;
   for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
+    // All names at once would take more memory than all else.
     const names = list.map(nameOf);
-    places = placesByName(names, compare, places);
+    const plain = names.every((name) => isPlainKey.test(name));
+    for (const name of names) nameBytes += plain ? name.length : encoder.encode(JSON.stringify(name)).length - 2;
+    arePlain &&= plain;
+    places = placesByName(names, comparerOf(names, plain), places);
+    const begin = done;
     for (const place of places) order[done++] = list[place] as number;
-    sorted.push(sortedNames(places.map((place) => names[place] as string)));
+    const end = done;
+    stretches.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: endsOf(names) });
   }
-  for (const [i, first] of sorted.entries()) {
-    for (const second of sorted.slice(i)) {
-      const taken = twice(first, second, compare);
-      if (taken !== undefined) throw new RangeError(`tensor ${quoted(taken)}: the name is taken`);
+  for (const [i, first] of stretches.entries()) {
+    for (const second of stretches.slice(i + 1)) {
+      const taken = areApart(first.ends, second.ends) ? undefined : common(first.names(), second.names());
+      if (taken !== undefined) throw takenError(taken);
     }
   }
-  return order;
+  return { order, arePlain, nameBytes };
+}
+
+/** Everything that a header says. */
+interface Contents extends ListedTensors, Order {
+  /** Where each tensor begins and the last one ends, from the end of the header. */
+  readonly offsets: Float64Array;
+  readonly end: number;
+  readonly metadata: Readonly<Record<string, string>>;
 }
 
 /** Where each tensor begins and the last one ends, from the end of the header. @throws RangeError as `layoutSafetensors` */
-function placesOf({ count, nameOf, kindOf }: Listed, order: Uint32Array): { offsets: Float64Array; end: number } {
+function placesOf(
+  { count, nameOf, kindOf }: ListedTensors,
+  order: Uint32Array,
+): { offsets: Float64Array; end: number } {
   const offsets = new Float64Array(count);
   let end = 0;
   let last: Kind | undefined;
@@ -176,58 +199,45 @@ function digitsOf(n: number): number {
   return digits;
 }
 
+/** What is said of all tensors of a kind, between their names and their places. */
+function middleOf({ dtype, shape }: Kind): string {
+  return `":{"dtype":"${dtype}","shape":[${shape.join()}],"data_offsets":[`;
+}
+
 /** Bytes of what jsonOf makes. */
-function jsonBytes(
-  { nameOf, kindOf, isPlain }: Listed,
-  order: Uint32Array,
-  offsets: Float64Array,
-  end: number,
-  metadata: Readonly<Record<string, string>>,
-  encoder: TextEncoder,
-): number {
-  const frame = '"":{"dtype":"","shape":[],"data_offsets":[,]}'.length;
-  const first = encoder.encode(metadataOf(metadata)).length;
+function jsonBytes({ kindOf, order, nameBytes, offsets, end, metadata }: Contents): number {
+  const first = new TextEncoder().encode(metadataOf(metadata)).length;
   const commas = Math.max(0, order.length - 1) + (first > 0 && order.length > 0 ? 1 : 0);
-  let bytes = '{}'.length + first + commas + frame * order.length;
-  let last: readonly number[] | undefined;
-  let dimensions = 0;
+  let bytes = '{}'.length + first + commas + nameBytes + '",]}'.length * order.length;
+  let last: Kind | undefined;
+  let middle = 0;
   for (let i = 0; i < order.length; i++) {
     const index = order[i] as number;
-    const name = nameOf(index);
-    const { dtype, shape } = kindOf(index);
     const next = order[i + 1];
-    if (shape !== last) dimensions = shape.join().length;
-    last = shape;
-    bytes += isPlain || isPlainKey.test(name) ? name.length : encoder.encode(JSON.stringify(name)).length - 2;
-    bytes += dtype.length + dimensions + digitsOf(offsets[index] as number);
-    bytes += digitsOf(next === undefined ? end : (offsets[next] as number));
+    const kind = kindOf(index);
+    if (kind !== last) middle = middleOf(kind).length;
+    last = kind;
+    const stop = next === undefined ? end : (offsets[next] as number);
+    bytes += middle + digitsOf(offsets[index] as number) + digitsOf(stop);
   }
   return bytes;
 }
 
 /** The JSON of a header, in pieces. */
-function* jsonOf(
-  { nameOf, kindOf, isPlain }: Listed,
-  order: Uint32Array,
-  offsets: Float64Array,
-  end: number,
-  metadata: Readonly<Record<string, string>>,
-): Generator<string, void> {
+function* jsonOf({ nameOf, kindOf, order, arePlain, offsets, end, metadata }: Contents): Generator<string, void> {
   let piece = `{${metadataOf(metadata)}`;
-  let last: readonly number[] | undefined;
-  let dimensions = '';
+  let last: Kind | undefined;
+  let middle = '';
   if (piece !== '{' && order.length > 0) piece += ',';
   for (let i = 0; i < order.length; i++) {
     const index = order[i] as number;
-    const name = nameOf(index);
-    const { dtype, shape } = kindOf(index);
     const next = order[i + 1];
-    const stop = next === undefined ? end : offsets[next];
-    const place = `[${offsets[index]},${stop}]}`;
-    if (shape !== last) dimensions = shape.join();
-    last = shape;
-    const key = isPlain || isPlainKey.test(name) ? `"${name}"` : JSON.stringify(name);
-    piece += `${key}:{"dtype":"${dtype}","shape":[${dimensions}],"data_offsets":${place}`;
+    const kind = kindOf(index);
+    if (kind !== last) middle = middleOf(kind);
+    last = kind;
+    const name = nameOf(index);
+    const key = arePlain ? name : JSON.stringify(name).slice(1, -1);
+    piece += `"${key}${middle}${offsets[index]},${next === undefined ? end : offsets[next]}]}`;
     if (next !== undefined) piece += ',';
     if (i % tensorsAtOnce !== tensorsAtOnce - 1) continue;
     yield piece;
@@ -262,14 +272,10 @@ export function layoutListed(
   tensors: ListedTensors,
   metadata: Readonly<Record<string, string>> = {},
 ): SafetensorsLayout {
-  const { count, nameOf } = tensors;
-  let isPlain = true;
-  for (let i = 0; i < count && isPlain; i++) isPlain = isPlainKey.test(nameOf(i));
-  const listed = { ...tensors, isPlain };
-  const order = orderOf(listed);
-  const { offsets, end } = placesOf(listed, order);
+  const order = orderOf(tensors);
+  const contents = { ...tensors, ...order, ...placesOf(tensors, order.order), metadata };
   // Counted first: so the JSON is never in memory as a whole.
-  const used = jsonBytes(listed, order, offsets, end, metadata, new TextEncoder());
+  const used = jsonBytes(contents);
   const length = Math.ceil(used / 8) * 8;
   if (length > maxHeaderBytes) {
     throw new ScalepointError(
@@ -279,10 +285,10 @@ export function layoutListed(
   }
   const bytes = 8 + length;
   return {
-    header: { bytes, make: () => headerOf(length, used, jsonOf(listed, order, offsets, end, metadata)) },
-    order,
-    offsets: offsets.map((offset) => bytes + offset),
-    size: bytes + end,
+    header: { bytes, make: () => headerOf(length, used, jsonOf(contents)) },
+    order: contents.order,
+    offsets: contents.offsets.map((offset) => bytes + offset),
+    size: bytes + contents.end,
   };
 }
 
