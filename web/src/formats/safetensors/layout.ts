@@ -41,23 +41,44 @@ const isPlainKey = /^[\w.\-/]*$/;
 type Compare = (a: string, b: string) => number;
 
 /** Engines compare strings by their units, fast. That is byte order, unless there are units from the surrogates on. */
-function comparerOf(names: readonly string[], arePlain: boolean): Compare {
-  const areSimple = arePlain || names.every((name) => !/[\ud800-\uffff]/.test(name));
-  return areSimple ? (a, b) => (a < b ? -1 : a > b ? 1 : 0) : compareNames;
+const byUnits: Compare = (a, b) => (a < b ? -1 : a > b ? 1 : 0);
+
+/** A number made of how a name ends; undefined if it is too short. */
+function endOf(name: string): number | undefined {
+  const at = name.length - 3;
+  if (at < 0) return undefined;
+  return (name.charCodeAt(at) * 2 ** 16 + name.charCodeAt(at + 1)) * 2 ** 16 + name.charCodeAt(at + 2);
 }
 
-/** Numbers made of how names end: lists that have none of them in common have no name in common. Undefined if a name is too short. */
-function endsOf(names: readonly string[]): ReadonlySet<number> | undefined {
-  const ends = new Set<number>();
-  let last = -1;
-  for (const name of names) {
-    const at = name.length - 3;
-    if (at < 0) return undefined;
-    const end = (name.charCodeAt(at) * 2 ** 16 + name.charCodeAt(at + 1)) * 2 ** 16 + name.charCodeAt(at + 2);
-    if (end !== last) ends.add(end);
-    last = end;
+/** What is known of the names of some tensors. */
+interface Seen {
+  /** Whether they are in order, and none is there twice. */
+  readonly areOrdered: boolean;
+  readonly arePlain: boolean;
+  /** Their bytes in JSON, without quotes. */
+  readonly bytes: number;
+  /** Lists that have no ends in common have no name in common. Undefined if a name is too short. */
+  readonly ends: ReadonlySet<number> | undefined;
+}
+
+/** Looks at names one after the other. All of them at once would take more memory than all else. */
+function look(count: number, nameAt: (i: number) => string, encoder: TextEncoder): Seen {
+  const ends = new Set<number | undefined>();
+  let [areOrdered, arePlain, bytes] = [true, true, 0];
+  let last: string | undefined;
+  let lastEnd: number | undefined;
+  for (let i = 0; i < count; i++) {
+    const name = nameAt(i);
+    const isPlain = isPlainKey.test(name);
+    arePlain &&= isPlain;
+    bytes += isPlain ? name.length : encoder.encode(JSON.stringify(name)).length - 2;
+    if (last !== undefined) areOrdered &&= (arePlain ? byUnits : compareNames)(last, name) < 0;
+    last = name;
+    const end = endOf(name);
+    if (i === 0 || end !== lastEnd) ends.add(end);
+    lastEnd = end;
   }
-  return ends;
+  return { areOrdered, arePlain, bytes, ends: ends.has(undefined) ? undefined : (ends as ReadonlySet<number>) };
 }
 
 function areApart(a: ReadonlySet<number> | undefined, b: ReadonlySet<number> | undefined): boolean {
@@ -77,25 +98,14 @@ function common(a: readonly string[], b: readonly string[]): string | undefined 
   return undefined;
 }
 
-/** Whether names at some places are in order, and none is there twice. */
-function areOrdered(names: readonly string[], compare: Compare, places: readonly number[]): boolean {
-  for (let i = 1; i < places.length; i++) {
-    if (compare(names[places[i - 1] as number] as string, names[places[i] as number] as string) >= 0) return false;
-  }
-  return true;
-}
-
 function takenError(name: string): RangeError {
   return new RangeError(`tensor ${quoted(name)}: the name is taken`);
 }
 
-/** Orders names, by their places. @param like an order that they may have @throws RangeError if two names are equal */
-function placesByName(names: readonly string[], compare: Compare, like: readonly number[]): readonly number[] {
-  // The scales of some codes are ordered as the codes are, and files mostly are in order. To see that takes a tenth of the time of sorting.
-  if (like.length === names.length && areOrdered(names, compare, like)) return like;
-  const places = [...names.keys()];
-  if (areOrdered(names, compare, places)) return places;
-  places.sort((a, b) => compare(names[a] as string, names[b] as string));
+/** Places of names in their order. @throws RangeError if two names are equal */
+function sortedPlaces(names: readonly string[], arePlain: boolean): number[] {
+  const compare = arePlain ? byUnits : compareNames;
+  const places = [...names.keys()].sort((a, b) => compare(names[a] as string, names[b] as string));
   const again = places.find((place, i) => i > 0 && names[place] === names[places[i - 1] as number]);
   if (again !== undefined) throw takenError(names[again] as string);
   return places;
@@ -129,20 +139,25 @@ function orderOf({ count, nameOf, kindOf }: ListedTensors): Order {
   const order = new Uint32Array(count);
   const encoder = new TextEncoder();
   const reserved = ['__metadata__'];
-  const stretches: Stretch[] = [{ names: () => reserved, ends: endsOf(reserved) }];
+  const stretches: Stretch[] = [{ names: () => reserved, ends: look(1, () => reserved[0] as string, encoder).ends }];
   let [arePlain, nameBytes, done] = [true, 0, 0];
   let places: readonly number[] = [];
   for (const [, list] of [...byType].sort((a, b) => rank(b) - rank(a))) {
-    // All names at once would take more memory than all else.
-    const names = list.map(nameOf);
-    const plain = names.every((name) => isPlainKey.test(name));
-    for (const name of names) nameBytes += plain ? name.length : encoder.encode(JSON.stringify(name)).length - 2;
-    arePlain &&= plain;
-    places = placesByName(names, comparerOf(names, plain), places);
+    // The scales of some codes are ordered as the codes are. Most files are in order, too.
+    const nameAt = (place: number) => nameOf(list[place] as number);
+    const like = places;
+    let seen = like.length === list.length ? look(like.length, (i) => nameAt(like[i] as number), encoder) : undefined;
+    if (!seen?.areOrdered) {
+      places = [...list.keys()];
+      seen = look(list.length, nameAt, encoder);
+    }
+    if (!seen.areOrdered) places = sortedPlaces(list.map(nameOf), seen.arePlain);
+    arePlain &&= seen.arePlain;
+    nameBytes += seen.bytes;
     const begin = done;
     for (const place of places) order[done++] = list[place] as number;
     const end = done;
-    stretches.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: endsOf(names) });
+    stretches.push({ names: () => Array.from(order.subarray(begin, end), nameOf), ends: seen.ends });
   }
   for (const [i, first] of stretches.entries()) {
     for (const second of stretches.slice(i + 1)) {
