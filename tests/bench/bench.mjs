@@ -136,7 +136,7 @@ function tableOf(results) {
     }
   }
   const cpu = cpus()[0]?.model ?? 'unknown processor';
-  return `${lines.join('\n')}\n\nMedians on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
+  return `${lines.join('\n')}\n\nFastest turns on one core of ${cpu}, ${(size / 2 ** 20).toFixed(0)} Mi floats but for the last row.`;
 }
 
 /** The table of ggml's block types for the guide. */

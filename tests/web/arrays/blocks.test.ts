@@ -306,10 +306,10 @@ describeBuilds('blocks', (sp) => {
   it('are refused when something is wrong with them', () => {
     const q = blocksOf('Q4_0', 4);
     const wrong = (change: object) => () => sp.dequantize({ ...q, ...change } as BlockTensor);
-    expectRefusal(wrong({ type: 'Q9_0' }), RangeError, 'type');
+    expectRefusal(wrong({ type: 'Q9_0' }), RangeError, 'q.type');
     expectRefusal(wrong({ shape: [96] }), RangeError, 'q.data');
-    expectRefusal(wrong({ shape: [16, 8] }), RangeError, 'shape');
-    expectRefusal(wrong({ shape: [-32] }), RangeError, 'shape');
+    expectRefusal(wrong({ shape: [16, 8] }), RangeError, 'q.shape');
+    expectRefusal(wrong({ shape: [-32] }), RangeError, 'q.shape');
     expectRefusal(wrong({ shape: undefined }), TypeError, 'q.shape');
     expectRefusal(wrong({ shape: [2 ** 32, 2 ** 20] }), RangeError, 'q.data');
     expectRefusal(wrong({ data: q.data.subarray(1) }), RangeError, 'q.data');

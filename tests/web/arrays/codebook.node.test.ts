@@ -504,12 +504,14 @@ describeBuilds('codebooks', (sp) => {
       [{ absmax: Float32Array.of(1, -Infinity) }, RangeError, 'absmax[1]'],
       [{ absmax: Float32Array.of(1, Number.NaN) }, RangeError, 'absmax[1]'],
       [{ data: new Int8Array(100) }, TypeError, 'data'],
-      [{ data: new Uint8Array(99) }, RangeError, ''],
+      [{ data: new Uint8Array(99) }, RangeError, 'shape'],
+      [{ shape: [50, 3] }, RangeError, 'shape'],
+      [{ shape: [-100] }, RangeError, 'shape'],
       [{ data: new Uint8Array(100).fill(16, 98) }, RangeError, 'data[98]'],
       [{ shape: undefined }, TypeError, 'shape'],
     ] as const;
     for (const [change, type, field] of cases) {
-      const at = (name: string) => (field === '' ? 'shape' : `${name}.${field}`);
+      const at = (name: string) => `${name}.${field}`;
       expectRefusal(() => sp.dequantize(wrong(change)), type, at('q'));
       expectRefusal(() => sp.compare(x, wrong(change)), type, at('b'));
       expectRefusal(() => sp.pack(wrong(change)), type, at('q'));

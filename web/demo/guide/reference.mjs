@@ -255,41 +255,58 @@ function groupHtml(title, entries) {
   return `<h2 id="${id}">${title}</h2>\n<p class="names">${links}</p>\n${entries.map(entryHtml).join('\n')}`;
 }
 
-/** The entry points of the package. */
+/** The entry points of the package, with the names that most readers look for in the order in which they are used. */
 const points = [
   {
     name: 'api',
     from: 'scalepoint',
     file: 'index.ts',
     about: 'Arrays, layers and search: everything that `load` gives.',
+    first: ['load', 'Scalepoint'],
   },
   {
     name: 'api-model',
     from: 'scalepoint/model',
     file: 'model.ts',
     about: 'Model files: what is in them, what would become of them, and the same with smaller numbers.',
+    first: [
+      'inspectModel',
+      'planModel',
+      'estimateModel',
+      'quantizeModel',
+      'compareModels',
+      'verifyModel',
+      'readTensor',
+    ],
   },
   {
     name: 'api-bench',
     from: 'scalepoint/bench',
     file: 'bench.ts',
     about: 'The benchmark that ships with the package.',
+    first: ['runBench'],
   },
 ];
 
-/** What everyone needs comes first, then functions, then the classes of what they return. @param {Entry} entry */
-const rankOf = ({ name, kind }) => (name === 'load' ? 0 : name === 'Scalepoint' ? 1 : kind === 'function' ? 2 : 3);
+/**
+ * The place of an entry: after `first` come functions, then the classes of what they return.
+ * @param {Entry} entry @param {readonly string[]} first
+ */
+function rankOf({ name, kind }, first) {
+  const place = first.indexOf(name);
+  return place >= 0 ? place : first.length + (kind === 'function' ? 0 : 1);
+}
 
 /** The pages of the reference, made from the sources. */
 export function referencePages() {
-  return points.map(({ name, from, file, about }) => {
+  return points.map(({ name, from, file, about, first }) => {
     const entries = entriesOf(moduleAt(`${sources}${file}`));
     const some = (/** @type {Entry['kind'][]} */ ...wanted) => entries.filter(({ kind }) => wanted.includes(kind));
     const html = [
       `<h1>API: ${from}</h1>\n<p>${prose(about).replace(/^<p>|<\/p>\n?$/g, '')}</p>`,
       groupHtml(
         'Functions and classes',
-        some('function', 'class').sort((a, b) => rankOf(a) - rankOf(b)),
+        some('function', 'class').sort((a, b) => rankOf(a, first) - rankOf(b, first)),
       ),
       groupHtml('Values', some('value')),
       groupHtml('Types', some('type')),

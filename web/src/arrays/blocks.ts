@@ -5,11 +5,12 @@ import {
   type BlockTypeInfo,
   blocksOfShape,
   blockTypeInfo,
+  blockTypeInfoAt,
   checkSearched,
 } from '../core/blocks.js';
 import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
 import { BlockSearch as Searches, Status } from '../core/door.js';
-import { rangeError, ScalepointError, typeError } from '../core/errors.js';
+import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
 import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
@@ -61,7 +62,7 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const shape = checkShape(options.shape ?? source.shape, source.length);
   const { out } = options;
   const { elements, bytes } = info;
-  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length) * bytes, out, 'out');
+  const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length, 'shape') * bytes, out, 'out');
   checkApart(x, out, 'out');
   const search = searchOf(options.search, info);
   if (options.weights !== undefined || search === Searches.best) {
@@ -189,13 +190,12 @@ export class GivenBlocks implements GivenTensor {
   constructor(core: Core, q: BlockTensor, what: string) {
     this.#core = core;
     this.#what = what;
-    this.#info = blockTypeInfo(q.type);
+    this.#info = blockTypeInfoAt(q.type, `${what}.type`);
     this.#bytes = new CodeSource(core, q.data, 'uint8', `${what}.data`);
     this.inPlace = this.#bytes.inPlace;
-    if (q.shape === undefined) throw typeError(`${what}.shape`, 'expected an array of whole numbers, got undefined');
+    this.length = sizeOfShape(q.shape, `${what}.shape`);
     this.shape = q.shape;
-    this.length = sizeOfShape(q.shape);
-    const bytes = blocksOfShape(this.#info, q.shape, this.length) * this.#info.bytes;
+    const bytes = blocksOfShape(this.#info, q.shape, this.length, `${what}.shape`) * this.#info.bytes;
     if (this.#bytes.length !== bytes) {
       const text = `expected ${bytes} bytes for ${this.length} elements of ${this.#info.name}, got ${this.#bytes.length}`;
       throw rangeError(`${what}.data`, text);

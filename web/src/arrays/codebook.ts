@@ -1,5 +1,5 @@
 // Codes of a codebook, as given by a caller.
-import { checkNumber, checkShape, checkWhole, sizeOfShape } from '../core/check.js';
+import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
@@ -105,8 +105,7 @@ export class GivenCodebook implements GivenTensor {
     this.#codes = new CodeSource(core, q.data, 'uint8', `${what}.data`);
     this.length = this.#codes.length;
     this.inPlace = this.#codes.inPlace;
-    if (q.shape === undefined) throw typeError(`${what}.shape`, 'expected an array of whole numbers, got undefined');
-    this.shape = checkShape(q.shape, this.length);
+    this.shape = checkOwnShape(q.shape, this.length, `${what}.shape`);
     this.#absmax = absmaxOf(core, q.absmax, Math.ceil(this.length / this.#blockSize), `${what}.absmax`);
   }
 
@@ -172,5 +171,5 @@ export class GivenCodebook implements GivenTensor {
 export function unpackCodebook(core: Core, bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer> {
   const bits = bitsOf(valuesOf(q.codebook, 'q.codebook').length);
   const unpack = (from: number, count: number, to: number) => core.module._unpackCodebook(from, count, bits, to);
-  return unpackTiles(core, bytes, sizeOfShape(q.shape), bits, 'uint8', unpack) as Uint8Array<ArrayBuffer>;
+  return unpackTiles(core, bytes, sizeOfShape(q.shape, 'q.shape'), bits, 'uint8', unpack) as Uint8Array<ArrayBuffer>;
 }

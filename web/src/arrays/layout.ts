@@ -18,25 +18,29 @@ export interface Layout extends LayoutRecord {
  * Resolves a granularity for a shape. The axis becomes non-negative, and defaults are filled in.
  * @throws TypeError or RangeError naming the option
  */
-export function resolveGranularity(granularity: unknown, shape: readonly number[]): Granularity {
+export function resolveGranularity(
+  granularity: unknown,
+  shape: readonly number[],
+  option = 'granularity',
+): Granularity {
   if (granularity === undefined) return { kind: 'per-tensor' };
   if (typeof granularity !== 'object' || granularity === null) {
     const expected = "an object such as { kind: 'per-channel', axis: 0 }";
-    throw typeError('granularity', `expected ${expected}, got ${show(granularity)}`);
+    throw typeError(option, `expected ${expected}, got ${show(granularity)}`);
   }
   const { kind, axis, groupSize } = granularity as { kind?: unknown; axis?: unknown; groupSize?: unknown };
   if (kind === 'per-tensor') return { kind };
   if (kind !== 'per-channel' && kind !== 'per-group') {
-    throw rangeError('granularity.kind', `expected 'per-tensor', 'per-channel' or 'per-group', got ${show(kind)}`);
+    throw rangeError(`${option}.kind`, `expected 'per-tensor', 'per-channel' or 'per-group', got ${show(kind)}`);
   }
   const fallback = kind === 'per-group' ? -1 : undefined;
-  const given = checkNumber(axis === undefined ? fallback : axis, 'granularity.axis', 'a whole number');
+  const given = checkNumber(axis === undefined ? fallback : axis, `${option}.axis`, 'a whole number');
   const resolved = given < 0 ? given + shape.length : given;
   if (!Number.isInteger(given) || resolved < 0 || resolved >= shape.length) {
-    throw rangeError('granularity.axis', `axis ${given} is out of range for shape ${show(shape)}`);
+    throw rangeError(`${option}.axis`, `axis ${given} is out of range for shape ${show(shape)}`);
   }
   if (kind === 'per-channel') return { kind, axis: resolved };
-  return { kind, groupSize: checkWhole(groupSize, 'granularity.groupSize', 1), axis: resolved };
+  return { kind, groupSize: checkWhole(groupSize, `${option}.groupSize`, 1), axis: resolved };
 }
 
 /** One scale and zero point for all elements. */

@@ -1,5 +1,5 @@
 // Integers with scales and zero points, as given by a caller.
-import { checkShape, sizeOfShape } from '../core/check.js';
+import { checkOwnShape, sizeOfShape } from '../core/check.js';
 import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
@@ -15,7 +15,7 @@ import {
   type CodeArray,
   type DType,
   type DTypeInfo,
-  dtypeInfo,
+  dtypeInfoAt,
   type Granularity,
   type LinearQuantizedTensor,
 } from './tensor.js';
@@ -61,13 +61,12 @@ export class GivenLinear implements GivenTensor {
   constructor(core: Core, q: LinearQuantizedTensor, what: string) {
     this.#core = core;
     this.#what = what;
-    this.#info = dtypeInfo(q.dtype);
+    this.#info = dtypeInfoAt(q.dtype, `${what}.dtype`);
     this.#codes = new CodeSource(core, q.data, this.#info.storage, `${what}.data`);
     this.length = this.#codes.length;
     this.inPlace = this.#codes.inPlace;
-    if (q.shape === undefined) throw typeError(`${what}.shape`, 'expected an array of whole numbers, got undefined');
-    this.shape = checkShape(q.shape, this.length);
-    this.#granularity = resolveGranularity(q.granularity, this.shape);
+    this.shape = checkOwnShape(q.shape, this.length, `${what}.shape`);
+    this.#granularity = resolveGranularity(q.granularity, this.shape, `${what}.granularity`);
     this.#layout = layoutOf(this.#granularity, this.shape, this.length);
     this.#spec = specOfDType(this.#info);
     const { parameters } = this.#layout;
@@ -211,8 +210,8 @@ export function unpackLinear(core: Core, bytes: Uint8Array, q: PackedTensor): Co
   if (typeof q !== 'object' || q === null) {
     throw typeError('q', `expected an object with dtype and shape, got ${show(q)}`);
   }
-  const info = dtypeInfo(q.dtype);
-  const n = sizeOfShape(q.shape);
+  const info = dtypeInfoAt(q.dtype, 'q.dtype');
+  const n = sizeOfShape(q.shape, 'q.shape');
   const { dtype } = specOfDType(info);
   return core.withRecord(DTypeRecord, dtype, (record) =>
     unpackTiles(core, bytes, n, info.bits, info.storage, (from, count, to) =>

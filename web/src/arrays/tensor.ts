@@ -97,8 +97,13 @@ export const dtypes: readonly DType[] = Object.freeze([...names]);
  * @throws RangeError if there is no such dtype.
  */
 export function dtypeInfo(dtype: DType): DTypeInfo {
+  return dtypeInfoAt(dtype, 'dtype');
+}
+
+/** The same, where errors name the path of an option. */
+export function dtypeInfoAt(dtype: DType, option: string): DTypeInfo {
   const info = infos.get(dtype);
-  if (info === undefined) throw rangeError('dtype', `expected one of ${names.join(', ')}, got ${show(dtype)}`);
+  if (info === undefined) throw rangeError(option, `expected one of ${names.join(', ')}, got ${show(dtype)}`);
   return info;
 }
 

@@ -31,12 +31,12 @@ const infos = new Map<string, BlockTypeInfo>(
   }),
 );
 
-/** How many blocks a row-major array of that shape makes. @throws RangeError naming `shape` if a row holds no whole number of them. */
-export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number): number {
+/** How many blocks a row-major array of that shape makes. @throws RangeError naming the option if a row holds no whole number of them. */
+export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number, option: string): number {
   const row = shape.at(-1) ?? 1;
   if (row % info.elements !== 0) {
     const text = `the last dimension of ${show(shape)} is no multiple of ${info.elements}`;
-    throw rangeError('shape', `${text}, the elements of a ${info.name} block`);
+    throw rangeError(option, `${text}, the elements of a ${info.name} block`);
   }
   return size / info.elements;
 }
@@ -80,7 +80,12 @@ export function isBlockType(name: unknown): name is BlockType {
  * @throws RangeError if there is no such type
  */
 export function blockTypeInfo(type: BlockType): BlockTypeInfo {
+  return blockTypeInfoAt(type, 'type');
+}
+
+/** The same, where errors name the path of an option. */
+export function blockTypeInfoAt(type: BlockType, option: string): BlockTypeInfo {
   const info = infos.get(type);
-  if (info === undefined) throw rangeError('type', `expected one of ${blockTypes.join(', ')}, got ${show(type)}`);
+  if (info === undefined) throw rangeError(option, `expected one of ${blockTypes.join(', ')}, got ${show(type)}`);
   return info;
 }

@@ -61,29 +61,33 @@ export function enumChoice<Name extends string, T extends number>(
   return values[value as Name];
 }
 
-/** The number of elements of a shape. */
-export function sizeOfShape(shape: unknown): number {
-  if (!Array.isArray(shape)) throw typeError('shape', `expected an array of whole numbers, got ${show(shape)}`);
+/** The number of elements of a shape. `name` is what errors call it. */
+export function sizeOfShape(shape: unknown, name = 'shape'): number {
+  if (!Array.isArray(shape)) throw typeError(name, `expected an array of whole numbers, got ${show(shape)}`);
   let product = 1;
   let zero = false;
   for (const dimension of shape as unknown[]) {
-    if (typeof dimension !== 'number') throw typeError('shape', `expected whole numbers, got ${show(shape)}`);
+    if (typeof dimension !== 'number') throw typeError(name, `expected whole numbers, got ${show(shape)}`);
     if (!Number.isSafeInteger(dimension) || dimension < 0) {
-      throw rangeError('shape', `expected whole numbers of at least 0, got ${show(shape)}`);
+      throw rangeError(name, `expected whole numbers of at least 0, got ${show(shape)}`);
     }
     if (dimension === 0) zero = true;
     else product *= dimension;
-    if (product > Number.MAX_SAFE_INTEGER) throw rangeError('shape', `the product of ${show(shape)} is too large`);
+    if (product > Number.MAX_SAFE_INTEGER) throw rangeError(name, `the product of ${show(shape)} is too large`);
   }
   return zero ? 0 : product;
 }
 
-/** A copy of a shape for so many elements. Without a shape there is one dimension. */
-export function checkShape(shape: unknown, size: number): number[] {
-  if (shape === undefined) return [size];
-  const product = sizeOfShape(shape);
+/** A copy of the shape that a tensor of so many elements has to have. */
+export function checkOwnShape(shape: unknown, size: number, name: string): number[] {
+  const product = sizeOfShape(shape, name);
   if (product !== size) {
-    throw rangeError('shape', `the product of ${show(shape)} is ${product}, but the array has ${size} elements`);
+    throw rangeError(name, `the product of ${show(shape)} is ${product}, but the array has ${size} elements`);
   }
   return [...(shape as number[])];
+}
+
+/** A copy of a shape that was given for so many elements. Without one there is one dimension. */
+export function checkShape(shape: unknown, size: number): number[] {
+  return shape === undefined ? [size] : checkOwnShape(shape, size, 'shape');
 }
