@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "../kernels/minifloat.h"
+#include "../kernels/range.h"
 #include "../round.h"
 
 namespace scalepoint::codecs {
@@ -32,8 +33,12 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   size_t count = 0;
   for (size_t i = 0; i < n; i++) {
-    // Most are neither: not 0, not an infinity, not NaN.
-    if ((bit_cast<uint32_t>(y[i]) & kAbsMask) - 1 < kInfinityBits - 1) continue;
+    // Most have neither.
+    const size_t some = std::min(n - i, kernels::kErrorBlock);
+    if (i % kernels::kErrorBlock == 0 && kernels::all_finite_nonzero(y + i, some)) {
+      i += some - 1;
+      continue;
+    }
     const bool overflows = !is_finite(y[i]) && is_finite(x[i]);
     if (!overflows && (y[i] != 0 || x[i] == 0)) continue;
     // An infinity has the bits behind those of the largest value, a zero those before the smallest one.

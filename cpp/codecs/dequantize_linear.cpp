@@ -19,6 +19,9 @@ namespace {
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
+/// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
+constexpr size_t kPiece = kernels::kErrorBlock;
+
 /// What follows from the size of a tile and from its codes.
 struct Form {
   const DequantizeLinear& codes;
@@ -94,11 +97,15 @@ struct Form {
 class Encoder {
  public:
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
-      : tile_(tile), form_(form), codes_(form.codes), result_(result), floats_(tile, reads() ? form.size : 0, arena) {
-    // choose_blocks works on four sets at a time.
-    const uint64_t sets = (form.sets + 3) / 4 * 4;
-    min_ = arena.take<float>(sets);
-    max_ = arena.take<float>(sets);
+      : tile_(tile),
+        form_(form),
+        codes_(form.codes),
+        result_(result),
+        // First, so that they lie at the same place for all rows of a tile.
+        min_(arena.take<float>(padded(form.sets))),
+        max_(arena.take<float>(padded(form.sets))),
+        floats_(tile, reads() ? form.size : 0, arena) {
+    const uint64_t sets = padded(form.sets);
     scale_ = arena.take<float>(form.sets);
     zero_point_ = arena.take<int32_t>(form.sets);
     scratch_bytes_ = searches() ? search_scratch_bytes(form.size, form.layout) : 0;
@@ -137,6 +144,8 @@ class Encoder {
   }
 
  private:
+  /// choose_blocks works on four sets at a time.
+  static uint64_t padded(uint64_t sets) { return (sets + 3) / 4 * 4; }
   [[nodiscard]] bool searches() const { return codes_.search && tile_.ranges == nullptr; }
   [[nodiscard]] bool reads() const { return tile_.ranges == nullptr || tile_.wants(Role::kData); }
   /// Whether neighbors may have different scales, so that codes are made row by row, and not measured as they are made.
@@ -155,12 +164,14 @@ class Encoder {
     bool finite = false;
     if (codes_.sharing == Sharing::kColumns && form_.columns >= 4) {
       // choose_from_range widens ranges to hold 0 in any case.
-      std::fill_n(min_, sets(), 0.0f);
-      std::fill_n(max_, sets(), 0.0f);
+      if (!codes_.goes_on) {
+        std::fill_n(min_, sets(), 0.0f);
+        std::fill_n(max_, sets(), 0.0f);
+      }
       const auto rows = static_cast<size_t>(form_.rows), columns = static_cast<size_t>(form_.columns);
       finite = kernels::range_columns(x_, rows, columns, min_, max_) < kInfinityBits;
     } else {
-      clear_range({min_, sets()}, {max_, sets()});
+      if (!codes_.goes_on) clear_range({min_, sets()}, {max_, sets()});
       const Status status = scalepoint::observe({x_, size()}, form_.layout, 0, NonFinite::kError, {min_, sets()}, {max_, sets()});
       if (status != Status::kOk && status != Status::kNonFinite) return status;
       finite = status == Status::kOk;
@@ -306,34 +317,47 @@ class Encoder {
   /// Codes where neighbors have different scales.
   void store_rows(std::byte* made) {
     const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
+    // The sums of rows of whole blocks are those of all elements one after the other.
+    const bool pieces = restores() && !form_.has_blocks() && columns % kPiece == 0;
     for (size_t first = 0, row = 0; first < size(); first += step) {
       const size_t end = std::min(size(), first + step);
       for (size_t at = first; at < end; at += columns, row++) {
         float* const restored = restores() ? restored_ + (at - first) : nullptr;
         if (form_.has_blocks()) {
           kernels::make_block_codes(x_ + at, columns, blocks_of(row), uint8s(made + at), restored);
-        } else if (!store_row(x_ + at, made + at, restored)) {
+        } else if (!(pieces ? store_pieces(x_ + at, made + at) : store_row(0, columns, x_ + at, made + at, restored))) {
           result_.problem = floats_.first_problem(0);
           return;
         }
       }
-      if (restores()) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
+      if (restores() && !pieces) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
     }
   }
 
-  /// Codes where each column has a scale. Scales are good, so that only values are left to check. Returns false if one is not finite.
-  bool store_row(const float* x, std::byte* made, float* restored) const {
+  /// Codes of a row and their error sums, some columns at a time.
+  bool store_pieces(const float* x, std::byte* made) {
+    for (size_t column = 0; column < form_.columns; column += kPiece) {
+      if (!store_row(column, kPiece, x + column, made + column, restored_)) return false;
+      kernels::accumulate_error(x + column, restored_, kPiece, result_.sums);
+    }
+    return true;
+  }
+
+  /// Codes of n columns of a row, where each column has a scale. Scales are good, so that only values are left to check. Returns false
+  /// if one is not finite.
+  bool store_row(size_t column, size_t n, const float* x, std::byte* made, float* restored) const {
     const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
-    const auto columns = static_cast<size_t>(form_.columns);
-    if (!kernels::quantize_each(x, columns, scale_, zero_point_, format, made)) {
-      for (size_t i = 0; i < columns; i++) {
+    const float* const scale = scale_ + column;
+    const int32_t* const zero_point = zero_point_ + column;
+    if (!kernels::quantize_each(x, n, scale, zero_point, format, made)) {
+      for (size_t i = 0; i < n; i++) {
         if (!std::isfinite(x[i])) return false;
         const int32_t code =
-            quantize_value(x[i], scale_[i], zero_point_[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
+            quantize_value(x[i], scale[i], zero_point[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
         made[i] = static_cast<std::byte>(code);
       }
     }
-    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, columns, scale_, zero_point_, restored);
+    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, n, scale, zero_point, restored);
     return true;
   }
 
@@ -363,9 +387,10 @@ class Encoder {
   const Form& form_;
   const DequantizeLinear& codes_;
   Encoded& result_;
+  float *min_, *max_;
   Floats floats_;
   const float* x_ = nullptr;
-  float *min_, *max_, *scale_, *restored_ = nullptr;
+  float *scale_, *restored_ = nullptr;
   int32_t* zero_point_;
   float *block_scale_ = nullptr, *reciprocal_ = nullptr, *zeros_ = nullptr;  ///< of blocks, among codes without a sign
   float* of_row_[3] = {};                                                    ///< of the elements of a row of row blocks

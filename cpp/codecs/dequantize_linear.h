@@ -28,6 +28,9 @@ struct DequantizeLinear {
   bool search = false;
   RangeMethod method = RangeMethod::kMse;
   double percentile = 100;  ///< of RangeMethod::kPercentile
+  /// Whether observe has looked at rows before these: their ranges lie where it left them, at the beginning of the same memory. Only of
+  /// ranges of columns without a search.
+  bool goes_on = false;
 };
 
 /// Codes with a scale for each set of elements that share one.

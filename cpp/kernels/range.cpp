@@ -153,6 +153,25 @@ uint32_t largest_magnitude(const float* x, size_t n) {
   return largest_lane(max_unsigned(largest, other)) >> 1;
 }
 
+bool all_finite_nonzero(const float* x, size_t n) {
+  // Without vectors this takes as long as looking at each value by itself, which callers do then.
+  if constexpr (!kSimd) return false;
+  // Less 1, the bits of 0 are the largest of all.
+  I32x4 largest = splat(0), other = largest;
+  const auto take = [](F32x4 v, I32x4& e) { e = max_unsigned(e, sub(twice_magnitude_bits(v), splat(1))); };
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 8 <= n; i += 8) {
+    take(load(x + i), largest);
+    take(load(x + i + 4), other);
+  }
+  for (; i < n; i++) {
+    const uint32_t magnitude = bit_cast<uint32_t>(x[i]) & kAbsMask;
+    if (magnitude == 0 || magnitude >= kInfinityBits) return false;
+  }
+  return largest_lane(max_unsigned(largest, other)) < 2 * kInfinityBits - 1;
+}
+
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step) {
   // The walking pointers hide from LLVM that it could vectorize: it would put vectors together from single values, or take them
   // apart.

@@ -33,4 +33,7 @@ uint32_t largest_magnitude(const float* x, size_t n);
 /// to[i * to_step] = factor * from[i * from_step].
 void copy_steps(const float* from, size_t from_step, size_t n, float factor, float* to, size_t to_step);
 
+/// Whether no value is 0, an infinity or NaN. May be false in any case.
+[[nodiscard]] bool all_finite_nonzero(const float* x, size_t n);
+
 }  // namespace scalepoint::kernels

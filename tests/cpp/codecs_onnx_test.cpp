@@ -145,7 +145,7 @@ TEST(EncodeDequantizeLinear, makes_what_the_formulas_of_onnxruntime_say) {
     for (const int32_t bits : {2, 4, 8}) {
       for (const bool is_signed : {true, false}) {
         for (const bool symmetric : {true, false}) {
-          for (const auto& [rows, columns] : {std::pair<size_t, size_t>{1, 1}, {10, 37}, {64, 48}, {33, 512}}) {
+          for (const auto& [rows, columns] : {std::pair<size_t, size_t>{1, 1}, {10, 37}, {64, 48}, {33, 512}, {3, 1536}}) {
             DequantizeLinear codes = {.bits = bits, .is_signed = is_signed, .symmetric = symmetric, .sharing = sharing};
             if (sharing == Sharing::kRowBlocks || sharing == Sharing::kColumnBlocks) codes.block_size = 16;
             const std::vector<uint8_t> source =
@@ -198,6 +198,44 @@ TEST(EncodeDequantizeLinear, makes_the_same_of_pieces_with_known_ranges) {
       const Parts alone = encoded(parameters, codes);
       EXPECT_TRUE(same(whole.scale, alone.scale));
       EXPECT_TRUE(same(whole.zero_point, alone.zero_point));
+    }
+  }
+}
+
+TEST(ObserveDequantizeLinear, goes_on_from_rows_to_rows_in_the_same_memory) {
+  Random random(6);
+  const size_t rows = 30;
+  for (const size_t columns : {3, 50}) {
+    for (const ElementType type : {ElementType::kF32, ElementType::kF16, ElementType::kF64}) {
+      const std::vector<uint8_t> source = reference::store_elements(hard_rows(random, rows, columns, 8, 1e4), type);
+      const size_t row_bytes = source.size() / rows;
+      DequantizeLinear codes = {.sharing = Sharing::kColumns};
+      const auto observed = [&](size_t first, size_t some, Arena& arena) {
+        Tile tile = tile_of(source, some, columns, type);
+        tile.source = {part_of(source).data + first * row_bytes, some * row_bytes};
+        const ValueRange* ranges = nullptr;
+        uint32_t count = 0;
+        Problem problem;
+        EXPECT_EQ(observe(tile, codes, arena, ranges, count, problem), Status::kOk);
+        EXPECT_EQ(problem.kind, ProblemKind::kNone);
+        return arena.only_counts() ? std::vector<ValueRange>{} : std::vector<ValueRange>(ranges, ranges + count);
+      };
+      Arena counting;
+      observed(0, rows, counting);
+      Memory memory(counting.size());
+      Arena all = memory.arena();
+      const std::vector<ValueRange> expected = observed(0, rows, all);
+      std::vector<ValueRange> found;
+      for (const auto& [first, some] : {std::pair<size_t, size_t>{0, 16}, {16, 13}, {29, 1}}) {
+        codes.goes_on = first > 0;
+        Arena arena = memory.arena();
+        found = observed(first, some, arena);
+      }
+      ASSERT_EQ(found.size(), columns);
+      for (size_t i = 0; i < columns; i++) {
+        EXPECT_EQ(found[i].min, expected[i].min) << i;
+        EXPECT_EQ(found[i].max, expected[i].max) << i;
+      }
     }
   }
 }
@@ -558,6 +596,21 @@ TEST(EncodeCast, saturates_if_that_is_wanted) {
   EXPECT_TRUE(same_problem({}, parts.encoded.problem));
   EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), expected);
   EXPECT_EQ(parts.encoded.sums.saturated, 2);
+}
+
+TEST(EncodeCast, saturates_wherever_a_value_stands) {
+  // Whole blocks have nothing that saturates, others one value.
+  for (const size_t at : {0, 511, 512, 1000, 1535, 1536, 1539}) {
+    std::vector<double> x(1540, 0.25);
+    x[at] = 1e30;
+    x[(at + 700) % x.size()] = 1e-30;
+    const std::vector<uint8_t> source = reference::store_elements(x, ElementType::kF32);
+    const Parts parts = encoded(tile_of(source, 1, x.size(), ElementType::kF32), codecs::Cast{ElementType::kF16, true});
+    x[at] = 65504;
+    x[(at + 700) % x.size()] = std::ldexp(1.0, -24);
+    EXPECT_EQ(reference::load_elements(parts.data, ElementType::kF16), x) << at;
+    EXPECT_EQ(parts.encoded.sums.saturated, 1) << at;
+  }
 }
 
 }  // namespace

@@ -295,6 +295,26 @@ TEST(RangeColumns, holds_zero_and_the_extremes_of_each_column) {
   }
 }
 
+TEST(AllFiniteNonzero, never_passes_what_is_not) {
+  // The build without vectors looks at nothing.
+  const float one = 1;
+  const bool looks = kernels::all_finite_nonzero(&one, 1);
+  for (const size_t n : kLengths) {
+    const std::vector<float> x(n, -1.5f);
+    EXPECT_EQ(kernels::all_finite_nonzero(Buffer<float>(x, 1).data(), n), looks) << n;
+    for (const float bad : {0.0f, -0.0f, kNan, -kNan, kInfinity, -kInfinity}) {
+      for (size_t i = 0; i < n; i++) {
+        std::vector<float> with = x;
+        with[i] = bad;
+        EXPECT_FALSE(kernels::all_finite_nonzero(with.data(), n)) << n << " " << i << " " << bad;
+      }
+    }
+    for (const float good : {std::numeric_limits<float>::denorm_min(), -std::numeric_limits<float>::max()}) {
+      EXPECT_EQ(kernels::all_finite_nonzero(std::vector<float>(n, good).data(), n), looks) << n << " " << good;
+    }
+  }
+}
+
 TEST(Histogram, agrees_with_the_oracle) {
   Random random(14);
   SCOPED_TRACE("seed 14");

@@ -1,6 +1,7 @@
 // Files of the browser's private file system as outputs.
 import { quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
+import * as onnx from '../formats/onnx/encoder.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]) });
@@ -83,4 +84,38 @@ it('a folder takes all files of a result, or none', async () => {
   expect(await namesIn()).toEqual(['model-00002-of-00002.safetensors']);
   await quantizeModel(several, { ...options, overwrite: true });
   expect(await namesIn()).toHaveLength(3);
+});
+
+it('several targets go into a folder under their names, and none of them after an error', async () => {
+  const file = onnx.product('MatMul', [64, 48], [3, 64], [3, 48])();
+  const root = await navigator.storage.getDirectory();
+  const folder = await root.getDirectoryHandle(`folder-${crypto.randomUUID()}`, { create: true });
+  // TypeScript's library does not list the content of a folder.
+  const namesOf = async () => {
+    const names: string[] = [];
+    for await (const name of (folder as unknown as { keys(): AsyncIterable<string> }).keys()) names.push(name);
+    return names.sort();
+  };
+  const done: string[] = [];
+  const controller = new AbortController();
+  const onProgress = ({ to }: { to?: string }) => {
+    if (to === 'fp16') controller.abort();
+    done.push(to as string);
+  };
+  const { signal } = controller;
+  const call = quantizeModel(file, { to: ['fp16', 'q4'], output: folder, workers: 0, onProgress, signal });
+  expect(await rejectionOf(call)).toBe(signal.reason);
+  expect(new Set(done)).toEqual(new Set(['fp16']));
+  expect(await namesOf()).toEqual([]);
+  await quantizeModel(file, { to: ['q8', 'q4'], output: folder, workers: 0 });
+  expect(await namesOf()).toEqual(['model_q4.onnx', 'model_quantized.onnx']);
+  for (const [name, to] of [
+    ['model_q4.onnx', 'q4'],
+    ['model_quantized.onnx', 'q8'],
+  ] as const) {
+    const expected = await (await quantizeModel(file, { to, workers: 0 })).bytes();
+    expect(await bytesOf(await folder.getFileHandle(name))).toEqual(expected);
+  }
+  const again = quantizeModel(file, { to: ['q4', 'q8'], output: folder, workers: 0 });
+  expect(await rejectionOf(again)).toMatchObject({ code: 'EXISTS' });
 });

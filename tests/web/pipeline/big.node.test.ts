@@ -1,12 +1,16 @@
 // Models of gigabytes through the built command line, in a process of its own, so that its memory can be held to what is promised.
 import { execFile } from 'node:child_process';
+import { createReadStream } from 'node:fs';
 import { type FileHandle, mkdtemp, open, readdir, rm, stat, statfs } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { inspectModel, type ModelInfo } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { bytes, graph, int, text, varint } from '../formats/onnx/encoder.js';
 import { bigGguf, bigSafetensors, type SparseModel } from '../support/models.js';
 import { roundHalfEven } from '../support/support.js';
 import { ggufFile } from '../support/tiny-llama.js';
@@ -27,8 +31,12 @@ async function needSpace(bytes: number): Promise<void> {
   throw new Error(`this test needs ${bytes / gibibyte} GiB in ${tmpdir()}, and has ${(bavail * bsize) / gibibyte} GiB`);
 }
 
+interface SparseFile extends Pick<SparseModel, 'header' | 'size'> {
+  readonly values: readonly Pick<SparseModel['values'][number], 'position' | 'bytes'>[];
+}
+
 /** A file whose bytes are zeros, but for the header and a value here and there. */
-async function make({ header, size, values }: SparseModel, name: string): Promise<string> {
+async function make({ header, size, values }: SparseFile, name: string): Promise<string> {
   const path = join(folder, name);
   const file = await open(path, 'wx');
   await file.write(header, 0, header.length, 0);
@@ -188,6 +196,88 @@ describe('a column-major array of 128 MiB', () => {
     const path = await make({ ...model, size: model.header.length + 128 * mebibyte }, 'array.npy');
     await quantize(path, model.header.length, ['int8'], async () => {});
     await rm(path);
+  });
+});
+
+/** A model that multiplies by matrices of zeros, each of 64 MiB. */
+function matrices(count: number): SparseFile {
+  const side = 4096;
+  const weights = Array.from({ length: count }, (_, i) => {
+    return Buffer.from([...int(1, side), ...int(1, side), ...int(2, 1), ...text(8, `w${i}`)]);
+  });
+  const rawBytes = 4 * side * side;
+  const rawHead = [...varint((9 << 3) | 2), ...varint(rawBytes)];
+  const main = Buffer.from(
+    graph({
+      nodes: weights.map((_, i) => ({ op: 'MatMul', in: [`x${i}`, `w${i}`], out: [`x${i + 1}`] })),
+      inputs: [['x0', [1, side]]],
+      outputs: [[`x${count}`, [1, side]]],
+    }),
+  );
+  const heads = weights.map((head) => {
+    return Buffer.from([
+      ...varint((5 << 3) | 2),
+      ...varint(head.length + rawHead.length + rawBytes),
+      ...head,
+      ...rawHead,
+    ]);
+  });
+  const size = main.length + heads.reduce((sum, head) => sum + head.length + rawBytes, 0);
+  const header = Buffer.from([...int(1, 8), ...varint((7 << 3) | 2), ...varint(size), ...main]);
+  let position = header.length;
+  const values = heads.map((head) => {
+    const at = position;
+    position += head.length + rawBytes;
+    return { position: at, bytes: head };
+  });
+  const end = Buffer.from(bytes(8, [...text(1, ''), ...int(2, 21)]));
+  return { header, size: position + end.length, values: [...values, { position, bytes: end }] };
+}
+
+/** A server of one file, in ranges. */
+async function serve(path: string) {
+  const { size } = await stat(path);
+  const server = createServer(({ headers }, response) => {
+    const [, begin, last] = /^bytes=(\d+)-(\d+)$/.exec(headers.range ?? '') ?? [];
+    const [start, end] = [Number(begin), Number(last)];
+    response.writeHead(206, { 'content-range': `bytes ${start}-${end}/${size}`, 'content-length': end - start + 1 });
+    createReadStream(path, { start, end }).pipe(response);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/`, close: () => server.close() };
+}
+
+describe('an ONNX model of 256 MiB', () => {
+  const library = new URL('../../../dist/model.js', import.meta.url).href;
+  it.each([
+    ['a server', 2],
+    ['a Blob', 1],
+  ] as const)('becomes q4 within 64 MiB a worker and 40 MiB more from %s, with %d worker(s)', async (from, workers) => {
+    const model = matrices(4);
+    const path = await make(model, 'model.onnx');
+    const output = join(folder, 'q4.onnx');
+    const server = await serve(path);
+    const source =
+      from === 'a Blob'
+        ? `await (await import('node:fs')).openAsBlob(${JSON.stringify(path)})`
+        : `new URL(${JSON.stringify(server.url)})`;
+    const code = `
+      import { inspectModel, quantizeModel } from ${JSON.stringify(library)};
+      const peak = () => 1024 * process.resourceUsage().maxRSS;
+      const source = ${source};
+      await inspectModel(source);
+      const base = peak();
+      await quantizeModel(source, { to: 'q4', workers: ${workers}, output: ${JSON.stringify(output)} });
+      console.log(JSON.stringify({ base, peak: peak() }));`;
+    const { stdout } = await promisify(execFile)(process.execPath, ['--input-type=module', '-e', code]);
+    server.close();
+    const { base, peak } = JSON.parse(stdout);
+    console.log(`q4 from ${from}: ${((peak - base) / mebibyte).toFixed(0)} MiB above ${(base / mebibyte).toFixed(0)}`);
+    expect(peak).toBeGreaterThan(base);
+    expect(peak - base).toBeLessThanOrEqual((64 * workers + 40) * mebibyte);
+    expect((await stat(output)).size).toBeLessThan(0.16 * model.size);
+    for (const name of await readdir(folder)) await rm(join(folder, name));
   });
 });
 

@@ -99,6 +99,8 @@ export interface SetsCut {
   readonly count: number;
   /** Rectangles, and which sets they begin with. */
   readonly pieces: readonly { readonly rectangle: Rectangle; readonly first: number }[];
+  /** Rows that are read and looked at one after the other, of codecs whose `observe` goes on from row to row. Undefined: all of them. */
+  readonly step?: number | undefined;
 }
 
 /** How a tensor is cut, in order. A RangeCut is answered with the range, a SetsCut with all pairs, everything else with undefined. */

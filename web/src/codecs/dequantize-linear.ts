@@ -14,6 +14,7 @@ import {
   type Rectangle,
   type Role,
   type Runs,
+  type Tile,
   tileElements,
 } from './codec.js';
 import { elementsOf, runsOf } from './elements.js';
@@ -145,6 +146,9 @@ function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Rol
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
+/** Elements in which a worker finds the ranges of columns, a tile at a time, before it tells them. Each message takes time. */
+const observedElements = 4 * tileElements;
+
 /** The fewest rows whose codes, and whose zero points, end with a byte. */
 function rowUnit({ sharing, columns, block }: Matrix, { bits }: DequantizeLinearForm): number {
   const unit = sharing === 'columnBlocks' ? block : 1;
@@ -155,9 +159,9 @@ function rowUnit({ sharing, columns, block }: Matrix, { bits }: DequantizeLinear
   return unit * 8;
 }
 
-/** Whole rows, as many as fit into a tile, but none of two periods. */
-function* strips({ rows, columns, period }: Matrix, unit: number): Generator<Rectangle> {
-  const most = Math.max(1, Math.floor(tileElements / columns / unit)) * unit;
+/** Whole rows, as many as have so many elements, but none of two periods. */
+function* strips({ rows, columns, period }: Matrix, unit: number, elements = tileElements): Generator<Rectangle> {
+  const most = Math.max(1, Math.floor(elements / columns / unit)) * unit;
   for (let first = 0; first < rows; first += period) {
     for (let row = first; row < first + period; row += most) {
       yield { row, rows: Math.min(most, first + period - row), column: 0, columns, width: columns };
@@ -203,10 +207,17 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
   const searches = form.range !== undefined;
   const firstOf = ({ row, column }: Rectangle) =>
     sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
-  const observed = sharing === 'columns' && searches ? [...stripes(matrix)] : whole;
+  const goesOn = sharing === 'columns' && !searches && !isFlat;
+  const observed =
+    sharing === 'columns' && searches
+      ? [...stripes(matrix)]
+      : goesOn
+        ? [...strips(matrix, 1, observedElements)]
+        : whole;
   const count = sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period;
+  const step = goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined;
   const pieces = observed.map((rectangle) => ({ rectangle, first: firstOf(rectangle) }));
-  const sets = (yield { kind: 'sets', count, pieces }) as Float32Array<ArrayBuffer>;
+  const sets = (yield { kind: 'sets', count, pieces, step }) as Float32Array<ArrayBuffer>;
   const parameters = roles.filter((role) => role !== 'data');
   if (parameters.length > 0) {
     const rectangle = { row: 0, rows: sharing === 'rows' ? period : rows, column: 0, columns, width: columns };
@@ -223,15 +234,10 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
 // --------------------------------------------------------------------------------------------------------------- in the core
 
 /** What the core has to know of a form. */
-function codesOf({
-  bits,
-  signed,
-  symmetric,
-  sharing,
-  blockSize,
-  scale,
-  range,
-}: DequantizeLinearForm): DequantizeLinear {
+function codesOf(
+  { bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm,
+  piece?: Tile['piece'],
+): DequantizeLinear {
   return {
     bits,
     isSigned: signed,
@@ -241,6 +247,7 @@ function codesOf({
     scale: ElementType[scale],
     search: range !== undefined,
     ...(searchOf(range) ?? mseSearch),
+    goesOn: piece !== undefined && piece.row > 0,
   };
 }
 
@@ -273,7 +280,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
   },
 
   observe(core, tile, form, arena) {
-    return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
+    return core.withRecord(DequantizeLinear, codesOf(form, tile.piece), (codes) =>
       observeSets(core, tile, arena, (at, ...room) => core.module.observeDequantizeLinear(at, codes, ...room)),
     );
   },

@@ -53,9 +53,19 @@ function memorySource(bytes: Uint8Array): ByteSource {
   };
 }
 
+/** Bytes of a Blob that are read at once into memory: each read makes memory of its own, which then is garbage. */
+const blobStep = 1 << 18;
+
 function blobSource(blob: Blob): ByteSource {
   const name = (blob as { name?: unknown }).name;
   const { size } = blob;
+  const bytesOf = async (begin: number, end: number) => {
+    try {
+      return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
+    } catch (cause) {
+      throw ioError('cannot read the file', cause);
+    }
+  };
   return {
     size,
     // Node crashes if a worker reads a Blob of a file. There this thread reads them.
@@ -63,10 +73,15 @@ function blobSource(blob: Blob): ByteSource {
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
       checkRange(begin, end, size);
-      try {
-        return new Uint8Array(await blob.slice(begin, end).arrayBuffer());
-      } catch (cause) {
-        throw ioError('cannot read the file', cause);
+      return bytesOf(begin, end);
+    },
+    async readInto(begin, target) {
+      checkRange(begin, begin + target.length, size);
+      for (let done = 0; done < target.length; done += blobStep) {
+        const end = Math.min(target.length, done + blobStep);
+        const bytes = await bytesOf(begin + done, begin + end);
+        checkLength(bytes.length, end - done, 'the file', begin + done);
+        target.set(bytes, done);
       }
     },
     // Reading a File that has changed fails by itself.

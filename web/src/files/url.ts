@@ -46,9 +46,9 @@ function rangeOf({ status, headers }: Response): { begin: number; last: number; 
   return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
 }
 
-/** The body of an answer, which has so many bytes. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
-async function bodyOf({ url }: Place, response: Response, begin: number, length: number) {
-  const bytes = allocate(length, ' at once');
+/** Takes the body of an answer, which fills memory. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
+async function takeBody({ url }: Place, response: Response, begin: number, target: Uint8Array): Promise<void> {
+  const { length } = target;
   const reader = response.body?.getReader();
   let done = 0;
   for (;;) {
@@ -67,20 +67,20 @@ async function bodyOf({ url }: Place, response: Response, begin: number, length:
         `cannot fetch ${url.href}: the server sent more than the ${length} bytes asked for`,
       );
     }
-    bytes.set(value, done);
+    target.set(value, done);
     done += value.length;
   }
   if (done < length) throw shorterError(url.href, begin + done);
-  return bytes;
 }
 
-/** Fetches the bytes [begin, end) of a file whose size and version are known. */
-async function fetchRange(place: Place, begin: number, end: number, size: number, version: string | null) {
+/** Fetches bytes of a file whose size and version are known into memory. */
+async function fetchRange(place: Place, begin: number, target: Uint8Array, size: number, version: string | null) {
   const { href } = place.url;
+  const end = begin + target.length;
   const response = await request(place, { Range: `bytes=${begin}-${end - 1}` });
   const range = rangeOf(response);
   const isSame = versionOf(response) === version && (range?.size === undefined || range.size === size);
-  if (isSame && range?.begin === begin && range.last === end - 1) return bodyOf(place, response, begin, end - begin);
+  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(place, response, begin, target);
   drop(response);
   if (!isSame || response.status !== 206) {
     throw new ScalepointError('CHANGED', `${href} was changed while it was read`, { byteOffset: begin });
@@ -145,7 +145,13 @@ export async function urlSource(
     ...named,
     async read(begin, end) {
       checkRange(begin, end, size);
-      return begin === end ? new Uint8Array(0) : fetchRange(place, begin, end, size, version);
+      const target = allocate(end - begin, ' at once');
+      if (begin < end) await fetchRange(place, begin, target, size, version);
+      return target;
+    },
+    async readInto(begin, target) {
+      checkRange(begin, begin + target.length, size);
+      if (target.length > 0) await fetchRange(place, begin, target, size, version);
     },
     async verify() {},
     async close() {},

@@ -245,7 +245,7 @@ export class TileConverter {
       const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
       return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
-    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, a, arena) };
+    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, slab, a, arena) };
     const [first, second] = task.pieces;
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, { rows, columns, parts: places[1] as Stored['parts'] });
@@ -258,12 +258,16 @@ export class TileConverter {
     return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
   }
 
-  #observe({ rows, columns, pieces, to }: SetsTask, stored: Stored, arena: Arena): Observed {
+  #observe(task: SetsTask, { row, rows }: Slab, stored: Stored, arena: Arena): Observed {
+    const { columns, pieces, to } = task;
     const codec = codecOf(to);
     if (codec.observe === undefined) throw new Error(`${codec.id} cannot be asked`);
     const source = elements(this.#core, arena, pieces[0].form, stored);
-    const tile = { rows, columns, ...source, roles: ['data'], measures: false, ranges: undefined };
-    return codec.observe(this.#core, tile, to, arena);
+    const piece = rows < task.rows ? { row, of: task.rows } : undefined;
+    const tile = { rows, columns, ...source, roles: ['data'], measures: false, ranges: undefined, piece };
+    const { problem, ...observed } = codec.observe(this.#core, tile, to, arena);
+    if (problem === undefined) return observed;
+    return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
   #encode(task: EncodeTask, { row, rows }: Slab, stored: Stored, arena: Arena): Encoded {

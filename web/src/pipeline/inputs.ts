@@ -1,6 +1,6 @@
 /** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Input, inputsOf, type MovedRows, type Slab, slabBytes, type TileTask } from './tasks.js';
+import { type Input, inputsOf, type MovedRows, type Slab, slabBytes, slabsOf, type TileTask } from './tasks.js';
 
 /** Reads bytes of a file, from a position on, into memory from one offset to another: at once, or later. */
 export type ReadInto = (
@@ -24,6 +24,14 @@ const nearGap = 1 << 12;
 const mostAtOnce = 1 << 20;
 /** The same of rows that are moved within them. Real heads have 64 to 256 rows. */
 const mostHead = 1 << 23;
+
+/** Bytes of files that another thread reads. They come in the order in which inputs are filled. */
+export interface GivenBytes {
+  /** Whether they are those of a file. */
+  areOf(file: number): boolean;
+  /** Puts the next ones into a place: at once if they are here. */
+  take(place: Uint8Array): void | Promise<void>;
+}
 
 /** Neighbors in a file. */
 interface Group {
@@ -61,6 +69,51 @@ function sliceOf(task: TileTask, input: Input, slab: Slab): Input {
   return { ...input, begin: begin + (bytes / task.rows) * slab.row, bytes: size, stride: size };
 }
 
+/** An input of a task, or a part of it. */
+export interface InputPart {
+  /** Which task of the batch, from 0. */
+  readonly task: number;
+  readonly input: Input;
+}
+
+/** An input in parts of at most so many bytes. */
+function* cut(input: Input, most: number): Generator<Input> {
+  const { begin, bytes, count, stride, moved } = input;
+  if (bytes * count <= most) yield input;
+  else if (bytes <= most) {
+    const rows = Math.floor(most / bytes);
+    for (let row = 0; row < count; row += rows) {
+      yield { ...input, begin: begin + row * stride, count: Math.min(rows, count - row) };
+    }
+  } else {
+    for (let i = 0; i < count; i++) {
+      for (let at = 0; at < bytes; at += most) {
+        const size = Math.min(most, bytes - at);
+        const run = { ...input, bytes: size, count: 1, stride: size };
+        if (moved !== undefined) yield { ...run, moved: { ...moved, from: moved.from + at } };
+        else yield { ...run, begin: begin + i * stride + at };
+      }
+    }
+  }
+}
+
+/** The inputs of a batch from some files, in the order in which they are filled, in parts of at most so many bytes. */
+export function* partsInTurn(
+  tasks: readonly TileTask[],
+  isWanted: (file: number) => boolean,
+  most: number,
+): Generator<InputPart> {
+  for (const [i, task] of tasks.entries()) {
+    for (const slab of slabsOf(task)) {
+      for (const input of inputsOf(task)) {
+        if (!isWanted(input.file)) continue;
+        const rows = slab.rows === task.rows ? input : sliceOf(task, input, slab);
+        for (const part of cut(rows, most)) yield { task: i, input: part };
+      }
+    }
+  }
+}
+
 /** Reads inputs. */
 export class InputReader {
   readonly #read: ReadInto;
@@ -69,21 +122,28 @@ export class InputReader {
   readonly #found = new Map<Input, Uint8Array>();
   /** Memory for inputs that are read together, used again for each batch. */
   #memory = new Uint8Array(0);
+  #given: GivenBytes | undefined;
+  readonly #spare: ArrayBuffer[];
 
-  /** @param isNear whether a file is one of the system, of which short reads are cheap */
-  constructor(read: ReadInto, isNear: (file: number) => boolean) {
+  /**
+   * @param isNear whether a file is one of the system, of which short reads are cheap
+   * @param spare memory of earlier reads. As garbage, it would pile up
+   */
+  constructor(read: ReadInto, isNear: (file: number) => boolean, spare: ArrayBuffer[] = []) {
     this.#read = read;
     this.#isNear = isNear;
+    this.#spare = spare;
   }
 
   /**
    * Reads the inputs of a batch that can be read at once. What fails here is read again by itself, to tell which task it is about.
-   * @param given further inputs, which are there already
+   * @param given what comes from another thread
    */
-  async begin(wanted: readonly Input[], given: ReadonlyMap<Input, Uint8Array> = new Map()): Promise<void> {
+  async begin(wanted: readonly Input[], given?: GivenBytes): Promise<void> {
     this.#found.clear();
-    for (const [input, bytes] of given) this.#found.set(input, bytes);
-    const groups = groupsOf(wanted);
+    this.#given = given;
+    const own = given === undefined ? wanted : wanted.filter(({ file }) => !given.areOf(file));
+    const groups = groupsOf(own);
     const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
     if (this.#memory.length < size) this.#memory = new Uint8Array(size);
     let at = 0;
@@ -105,26 +165,27 @@ export class InputReader {
 
   /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
   fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
-    let missing: [Input, Uint8Array][] | undefined;
+    let last: Promise<void> | undefined;
     const inputs = inputsOf(task);
     for (let i = 0; i < inputs.length; i++) {
       const input = inputs[i] as Input;
       const place = places[i] as Uint8Array;
-      const found = this.#found.get(input);
-      if (found === undefined) {
-        missing ??= [];
-        missing.push([slab.rows === task.rows ? input : sliceOf(task, input, slab), place]);
-      } else if (found.length === place.length) place.set(found);
-      else {
-        const begin = slabBytes(task, input, { row: 0, rows: slab.row });
-        place.set(found.subarray(begin, begin + place.length));
-      }
+      // One after the other: what comes from another thread comes in this order.
+      if (last === undefined) last = this.#fillOne(task, input, place, slab) ?? undefined;
+      else last = last.then(() => this.#fillOne(task, input, place, slab));
     }
-    return missing && this.#putAll(missing);
+    return last;
   }
 
-  async #putAll(missing: readonly (readonly [Input, Uint8Array])[]): Promise<void> {
-    for (const [input, place] of missing) await this.put(input, place);
+  #fillOne(task: TileTask, input: Input, place: Uint8Array, slab: Slab): void | Promise<void> {
+    if (this.#given?.areOf(input.file)) return this.#given.take(place);
+    const found = this.#found.get(input);
+    if (found === undefined) return this.put(slab.rows === task.rows ? input : sliceOf(task, input, slab), place);
+    if (found.length === place.length) place.set(found);
+    else {
+      const begin = slabBytes(task, input, { row: 0, rows: slab.row });
+      place.set(found.subarray(begin, begin + place.length));
+    }
   }
 
   /** Puts one of them into its place. */
@@ -170,23 +231,26 @@ export class InputReader {
   /** Reads short runs together with what lies between them. */
   async #pick({ file, begin, bytes, count, stride }: Input, place: Uint8Array): Promise<void> {
     const most = Math.max(1, Math.floor(mostAtOnce / stride));
-    const held = new Uint8Array((Math.min(most, count) - 1) * stride + bytes);
+    const size = (Math.min(most, count) - 1) * stride + bytes;
+    const spare = this.#spare.pop();
+    const held = new Uint8Array(spare !== undefined && spare.byteLength >= size ? spare : new ArrayBuffer(size));
     for (let first = 0; first < count; first += most) {
       const some = Math.min(most, count - first);
       const span = held.subarray(0, (some - 1) * stride + bytes);
       await this.#read(file, begin + first * stride, span, 0, span.length);
       for (let i = 0; i < some; i++) place.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
     }
+    this.#spare.push(held.buffer);
   }
 }
 
-/** Reads files that are open in this thread. */
-export function readerOf(files: readonly ByteSource[]): InputReader {
+/** Reads files that are open in this thread. @param spare memory of earlier reads */
+export function readerOf(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
   const read: ReadInto = async (file, begin, memory, from, to) => {
     const source = files[file] as ByteSource;
     const target = memory.subarray(from, to);
     if (source.readInto === undefined) target.set(await source.read(begin, begin + target.length));
     else await source.readInto(begin, target);
   };
-  return new InputReader(read, () => false);
+  return new InputReader(read, () => false, spare);
 }

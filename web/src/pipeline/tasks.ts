@@ -70,6 +70,8 @@ export interface SetsTask {
   readonly columns: number;
   readonly pieces: readonly [Piece];
   readonly to: Form;
+  /** Rows that are read and looked at one after the other. Undefined: all of them. */
+  readonly step?: number | undefined;
 }
 
 /** Adds up the errors of the second rectangle against the first. */
@@ -162,7 +164,7 @@ export interface Slab {
 /** The rows of a task, some at a time. */
 export function slabsOf(task: TileTask): Slab[] {
   const { rows } = task;
-  const step = (task.kind === 'encode' ? task.step : undefined) ?? rows;
+  const step = ('step' in task ? task.step : undefined) ?? rows;
   if (rows <= step) return [{ row: 0, rows }];
   return Array.from({ length: Math.ceil(rows / step) }, (_, i) => ({
     row: i * step,

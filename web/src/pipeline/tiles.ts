@@ -193,9 +193,13 @@ async function rangeOf(tensor: PlannedTensor, rectangles: readonly Rectangle[], 
 }
 
 /** What the codec has to know of all sets. */
-async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: Ask): Promise<Float32Array<ArrayBuffer>> {
+async function setsOf(
+  tensor: PlannedTensor,
+  { count, pieces, step }: SetsCut,
+  ask: Ask,
+): Promise<Float32Array<ArrayBuffer>> {
   const all = new Float32Array(2 * count);
-  for (let i = 0; i < count; i++) all.set([Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY], 2 * i);
+  for (let i = 0; i < 2 * count; i++) all[i] = i % 2 === 0 ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
   const add = async ({ rectangle, first }: (typeof pieces)[number]) => {
     const { rows, columns } = rectangle;
     const task: SetsTask = {
@@ -204,6 +208,7 @@ async function setsOf(tensor: PlannedTensor, { count, pieces }: SetsCut, ask: As
       columns,
       pieces: [pieceOf(tensor.source, rectangle)],
       to: tensor.form,
+      step,
     };
     const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
     for (let from = 0, to = 2 * first; from < sets.length; from += 2, to += 2) {

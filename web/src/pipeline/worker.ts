@@ -7,10 +7,10 @@ import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
 import { TileConverter } from './convert.js';
-import { InputReader } from './inputs.js';
+import { type GivenBytes, InputReader } from './inputs.js';
 import { unpackBatch } from './messages.js';
 import { fileOutlet, memoryOutlet } from './outputs.js';
-import { type Input, inputsOf, TaskError } from './tasks.js';
+import { inputsOf, TaskError } from './tasks.js';
 import type { SystemError, WorkerReply, WorkerRequest } from './workers.js';
 
 /** The other end of the messages. */
@@ -50,7 +50,70 @@ function holdLock(name: string): Promise<boolean> {
   });
 }
 
-async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
+/** Bytes of a batch as they come. */
+class Received implements GivenBytes {
+  readonly #port: Port;
+  /** The first one is taken from. Undefined: no more will come. */
+  readonly #pieces: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+  /** Goes on once a piece has come. */
+  #goOn = () => {};
+
+  constructor(port: Port) {
+    this.#port = port;
+  }
+
+  areOf(file: number): boolean {
+    return sources[file] === undefined;
+  }
+
+  push(piece: Uint8Array<ArrayBuffer> | undefined): void {
+    this.#pieces.push(piece);
+    this.#goOn();
+  }
+
+  take(place: Uint8Array): void | Promise<void> {
+    const done = this.#takeSome(place);
+    return done < place.length ? this.#takeRest(place.subarray(done)) : undefined;
+  }
+
+  /** Gives back what is left. */
+  end(): void {
+    for (const piece of this.#pieces) if (piece !== undefined) giveBack(piece, this.#port);
+  }
+
+  async #takeRest(place: Uint8Array): Promise<void> {
+    for (let done = 0; done < place.length; done += this.#takeSome(place.subarray(done))) {
+      if (this.#pieces.length > 0) continue;
+      await new Promise<void>((resolve) => {
+        this.#goOn = resolve;
+      });
+    }
+  }
+
+  /** Takes what is here. Returns how many bytes that is. */
+  #takeSome(place: Uint8Array): number {
+    let done = 0;
+    while (done < place.length && this.#pieces.length > 0) {
+      const [piece] = this.#pieces;
+      if (piece === undefined) throw new Error('the bytes of a batch could not be read');
+      const bytes = piece.subarray(0, place.length - done);
+      place.set(bytes, done);
+      done += bytes.length;
+      if (bytes.length < piece.length) this.#pieces[0] = piece.subarray(bytes.length);
+      else giveBack(this.#pieces.shift() as Uint8Array<ArrayBuffer>, this.#port);
+    }
+    return done;
+  }
+}
+
+function giveBack({ buffer }: Uint8Array<ArrayBuffer>, port: Port): void {
+  port.postMessage({ kind: 'taken', memory: buffer }, [buffer]);
+}
+
+/** What batches that are not done are given, by their ids. */
+const given = new Map<number, Received>();
+
+async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port: Port): Promise<void> {
   if (request.kind === 'start') {
     sources = request.sources.map((reference) => reference && readerOf(reference));
     isNear = request.sources.map((reference) => reference !== undefined && reference.kind !== 'blob');
@@ -62,46 +125,37 @@ async function carryOut(request: WorkerRequest, port: Port): Promise<void> {
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
-  const { id, given, spare } = request;
+  const { id, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
   const batch = unpackBatch(request.batch);
-  const wanted: Input[] = [];
-  const others: Input[] = [];
-  for (const task of batch.tasks) {
-    for (const input of inputsOf(task)) (sources[input.file] === undefined ? others : wanted).push(input);
-  }
-  await inputs.begin(wanted, givenInputs(others, given));
+  await inputs.begin(batch.tasks.flatMap(inputsOf), given.get(id));
   const { writes } = batch;
   const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);
   const findings = await converter.run(batch, inputs, outlet.put);
   const result = { ...findings, output: outlet.end(), written: writes !== undefined };
-  const { buffer } = given;
-  if (buffer.byteLength === 0) port.postMessage({ kind: 'result', id, result }, [result.output]);
-  else port.postMessage({ kind: 'result', id, result, given: buffer }, [result.output, buffer]);
-}
-
-/** The given bytes by input: they follow each other. */
-function givenInputs(inputs: readonly Input[], given: Uint8Array): Map<Input, Uint8Array> {
-  let at = 0;
-  const found = new Map<Input, Uint8Array>();
-  for (const input of inputs) {
-    const size = input.bytes * input.count;
-    found.set(input, given.subarray(at, at + size));
-    at += size;
-  }
-  return found;
+  port.postMessage({ kind: 'result', id, result }, [result.output]);
 }
 
 // One after the other: all batches use the same memory.
 let last: Promise<void> = Promise.resolve();
 
 function receive(request: WorkerRequest, port: Port): void {
+  if (request.kind === 'bytes') {
+    const batch = given.get(request.id);
+    if (batch !== undefined) batch.push(request.bytes);
+    else if (request.bytes !== undefined) giveBack(request.bytes, port);
+    return;
+  }
+  const id = request.kind === 'batch' ? request.id : undefined;
+  if (id !== undefined) given.set(id, new Received(port));
   last = last.then(async () => {
     try {
       await carryOut(request, port);
     } catch (error) {
-      port.postMessage(failureOf(request, error), []);
+      port.postMessage(failureOf(id, error), []);
     }
+    given.get(id ?? -1)?.end();
+    given.delete(id ?? -1);
   });
 }
 
@@ -113,11 +167,11 @@ function systemErrorOf(cause: unknown): SystemError | undefined {
     : undefined;
 }
 
-function failureOf(request: WorkerRequest, error: unknown): WorkerReply {
+function failureOf(id: number | undefined, error: unknown): WorkerReply {
   const cause = error instanceof TaskError ? error.cause : error;
   return {
     kind: 'failure',
-    id: request.kind === 'batch' ? request.id : undefined,
+    id,
     task: error instanceof TaskError ? error.task : 0,
     writing: error instanceof TaskError && error.writing,
     message: messageOf(cause),

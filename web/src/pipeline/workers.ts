@@ -6,12 +6,12 @@ import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
-import { allocate, type ByteSource, type SourceReference } from '../files/bytes.js';
+import type { ByteSource, SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
-import { readerOf } from './inputs.js';
+import { Feed } from './feed.js';
 import { type PackedBatch, packBatch } from './messages.js';
 import { ownWorker } from './own-worker.js';
-import { type Batch, type BatchResult, inputsOf, problemIn, TaskError } from './tasks.js';
+import { type Batch, type BatchResult, problemIn, TaskError } from './tasks.js';
 import type { WorkerLike } from './worker-like.js';
 
 /** What a worker is sent: first how to start, then batches. */
@@ -30,18 +30,22 @@ export type WorkerRequest =
       readonly id: number;
       /** `writes` is there if the worker is to write the output. */
       readonly batch: PackedBatch;
-      /** The inputs from files that the worker did not open, one after the other. */
-      readonly given: Uint8Array<ArrayBuffer>;
       /** Memory for an output that is sent back. */
       readonly spare: ArrayBuffer | undefined;
-    };
+    }
+  /**
+   * The next bytes of a batch from files that the worker did not open, in the order in which it puts them into its memory. Undefined if
+   * they could not be read.
+   */
+  | { readonly kind: 'bytes'; readonly id: number; readonly bytes: Uint8Array<ArrayBuffer> | undefined };
 
 /** What a worker answers. */
 export type WorkerReply =
   /** `locked`: whether it holds the lock. `reads`: which sources it has opened. `writes`: whether it has opened all sinks. */
   | { readonly kind: 'ready'; readonly locked: boolean; readonly reads: readonly boolean[]; readonly writes: boolean }
-  /** `given`: memory of the request, to be used again. */
-  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult; readonly given?: ArrayBuffer }
+  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  /** The memory of bytes that are no longer needed. */
+  | { readonly kind: 'taken'; readonly memory: ArrayBuffer }
   /** `task`: which task of the batch. `writing`: whether its output could not be written. */
   | {
       readonly kind: 'failure';
@@ -124,6 +128,7 @@ function isReply(reply: unknown): reply is WorkerReply {
   const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
   if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
   if (kind === 'result') return isResult(result);
+  if (kind === 'taken') return isBuffer((reply as { memory?: unknown }).memory);
   return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }
 
@@ -192,6 +197,8 @@ interface Job {
 interface Seat {
   readonly worker: WorkerLike;
   readonly jobs: Map<number, Job>;
+  /** Sends what it cannot read. */
+  readonly feed: Feed;
   /** Which sources it has opened. */
   reads: readonly boolean[];
   /** Whether it has opened all sinks. */
@@ -202,13 +209,6 @@ interface Seat {
 
 /** Batches that a worker has at a time: one that it works on and the next one, so that it never waits for messages. */
 const jobsPerWorker = 2;
-
-/** Whether a job is of a tile that comes in pieces, and its floats are sent to the worker as a whole. */
-function isLarge({ batch }: Job, { reads }: Seat): boolean {
-  return (
-    !reads.every((isOpen) => isOpen) && batch?.tasks.some((task) => 'step' in task && task.step !== undefined) === true
-  );
-}
 
 /** What batches read and write. */
 export interface WorkFiles {
@@ -223,7 +223,7 @@ export class WorkerPool implements TileRunner {
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
   readonly #spare: ArrayBuffer[] = [];
-  /** Memory for inputs. */
+  /** Memory for inputs. Workers share it. */
   readonly #spareInputs: ArrayBuffer[] = [];
   #nextId = 0;
   #ended: { readonly reason: unknown } | undefined;
@@ -275,6 +275,12 @@ export class WorkerPool implements TileRunner {
       const seat: Seat = {
         worker,
         jobs: new Map(),
+        feed: new Feed({
+          files: this.#files.sources,
+          isOpen: (file) => seat.reads[file] === true,
+          spare: this.#spareInputs,
+          send: (id, bytes) => this.#post(seat, { kind: 'bytes', id, bytes }, [bytes.buffer]),
+        }),
         reads: [],
         writes: false,
         leave(reason) {
@@ -297,6 +303,7 @@ export class WorkerPool implements TileRunner {
       const receive = (reply: unknown) => {
         if (!isReply(reply)) stopped(`sent ${show(reply)}, which is no answer`);
         else if (reply.kind === 'ready') started(reply);
+        else if (reply.kind === 'taken') seat.feed.takeBack(reply.memory);
         else this.#receive(seat, reply, stopped);
       };
       listen(worker, receive, stopped);
@@ -307,7 +314,11 @@ export class WorkerPool implements TileRunner {
   }
 
   /** Takes the answer to a job. */
-  #receive(seat: Seat, reply: Exclude<WorkerReply, { kind: 'ready' }>, stopped: (what: string) => void): void {
+  #receive(
+    seat: Seat,
+    reply: Extract<WorkerReply, { kind: 'result' | 'failure' }>,
+    stopped: (what: string) => void,
+  ): void {
     if (this.#ended !== undefined) return;
     const job = seat.jobs.get(reply.id ?? -1);
     if (reply.kind === 'failure') {
@@ -315,7 +326,6 @@ export class WorkerPool implements TileRunner {
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
       job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
     } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
-      if (isBuffer(reply.given)) this.#spareInputs.push(reply.given);
       job.resolve(reply.result);
     } else {
       stopped('sent a result that is none of what it was asked for');
@@ -341,8 +351,7 @@ export class WorkerPool implements TileRunner {
   #dispatch(): void {
     while (this.#queue.length > 0 && this.#ended === undefined) {
       const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
-      const [next] = this.#queue as [Job];
-      if (seat.jobs.size >= (isLarge(next, seat) ? 1 : jobsPerWorker)) return;
+      if (seat.jobs.size >= jobsPerWorker) return;
       const job = this.#queue.shift() as Job;
       seat.jobs.set(job.id, job);
       void this.#send(seat, job, job.batch as Batch);
@@ -354,42 +363,28 @@ export class WorkerPool implements TileRunner {
     const batch = { tasks, outputBytes, writes: seat.writes ? writes : undefined };
     job.batch = undefined;
     job.expected = { tasks: tasks.length, outputBytes, written: batch.writes !== undefined };
+    const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
     try {
-      const given = await this.#readFor(batch, seat);
-      if (this.#ended !== undefined) return;
-      const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
-      const request = { kind: 'batch', id, batch: packBatch(batch), given, spare } satisfies WorkerRequest;
-      seat.worker.postMessage(request, spare === undefined ? [given.buffer] : [given.buffer, spare]);
+      this.#post(seat, { kind: 'batch', id, batch: packBatch(batch), spare }, spare === undefined ? [] : [spare]);
     } catch (error) {
       seat.jobs.delete(id);
       reject(error);
       this.#dispatch();
+      return;
+    }
+    if (seat.reads.every((isOpen) => isOpen)) return;
+    const isOver = () => this.#ended !== undefined || !seat.jobs.has(id);
+    try {
+      await seat.feed.give({ id, tasks, isOver });
+    } catch (error) {
+      reject(error);
+      // It waits for them, and fails.
+      if (!isOver()) this.#post(seat, { kind: 'bytes', id, bytes: undefined }, []);
     }
   }
 
-  /** The inputs that a worker cannot read, one after the other. */
-  async #readFor({ tasks }: Batch, { reads }: Seat): Promise<Uint8Array<ArrayBuffer>> {
-    if (reads.every((isOpen) => isOpen)) return new Uint8Array(0);
-    const inputs = tasks.map((task) => inputsOf(task).filter(({ file }) => reads[file] !== true));
-    const wanted = inputs.flat();
-    const size = wanted.reduce((sum, { bytes, count }) => sum + bytes * count, 0);
-    if (size === 0) return new Uint8Array(0);
-    // Most batches are of one size.
-    const spare = this.#spareInputs.pop();
-    const given = spare?.byteLength === size ? new Uint8Array(spare) : allocate(size, ' of input');
-    const reader = readerOf(this.#files.sources);
-    await reader.begin(wanted);
-    let at = 0;
-    for (const [task, list] of inputs.entries()) {
-      for (const input of list) {
-        const { bytes, count } = input;
-        await reader.put(input, given.subarray(at, at + bytes * count)).catch((cause) => {
-          throw new TaskError(task, cause);
-        });
-        at += bytes * count;
-      }
-    }
-    return given;
+  #post({ worker }: Seat, request: WorkerRequest, transfer: ArrayBuffer[]): void {
+    worker.postMessage(request, transfer);
   }
 
   recycle(output: ArrayBuffer): void {

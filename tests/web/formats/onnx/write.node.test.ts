@@ -64,6 +64,36 @@ describe('tensors larger than a tile', () => {
     }
   });
 
+  it('have a scale for each of columns that are longer than several tiles', async () => {
+    // The ranges come from 2048 rows, which are read in four pieces, and from 52. Each piece has values that decide.
+    const [rows, columns] = [2100, 2048];
+    const some = [3, 511, 512, 1300, 2047, 2048, 2099];
+    const few = onnx.weights(some.length * columns);
+    const values = new Float32Array(rows * columns);
+    const { scale, codes } = expected(few, columns, (i) => i % columns);
+    const all = new Int8Array(values.length);
+    for (const [i, row] of some.entries()) {
+      values.set(few.subarray(i * columns, (i + 1) * columns), row * columns);
+      all.set(codes.subarray(i * columns, (i + 1) * columns), row * columns);
+    }
+    const fileOf = () =>
+      onnx.model({
+        nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+        initializers: [onnx.tensor({ name: 'w', dims: [rows, columns], raw: onnx.rawOf(values) })],
+        inputs: [['x', [1, rows]]],
+        outputs: [['y', [1, columns]]],
+      });
+    const file = fileOf();
+    for (const workers of [0, 2]) {
+      const made = await make(file, { to: 'int8-weights' }, workers);
+      expect((await readTensor(made, 'w_scale')).data).toEqual(scale);
+      expectBytes(bytesOf((await readTensor(made, 'w_quantized')).data as Int8Array), bytesOf(all));
+    }
+    values[700 * columns + 5] = Number.NaN;
+    const error = await make(fileOf(), { to: 'int8-weights' }, 1).catch((cause: unknown) => cause);
+    expect(error).toMatchObject({ code: 'NON_FINITE', message: expect.stringContaining('NaN at [700, 5]') });
+  });
+
   it('have one scale', async () => {
     const file = onnx.product('MatMul', [1100, 1000], [1], [1])();
     const { scale, codes } = expected(onnx.weights(1_100_000), 1, () => 0);
