@@ -16,7 +16,9 @@ import type { LoadOptions } from './core/load.js';
 import type { Core } from './core/memory.js';
 import { show } from './core/show.js';
 import { quoted } from './files/bytes.js';
-import { layoutSafetensors, type NamedTensor, type TensorDType } from './formats/safetensors/header.js';
+import { madeBytes } from './formats/format.js';
+import type { TensorDType } from './formats/safetensors/header.js';
+import { layoutSafetensors, type NamedTensor } from './formats/safetensors/layout.js';
 import type { Opened } from './pipeline/open.js';
 import { read, type TensorData } from './pipeline/read.js';
 
@@ -143,7 +145,7 @@ export function writeTensors(core: Core, tensors: Readonly<Record<string, Quanti
   const metadata = JSON.stringify({ version: formatVersion, tensors: Object.fromEntries(meanings) });
   const { header, offsets, size } = layoutSafetensors(parts, { [key]: metadata });
   const file = new Uint8Array(size);
-  file.set(header);
+  file.set(madeBytes(header));
   for (const [i, { data }] of parts.entries()) {
     file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offsets[i] as number);
   }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { inspectModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openSource } from '../../../web/src/files/open.js';
+import { readerOf } from '../../../web/src/files/reference.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [64, 512], 2) });
@@ -91,6 +92,43 @@ describe('a count of bytes', () => {
         const error = await rejectionOf(quantizeModel(model, { to: 'int8', output }));
         expect(error).toMatchObject({ name: 'ScalepointError', code: 'IO' });
       }
+    }
+  });
+});
+
+describe('a Blob', () => {
+  /** A Blob that gives so many bytes more or less than it was asked for. */
+  class Other extends Blob {
+    readonly #more: number;
+    constructor(more: number) {
+      super([model]);
+      this.#more = more;
+    }
+    override slice(begin: number, end: number): Blob {
+      return new Blob([model]).slice(begin, end + this.#more);
+    }
+  }
+
+  it('that gives more bytes than asked for did not become shorter', async () => {
+    expect(await rejectionOf(inspectModel(new Other(2)))).toMatchObject({
+      code: 'IO',
+      message: 'cannot read the file: 34 bytes came, of 32 that were asked for',
+      byteOffset: 0,
+    });
+    expect(await rejectionOf(inspectModel(new Other(-2)))).toMatchObject({ code: 'CHANGED', byteOffset: 30 });
+  });
+
+  it('is told the same of in a worker', async () => {
+    class Streamed extends Blob {
+      override slice(): Blob {
+        return new Blob([model.subarray(0, 100)]);
+      }
+    }
+    for (const asked of [99, 101]) {
+      const read = readerOf({ kind: 'blob', blob: new Streamed([]) })!;
+      const error = await rejectionOf(Promise.resolve(read(0, new Uint8Array(asked), 0, asked)));
+      expect(error).toMatchObject({ code: asked < 100 ? 'IO' : 'CHANGED' });
+      if (asked < 100) expect(error).toHaveProperty('message', expect.stringMatching(/: 100 bytes came, of 99 that/));
     }
   });
 });

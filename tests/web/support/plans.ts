@@ -2,20 +2,21 @@
 
 import type { Part } from '../../../web/src/codecs/codec.js';
 import { partsOf } from '../../../web/src/codecs/registry.js';
-import type { FilePlan, PlannedTensor, SourceTensor } from '../../../web/src/formats/format.js';
+import { type FilePlan, madeBytes, type PlannedTensor, type SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
 import type { GgufChoices, GgufTarget } from '../../../web/src/formats/gguf/options.js';
 import { planGguf as planFile } from '../../../web/src/formats/gguf/plan.js';
-import { layoutSafetensors, type NamedTensor, tensorBytes } from '../../../web/src/formats/safetensors/header.js';
+import { tensorBytes } from '../../../web/src/formats/safetensors/header.js';
+import { layoutSafetensors, type NamedTensor } from '../../../web/src/formats/safetensors/layout.js';
 
 /** A file to be written, with its tensors as the reader finds them. */
 export function laidOut(tensors: readonly NamedTensor[], metadata?: Readonly<Record<string, string>>) {
   const { header, order, offsets, size } = layoutSafetensors(tensors, metadata);
-  const placed = order.map((index) => {
+  const placed = [...order].map((index) => {
     const { name, dtype, shape } = tensors[index]!;
     return { name, dtype, shape, bytes: tensorBytes(dtype, shape)!, byteOffset: offsets[index]! };
   });
-  return { header, tensors: placed, size };
+  return { header: madeBytes(header), tensors: placed, size };
 }
 
 /** A part, and where it begins in the file. */
@@ -41,21 +42,24 @@ export function flat({ files, tensors, notes, sidecars }: FilePlan): FlatPlan {
   const [file] = files;
   if (file === undefined || files.length !== 1) throw new Error(`expected one file, got ${files.length}`);
   const [first] = file.segments;
-  if (first === undefined || !('bytes' in first) || first.at !== 0) throw new Error('expected the header first');
+  if (first === undefined || 'copied' in first || 'tensor' in first || first.at !== 0) {
+    throw new Error('expected the header first');
+  }
+  const header = 'made' in first ? madeBytes(first.made) : first.bytes;
   const places = new Map(
     file.segments.flatMap((segment): [string, number][] => {
       if ('copied' in segment) throw new Error('expected no bytes of the input');
-      return 'bytes' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]];
+      return 'bytes' in segment || 'made' in segment ? [] : [[`${segment.tensor} ${segment.role}`, segment.at]];
     }),
   );
   // Parts that are known have no segments of their own. Only safetensors has them, and its header says where they are.
   let entries: Record<string, { data_offsets: [number, number] }> | undefined;
   const knownPlace = (name: string): number => {
-    entries ??= JSON.parse(new TextDecoder().decode(first.bytes.subarray(8))) as NonNullable<typeof entries>;
-    return first.bytes.length + entries[name]!.data_offsets[0];
+    entries ??= JSON.parse(new TextDecoder().decode(header.subarray(8))) as NonNullable<typeof entries>;
+    return header.length + entries[name]!.data_offsets[0];
   };
   return {
-    header: first.bytes,
+    header,
     size: file.size,
     tensors: tensors.map((tensor, i) => ({
       ...tensor,

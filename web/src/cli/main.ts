@@ -94,6 +94,11 @@ function messageOf(error: unknown): string {
   return option === 'file' && message.startsWith('file: ') ? message.slice('file: '.length) : message;
 }
 
+/** The path that an error names in its text. */
+function pathOf(error: unknown): string | undefined {
+  return error instanceof ScalepointError ? error.path : undefined;
+}
+
 /** Prints an error on one line, and with --json also on stdout. Returns the exit code. */
 export function explain(error: unknown, args: readonly string[]): number {
   const message = messageOf(error);
@@ -107,7 +112,7 @@ export function explain(error: unknown, args: readonly string[]): number {
   if (isUsage) text += `${text.endsWith('?') ? ' See' : '; see'} ${helpFor(args)}`;
   // A missed quality gate has been printed with its report.
   if (args.includes('--json') && !(error instanceof QualityError))
-    printJson({ file, error: errorJson(error, message) });
+    printJson({ file: file ?? pathOf(error), error: errorJson(error, message) });
   process.stderr.write(`${painter(process.stderr)('red', 'scalepoint:')} ${printable(text)}\n`);
   if (args.includes('--verbose') && error instanceof Error) process.stderr.write(`${stackOf(error)}\n`);
   if (isUsage) return 2;

@@ -94,7 +94,9 @@ export async function checkFree(paths: readonly string[], force: boolean): Promi
   for (const output of paths) {
     const there = await lstat(output).catch(() => undefined);
     if (force || there === undefined) continue;
-    throw new ScalepointError('EXISTS', `${JSON.stringify(output)} exists already, nothing was written`);
+    throw new ScalepointError('EXISTS', `${JSON.stringify(output)} exists already, nothing was written`, {
+      path: output,
+    });
   }
 }
 

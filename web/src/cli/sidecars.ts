@@ -103,7 +103,7 @@ export async function placeOf(
   if (cleared === undefined) return { sidecar, path: undefined };
   if (!overwrite) {
     const what = `${JSON.stringify(path)} exists already, with the ${kind.entry} of another result`;
-    throw new ScalepointError('EXISTS', what);
+    throw new ScalepointError('EXISTS', what, { path });
   }
   return { sidecar, path, cleared };
 }
@@ -133,8 +133,8 @@ async function checkFree(path: string, overwrite: boolean): Promise<void> {
   const label = JSON.stringify(path);
   // A link to a missing file.
   if (status.isSymbolicLink() && overwrite) return;
-  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
-  if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`);
+  if (!status.isFile()) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`, { path });
+  if (!overwrite) throw new ScalepointError('EXISTS', `${label} exists already`, { path });
 }
 
 /** Writes a file beside a result that is there already. @throws ScalepointError that says so */
@@ -151,6 +151,9 @@ export async function write(
   } catch (cause) {
     if (!(cause instanceof ScalepointError)) throw cause;
     const written = `the model was written to ${JSON.stringify(output)}`;
-    throw new ScalepointError('IO', `${cause.message}; ${written}, but loaders need the configuration`, { cause });
+    throw new ScalepointError('IO', `${cause.message}; ${written}, but loaders need the configuration`, {
+      cause,
+      path,
+    });
   }
 }

@@ -99,7 +99,7 @@ export function ruleTexts(rules: readonly Rule[]): string[] {
 /** Fails if the file of rules is there already. @throws ScalepointError `EXISTS` */
 export async function checkRulesFree({ 'save-rules': path }: SizeValues, force: boolean): Promise<void> {
   if (path === undefined || force || (await lstat(path).catch(() => undefined)) === undefined) return;
-  throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`);
+  throw new ScalepointError('EXISTS', `${JSON.stringify(path)} exists already, nothing was written`, { path });
 }
 
 /** Writes the rules of a result, if that was asked for. */

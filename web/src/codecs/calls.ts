@@ -17,11 +17,11 @@ import {
 import { ScalepointError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
-import type { Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
+import type { Bytes, Encoded, Observed, Problem, Range, Role, Tile } from './codec.js';
 import { bytesOf } from './elements.js';
 
-/** What a call takes last: memory of so many bytes, and the address of its result. Without memory it only counts. */
-type Room = [memory: number, bytes: number, result: number];
+/** A call, with memory of so many bytes and the address of its result. Without memory it only counts. */
+type Call = (memory: number, bytes: number, result: number) => Status;
 
 /** For calls whose arguments are right: any other status is a mistake in here, but for scales, which come from a file. */
 function check(status: Status): void {
@@ -34,16 +34,21 @@ function inArena<R extends { readonly memory: number }>(
   core: Core,
   arena: Arena,
   type: { readonly bytes: number; read(heaps: Heaps, at: number): R },
-  call: (...room: Room) => Status,
+  call: Call,
 ): R | undefined {
-  return core.withRecord({ bytes: type.bytes, write() {} }, undefined, (at) => {
-    check(call(0, 0, at));
-    const { memory } = type.read(core.module, at);
+  const at = core.pushRoom(type.bytes);
+  try {
+    const memory = arena.ask(() => {
+      check(call(0, 0, at));
+      return type.read(core.module, at).memory;
+    });
     const address = arena.take(memory);
     if (arena.onlyCounts) return undefined;
     check(call(address, memory, at));
     return type.read(core.module, at);
-  });
+  } finally {
+    core.popRecord(at);
+  }
 }
 
 /** The core's number of an element type. */
@@ -80,21 +85,22 @@ export function readsElements({ ranges, roles }: Tile): boolean {
   return ranges === undefined || ranges.length === 0 || roles.includes('data');
 }
 
+/** The bits of the parts that the core makes. */
+function bitsOf(roles: readonly string[]): number {
+  let bits = 0;
+  for (const role of roles) bits |= bitOf(role);
+  return bits;
+}
+
 /** Calls f with the address of a tile whose ranges are at an address. */
-function withTile<T>(
-  core: Core,
-  tile: Tile,
-  ranges: number,
-  f: (tile: number) => T,
-  { add = 0, importance = 0 } = {},
-): T {
+function withTile<T>(core: Core, tile: Tile, ranges: number, f: (tile: number) => T, add = 0, importance = 0): T {
   const { rows, columns, type, source, roles, measures } = tile;
   const reads = readsElements(tile);
   const record = {
     rows,
     columns,
     type: numberOf(type),
-    wanted: roles.reduce((bits, role) => bits | bitOf(role), 0),
+    wanted: bitsOf(roles),
     measure: measures,
     add,
     source: { data: source, size: reads ? bytesOf(type, rows * columns) : 0 },
@@ -121,30 +127,27 @@ export function encodeTile(
   core: Core,
   tile: Tile,
   arena: Arena,
-  call: (tile: number, ...room: Room) => Status,
+  call: (tile: number, memory: number, bytes: number, result: number) => Status,
   importance?: Float32Array,
 ): Encoded {
   const ranges = placeRanges(core, tile, arena);
   const weights = importance === undefined ? 0 : placeFloats(core, importance, arena);
-  const result = withTile(
-    core,
-    tile,
-    ranges,
-    (at) => inArena(core, arena, EncodedTile, (...room) => call(at, ...room)),
-    { importance: weights },
-  );
+  const encode = (at: number) =>
+    inArena(core, arena, EncodedTile, (memory, bytes, result) => call(at, memory, bytes, result));
+  const result = withTile(core, tile, ranges, encode, 0, weights);
   if (result === undefined) return { parts: {} };
   const { problem, sums, ...bytes } = result.encoded;
-  const parts = tile.roles.map((role) => [role, bytes[role as keyof typeof bytes]] as const);
-  return {
-    parts: Object.fromEntries(parts.map(([role, { data, size }]) => [role, { address: data, bytes: size }])),
-    ...(tile.measures ? { sums: Float64Array.from(Object.values(sums)) } : {}),
-    ...problemOf(problem),
-  };
+  const parts: Record<Role, Bytes> = {};
+  for (const role of tile.roles) {
+    const { data, size } = bytes[role as keyof typeof bytes];
+    parts[role] = { address: data, bytes: size };
+  }
+  if (problem.kind !== ProblemKind.none) return { parts, ...problemOf(problem) };
+  return tile.measures ? { parts, sums: Object.values(sums) } : { parts };
 }
 
 /** Decodes a tile with the call of a codec. Returns the address of the floats. */
-export function decodeTile(core: Core, arena: Arena, call: (...room: Room) => Status): number {
+export function decodeTile(core: Core, arena: Arena, call: Call): number {
   return inArena(core, arena, DecodedTile, call)?.x ?? 0;
 }
 
@@ -164,7 +167,7 @@ export function floats(
   add?: number,
 ): number {
   const decode = (tile: number) => decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room));
-  return withTile(core, elements(type, rows, columns, source), 0, decode, { add });
+  return withTile(core, elements(type, rows, columns, source), 0, decode, add);
 }
 
 /** The range of elements, or what is wrong with one of them. */
@@ -189,7 +192,7 @@ export function observeSets(
   core: Core,
   tile: Tile,
   arena: Arena,
-  call: (tile: number, ...room: Room) => Status,
+  call: (tile: number, memory: number, bytes: number, result: number) => Status,
 ): Observed {
   const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
   if (result === undefined) return {};

@@ -5,6 +5,7 @@
  * The arithmetic of codec X is in cpp/codecs/X.cpp.
  */
 import type { BlockType } from '../core/blocks.js';
+import type { Sums } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import type { BitCheck } from './checks.js';
@@ -140,8 +141,8 @@ export interface Problem {
 export interface Encoded {
   /** The parts, by role, good until the core is called again. */
   readonly parts: Readonly<Record<Role, Bytes>>;
-  /** Error sums, in the core's order, if the tile was measured. */
-  readonly sums?: Float64Array<ArrayBuffer>;
+  /** Error sums, if the tile was measured. */
+  readonly sums?: Sums;
   /** If there is one, everything else means nothing. */
   readonly problem?: Problem;
 }

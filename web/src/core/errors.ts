@@ -48,6 +48,8 @@ export interface ErrorPlace {
   tensor?: string | undefined;
   /** Offset from the start of the file, in bytes. */
   byteOffset?: number | undefined;
+  /** Path of the file. */
+  path?: string | undefined;
   /** The error underneath. */
   cause?: unknown;
 }
@@ -62,12 +64,15 @@ export class ScalepointError extends Error {
   readonly tensor?: string;
   /** Where in the file, where it is known. */
   readonly byteOffset?: number;
+  /** Path of the file that exists already, or cannot be opened or written, where it is known. */
+  readonly path?: string;
 
   constructor(code: ErrorCode, message: string, place: ErrorPlace = {}) {
     super(message, place.cause === undefined ? undefined : { cause: place.cause });
     this.code = code;
     if (place.tensor !== undefined) this.tensor = place.tensor;
     if (place.byteOffset !== undefined) this.byteOffset = place.byteOffset;
+    if (place.path !== undefined) this.path = place.path;
   }
 }
 

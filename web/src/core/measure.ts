@@ -31,8 +31,11 @@ export const sumCount = ErrorSums.bytes / 8;
 /** The index of each sum. */
 const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
+/** Sums in the order of the door's ErrorSums. */
+export type Sums = Float64Array | number[];
+
 /** Adds the sums of further pairs. `at` and `from` say where sums begin in arrays of many. */
-export function addSums(sums: Float64Array, more: Float64Array, at = 0, from = 0): void {
+export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
   for (let i = 0; i < sumCount; i++) {
     const [sum, value] = [sums[at + i] as number, more[from + i] as number];
     sums[at + i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;

@@ -138,10 +138,16 @@ export class Core {
    * happens in between: `withRecord` sees to that.
    */
   pushRecord<T>(type: RecordType<T>, record: T): number {
-    const address = this.#record;
-    const end = address + type.bytes + (-type.bytes & 7);
-    if (end > this.#recordsEnd) throw new Error('scalepoint: too many records are nested');
+    const address = this.pushRoom(type.bytes);
     type.write(this.module, address, record);
+    return address;
+  }
+
+  /** Room for a record that the core fills, until `popRecord`. */
+  pushRoom(bytes: number): number {
+    const address = this.#record;
+    const end = address + bytes + (-bytes & 7);
+    if (end > this.#recordsEnd) throw new Error('scalepoint: too many records are nested');
     this.#record = end;
     return address;
   }

@@ -88,9 +88,9 @@ export function systemMessage(cause: unknown): string {
   return /^[A-Z0-9]+: ([^,]+)/.exec(text)?.[1] ?? text;
 }
 
-/** The error for a failure of the system. */
-export function ioError(what: string, cause: unknown): ScalepointError {
-  return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause });
+/** The error for a failure of the system. @param path of the file, if it has one */
+export function ioError(what: string, cause: unknown, path?: string): ScalepointError {
+  return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause, path });
 }
 
 /** What is told of a file that is not there, as systems tell it. */
@@ -105,6 +105,17 @@ export function isMissing(error: unknown): boolean {
 /** The error for a file that ends before its time. */
 export function shorterError(label: string, byteOffset: number): ScalepointError {
   return new ScalepointError('CHANGED', `${label} became shorter while it was read`, { byteOffset });
+}
+
+/**
+ * Checks how many bytes came from a file in answer to a read.
+ * @throws ScalepointError `CHANGED` if there were fewer than were asked for, `IO` if there were more
+ */
+export function checkLength(came: number, asked: number, label: string, begin: number): void {
+  if (came < asked) throw shorterError(label, begin + came);
+  if (came === asked) return;
+  const message = `cannot read ${label}: ${came} bytes came, of ${asked} that were asked for`;
+  throw new ScalepointError('IO', message, { byteOffset: begin });
 }
 
 /** @throws ScalepointError `BAD_FILE` if a range leaves its file */

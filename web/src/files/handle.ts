@@ -113,7 +113,7 @@ export async function pathSource(given: string | URL): Promise<ByteSource> {
     // A pipe without a writer would hold up a thread of Node until one comes, whatever a signal says.
     handle = await fs.open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (cause) {
-    throw ioError(`cannot open ${quoted(path)}`, cause);
+    throw ioError(`cannot open ${quoted(path)}`, cause, path);
   }
   try {
     const name = path.split(/[\\/]/).pop() ?? '';

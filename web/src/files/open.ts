@@ -5,7 +5,7 @@ import { nodeModule } from '../core/node.js';
 import { isBuffer, isBytes } from '../core/realms.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
-import { allocate, type ByteSource, checkRange, type FileInput, ioError, shorterError } from './bytes.js';
+import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioError } from './bytes.js';
 import { handleSource, pathSource } from './handle.js';
 import { urlSource } from './url.js';
 
@@ -80,7 +80,7 @@ function blobSource(blob: Blob): ByteSource {
       for (let done = 0; done < target.length; done += blobStep) {
         const end = Math.min(target.length, done + blobStep);
         const bytes = await bytesOf(begin + done, begin + end);
-        if (bytes.length !== end - done) throw shorterError('the file', begin + done + bytes.length);
+        checkLength(bytes.length, end - done, 'the file', begin + done);
         target.set(bytes, done);
       }
     },
@@ -122,7 +122,7 @@ export async function openWithin({ signal, soon }: Waiting, file: FileInput): Pr
     ...source,
     async read(begin, end) {
       const bytes = await soon(source.read(begin, end));
-      if (bytes.length !== end - begin) throw shorterError('the file', begin + bytes.length);
+      checkLength(bytes.length, end - begin, 'the file', begin);
       return bytes;
     },
     readInto: readInto && ((begin, target) => soon(readInto(begin, target))),

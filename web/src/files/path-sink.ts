@@ -69,19 +69,20 @@ async function targetOf(path: string, overwrite: boolean): Promise<Target> {
   let reached: typeof status | undefined = status;
   if (status.isSymbolicLink()) {
     target = await followed(path).catch((cause) => {
-      throw ioError(`cannot write ${label}`, cause);
+      throw ioError(`cannot write ${label}`, cause, path);
     });
     reached = await fs.lstat(target).catch(() => undefined);
   }
   // Renaming over a folder fails late, and renaming over a device would replace the device.
-  if (reached?.isFile() === false) throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`);
+  if (reached?.isFile() === false)
+    throw new ScalepointError('IO', `cannot write ${label}: it is no regular file`, { path });
   if (overwrite) return { path: target, mode: reached === undefined ? undefined : reached.mode & 0o777 };
   const what = reached === undefined ? 'exists already, as a link to a missing file' : 'exists already';
-  throw new ScalepointError('EXISTS', `${label} ${what}`);
+  throw new ScalepointError('EXISTS', `${label} ${what}`, { path });
 }
 
-function existsError(label: string, cause: unknown): ScalepointError {
-  return new ScalepointError('EXISTS', `${label} exists already`, { cause });
+function existsError(path: string, cause: unknown): ScalepointError {
+  return new ScalepointError('EXISTS', `${quoted(path)} exists already`, { cause, path });
 }
 
 const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
@@ -95,19 +96,19 @@ async function claim(temporary: string, path: string): Promise<void> {
     await fs.rm(temporary, { force: true }).catch(() => {});
     return;
   } catch (cause) {
-    if (codeOf(cause) === 'EEXIST') throw existsError(label, cause);
+    if (codeOf(cause) === 'EEXIST') throw existsError(path, cause);
   }
   // Not every file system has hard links. There an empty file takes the name first.
   try {
     await (await fs.open(path, 'wx')).close();
   } catch (cause) {
-    throw codeOf(cause) === 'EEXIST' ? existsError(label, cause) : ioError(`cannot write ${label}`, cause);
+    throw codeOf(cause) === 'EEXIST' ? existsError(path, cause) : ioError(`cannot write ${label}`, cause, path);
   }
   try {
     await fs.rename(temporary, path);
   } catch (cause) {
     await fs.rm(path, { force: true }).catch(() => {});
-    throw ioError(`cannot write ${label}`, cause);
+    throw ioError(`cannot write ${label}`, cause, path);
   }
 }
 
@@ -148,7 +149,7 @@ class PartialFile implements ByteSink {
     try {
       await call;
     } catch (cause) {
-      throw ioError(`cannot write ${this.#label}`, cause);
+      throw ioError(`cannot write ${this.#label}`, cause, this.#target.path);
     }
   }
 
@@ -223,7 +224,7 @@ export async function pathSink(
     sink = new PartialFile(temporary, handle, place, target, overwrite, waiting);
   } catch (cause) {
     forget(temporary);
-    throw ioError(`cannot write ${quoted(named)}`, cause);
+    throw ioError(`cannot write ${quoted(named)}`, cause, named);
   }
   if (signal?.aborted) {
     await sink.discard();
@@ -240,6 +241,6 @@ export async function removeFile(path: string | URL): Promise<void> {
   try {
     await fs.rm(target, { force: true });
   } catch (cause) {
-    throw ioError(`cannot replace ${quoted(named)}`, cause);
+    throw ioError(`cannot replace ${quoted(named)}`, cause, named);
   }
 }

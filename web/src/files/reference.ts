@@ -4,7 +4,7 @@
  */
 import { ScalepointError } from '../core/errors.js';
 import { type NodeModules, nodeModule } from '../core/node.js';
-import { checkCount, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
+import { checkCount, checkLength, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
@@ -20,7 +20,7 @@ export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 /** Memory for what a Blob gives, used again and again. */
 let bucket = new ArrayBuffer(0);
 
-/** Reads a Blob into memory. Returns how many bytes there were. */
+/** Reads a Blob into memory. Returns how many bytes came, at least: more than there is room for are not waited for. */
 async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
   let reader: ReadableStreamBYOBReader;
   try {
@@ -36,6 +36,10 @@ async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
     const { value, done: ended } = await reader.read(new Uint8Array(bucket));
     if (value !== undefined) bucket = value.buffer;
     if (ended || value === undefined) return done;
+    if (value.length > view.length - done) {
+      reader.cancel().catch(() => {});
+      return done + value.length;
+    }
     view.set(value, done);
     done += value.length;
   }
@@ -49,7 +53,7 @@ async function readPart(blob: Blob, begin: number, target: Uint8Array): Promise<
   } catch (cause) {
     throw ioError('cannot read the file', cause);
   }
-  if (done !== target.length) throw shorterError('the file', begin + done);
+  checkLength(done, target.length, 'the file', begin);
 }
 
 // ------------------------------------------------------------------------------------------------------------ files of the system

@@ -122,14 +122,34 @@ export interface Copied {
   readonly bytes: number;
 }
 
+/** Known bytes that are made when they are needed, every time anew. */
+export interface MadeBytes {
+  /** How many there are. */
+  readonly bytes: number;
+  /** All of them, some at a time. */
+  make(): Iterable<Uint8Array<ArrayBuffer>>;
+}
+
 /**
  * A stretch of a file to be written: bytes that are known, bytes of the input, or a part of a tensor, which is named by its index in the
  * plan.
  */
 export type Segment =
   | { readonly at: number; readonly bytes: Uint8Array<ArrayBuffer> }
+  | { readonly at: number; readonly made: MadeBytes }
   | { readonly at: number; readonly copied: Copied }
   | { readonly at: number; readonly tensor: number; readonly role: Role };
+
+/** Known bytes in one array. */
+export function madeBytes({ bytes, make }: MadeBytes): Uint8Array<ArrayBuffer> {
+  const all = new Uint8Array(bytes);
+  let at = 0;
+  for (const piece of make()) {
+    all.set(piece, at);
+    at += piece.length;
+  }
+  return all;
+}
 
 /** A file of a result. */
 export interface OutputFile {

@@ -1,7 +1,16 @@
 /** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
 import type { ByteSource } from '../files/bytes.js';
 import { type Batch, BatchLimit } from './tasks.js';
-import { type Ask, answerTo, type BytesStep, type CopiedStep, type Step, type Steps, type TileStep } from './tiles.js';
+import {
+  type Ask,
+  answerTo,
+  type BytesStep,
+  type CopiedStep,
+  type Destination,
+  type Step,
+  type Steps,
+  type TileStep,
+} from './tiles.js';
 
 /** What is to be known of a tile once its task is on its way. */
 export type Tile = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
@@ -36,13 +45,7 @@ const largeTile = 1 << 16;
 
 /** Something that a batch writes. */
 interface Stretch {
-  readonly file: number;
-  readonly position: number;
-  readonly bytes: number;
-  readonly count: number;
-  readonly stride: number;
-  readonly role: string;
-  readonly into: Uint8Array<ArrayBuffer> | undefined;
+  readonly to: Destination;
   /** The number of the tile that makes it, or the bytes if they are known. */
   readonly from: number | Uint8Array<ArrayBuffer>;
   readonly zeros: boolean;
@@ -55,25 +58,14 @@ function stretchesOf(steps: readonly Step[]): Stretch[] {
     if (step.kind === 'bytes') {
       const { file, position, bytes, zeros = false } = step;
       const { length } = bytes;
-      stretches.push({
-        file,
-        position,
-        bytes: length,
-        count: 1,
-        stride: length,
-        role: '',
-        into: undefined,
-        from: bytes,
-        zeros,
-      });
+      const to = { role: '', file, position, bytes: length, count: 1, stride: length, into: undefined };
+      stretches.push({ to, from: bytes, zeros });
       continue;
     }
     const from = tiles++;
-    for (const { file, position, bytes, count, stride, role, into } of step.destinations) {
-      stretches.push({ file, position, bytes, count, stride, role, into, from, zeros: false });
-    }
+    for (const to of step.destinations) stretches.push({ to, from, zeros: false });
   }
-  return stretches.sort(byPosition);
+  return stretches.sort((a, b) => byPosition(a.to, b.to));
 }
 
 function byPosition(a: { file: number; position: number }, b: { file: number; position: number }): number {
@@ -131,7 +123,8 @@ function layOut(steps: readonly Step[]): BatchStep {
   let onlyTasks = true;
   const writes: Write[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
-  for (const { from, role, file, position, bytes, count, stride, into, zeros } of stretchesOf(steps)) {
+  for (const { to, from, zeros } of stretchesOf(steps)) {
+    const { role, file, position, bytes, count, stride, into } = to;
     const tile = typeof from === 'number' ? tiles[from] : undefined;
     for (let i = 0; i < count; i++) {
       add(writes, { file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });

@@ -31,6 +31,9 @@ export type Findings = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers
 
 const noSums = new Float64Array(0);
 
+/** The elements of a task that reads none. */
+const nothing = { type: 'F32', source: 0 };
+
 /** Takes bytes that belong at an offset of a batch's output. They are good until it returns. */
 export type Put = (offset: number, bytes: Uint8Array) => void;
 
@@ -53,9 +56,14 @@ const aligned = (address: number) => Math.ceil(address / 16) * 16;
 function elements(core: Core, arena: Arena, form: Form, stored: Stored): { type: string; source: number } {
   const codec = codecOf(form);
   const type = codec.elementType?.(form);
-  const [first = 0] = Object.values(stored.parts);
-  if (type !== undefined) return { type, source: first };
+  if (type !== undefined) return { type, source: firstOf(stored.parts) };
   return { type: 'F32', source: floats(core, arena, form, stored) };
+}
+
+/** The address of the first part; 0 if there is none. */
+function firstOf(parts: Stored['parts']): number {
+  for (const role in parts) return parts[role] as number;
+  return 0;
 }
 
 function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
@@ -64,12 +72,32 @@ function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
   return codec.decode(core, stored, form, arena);
 }
 
+/** What tasks that are alike have in common. */
+interface Prepared {
+  /** The last one of them: those of one batch share their forms, which makes them easy to compare. */
+  task: TileTask;
+  readonly slabs: readonly Slab[];
+  /** What calls of the core ask for, as in `Arena`. Undefined if slabs differ. */
+  readonly asked: readonly number[] | undefined;
+  readonly places: Places;
+  /** Memory for the inputs of the first slab, good until wasm memory grows. */
+  readonly views: readonly Uint8Array[];
+}
+
+/** What there is to say about a task, beside its outputs and sums; undefined if that is nothing. */
+function answerOf(task: number, outcome: Outcome): Answer | undefined {
+  const { range, sets, mismatched, problem } = outcome;
+  if ((range ?? sets ?? mismatched ?? problem) === undefined) return undefined;
+  const { parts: _parts, sums: _sums, ...answer } = outcome;
+  return { task, ...answer };
+}
+
 /** Converts tiles in the memory of one core. */
 export class TileConverter {
   readonly #core: Core;
   #memory: { readonly base: number; readonly size: number } | undefined;
-  /** The last task that was counted, and what it takes. */
-  #counted: { readonly task: TileTask; readonly size: number } | undefined;
+  /** The last task. Small tensors come in long rows of equals. */
+  #last: Prepared | undefined;
 
   constructor(core: Core) {
     this.#core = core;
@@ -87,41 +115,62 @@ export class TileConverter {
     let sums = noSums;
     const answers: Answer[] = [];
     let done = 0;
-    for (const [i, task] of tasks.entries()) {
+    for (let i = 0; i < tasks.length; i++) {
+      const task = tasks[i] as TileTask;
+      let outcome: Outcome | undefined;
       try {
-        this.#reserve(this.#sizeOf(task));
-        let outcome: Outcome | undefined;
-        const places = this.#placesOf(task, this.#start());
-        for (const slab of slabsOf(task)) {
+        const prepared = this.#prepare(task);
+        for (const slab of prepared.slabs) {
           // To wait for nothing takes as long as a small task.
-          const filled = inputs.fill(task, this.#views(task, slab, places), slab);
+          const filled = inputs.fill(task, this.#views(task, slab, prepared), slab);
           if (filled !== undefined) await filled;
           if (pause !== undefined) await pause();
-          outcome = this.#convert(task, slab, places, outcome?.sums);
+          outcome = this.#convert(task, slab, prepared, outcome?.sums);
           if (outcome.problem !== undefined) break;
         }
-        const { parts, sums: found, ...answer } = outcome as Outcome;
-        if (task.kind === 'encode' && answer.problem === undefined) this.#handOver(task, parts, put);
-        if (found !== undefined) {
-          if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
-          sums.set(found, i * sumCount);
-          measured[i] = 1;
-        }
-        if (Object.keys(answer).length > 0) answers.push({ task: i, ...answer });
-        done++;
+        const { parts, problem } = outcome as Outcome;
+        if (task.kind === 'encode' && problem === undefined) this.#handOver(task, parts, put);
       } catch (cause) {
         throw cause instanceof TaskError ? cause : new TaskError(i, cause);
       }
-      if (answers.at(-1)?.problem !== undefined) break;
+      const { sums: found, problem } = outcome as Outcome;
+      if (found !== undefined) {
+        if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
+        sums.set(found, i * sumCount);
+        measured[i] = 1;
+      }
+      const answer = answerOf(i, outcome as Outcome);
+      if (answer !== undefined) answers.push(answer);
+      done++;
+      if (problem !== undefined) break;
     }
     return { done, measured, sums, answers };
+  }
+
+  /** Takes memory for a task, and finds places in it. */
+  #prepare(task: TileTask): Prepared {
+    const { buffer } = this.#core.module.HEAPU8;
+    const last = this.#last;
+    if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) {
+      last.task = task;
+      return last;
+    }
+    const slabs = slabsOf(task);
+    const [first] = slabs as [Slab];
+    const counting = new Arena();
+    const counted = this.#placesOf(task, first, 0);
+    this.#carryOut(task, first, counted.places, counting);
+    this.#reserve(counted.end + counting.size);
+    const places = this.#placesOf(task, first, this.#start());
+    const views = this.#viewsAt(task, first, places);
+    this.#last = { task, slabs, asked: slabs.length === 1 ? counting.asked : undefined, places, views };
+    return this.#last;
   }
 
   /**
    * Where the inputs of a task go, and which parts they are, if its memory begins at `start`. It is the same for all of its slabs.
    */
-  #placesOf(task: TileTask, start: number): Places {
-    const [first] = slabsOf(task);
+  #placesOf(task: TileTask, first: Slab, start: number): Places {
     let size = 0;
     const addresses: number[][] = [];
     const places = task.pieces.map(({ inputs }) => {
@@ -134,28 +183,12 @@ export class TileConverter {
           parts[input.role] = start + size;
         }
         own.push(start + size);
-        size += slabBytes(task, input, first as Slab);
+        size += slabBytes(task, input, first);
       }
       addresses.push(own);
       return parts;
     });
     return { places, addresses, end: start + aligned(size) };
-  }
-
-  /** Bytes that a task needs. */
-  #sizeOf(task: TileTask): number {
-    if (this.#counted !== undefined && isAlike(task, this.#counted.task)) return this.#counted.size;
-    const size = this.#count(task);
-    this.#counted = { task, size };
-    return size;
-  }
-
-  #count(task: TileTask): number {
-    const { places, end } = this.#placesOf(task, 0);
-    const counting = new Arena();
-    const [first] = slabsOf(task);
-    this.#carryOut(task, first as Slab, places, counting);
-    return end + counting.size;
   }
 
   /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
@@ -172,27 +205,33 @@ export class TileConverter {
     return aligned(this.#memory?.base ?? 0);
   }
 
-  /** Memory for the inputs of a task. */
-  #views(task: TileTask, slab: Slab, { addresses }: Places): Uint8Array[] {
+  #viewsAt(task: TileTask, slab: Slab, { addresses }: Places): Uint8Array[] {
     const { buffer } = this.#core.module.HEAPU8;
     return task.pieces.flatMap(({ inputs }, i) =>
       inputs.map((input, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, slabBytes(task, input, slab))),
     );
   }
 
+  /** Memory for the inputs of some rows of a task. */
+  #views(task: TileTask, slab: Slab, { places, slabs, views }: Prepared): readonly Uint8Array[] {
+    const isGood = slab === slabs[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
+    return isGood ? views : this.#viewsAt(task, slab, places);
+  }
+
   /** Carries out what a task is about rows whose inputs are in place. Adds the sums of those before. */
-  #convert(task: TileTask, slab: Slab, { places, end }: Places, before: Encoded['sums']): Outcome {
-    const outcome = this.#carryOut(task, slab, places, new Arena(end));
+  #convert(task: TileTask, slab: Slab, { places: { places, end }, asked }: Prepared, before: Encoded['sums']): Outcome {
+    const outcome = this.#carryOut(task, slab, places, new Arena(end, asked));
     if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
     return outcome;
   }
 
   /** Hands over the parts that a task makes. */
   #handOver(task: EncodeTask, parts: Outcome['parts'], put: Put): void {
+    const { HEAPU8 } = this.#core.module;
     for (const { role, offset, bytes } of task.outputs) {
       const part = parts[role];
       if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
-      put(offset, this.#core.module.HEAPU8.subarray(part.address, part.address + bytes));
+      put(offset, HEAPU8.subarray(part.address, part.address + bytes));
     }
   }
 
@@ -200,7 +239,7 @@ export class TileConverter {
   #carryOut(task: TileTask, slab: Slab, places: readonly Stored['parts'][], arena: Arena): Outcome {
     const { columns } = task;
     const { rows } = slab;
-    const [a, b] = places.map((parts) => ({ rows, columns, parts })) as [Stored, Stored];
+    const a: Stored = { rows, columns, parts: places[0] as Stored['parts'] };
     if (task.kind === 'encode') return this.#encode(task, slab, a, arena);
     if (task.kind === 'range') {
       const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
@@ -209,7 +248,7 @@ export class TileConverter {
     if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, slab, a, arena) };
     const [first, second] = task.pieces;
     const x = floats(this.#core, arena, first.form, a);
-    const y = floats(this.#core, arena, second.form, b);
+    const y = floats(this.#core, arena, second.form, { rows, columns, parts: places[1] as Stored['parts'] });
     if (arena.onlyCounts) return { parts: {} };
     const sumsOf = (x: number, y: number) => errorsOf(this.#core, x, y, rows * columns);
     const sums = sumsOf(x, y);
@@ -237,9 +276,9 @@ export class TileConverter {
     const codec = codecOf(to);
     if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
     // Without inputs the ranges tell everything.
-    const source = inputs.length === 0 ? { type: 'F32', source: 0 } : elements(this.#core, arena, form, stored);
+    const { type, source } = inputs.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
-    return codec.encode(this.#core, { rows, columns, ...source, roles, measures, ranges, piece }, to, arena);
+    return codec.encode(this.#core, { rows, columns, type, source, roles, measures, ranges, piece }, to, arena);
   }
 }

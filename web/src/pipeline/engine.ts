@@ -85,6 +85,7 @@ function located(error: unknown, { source }: PlannedTensor, files: readonly Byte
   return new ScalepointError(error.code, `${place}: ${error.message}`, {
     tensor: source.name,
     byteOffset: error.byteOffset,
+    path: error.path,
     cause: error.cause ?? error,
   });
 }

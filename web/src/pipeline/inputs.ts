@@ -46,14 +46,17 @@ function groupsOf(inputs: readonly Input[]): Group[] {
   const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
+  let last: Group | undefined;
   for (const input of small) {
     const { file, begin, bytes } = input;
     const end = begin + bytes;
-    const last = groups.at(-1);
     if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
       last.inputs.push(input);
       last.end = Math.max(last.end, end);
-    } else groups.push({ file, begin, end, inputs: [input] });
+    } else {
+      last = { file, begin, end, inputs: [input] };
+      groups.push(last);
+    }
   }
   return groups.filter(({ inputs }) => inputs.length > 1);
 }
@@ -117,6 +120,8 @@ export class InputReader {
   readonly #isNear: (file: number) => boolean;
   /** What is in memory already. */
   readonly #found = new Map<Input, Uint8Array>();
+  /** Memory for inputs that are read together, used again for each batch. */
+  #memory = new Uint8Array(0);
   #given: GivenBytes | undefined;
   readonly #spare: ArrayBuffer[];
 
@@ -138,8 +143,13 @@ export class InputReader {
     this.#found.clear();
     this.#given = given;
     const own = given === undefined ? wanted : wanted.filter(({ file }) => !given.areOf(file));
-    for (const { file, begin, end, inputs } of groupsOf(own)) {
-      const bytes = new Uint8Array(end - begin);
+    const groups = groupsOf(own);
+    const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
+    if (this.#memory.length < size) this.#memory = new Uint8Array(size);
+    let at = 0;
+    for (const { file, begin, end, inputs } of groups) {
+      const bytes = this.#memory.subarray(at, at + end - begin);
+      at += bytes.length;
       const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
       const isRead = await read().then(
         () => true,
@@ -156,7 +166,9 @@ export class InputReader {
   /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
   fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
     let last: Promise<void> | undefined;
-    for (const [i, input] of inputsOf(task).entries()) {
+    const inputs = inputsOf(task);
+    for (let i = 0; i < inputs.length; i++) {
+      const input = inputs[i] as Input;
       const place = places[i] as Uint8Array;
       // One after the other: what comes from another thread comes in this order.
       if (last === undefined) last = this.#fillOne(task, input, place, slab) ?? undefined;

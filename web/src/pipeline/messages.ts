@@ -2,7 +2,7 @@
  * Batches as they are sent to workers. Small tensors come in long rows of equals, whose tasks differ only in where their bytes are: one of
  * them is sent as an example, and the others as numbers. As objects, their messages would take longer than the work.
  */
-import { type Batch, type Input, isSameForm, type Output, type TileTask } from './tasks.js';
+import { type Batch, type EncodeTask, type Input, isSameForm, type Output, type TileTask } from './tasks.js';
 
 /** A batch in few objects. */
 export interface PackedBatch extends Omit<Batch, 'tasks'> {
@@ -31,9 +31,8 @@ const isAlikeInput = (a: Input, b: Input) =>
   a.bytes === b.bytes &&
   a.count === b.count &&
   a.stride === b.stride &&
-  a.moved?.head === b.moved?.head &&
-  a.moved?.rowBytes === b.moved?.rowBytes &&
-  a.moved?.from === b.moved?.from;
+  (a.moved === b.moved ||
+    (a.moved?.head === b.moved?.head && a.moved?.rowBytes === b.moved?.rowBytes && a.moved?.from === b.moved?.from));
 
 /** Whether two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {
@@ -75,21 +74,29 @@ export function packBatch({ tasks, ...rest }: Batch): PackedBatch {
   return { ...rest, count: tasks.length, examples, numbers };
 }
 
+/** A task like another one whose bytes are elsewhere. `next` gives where its inputs begin, and then its outputs. */
+function taskLike(example: TileTask, next: () => number): TileTask {
+  // Written out: to spread an object takes engines longer than the rest.
+  const pieces = example.pieces.map(({ form, inputs }) => {
+    const placed = inputs.map(({ role, file, bytes, count, stride, moved }) => {
+      return { role, file, begin: next(), bytes, count, stride, moved };
+    });
+    return { form, inputs: placed };
+  });
+  if (example.kind !== 'encode') return { ...example, pieces } as unknown as TileTask;
+  const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
+  const { kind, rows, columns, to, measures, ranges, step } = example;
+  const [piece] = pieces as unknown as EncodeTask['pieces'];
+  return ranges === undefined
+    ? { kind, rows, columns, pieces: [piece], to, outputs, measures, step }
+    : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, step };
+}
+
 /** The batch that was packed. */
 export function unpackBatch({ count, examples, numbers, ...rest }: PackedBatch): Batch {
   let at = 0;
   const next = () => numbers[at++] as number;
   const tasks: TileTask[] = [];
-  for (let i = 0; i < count; i++) {
-    const example = examples[next()] as TileTask;
-    const pieces = example.pieces.map(({ form, inputs }) => {
-      const placed = inputs.map(({ role, file, bytes, count, stride, moved }) => {
-        return { role, file, begin: next(), bytes, count, stride, moved };
-      });
-      return { form, inputs: placed };
-    });
-    const outputs = outputsOf(example).map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-    tasks.push({ ...example, pieces, ...(example.kind === 'encode' ? { outputs } : {}) } as unknown as TileTask);
-  }
+  for (let i = 0; i < count; i++) tasks.push(taskLike(examples[next()] as TileTask, next));
   return { ...rest, tasks };
 }

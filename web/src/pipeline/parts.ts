@@ -8,7 +8,7 @@ import type { FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
 import { removeFile } from '../files/path-sink.js';
 import { openSink } from '../files/sinks.js';
-import type { FilePlan, OutputFile, PlannedTensor } from '../formats/format.js';
+import { type FilePlan, madeBytes, type OutputFile, type PlannedTensor } from '../formats/format.js';
 import { type Part, partOf } from '../formats/shards.js';
 
 /** Which files are those of a part: neighbors, about as many for each part. */
@@ -50,7 +50,9 @@ export type PlaceOf = (file: OutputFile) => string | URL;
 /** The bytes that a file begins with, which no other model has. */
 function beginOf({ segments }: OutputFile): Uint8Array {
   const [first] = segments;
-  return first !== undefined && first.at === 0 && 'bytes' in first ? first.bytes : new Uint8Array(0);
+  if (first === undefined || first.at > 0) return new Uint8Array(0);
+  if ('made' in first) return madeBytes(first.made);
+  return 'bytes' in first ? first.bytes : new Uint8Array(0);
 }
 
 /** Whether a file is in place: of its size, and with its header. */

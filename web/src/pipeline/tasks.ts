@@ -179,7 +179,7 @@ export function slabBytes({ rows }: TileTask, { bytes, count }: Input, slab: Sla
 
 /** All inputs of a task, in the order in which its converter shows places for them. */
 export function inputsOf({ pieces }: TileTask): readonly Input[] {
-  return pieces.flatMap(({ inputs }) => inputs);
+  return pieces.length === 1 ? pieces[0].inputs : pieces.flatMap(({ inputs }) => inputs);
 }
 
 /** Tasks of a batch. More of them save little, and progress would show less often. */

@@ -20,6 +20,7 @@ import type {
   Copied,
   FilePlan,
   LogicalTensor,
+  MadeBytes,
   OutputFile,
   PlannedTensor,
   Segment,
@@ -113,6 +114,15 @@ function* padding(file: number, from: number, to: number): Steps {
   for (let position = from; position < to; ) {
     const bytes = new Uint8Array(Math.min(to - position, tileElements));
     yield { kind: 'bytes', file, position, bytes, zeros: true };
+    position += bytes.length;
+  }
+}
+
+/** Bytes that are made now. */
+function* madeSteps(file: number, at: number, { make }: MadeBytes): Steps {
+  let position = at;
+  for (const bytes of make()) {
+    yield { kind: 'bytes', file, position, bytes };
     position += bytes.length;
   }
 }
@@ -316,6 +326,7 @@ class PartPlaces {
 /** Size of a segment in bytes. */
 function sizeOf({ tensors }: FilePlan, segment: Segment): number {
   if ('bytes' in segment) return segment.bytes.length;
+  if ('made' in segment) return segment.made.bytes;
   if ('copied' in segment) return segment.copied.bytes;
   const part = tensors[segment.tensor]?.parts.find(({ role }) => role === segment.role);
   if (part === undefined) throw new Error(`the plan has a segment for nothing, ${segment.role}`);
@@ -384,6 +395,23 @@ function* partInTurn(
   if (bytes.length > 0) yield { kind: 'bytes', file, position: at, bytes };
 }
 
+/** Bytes from which on those that are made do not hold up the tiles. */
+const longMade = 1 << 20;
+/** Tensors after which some more of them are made. A multiple of what goes into a batch. */
+const tensorsBetween = 1 << 9;
+
+/** The next step of the first list that has one. */
+function* nextOf(lists: Steps[]): Steps {
+  while (lists.length > 0) {
+    const { value, done } = (lists[0] as Steps).next(undefined);
+    if (!done) {
+      yield value;
+      return;
+    }
+    lists.shift();
+  }
+}
+
 const rolesOf = (places: Places) => places.map(({ role }) => role);
 
 /**
@@ -395,6 +423,9 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
   const cutter = new Cutter();
   const held = new HeldParts();
   const begun = new Set<PlannedTensor>();
+  /** Bytes that are made while workers are busy. */
+  const late: Steps[] = [];
+  let begunTensors = 0;
   for (const [file, output] of plan.files.entries()) {
     let end = 0;
     for (const segment of sortedSegments(plan, output)) {
@@ -403,6 +434,12 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
       end = at + sizeOf(plan, segment);
       if ('bytes' in segment) {
         yield { kind: 'bytes', file, position: at, bytes: segment.bytes };
+        continue;
+      }
+      if ('made' in segment) {
+        const steps = madeSteps(file, at, segment.made);
+        if (sequential || segment.made.bytes < longMade) yield* steps;
+        else late.push(steps);
         continue;
       }
       if ('copied' in segment) {
@@ -421,8 +458,10 @@ export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
         const tile = cutter.again(tensor, index, roles, where);
         if (tile !== undefined) yield tile;
         else yield* cutter.tilesOf(tensor, index, roles, where);
+        if (++begunTensors % tensorsBetween === 0) yield* nextOf(late);
       }
     }
     yield* padding(file, end, output.size);
   }
+  for (const steps of late) yield* steps;
 }

@@ -1,11 +1,9 @@
 import { inspectModel, quantizeModel, readTensor, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
-import {
-  layoutSafetensors,
-  readSafetensors,
-  type TensorDType,
-} from '../../../../web/src/formats/safetensors/header.js';
+import { madeBytes } from '../../../../web/src/formats/format.js';
+import { readSafetensors, type TensorDType } from '../../../../web/src/formats/safetensors/header.js';
+import { layoutSafetensors } from '../../../../web/src/formats/safetensors/layout.js';
 import { laidOut } from '../../support/plans.js';
 
 /** A file with this header text and so many bytes of data, 0, 1, 2, ... */
@@ -44,9 +42,9 @@ describe('reading safetensors', () => {
     const start = bytes.length - 15;
     expect(await read(bytes)).toEqual({
       tensors: [
-        { name: 'a', dtype: 'F32', shape: [1, 2], bytes: 8, byteOffset: start },
-        { name: 'b', dtype: 'F16', shape: [3], bytes: 6, byteOffset: start + 8 },
-        { name: 'c', dtype: 'BOOL', shape: [], bytes: 1, byteOffset: start + 14 },
+        { name: 'a', dtype: 'F32', shape: [1, 2], bytes: 8, byteOffset: start, file: 0 },
+        { name: 'b', dtype: 'F16', shape: [3], bytes: 6, byteOffset: start + 8, file: 0 },
+        { name: 'c', dtype: 'BOOL', shape: [], bytes: 1, byteOffset: start + 14, file: 0 },
       ],
       metadata: {},
     });
@@ -96,6 +94,14 @@ describe('reading safetensors', () => {
     const header = `{"\\u0061\\n\\"\\\\/":${entry('U8', [1], 0, 1)},"重み.😀":${entry('U8', [1], 1, 2)},"\\ud83d\\ude00":${entry('U8', [1], 2, 3)}}`;
     const { tensors } = await read(file(header, 3));
     expect(tensors.map(({ name }) => name)).toEqual(['a\n"\\/', '重み.😀', '😀']);
+  });
+
+  it('tells short names from each other, whatever they are made of', async () => {
+    const letters = ['a', 'b', 'c', 'q', 'é', '0', '.', ''];
+    const names = letters.flatMap((x) => letters.flatMap((y) => letters.map((z) => x + y + z)));
+    const all = [...new Set([...names, ...names.map((name) => `${name}23456789abcdef`)])];
+    const { tensors } = await read(file(`{${all.map((name) => `"${name}":${entry('U8', [0], 0, 0)}`).join()}}`));
+    expect(tensors.map(({ name }) => name)).toEqual(all);
   });
 
   it('reads past members of an entry that it does not know, as the reference does', async () => {
@@ -453,7 +459,7 @@ describe('laying out safetensors', () => {
       const bytes = new Uint8Array(size);
       bytes.set(header);
       const found = await read(bytes);
-      expect(found.tensors).toEqual(placed);
+      expect(found.tensors).toEqual(placed.map((tensor) => ({ ...tensor, file: 0 })));
       expect(Object.entries(found.metadata)).toEqual(Object.entries(metadata));
     }
   });
@@ -479,7 +485,7 @@ describe('laying out safetensors', () => {
           shapes.map((shape, i) => ({ name: `${name}${i}`, dtype: 'U8', shape })),
           { [name]: name },
         );
-        const text = new TextDecoder().decode(header.subarray(8));
+        const text = new TextDecoder().decode(madeBytes(header).subarray(8));
         expect(Object.keys(JSON.parse(text) as object)).toHaveLength(4);
         expect(text.length - text.trimEnd().length).toBeLessThan(8);
       }
@@ -489,6 +495,14 @@ describe('laying out safetensors', () => {
   it('refuses two tensors with one name, and a tensor named like the metadata', () => {
     const one = { name: 'x', dtype: 'U8', shape: [1] } as const;
     expect(() => layoutSafetensors([one, one])).toThrow(/"x": the name is taken/);
+    for (const name of ['y', 'layer.weight', '__metadata__']) {
+      const both = (['F16', 'I32', 'F32'] as const).map((dtype, i) => ({
+        name: i > 0 ? name : 'z',
+        dtype,
+        shape: [1],
+      }));
+      expect(() => layoutSafetensors([...both, { ...one, name: 'a.bias' }])).toThrow(`"${name}": the name is taken`);
+    }
     expect(() => layoutSafetensors([{ ...one, name: '__metadata__' }])).toThrow(RangeError);
     expect(() => layoutSafetensors([{ ...one, dtype: 'F4' }])).toThrow(/cannot be stored/);
   });

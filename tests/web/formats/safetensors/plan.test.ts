@@ -508,7 +508,7 @@ describe('the file', () => {
       const { tensors: read, metadata } = await readSafetensors(await openSource(file));
       expect({ ...metadata }).toEqual({ format: 'pt', __proto__x: 'é' });
       const parts = plan.tensors.flatMap(({ parts }) =>
-        parts.map(({ name, dtype, shape, bytes, byteOffset }) => ({ name, dtype, shape, bytes, byteOffset })),
+        parts.map(({ name, dtype, shape, bytes, byteOffset }) => ({ name, dtype, shape, bytes, byteOffset, file: 0 })),
       );
       expect(parts.sort((a, b) => a.byteOffset - b.byteOffset)).toEqual(read);
       for (const { source, parts } of plan.tensors) {

@@ -286,7 +286,7 @@ export async function openNpy(source: ByteSource): Promise<NpyFile> {
     if (swapped) swapBytes(target, unitBytes);
   };
   return {
-    tensor: { name, dtype, shape, bytes, byteOffset: dataOffset },
+    tensor: { name, dtype, shape, bytes, byteOffset: dataOffset, file: 0 },
     verbatim: !columnMajor && !swapped,
     readInto,
     async read(from, to) {

@@ -35,7 +35,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
     return {
       bytes: source.size,
       files: [verbatim ? source : rearranged],
-      tensors: [verbatim ? { ...tensor, file: 0 } : { ...tensor, byteOffset: 0, rearranged: true, file: 0 }],
+      tensors: [verbatim ? tensor : { ...tensor, byteOffset: 0, rearranged: true }],
       metadata: Object.create(null),
     };
   },

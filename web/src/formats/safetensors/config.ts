@@ -47,14 +47,19 @@ interface Group {
 /** The weights with codes, by bits and groups; and the modules of matrices without codes. */
 function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]; ignore: string[] } {
   const groups = new Map<string, Group>();
+  const byForm = new Map<CompressedForm, Group>();
+  const groupOf = (form: CompressedForm) => {
+    const key = `${form.bits} ${form.groupSize}`;
+    const group = groups.get(key) ?? { form, members: [] };
+    groups.set(key, group);
+    byForm.set(form, group);
+    return group;
+  };
   const ignore: string[] = [];
   for (const { source, form } of tensors) {
     if (form.codec === 'compressed-tensors') {
-      const { bits, groupSize } = form as CompressedForm;
-      const key = `${bits} ${groupSize}`;
-      const group = groups.get(key) ?? { form: form as CompressedForm, members: [] };
+      const group = byForm.get(form as CompressedForm) ?? groupOf(form as CompressedForm);
       group.members.push(source);
-      groups.set(key, group);
     } else if (source.shape.length === 2) {
       const module = moduleOf(source.name);
       if (module !== undefined) ignore.push(module);
@@ -62,7 +67,7 @@ function groupsOf(tensors: readonly PlannedTensor[]): { groups: readonly Group[]
   }
   // An output layer that shares the embedding's weight is a module without a tensor of its own.
   const named = (pattern: RegExp) => tensors.some(({ source }) => pattern.test(source.name));
-  if (!named(/(^|\.)lm_head\./) && named(/(^|\.)(embed_tokens|wte|word_embeddings|shared)\.weight$/)) {
+  if (named(/(^|\.)(embed_tokens|wte|word_embeddings|shared)\.weight$/) && !named(/(^|\.)lm_head\./)) {
     ignore.push('lm_head');
   }
   return { groups: [...groups.values()], ignore };

@@ -12,6 +12,10 @@ export const maxExtras = 2 ** 16;
 /** Members of an object that are compared one by one. */
 const fewMembers = 8;
 
+/** Strings up to this length are remembered, and so many of them: the keys and types that every tensor repeats. */
+const shortString = 16;
+const mostShort = 64;
+
 const quote = 0x22;
 const backslash = 0x5c;
 const isDigit = (byte: number | undefined) => byte !== undefined && byte >= 0x30 && byte <= 0x39;
@@ -25,6 +29,11 @@ export class JsonReader {
   private readonly origin: number;
   private readonly what: string;
   private readonly decoder = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
+  /** Short strings of ASCII, by a number made of their bytes. To decode them takes longer than to compare them. */
+  private readonly short: (string | undefined)[] = new Array(mostShort).fill(undefined);
+
+  /** Lists of keys that are no longer needed. What they hold means nothing. */
+  private readonly spare: string[][] = [];
 
   /** `origin` is the offset of the bytes in the file, `what` is what errors call them. */
   constructor(bytes: Uint8Array, origin: number, what = 'header') {
@@ -57,8 +66,9 @@ export class JsonReader {
     return true;
   }
 
-  expect(character: string, where: string): void {
-    if (!this.take(character)) this.fail(`expected '${character}' ${where}, got ${this.seen()}`);
+  /** @param of what it belongs to, for errors. Texts that nobody reads are not put together. */
+  expect(character: string, where: string, of = ''): void {
+    if (!this.take(character)) this.fail(`expected '${character}' ${where}${of}, got ${this.seen()}`);
   }
 
   /** A description of the next character, for errors. */
@@ -70,86 +80,122 @@ export class JsonReader {
       : `byte 0x${byte.toString(16).padStart(2, '0')}`;
   }
 
-  string(what: string): string {
-    if (this.peek() !== quote) this.fail(`expected ${what}, a string, got ${this.seen()}`);
+  /** @param of what it is part of, for errors */
+  string(what: string, of = ''): string {
+    const { bytes } = this;
+    if (this.peek() !== quote) this.fail(`expected ${what}${of}, a string, got ${this.seen()}`);
     const start = this.position;
+    let end = start + 1;
     let escaped = false;
-    for (;;) {
-      this.position++;
-      const byte = this.bytes[this.position];
-      if (byte === undefined) this.fail(`${what} has no closing quote`, start);
-      if (byte < 0x20) this.fail(`${what} holds a control character`);
+    let bits = 0;
+    for (; ; end++) {
+      const byte = bytes[end];
       if (byte === quote) break;
+      if (byte === undefined || byte < 0x20) {
+        this.position = end;
+        if (byte === undefined) this.fail(`${what}${of} has no closing quote`, start);
+        this.fail(`${what}${of} holds a control character`);
+      }
       if (byte === backslash) {
         escaped = true;
-        this.position++;
+        end++;
       }
+      bits |= byte;
     }
-    this.position++;
+    this.position = end + 1;
+    if (!escaped && bits < 0x80 && end - start <= shortString) return this.shortString(start + 1, end);
     let text: string;
     try {
-      text = this.decoder.decode(this.bytes.subarray(start + 1, this.position - 1));
+      text = this.decoder.decode(bytes.subarray(start + 1, end));
     } catch {
-      this.fail(`${what} is not UTF-8`, start);
+      this.fail(`${what}${of} is not UTF-8`, start);
     }
     if (!escaped) return text;
     try {
       text = JSON.parse(`"${text}"`) as string;
     } catch {
-      this.fail(`${what} has an unknown escape`, start);
+      this.fail(`${what}${of} has an unknown escape`, start);
     }
     // Half of a surrogate pair cannot be written as UTF-8.
-    if (/\p{Surrogate}/u.test(text)) this.fail(`${what} has half of a surrogate pair`, start);
+    if (/\p{Surrogate}/u.test(text)) this.fail(`${what}${of} has half of a surrogate pair`, start);
     return text;
   }
 
-  /** A whole number of at least 0 that a double holds exactly, written in digits. */
-  natural(what: string): number {
-    if (!isDigit(this.peek())) this.fail(`expected ${what}, a whole number of at least 0, got ${this.seen()}`);
-    const start = this.position;
-    let value = 0;
-    for (; isDigit(this.bytes[this.position]); this.position++) {
-      value = value * 10 + (this.bytes[this.position] as number) - 0x30;
+  /** A short string of ASCII. */
+  private shortString(begin: number, end: number): string {
+    const { bytes, short } = this;
+    const place = ((end - begin) * 5 + (bytes[begin] as number) + 3 * (bytes[end - 1] as number)) % mostShort;
+    const known = short[place];
+    if (known?.length === end - begin) {
+      let i = 0;
+      while (begin + i < end && known.charCodeAt(i) === bytes[begin + i]) i++;
+      if (begin + i === end) return known;
     }
-    if (this.position - start > 1 && this.bytes[start] === 0x30) this.fail(`${what} has a leading zero`, start);
-    const next = this.bytes[this.position];
-    if (next === 0x2e || next === 0x45 || next === 0x65) this.fail(`${what} is no whole number in digits`, start);
-    if (!Number.isSafeInteger(value)) this.fail(`${what} is too large`, start);
+    const text = String.fromCharCode(...bytes.subarray(begin, end));
+    short[place] = text;
+    return text;
+  }
+
+  /** A whole number of at least 0 that a double holds exactly, written in digits. @param of what it is part of, for errors */
+  natural(what: string, of = ''): number {
+    const { bytes } = this;
+    if (!isDigit(this.peek())) this.fail(`expected ${what}${of}, a whole number of at least 0, got ${this.seen()}`);
+    const start = this.position;
+    let at = start;
+    let value = 0;
+    for (; isDigit(bytes[at]); at++) value = value * 10 + (bytes[at] as number) - 0x30;
+    this.position = at;
+    if (at - start > 1 && bytes[start] === 0x30) this.fail(`${what}${of} has a leading zero`, start);
+    const next = bytes[at];
+    if (next === 0x2e || next === 0x45 || next === 0x65) this.fail(`${what}${of} is no whole number in digits`, start);
+    if (!Number.isSafeInteger(value)) this.fail(`${what}${of} is too large`, start);
     return value;
   }
 
-  /** At most so many whole numbers. */
+  /** At most so many whole numbers, of which two are allowed at least. */
   naturals(what: string, most: number): number[] {
-    const values: number[] = [];
-    this.expect('[', `before ${what}`);
-    if (this.take(']')) return values;
-    do {
+    this.expect('[', 'before ', what);
+    if (this.take(']')) return [];
+    // Lists that grow have room for more than a dozen numbers, and there are two of them for each tensor.
+    const first = this.natural('a number of ', what);
+    if (!this.take(',')) {
+      this.expect(']', 'after ', what);
+      return [first];
+    }
+    const values = [first, this.natural('a number of ', what)];
+    while (this.take(',')) {
       if (values.length === most) this.fail(`${what} has more than ${most} numbers`);
-      values.push(this.natural(`a number of ${what}`));
-    } while (this.take(','));
-    this.expect(']', `after ${what}`);
+      values.push(this.natural('a number of ', what));
+    }
+    this.expect(']', 'after ', what);
     return values;
   }
 
   /** Reads an object of at most so many members. `member` is called with each key and its position, and has to read the value. */
   object(what: string, most: number, member: (key: string, position: number) => void): void {
     // The few keys of an entry are told from each other faster in a list.
-    const few: string[] = [];
+    const few = this.spare.pop() ?? [];
+    let count = 0;
     let keys: Set<string> | undefined;
-    this.expect('{', `at the start of ${what}`);
+    this.expect('{', 'at the start of ', what);
     if (this.take('}')) return;
     do {
       this.peek();
       const position = this.position;
-      const key = this.string(`a key of ${what}`);
-      if (keys?.has(key) ?? few.includes(key)) this.fail(`${what} has the key ${quoted(key)} twice`, position);
-      if ((keys?.size ?? few.length) === most) this.fail(`${what} has more than ${most} members`, position);
+      const key = this.string('a key of ', what);
+      const at = keys === undefined ? few.indexOf(key) : -1;
+      const isKnown = keys?.has(key) ?? (at >= 0 && at < count);
+      if (isKnown) this.fail(`${what} has the key ${quoted(key)} twice`, position);
+      if (count === most) this.fail(`${what} has more than ${most} members`, position);
+      few[Math.min(count, fewMembers)] = key;
+      count++;
       if (keys !== undefined) keys.add(key);
-      else if (few.push(key) > fewMembers) keys = new Set(few);
+      else if (count > fewMembers) keys = new Set(few);
       this.expect(':', 'after a key');
       member(key, position);
     } while (this.take(','));
-    this.expect('}', `at the end of ${what}`);
+    this.expect('}', 'at the end of ', what);
+    this.spare.push(few);
   }
 
   /** Steps over a value. */

@@ -38,17 +38,30 @@ const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean
   ['zero point', ({ last }) => zeroPointName.test(last)],
 ];
 
-/** Names that are remembered without their numbers. Models have a few dozen of them. */
-const mostPatterns = 1024;
+/** Ends of names that are remembered. Models have a few dozen of them. */
+const mostEnds = 1024;
+
+/** Names that have to be looked at as a whole: with parts whose place in the name does not matter, or with routers. */
+const unusual = /lm_head|router|gate[./]/i;
+
+/** Where the last two parts of a name begin. */
+function endOf(name: string): number {
+  let separators = 0;
+  for (let at = name.length - 1; at >= 0; at--) {
+    const unit = name.charCodeAt(at);
+    if ((unit === 0x2e || unit === 0x2f) && ++separators === 2) return at + 1;
+  }
+  return 0;
+}
 
 /**
  * Makes a function that returns why a tensor of some name is kept by default, or undefined.
- * @param names all names of the model, since some only have a meaning together
+ * @param tensors all of the model, since some names only have a meaning together
  */
-export function keeperByName(names: Iterable<string>): (name: string) => string | undefined {
+export function keeperByName(tensors: readonly { readonly name: string }[]): (name: string) => string | undefined {
   /** The parts of names before `experts`. */
   const expertPrefixes = new Set<string>();
-  for (const name of names) {
+  for (const { name } of tensors) {
     const at = name.search(/(^|[./])experts[./]/i);
     if (at >= 0) expertPrefixes.add(name.slice(0, at));
   }
@@ -60,19 +73,22 @@ export function keeperByName(names: Iterable<string>): (name: string) => string 
     const nextToExperts = expertPrefixes.has(prefix);
     return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts }))?.[0];
   };
-  // Numbers of layers and experts mean nothing, but for what is next to experts.
-  if (expertPrefixes.size > 0) return reasonFor;
   const known = new Map<string, { readonly reason: string | undefined }>();
   return (name) => {
-    const pattern = name.replace(/(^|[./])\d+(?=[./]|$)/g, '$1#');
-    let found = known.get(pattern);
+    // Of all others, the last two parts tell.
+    if (unusual.test(name)) return reasonFor(name);
+    const end = name.slice(endOf(name));
+    let found = known.get(end);
     if (found === undefined) {
       found = { reason: reasonFor(name) };
-      if (known.size < mostPatterns) known.set(pattern, found);
+      if (known.size < mostEnds) known.set(end, found);
     }
     return found.reason;
   };
 }
+
+/** The end of a name that is that of a weight in layers of GPT-2. */
+const conv1D = /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/;
 
 /**
  * Makes a function that returns why a weight is decoded by no loader of compressed-tensors, or undefined. They act on linear layers: on
@@ -85,11 +101,11 @@ export function linearOnly(
 ): (name: string, shape: readonly number[]) => string | undefined {
   // c_attn makes queries, keys and values, so that its rows are the longer side only if it is transposed.
   const isConv1D = tensors.some(
-    ({ name, shape: [rows = 0, columns = 0] }) => /(^|\.)c_attn\.weight$/.test(name) && columns === 3 * rows,
+    ({ name, shape: [rows = 0, columns = 0] }) => columns === 3 * rows && /(^|\.)c_attn\.weight$/.test(name),
   );
   return (name, shape) => {
     if (shape.length !== 2) return `${shape.length}-D`;
-    if (!/(^|\.)weight$/.test(name)) return 'not a .weight';
-    return isConv1D && /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/.test(name) ? 'Conv1D' : undefined;
+    if (!name.endsWith('.weight') && name !== 'weight') return 'not a .weight';
+    return isConv1D && conv1D.test(name) ? 'Conv1D' : undefined;
   };
 }

@@ -57,10 +57,9 @@ function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[])
   }
   // A few small ones among many others, such as the first layer of a vision transformer, are as they should be.
   const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
-  const convertedBytes = bytesOf(
-    converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })),
-  );
-  if (bytesOf(others) > convertedBytes) {
+  const convertedBytes = () =>
+    bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
+  if (others.length > 0 && bytesOf(others) > convertedBytes()) {
     const what = `loaders decode linear layers only; ${includeMention} takes ${them(others.length)} along`;
     notes.push(`${stay(others.length)}: ${what}, for programs that read the file with Scalepoint`);
   }
@@ -81,8 +80,8 @@ function notesOnReaders(
     const who = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
     notes.push(`${weights(special.length)} of layers that are not linear ${become} codes: ${who}`);
   }
-  const forms = converted.map(({ form }) => form as CompressedForm);
-  if (forms.some(({ type }) => type === 'int') && isPlain(choices) && choices.activations === undefined) {
+  const forms = new Set(converted.map(({ form }) => form as CompressedForm));
+  if ([...forms].some(({ type }) => type === 'int') && isPlain(choices) && choices.activations === undefined) {
     // The converter ignores zero points of codes that are not packed.
     const who = choices.scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
     notes.push(`plain int8 codes are read by ${who}; vLLM wants them packed, as by default`);

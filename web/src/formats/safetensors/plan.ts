@@ -20,8 +20,9 @@ import { type PlanChoices, type Rule, ruleFor } from '../options.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
-import { layoutSafetensors, type NamedTensor, type TensorDType } from './header.js';
+import type { TensorDType } from './header.js';
 import { keeperByName, linearOnly } from './keep.js';
+import { layoutListed } from './layout.js';
 import { type Left, notesOf } from './notes.js';
 import {
   bitsOf,
@@ -56,35 +57,36 @@ const partWords: Readonly<Record<Role, string>> = {
   shape: 'shape',
 };
 
-/** A tensor as floats. */
-interface Floats {
+/** A tensor as floats, and what is to become of it before anything is known about the others. */
+interface Wish {
   readonly source: LogicalTensor;
   /** The stored tensor, if that is one of floats, or of anything else without scales. */
   readonly stored: SourceTensor | undefined;
   /** Type of the floats. Of codes it is that of their scales. */
   readonly dtype: string;
+  /** Bytes of the floats. */
   readonly bytes: number;
-}
-
-function floatsOf(source: LogicalTensor): Floats {
-  const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
-  if (source.form.codec !== 'compressed-tensors') {
-    return { source, stored: tensor, dtype: tensor.dtype, bytes: tensor.bytes };
-  }
-  const { scale } = source.form as CompressedForm;
-  const bytes = (elementCount(source.shape) ?? 0) * (scale === 'F32' ? 4 : 2);
-  return { source, stored: undefined, dtype: scale, bytes };
-}
-
-/** What is to become of a tensor, before anything is known about the others. */
-interface Wish {
-  readonly floats: Floats;
   readonly rule: Rule | undefined;
   readonly to: string;
   /** Why it is kept. */
-  readonly kept?: string | undefined;
+  kept: string | undefined;
   /** If something would take it along: which. */
-  readonly why?: Left['why'];
+  why: Left['why'] | undefined;
+}
+
+function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
+  const { tensor } = source.parts[0] as LogicalTensor['parts'][number];
+  const isStored = source.form.codec !== 'compressed-tensors';
+  const stored = isStored ? tensor : undefined;
+  const dtype = isStored ? tensor.dtype : (source.form as CompressedForm).scale;
+  const bytes = isStored ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
+  return { source, stored, dtype, bytes, rule, to, kept: undefined, why: undefined };
+}
+
+/** The parts of one form, by the array of a shape. Not all tensors of one shape have one array. */
+interface PartsByShape {
+  readonly byArray: Map<readonly number[], readonly Part[]>;
+  readonly byNumbers: Map<string, readonly Part[]>;
 }
 
 /** Decides about the tensors of a file. */
@@ -99,46 +101,36 @@ class Planner {
     F16: { codec: 'cast', to: 'F16' },
     BF16: { codec: 'cast', to: 'BF16' },
   };
-  readonly #parts = new Map<CompressedForm | CastForm, Map<string, readonly Part[]>>();
+  readonly #parts = new Map<CompressedForm | CastForm, PartsByShape>();
   readonly #copies: Copies = new Map();
   readonly #ends = new Map<string, boolean>();
-  readonly #names: ReadonlySet<string>;
+  readonly #tensors: readonly LogicalTensor[];
+  #names: ReadonlySet<string> | undefined;
+  /** The last form that was asked for, and for what. Many tensors in a row have one. */
+  #lastForm: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
   readonly #keptByName: (name: string) => string | undefined;
   readonly #notLinear: (name: string, shape: readonly number[]) => string | undefined;
 
-  /**
-   * @param names of all stored tensors that the result may hold
-   * @param isModel whether names mean something
-   */
-  constructor(
-    tensors: readonly LogicalTensor[],
-    names: ReadonlySet<string>,
-    choices: SafetensorsChoices,
-    isModel: boolean,
-    partsOf: PartsOf,
-  ) {
+  /** @param isModel whether names mean something */
+  constructor(tensors: readonly LogicalTensor[], choices: SafetensorsChoices, isModel: boolean, partsOf: PartsOf) {
     this.#choices = choices;
     this.#isModel = isModel;
     this.#makeParts = partsOf;
-    this.#names = names;
-    this.#keptByName = isModel ? keeperByName(names) : () => undefined;
+    this.#tensors = tensors;
+    this.#keptByName = isModel ? keeperByName(tensors) : () => undefined;
     this.#notLinear = isModel ? linearOnly(tensors) : () => undefined;
   }
 
-  decide(tensors: readonly LogicalTensor[]): {
-    readonly planned: readonly PlannedTensor[];
-    readonly left: readonly Left[];
-  } {
-    const wishes = tensors.map((source) => this.#wish(source));
-    const rows = wishes.flatMap((wish) => this.#rowInDefaultGroups(wish));
+  decide(): { readonly planned: readonly PlannedTensor[]; readonly left: readonly Left[] } {
+    const wishes = this.#tensors.map((source) => this.#wish(source));
+    const rows = this.#rowsInDefaultGroups(wishes);
     const groupSize = defaultGroupSizes.find((size) => rows.every((columns) => columns % size === 0));
     const left: Left[] = [];
     const planned = wishes.map((wish) => {
-      const { floats, kept, why } = wish;
-      const { source, bytes } = floats;
+      const { source, bytes, kept, why } = wish;
       if (kept !== undefined) {
         if (why !== undefined) left.push({ source, bytes, why });
-        return this.#keep(floats, kept);
+        return this.#keep(wish, kept);
       }
       const cast = floatTargets[wish.to];
       if (cast !== undefined) return this.#cast(source, cast);
@@ -146,10 +138,10 @@ class Planner {
       const columns = source.shape.at(-1) as number;
       const cuts = form.groupSize === undefined || columns % form.groupSize === 0;
       const misfit = this.#misfit(wish, cuts ? form : this.#formWith(wish, undefined));
-      if (misfit !== undefined) return this.#keep(floats, misfit);
+      if (misfit !== undefined) return this.#keep(wish, misfit);
       if (!cuts) {
         left.push({ source, bytes, why: 'rows', groupSize: form.groupSize as number });
-        return this.#keep(floats, `rows of ${columns}, groups of ${form.groupSize}`);
+        return this.#keep(wish, `rows of ${columns}, groups of ${form.groupSize}`);
       }
       return convertedLogical(source, form, this.#partsOf(source.shape, form));
     });
@@ -159,53 +151,68 @@ class Planner {
   #partsOf(shape: readonly number[], form: CompressedForm | CastForm): readonly Part[] {
     let known = this.#parts.get(form);
     if (known === undefined) {
-      known = new Map();
+      known = { byArray: new Map(), byNumbers: new Map() };
       this.#parts.set(form, known);
     }
-    const key = shape.join();
-    const found = known.get(key);
+    const found = known.byArray.get(shape);
     if (found !== undefined) return found;
-    const parts = this.#makeParts(shape, form);
-    known.set(key, parts);
+    const key = shape.join();
+    const parts = known.byNumbers.get(key) ?? this.#makeParts(shape, form);
+    known.byNumbers.set(key, parts);
+    known.byArray.set(shape, parts);
     return parts;
   }
 
   #wish(source: LogicalTensor): Wish {
-    const rule = ruleFor(this.#choices.rules ?? [], source.name);
-    const floats = floatsOf(source);
-    const to = rule?.to ?? this.#choices.to;
-    const wish = { floats, rule, to };
-    if (rule?.keep) return { ...wish, kept: 'rule' };
-    if (to === 'copy') return { ...wish, kept: 'copy' };
-    if (!floatTypes.includes(floats.dtype)) return { ...wish, kept: strangeType(floats.dtype) };
+    const { rules, to: target } = this.#choices;
+    const rule = rules && ruleFor(rules, source.name);
+    const to = rule?.to ?? target;
+    const wish = wishOf(source, rule, to);
     const cast = floatTargets[to];
-    if (cast !== undefined) return floats.stored?.dtype === cast ? { ...wish, kept: 'same type' } : wish;
-    return { ...wish, ...this.#obstacle(floats, rule) };
+    if (rule?.keep) wish.kept = 'rule';
+    else if (to === 'copy') wish.kept = 'copy';
+    else if (!floatTypes.includes(wish.dtype)) wish.kept = strangeType(wish.dtype);
+    else if (cast === undefined) this.#obstruct(wish);
+    else if (wish.stored?.dtype === cast) wish.kept = 'same type';
+    return wish;
   }
 
-  /** Why a tensor has no codes, whatever their form. */
-  #obstacle({ source, dtype, bytes }: Floats, rule: Rule | undefined): Pick<Wish, 'kept' | 'why'> {
+  /** Finds out why a tensor has no codes, whatever their form. */
+  #obstruct(wish: Wish): void {
+    const { source, dtype, bytes, rule } = wish;
     const { name, shape } = source;
     // What cannot be done, rule or not.
-    if (shape.length === 0) return { kept: 'scalar' };
-    if (bytes === 0) return { kept: 'empty' };
-    if (shape.length === 1) return { kept: this.#keptByName(name) ?? '1-D' };
-    if (rule !== undefined) return {};
-    const byName = this.#keptByName(name);
-    if (byName !== undefined) return { kept: byName };
-    const notLinear = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
-    if (notLinear !== undefined) return { kept: notLinear, why: 'not linear' };
+    if (shape.length === 0) wish.kept = 'scalar';
+    else if (bytes === 0) wish.kept = 'empty';
+    else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? '1-D';
+    if (wish.kept !== undefined || rule !== undefined) return;
+    wish.kept = this.#keptByName(name);
+    if (wish.kept !== undefined) return;
+    wish.kept = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
+    if (wish.kept !== undefined) wish.why = 'not linear';
     // A .npy file is quantized because somebody wants that array quantized, and float64 is what numpy makes unasked.
-    return this.#isModel && dtype === 'F64' ? { kept: 'F64', why: 'F64' } : {};
+    else if (this.#isModel && dtype === 'F64') {
+      wish.kept = 'F64';
+      wish.why = 'F64';
+    }
   }
 
   /** Why the codes of a tensor cannot be stored, or need not be. */
-  #misfit({ floats: { source, bytes }, rule }: Wish, form: CompressedForm): string | undefined {
+  #misfit({ source, bytes, rule }: Wish, form: CompressedForm): string | undefined {
     const parts = this.#partsOf(source.shape, form);
-    const taken = parts.find(({ suffix }) => this.#isEnd(suffix) && this.#names.has(source.name + suffix));
-    if (taken !== undefined) return `${partWords[taken.role]} name taken`;
-    if (rule !== undefined) return undefined;
-    return parts.reduce((sum, part) => sum + part.bytes, 0) >= bytes ? 'not smaller' : undefined;
+    let size = 0;
+    for (const part of parts) {
+      const { role, suffix } = part;
+      if (this.#isEnd(suffix) && this.#hasName(source.name + suffix)) return `${partWords[role]} name taken`;
+      size += part.bytes;
+    }
+    return rule === undefined && size >= bytes ? 'not smaller' : undefined;
+  }
+
+  /** Whether a stored tensor that the result may hold is called so. */
+  #hasName(name: string): boolean {
+    this.#names ??= new Set(this.#tensors.map((tensor) => tensor.name));
+    return this.#names.has(name);
   }
 
   /** Whether a name of the model ends in what a part adds to one. Mostly none does, and no name has to be made to know that. */
@@ -214,18 +221,21 @@ class Planner {
     const known = this.#ends.get(suffix);
     if (known !== undefined) return known;
     let isEnd = false;
-    for (const name of this.#names) isEnd ||= name.endsWith(suffix);
+    for (const { name } of this.#tensors) isEnd ||= name.endsWith(suffix);
     this.#ends.set(suffix, isEnd);
     return isEnd;
   }
 
-  /** The length of the rows of a tensor that gets the default groups of int8. */
-  #rowInDefaultGroups(wish: Wish): number[] {
-    const { floats, to, kept } = wish;
-    const { shape } = floats.source;
-    if (kept !== undefined || to !== 'int8' || shape.length !== 2) return [];
-    if (isPlain(this.#choices) || this.#asked(wish) !== undefined) return [];
-    return this.#misfit(wish, this.#formOf(wish, undefined)) === undefined ? [shape[1] as number] : [];
+  /** The lengths of the rows of tensors that get the default groups of int8. */
+  #rowsInDefaultGroups(wishes: readonly Wish[]): readonly number[] {
+    const lengths = new Set<number>();
+    if (isPlain(this.#choices)) return [];
+    for (const wish of wishes) {
+      const { source, to, kept } = wish;
+      if (kept !== undefined || to !== 'int8' || source.shape.length !== 2 || this.#asked(wish) !== undefined) continue;
+      if (this.#misfit(wish, this.#formOf(wish, undefined)) === undefined) lengths.add(source.shape[1] as number);
+    }
+    return [...lengths];
   }
 
   /** The granularity that was asked for. */
@@ -237,7 +247,7 @@ class Planner {
   #groupSizeOf(wish: Wish, bits: CodeWidth, groupSizeOfInt8: number | undefined): number | undefined {
     const asked = this.#asked(wish);
     // Groups would cross the inner dimensions.
-    if (wish.floats.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
+    if (wish.source.shape.length !== 2 || asked?.kind === 'per-channel') return undefined;
     if (asked !== undefined) return asked.groupSize;
     return bits === 4 ? defaultGroupSizes[0] : groupSizeOfInt8;
   }
@@ -247,16 +257,17 @@ class Planner {
     return this.#formWith(wish, plain ? undefined : this.#groupSizeOf(wish, bitsOf(wish.to) ?? 8, groupSizeOfInt8));
   }
 
-  #formWith({ to, floats }: Wish, groupSize: number | undefined): CompressedForm {
-    const key = `${to} ${floats.dtype} ${groupSize}`;
-    const known = this.#forms.get(key);
-    if (known !== undefined) return known;
-    const form = this.#newForm(to, floats, groupSize);
+  #formWith({ to, dtype }: Wish, groupSize: number | undefined): CompressedForm {
+    const last = this.#lastForm;
+    if (last?.to === to && last.dtype === dtype && last.form.groupSize === groupSize) return last.form;
+    const key = `${to} ${dtype} ${groupSize}`;
+    const form = this.#forms.get(key) ?? this.#newForm(to, dtype, groupSize);
     this.#forms.set(key, form);
+    this.#lastForm = { to, dtype, form };
     return form;
   }
 
-  #newForm(to: string, floats: Floats, groupSize: number | undefined): CompressedForm {
+  #newForm(to: string, dtype: string, groupSize: number | undefined): CompressedForm {
     const { scheme = 'symmetric', range = 'min-max' } = this.#choices;
     const float = isFloat8(to);
     return {
@@ -266,13 +277,13 @@ class Planner {
       symmetric: scheme === 'symmetric' || float,
       groupSize,
       packed: !float && !isPlain(this.#choices),
-      scale: floats.dtype === 'F64' ? 'F32' : (floats.dtype as CastType),
+      scale: dtype === 'F64' ? 'F32' : (dtype as CastType),
       ...(range === 'min-max' || float ? {} : { range }),
     };
   }
 
   /** Copies a tensor. Codes become the floats that they stand for: no configuration would tell what copies of them mean. */
-  #keep({ source, stored, dtype }: Floats, kept: string): PlannedTensor {
+  #keep({ source, stored, dtype }: Wish, kept: string): PlannedTensor {
     return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept, this.#copies);
   }
 
@@ -293,25 +304,32 @@ function joined(list: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return bytes;
 }
 
+/** A part whose type safetensors has. */
+type StoredPart = Part & { readonly dtype: TensorDType };
+
 /** Lays out a file. Its segments are in order. @param first which tensor of the plan comes first in the file */
 function layOut(
   tensors: readonly PlannedTensor[],
   metadata: Readonly<Record<string, string>>,
   first = 0,
 ): Omit<OutputFile, 'suffix'> {
-  const named: NamedTensor[] = [];
-  const owners: number[] = [];
+  /** By the numbers of parts: the tensor, and which part of it. */
+  const count = tensors.reduce((sum, { parts }) => sum + parts.length, 0);
+  const owners = new Uint32Array(count);
+  const numbers = new Uint8Array(count);
+  let at = 0;
   for (let tensor = 0; tensor < tensors.length; tensor++) {
-    const { source, parts } = tensors[tensor] as PlannedTensor;
-    for (const { suffix, dtype, shape } of parts) {
-      named.push({ name: suffix === '' ? source.name : source.name + suffix, dtype: dtype as TensorDType, shape });
-      owners.push(tensor);
+    const { length } = (tensors[tensor] as PlannedTensor).parts;
+    for (let part = 0; part < length; part++) {
+      owners[at] = tensor;
+      numbers[at++] = part;
     }
   }
-  const { header, size, order, offsets } = layoutSafetensors(named, metadata);
-  const firsts = new Uint32Array(tensors.length);
-  for (let i = owners.length - 1; i >= 0; i--) firsts[owners[i] as number] = i;
-  const segments: Segment[] = [{ at: 0, bytes: header }];
+  const ownerOf = (index: number) => tensors[owners[index] as number] as PlannedTensor;
+  const partOf = (index: number) => ownerOf(index).parts[numbers[index] as number] as StoredPart;
+  const nameOf = (index: number) => ownerOf(index).source.name + partOf(index).suffix;
+  const { header, size, order, offsets } = layoutListed({ count, nameOf, kindOf: partOf }, metadata);
+  const segments: Segment[] = [{ at: 0, made: header }];
   let known: Uint8Array[] = [];
   let knownAt = 0;
   const flush = () => {
@@ -319,12 +337,11 @@ function layOut(
     known = [];
   };
   for (const index of order) {
-    const tensor = owners[index] as number;
-    const part = tensors[tensor]?.parts[index - (firsts[tensor] as number)] as Part;
+    const part = partOf(index);
     const at = offsets[index] as number;
     if (part.constant === undefined) {
       flush();
-      segments.push({ at, tensor: first + tensor, role: part.role });
+      segments.push({ at, tensor: first + (owners[index] as number), role: part.role });
       continue;
     }
     if (known.length === 0) knownAt = at;
@@ -408,9 +425,7 @@ export function planSafetensors(
   isModel = true,
   output = `model${extension}`,
 ): FilePlan {
-  const names = new Set(tensors.map(({ name }) => name));
-  const planner = new Planner(tensors, names, choices, isModel, partsOf);
-  const { planned, left } = planner.decide(tensors);
+  const { planned, left } = new Planner(tensors, choices, isModel, partsOf).decide();
   const quantizationConfig = isModel ? describe(planned, choices.activations) : undefined;
   return {
     format: 'safetensors',

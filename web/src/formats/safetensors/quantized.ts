@@ -21,11 +21,16 @@ interface Found {
 /** Codes have up to 32 bits. Integers of 64 are positions and counts. */
 const isWhole = (dtype: string) => /^[IU](8|16|32)$/.test(dtype);
 
+/** Types of floats that stand for themselves. */
+const ordinary: readonly string[] = ['F32', 'BF16', 'F16'];
+
 /** Codes of some layout that is not known here: no layer computes with integers as its weights. */
 const unknownMethod = 'by a method that is not known here';
 
 /** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
 function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): string | undefined {
+  // Most tensors are floats, whose names need no look.
+  if (ordinary.includes(dtype)) return undefined;
   const dot = name.lastIndexOf('.') + 1;
   const [module, last] = [name.slice(0, dot), name.slice(dot)];
   const among = (...names: string[]) => names.some((other) => has(module + other));
@@ -55,9 +60,13 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
 
 /** The first weight that is quantized already, if there is one. */
 export function findQuantized(tensors: readonly SourceTensor[]): Found | undefined {
-  const names = new Set(tensors.map(({ name }) => name));
+  let names: ReadonlySet<string> | undefined;
+  const has = (name: string) => {
+    names ??= new Set(tensors.map((tensor) => tensor.name));
+    return names.has(name);
+  };
   for (const tensor of tensors) {
-    const by = methodOf(tensor, (name) => names.has(name));
+    const by = methodOf(tensor, has);
     if (by !== undefined) return { name: tensor.name, by };
   }
   return undefined;

@@ -35,19 +35,7 @@ function isIndex(head: Uint8Array): boolean {
 
 async function openFile(source: ByteSource): Promise<OpenModel> {
   const { tensors, metadata } = await readSafetensors(source);
-  return {
-    bytes: source.size,
-    files: [source],
-    tensors: tensors.map(({ name, dtype, shape, bytes, byteOffset }) => ({
-      name,
-      dtype,
-      shape,
-      bytes,
-      byteOffset,
-      file: 0,
-    })),
-    metadata,
-  };
+  return { bytes: source.size, files: [source], tensors, metadata };
 }
 
 /** What weights of a file may become together with others. Codes of other kinds would need a configuration of another kind. */

@@ -92,18 +92,12 @@ export async function readIndex(source: ByteSource): Promise<ShardIndex> {
   return { weightMap, metadata };
 }
 
-/** A tensor in one of several files. */
-export interface ShardTensor extends TensorInfo {
-  /** Which file, from 0. */
-  readonly file: number;
-}
-
 /** An open model in several files. */
 export interface Shards {
   /** The files with the tensors, in the order of their names. */
   readonly files: readonly ByteSource[];
   /** Tensors in the order of the files, and of their bytes in each. */
-  readonly tensors: readonly ShardTensor[];
+  readonly tensors: readonly TensorInfo[];
   /** `__metadata__` of the files. If several have a key, the value of the first one counts. Without a prototype. */
   readonly metadata: Readonly<Record<string, string>>;
   /** Bytes of the files, without the index. */
@@ -187,7 +181,7 @@ export async function openShards(
     for (const name of names) {
       const file = await open(name);
       files.push(file);
-      headers.push(await inFile(name, readSafetensors(file)));
+      headers.push(await inFile(name, readSafetensors(file, headers.length)));
     }
     checkHeaders(index, names, headers);
     const metadata = Object.create(null) as Record<string, string>;
@@ -196,7 +190,7 @@ export async function openShards(
     }
     return {
       files,
-      tensors: headers.flatMap(({ tensors }, i) => tensors.map((tensor) => ({ ...tensor, file: i }))),
+      tensors: headers.flatMap(({ tensors }) => tensors),
       metadata,
       bytes: files.reduce((sum, { size }) => sum + size, 0),
       index,
