@@ -27,13 +27,13 @@ constexpr Format kFloat16 = {5, 10, 0x7BFF, 0x7E00}, kBfloat16 = {8, 7, 0x7F7F, 
                  kFloat8E5M2 = {5, 2, 0x7B, 0x7F}, kFloat4E2M1 = {2, 1, 0x7, 0x7};
 
 /// The codes of four magnitudes, rounded half to even, where the format has its own exponents. Beyond the largest value any code that
-/// is larger than that of infinity. `rounded` becomes the values of the codes.
-template <Format kFormat>
+/// is larger than that of infinity, unless kFinite: then there is nothing beyond. `rounded` becomes the values of the codes.
+template <Format kFormat, bool kFinite = false>
 inline I32x4 round_exponents(I32x4 magnitude, F32x4& rounded) {
   constexpr int kDropped = 23 - kFormat.fraction_bits, kSmallest = 128 - kFormat.bias();
   // 2^(23 - fraction bits) times the power of two in x: floats from there on are as far apart as the codes near x, so that adding
   // rounds. Subnormals have the distance of the smallest normal exponent. Twice the largest power of two is far enough.
-  const I32x4 near = min_unsigned(magnitude, splat((127 + kFormat.bias() + 2) << 23));
+  const I32x4 near = kFinite ? magnitude : min_unsigned(magnitude, splat((127 + kFormat.bias() + 2) << 23));
   const I32x4 power = max_signed(bit_and(near, splat(0x7F800000)), splat(kSmallest << 23));
   const I32x4 apart = add(power, splat(kDropped << 23));
   const F32x4 sum = add(from_bits(near), from_bits(apart));
@@ -134,6 +134,29 @@ constexpr int32_t most_of(Overflow overflow) {
   return overflow == Overflow::kSaturate || !kFormat.has_nan() ? kFormat.largest : kFormat.largest + 1;
 }
 
+#ifdef SCALEPOINT_SIMD_LANES
+/// The float16 codes of n - n % 16 floats, and if asked for their values, if all n are below 65520: from there on a number becomes
+/// infinite. Returns how many were made: 0 if one of the floats is larger or NaN.
+template <bool kWithValues>
+size_t round_small(const float* x, size_t n, uint16_t* codes, [[maybe_unused]] float* y) {
+  if (largest_magnitude(x, n) >= bit_cast<uint32_t>(65520.0f)) return 0;
+  size_t i = 0;
+  SCALEPOINT_NO_UNROLL
+  for (; i + 16 <= n; i += 16) {
+    I32x4 code[4];
+    for (int j = 0; j < 4; j++) {
+      const F32x4 v = load(x + i + 4 * j);
+      const I32x4 sign = bit_and(bits(v), splat(static_cast<int32_t>(~kAbsMask)));
+      F32x4 rounded;
+      code[j] = bit_or(round_exponents<kFloat16, true>(magnitude_bits(v), rounded), shift_right<16>(sign));
+      if constexpr (kWithValues) store(y + i + 4 * j, from_bits(bit_or(bits(rounded), sign)));
+    }
+    store_codes(codes + i, code[0], code[1], code[2], code[3], 0, 0xFFFF);
+  }
+  return i;
+}
+#endif
+
 /// to[i] = operation(x[i], scale[i]), or operation(x[i], scale[0]) if `uniform`.
 template <class Operation>
 inline void with_scale(const float* x, size_t n, const float* scale, bool uniform, float* to, Operation operation) {
@@ -157,7 +180,18 @@ void float16_to_float32(const uint16_t* bits, size_t n, float* x) { restore_all<
 
 void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x) { restore_all<kBfloat16>(bits, n, x); }
 
-void float32_to_float16(const float* x, size_t n, uint16_t* bits) { round_all<kFloat16>(x, n, kFloat16.largest + 1, bits); }
+void float32_to_float16(const float* x, size_t n, uint16_t* bits) {
+#ifdef SCALEPOINT_SIMD_LANES
+  constexpr size_t kBlock = 512;
+  for (size_t i = 0, size; i < n; i += size) {
+    size = n - i < kBlock ? n - i : kBlock;
+    const size_t done = round_small<false>(x + i, size, bits + i, nullptr);
+    round_all<kFloat16>(x + i + done, size - done, kFloat16.largest + 1, bits + i + done);
+  }
+#else
+  round_all<kFloat16>(x, n, kFloat16.largest + 1, bits);
+#endif
+}
 
 void float32_to_bfloat16(const float* x, size_t n, uint16_t* bits) { round_all<kBfloat16>(x, n, kBfloat16.largest + 1, bits); }
 
@@ -194,22 +228,10 @@ void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform) {
 void round_to_float16(const float* x, size_t n, uint16_t* codes, float* y) {
   size_t i = 0;
 #ifdef SCALEPOINT_SIMD_LANES
-  // From 65520 on a number becomes infinite. Where none does, and there is no NaN, rounding gives the values, too.
-  const size_t simple = largest_magnitude(x, n) < bit_cast<uint32_t>(65520.0f) ? n : 0;
-  SCALEPOINT_NO_UNROLL
-  for (; i + 16 <= simple; i += 16) {
-    I32x4 code[4];
-    for (int j = 0; j < 4; j++) {
-      const F32x4 v = load(x + i + 4 * j);
-      const I32x4 sign = bit_and(bits(v), splat(static_cast<int32_t>(~kAbsMask)));
-      F32x4 rounded;
-      code[j] = bit_or(round_exponents<kFloat16>(magnitude_bits(v), rounded), shift_right<16>(sign));
-      store(y + i + 4 * j, from_bits(bit_or(bits(rounded), sign)));
-    }
-    store_codes(codes + i, code[0], code[1], code[2], code[3], 0, 0xFFFF);
-  }
+  // Where nothing becomes infinite, rounding gives the values, too.
+  i = round_small<true>(x, n, codes, y);
 #endif
-  float32_to_float16(x + i, n - i, codes + i);
+  round_all<kFloat16>(x + i, n - i, kFloat16.largest + 1, codes + i);
   float16_to_float32(codes + i, n - i, y + i);
 }
 
