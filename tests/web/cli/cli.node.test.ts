@@ -393,14 +393,16 @@ describe('scalepoint quantize', () => {
       code: 1,
       stdout: '',
       stderr:
-        'scalepoint: rows.safetensors: nothing would be converted; ' +
+        'scalepoint: rows.safetensors: nothing would be converted (kept: 1 rows of 96, groups of 128, 1 bias); ' +
         '1 weight stays: rows of 96 cannot be cut in groups of 128; --group-size 32 takes it along; --force copies it\n',
     });
     expect(await readdir(path())).toEqual(['rows.safetensors']);
     expect((await run([...rows, '--group-size', '32'])).code).toBe(0);
     await put('conv.safetensors', { 'c.weight': [[8, 4, 3, 3], wave], 'c.bias': [[8], wave] });
     const conv = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--json']);
-    expect(conv.stderr).toMatch(/nothing would be converted; 1 weight stays: .*; --all takes it along, .*\n$/);
+    expect(conv.stderr).toMatch(
+      /nothing would be converted \(kept: 1 4-D, 1 bias\); 1 weight stays: .*; --all takes it along, .*\n$/,
+    );
     expect(JSON.parse(conv.stdout).error).toMatchObject({ code: 'NO_EFFECT' });
     expect(conv.code).toBe(1);
     const forced = await run(['quantize', 'conv.safetensors', '--to', 'int8', '--force', '-o', 'copy']);

@@ -384,17 +384,13 @@ function remarkOnSidecars(
   }
 }
 
-/** Notes that tell why weights stay. */
-const reason = /^\d+ weights? stays?:/;
-
 /** The error for a plan that converts nothing: why, and the ways out. */
 function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   const reasons = new Map<string, number>();
   for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
-  const kept = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
-  const why = notes.some((note) => reason.test(note)) ? '' : ` (${kept})`;
-  const message = [`nothing would be converted${why}`, ...notes, '--force copies it'].join('; ');
+  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
   return new ScalepointError('NO_EFFECT', message);
 }
 
