@@ -135,6 +135,11 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
   return best !== undefined && best.far <= most ? best.name : undefined;
 }
 
+/** A file of a format in a sentence. Labels in capitals are read letter by letter. */
+export function aFile(label: string): string {
+  return `${/^[AEIO]/.test(label) ? 'an' : 'a'} ${label} file`;
+}
+
 /** The end of an error message about an unknown name: `; did you mean int8 or Q8_0?` from each of the lists one, or nothing. */
 export function didYouMean(word: unknown, ...lists: readonly (readonly string[])[]): string {
   const found = [...new Set(lists.flatMap((names) => nearest(word, names) ?? []))].filter((name) => name !== word);

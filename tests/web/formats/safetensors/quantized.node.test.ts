@@ -103,6 +103,54 @@ Object.assign(strangers, {
     tensors: { 'a.codes': raw('I16', [16, 4, 1], 128), 'a.codebooks': scale(1, 256, 1, 8), 'a.scales': scale(16, 1) },
     by: 'AQLM',
   },
+  VPTQ: {
+    tensors: {
+      'a.indices': raw('I32', [1, 4, 16], 256),
+      'a.centroids.weight': scale(1, 4096),
+      'a.weight_scale': weights('F16', [32]),
+    },
+    by: 'VPTQ',
+  },
+  SpQR: {
+    tensors: {
+      'a.dense_weights': raw('I64', [4, 16], 512),
+      'a.row_offsets': raw('I32', [33], 132),
+      'a.col_vals': raw('I32', [5], 20),
+      'a.in_perm': raw('U16', [32], 64),
+    },
+    by: 'SpQR',
+  },
+  EXL2: {
+    tensors: {
+      'a.q_weight': raw('I32', [4, 16], 256),
+      'a.q_scale': raw('I32', [1, 2], 8),
+      'a.q_scale_max': weights('F16', [1]),
+      'a.q_groups': raw('I16', [2], 4),
+    },
+    by: 'EXL2',
+  },
+  EXL3: {
+    tensors: { 'a.trellis': raw('I16', [2, 2, 64], 512), 'a.suh': weights('F16', [32]), 'a.svh': weights('F16', [32]) },
+    by: 'EXL3',
+  },
+  Marlin: { tensors: { 'a.B': raw('I32', [2, 64], 512), 'a.s': weights('F16', [1, 32]) }, by: 'Marlin' },
+  'compressed-tensors with half of the weights': {
+    tensors: {
+      'a.weight_packed': raw('I32', [2, 32], 256),
+      'a.scale_packed': weights('F16', [1, 32]),
+      'a.meta': raw('I16', [4, 8], 64),
+    },
+    by: 'compressed-tensors, Marlin',
+  },
+  'compressed-tensors without the zeros': {
+    tensors: {
+      'a.compressed': weights('F16', [100]),
+      'a.bitmask': raw('U8', [16, 4], 64),
+      'a.shape': raw('I64', [2], 16),
+      'a.row_offsets': raw('I64', [16], 128),
+    },
+    by: 'compressed-tensors, sparse',
+  },
   EETQ: {
     tensors: { 'a.weight': raw('I8', [32, 16], 512), 'a.weight_scales': weights('F16', [16]) },
     by: unknownMethod,
