@@ -6,7 +6,7 @@ import type { Core } from '../core/memory.js';
 import type { Keep } from './tasks.js';
 
 /** Bytes that one core keeps. With what a tile takes, a worker stays below what is promised of its memory. */
-const mostKept = 12 * 2 ** 20;
+const mostKept = 16 * 2 ** 20;
 
 /** The stretch of wasm memory that inputs are kept in. */
 export class KeptInputs {
