@@ -174,6 +174,25 @@ describe('a model that is quantized already', () => {
     }
   });
 
+  it('is copied with the configuration that its codes need', async () => {
+    const { tensors } = strangers.GPTQ as { tensors: Record<string, TestTensor> };
+    const gptq = { model_type: 'llama', quantization_config: { quant_method: 'gptq', bits: 4 } };
+    const floats = safetensors({ 'a.weight': weights('F32', [16, 128]) });
+    const { bytes, config } = await quantizeModel(floats, { to: 'int8', config: { model_type: 'llama' }, workers: 0 });
+    for (const [file, own] of [
+      [safetensors(tensors), gptq],
+      [await bytes(), { ...config }],
+    ] as const) {
+      expect((await quantizeModel(file, { to: 'copy', config: own, workers: 0 })).config).toEqual(own);
+    }
+    // Beside floats, an entry is about another model.
+    expect((await quantizeModel(floats, { to: 'copy', config: { ...config }, workers: 0 })).config).toEqual({ model_type: 'llama' });
+    for (const to of ['copy', 'float16', 'int8'] as const) {
+      const error = await quantizeModel(floats, { to, config: gptq, workers: 0 }).catch((reason) => reason);
+      expect(error).toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining('by "gptq"') });
+    }
+  });
+
   it('is told from one with tensors of the same types that are no codes', async () => {
     const file = safetensors({
       ids: raw('I32', [64], 256),
