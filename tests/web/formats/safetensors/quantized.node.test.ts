@@ -186,7 +186,9 @@ describe('a model that is quantized already', () => {
       expect((await quantizeModel(file, { to: 'copy', config: own, workers: 0 })).config).toEqual(own);
     }
     // Beside floats, an entry is about another model.
-    expect((await quantizeModel(floats, { to: 'copy', config: { ...config }, workers: 0 })).config).toEqual({ model_type: 'llama' });
+    expect((await quantizeModel(floats, { to: 'copy', config: { ...config }, workers: 0 })).config).toEqual({
+      model_type: 'llama',
+    });
     for (const to of ['copy', 'float16', 'int8'] as const) {
       const error = await quantizeModel(floats, { to, config: gptq, workers: 0 }).catch((reason) => reason);
       expect(error).toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining('by "gptq"') });
