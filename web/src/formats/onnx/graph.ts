@@ -165,9 +165,9 @@ export class Graphs {
     return this.#scopes.get(graph) as Scope;
   }
 
-  /** Everything that reads a weight in the end. */
-  readers(weight: Weight): Reader[] {
-    return this.#moved(weight).readers;
+  /** Everything that reads a weight, or another value, in the end. */
+  readers(value: Pick<Weight, 'graph' | 'value'>): Reader[] {
+    return this.#moved(value).readers;
   }
 
   /** Whether a weight leaves its graph: by itself, or through nodes that only move its elements. */
@@ -176,7 +176,10 @@ export class Graphs {
   }
 
   /** The values that a weight is moved to, itself first, and what reads them. */
-  #moved({ graph, value }: Weight): { readonly values: readonly Value[]; readonly readers: Reader[] } {
+  #moved({ graph, value }: Pick<Weight, 'graph' | 'value'>): {
+    readonly values: readonly Value[];
+    readonly readers: Reader[];
+  } {
     const readers: Reader[] = [];
     const values = new Set<Value>();
     const follow = (from: Value | undefined, path: readonly OnnxNode[]) => {

@@ -46,7 +46,7 @@ export function swaps(path: readonly OnnxNode[]): boolean | undefined {
 }
 
 /** How a reader multiplies by a matrix; undefined if it does something else. */
-function productOf(reader: Reader): Product | undefined {
+export function productOf(reader: Reader): Product | undefined {
   const { node, input, path } = reader;
   const swapped = swaps(path);
   if (swapped === undefined || input !== 1 || node.domain !== '') return undefined;
@@ -92,6 +92,20 @@ function optionsFor(given: BlockOptions, k: number, isTable: boolean): BlockOpti
   return isTable && given.zeroPoints === 'float' ? { ...given, zeroPoints: true } : given;
 }
 
+/** Why a reader of a weight takes no blocks. */
+function whyNone(reader: Reader | undefined, shape: readonly number[], { kind, blockSize }: BlockOptions): string {
+  if (reader === undefined) return 'not read';
+  const { node, input, path } = reader;
+  const what = `read by ${node.opType}`;
+  if (kind === 'integers' && isLookup(reader))
+    return `${what}: rows of ${shape[1]}, which blocks of ${blockSize} do not divide`;
+  if (node.domain !== '' || (node.opType !== 'MatMul' && node.opType !== 'Gemm')) return what;
+  if (shape.length !== 2) return `${shape.length}-D`;
+  if (input === 0) return `${what} as its first input`;
+  if (swaps(path) === undefined) return `${what} behind ${[...new Set(path.map(({ opType }) => opType))].join(', ')}`;
+  return input === 1 ? `${what} with alpha, beta or transA` : what;
+}
+
 /** Stores a matrix as blocks. Returns why not, if that is not possible. */
 export function blockWeight(
   builder: Builder,
@@ -105,7 +119,7 @@ export function blockWeight(
   const lookups = given.kind === 'integers' && columns % given.blockSize === 0 ? readers.filter(isLookup) : [];
   const products = readers.flatMap((reader) => productOf(reader) ?? []);
   const [first] = products;
-  if (first === undefined && lookups.length === 0) return `read by ${readers[0]?.node.opType}`;
+  if (first === undefined && lookups.length === 0) return whyNone(readers[0], shape, given);
   if (shape.length !== 2) return `${shape.length}-D`;
   // A table has its blocks along its rows.
   const transposed = lookups.length > 0 || first?.transposed === true;
