@@ -277,8 +277,26 @@ describe('what does not change', () => {
     });
     for (const to of ['int8-weights', 'q8', 'q4', 'fp16'] as const) {
       expectBytes(await make(file, { to }), file);
-      expect((await planModel(file, { to })).notes.join()).toMatch(/nothing was converted/);
+      expect((await planModel(file, { to })).notes.join()).toMatch(
+        /nothing was converted: the model has no weights of a size/,
+      );
     }
+  });
+
+  it('is the whole file if its weights are of another kind, and a note says what would help', async () => {
+    const conv = onnx.product('Conv', [32, 8, 3, 3], [1, 8, 9, 9], [1, 32, 'h', 'w'])();
+    for (const to of ['q4', 'bnb4', 'int4-weights'] as const) {
+      expect((await planModel(conv, { to })).notes.join()).toMatch(
+        /: blocks are for products .* weights of Conv as well$/,
+      );
+    }
+    const half = onnx.model({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+      initializers: [onnx.tensor({ name: 'w', type: 10, dims: [64, 48], raw: new Uint8Array(64 * 48 * 2) })],
+      inputs: [['x', [3, 64], 10]],
+      outputs: [['y', [3, 48], 10]],
+    });
+    expect((await planModel(half, { to: 'q4' })).notes.join()).toMatch(/: the weights are F16; the model/);
   });
 
   it('is a result that is quantized once more', async () => {

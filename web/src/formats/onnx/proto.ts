@@ -7,7 +7,14 @@ import type { Field, ScanSchema } from './wire.js';
 
 // ------------------------------------------------------------------------------------------------------------------- field numbers
 
-export const modelField = { irVersion: 1, graph: 7, opsetImport: 8, trainingInfo: 20, functions: 25 } as const;
+export const modelField = {
+  irVersion: 1,
+  graph: 7,
+  opsetImport: 8,
+  metadata: 14,
+  trainingInfo: 20,
+  functions: 25,
+} as const;
 export const graphField = {
   node: 1,
   name: 2,
