@@ -406,6 +406,35 @@ describe('weights in a file beside the model', () => {
     }
   });
 
+  it('are all that are large, also floats of constants; without any there is no second file', async () => {
+    const value = { tensor: onnx.tensor({ dims: [16, 64], raw: onnx.rawOf(onnx.weights(16 * 64, 4)) }) };
+    const file = onnx.model({
+      nodes: [
+        { op: 'Constant', in: [], out: ['k'], attributes: { value } },
+        { op: 'Add', in: ['x', 'k'], out: ['s'] },
+        { op: 'MatMul', in: ['s', 'w'], out: ['y'] },
+      ],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [16, 64]]],
+      outputs: [['y', [16, 48]]],
+    });
+    const made = await quantizeModel(file, { to: 'fp16', externalData: true, workers: 0 });
+    expect((await made.bytes('model.onnx')).length).toBeLessThan(1000);
+    const session = await ort.InferenceSession.create(await made.bytes('model.onnx'), {
+      externalData: [{ path: 'model.onnx_data', data: await made.bytes('model.onnx_data') }],
+    });
+    const { y } = await session.run(feedsFor(session));
+    expect(cosine((await run(file)).y as Float32Array, y?.data as Float32Array)).toBeGreaterThan(0.9999);
+    const small = onnx.model({
+      nodes: [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }],
+      initializers: [onnx.floatTensor('w', [8, 8])],
+      inputs: [['x', [3, 8]]],
+      outputs: [['y', [3, 8]]],
+    });
+    const { files } = await planModel(small, { to: 'q8', externalData: true });
+    expect(files).toEqual([{ name: 'model.onnx', bytes: small.length }]);
+  });
+
   it('need a path or memory', async () => {
     const options = { to: 'q8', externalData: true, workers: 0 } as const;
     await expect(quantizeModel(twoLayers, { ...options, output: new WritableStream() })).rejects.toThrow(
