@@ -10,7 +10,7 @@ import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
 import { type OnnxNode, typeNumber } from './proto.js';
-import { type Channels, floatOf, intOf } from './readers.js';
+import { type Channels, floatOf, intOf, isCalled } from './readers.js';
 
 /** What decides about blocks. */
 export type BlockOptions =
@@ -37,9 +37,10 @@ interface Product {
 /** Whether a path leaves the elements in place, or swaps both dimensions. Undefined for any other. */
 export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
-  for (const { opType, attributes } of path) {
-    if (opType === 'Identity') continue;
-    if (opType !== 'Transpose' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0') return undefined;
+  for (const { opType, domain, attributes } of path) {
+    if (opType === 'Identity' && domain === '') continue;
+    if (opType !== 'Transpose' || domain !== '' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0')
+      return undefined;
     swapped = !swapped;
   }
   return swapped;
@@ -102,6 +103,7 @@ function whyNone(reader: Reader | undefined, shape: readonly number[], { kind, b
   if (node.domain !== '' || (node.opType !== 'MatMul' && node.opType !== 'Gemm')) return what;
   if (shape.length !== 2) return `${shape.length}-D`;
   if (input === 0) return `${what} as its first input`;
+  if (isCalled(reader)) return `${what} in a function`;
   if (swaps(path) === undefined) return `${what} behind ${[...new Set(path.map(({ opType }) => opType))].join(', ')}`;
   return input === 1 ? `${what} with alpha, beta or transA` : what;
 }

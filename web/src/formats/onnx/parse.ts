@@ -395,14 +395,21 @@ export class Parser {
     let [name, domain] = ['', ''];
     const nodes: OnnxNode[] = [];
     const opsets = new Map<string, number>();
+    const inputs: OnnxValue[] = [];
+    const outputs: OnnxValue[] = [];
+    const named = (field: Field, what: string): OnnxValue => {
+      return { start: field.start, end: field.end, name: this.#text(field, what), type: 0, shape: undefined };
+    };
     for (const field of this.#fields(begin, end)) {
       if (field.number === functionField.name) name = this.#text(field, 'the name of a function');
       else if (field.number === functionField.domain) domain = this.#text(field, 'the domain of a function');
+      else if (field.number === functionField.input) inputs.push(named(field, 'the input of a function'));
+      else if (field.number === functionField.output) outputs.push(named(field, 'the output of a function'));
       else if (field.number === functionField.node) nodes.push(this.#node(field));
       else if (field.number === functionField.opsetImport) this.#opset(field, opsets);
     }
-    const nothing = { initializers: [], sparse: [], inputs: [], outputs: [], values: [] };
-    return { name, domain, opsets, body: { pieces: [{ start, begin, end }], nodes, ...nothing } };
+    const nothing = { initializers: [], sparse: [], values: [] };
+    return { name, domain, opsets, body: { pieces: [{ start, begin, end }], nodes, inputs, outputs, ...nothing } };
   }
 
   /** Goes through a message that nothing here needs, if it was read. */

@@ -199,7 +199,9 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
       const isShape = isKept('-D') && graphs.nodes.some(({ node }) => node.opType === opType);
       return isKept(`read by ${opType}`) || (to === 'int4-weights' && isShape);
     });
-    if (other !== undefined)
+    if (isKept(' in a function'))
+      why = 'products in functions take no blocks; inline the functions, or choose q8 or int8-weights';
+    else if (other !== undefined)
       why = `blocks are for products and tables; q8, int8-weights and fp16 take weights of ${other} as well`;
   }
   return `nothing was converted: ${why}`;

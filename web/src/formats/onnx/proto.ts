@@ -52,7 +52,7 @@ export const tensorField = {
   external: 13,
   location: 14,
 } as const;
-export const functionField = { name: 1, node: 7, opsetImport: 9, domain: 10 } as const;
+export const functionField = { name: 1, input: 4, output: 5, node: 7, opsetImport: 9, domain: 10 } as const;
 
 const tensorSchema: ScanSchema = { messages: {}, data: [4, 5, 6, 7, 9, 10, 11] };
 const sparseSchema: ScanSchema = { messages: { 1: tensorSchema, 2: tensorSchema }, data: [] };

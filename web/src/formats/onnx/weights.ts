@@ -178,7 +178,8 @@ export function addDequantize(
   for (const { path, graph: inside } of builder.graphs.readers(weight)) {
     let rank: number | undefined = weight.source.shape.length;
     for (const node of path) {
-      if (rank === undefined) break;
+      // Functions may be called with other ranks.
+      if (rank === undefined || node.domain !== '') break;
       builder.spellOut(node, rank);
       rank = rankBehind(builder, inside, node, rank);
     }
