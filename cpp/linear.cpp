@@ -109,11 +109,11 @@ Status quantize_linear_measured(std::span<const float> x, const Layout& layout, 
     const Part part = part_at(layout, start + i, x.size() - i);
     const std::span<const float> from = x.subspan(i, part.size);
     const std::span<std::byte> to = codes.subspan(i * bytes, part.size * bytes);
-    const Stretch whole = {0, part.size, part.parameter, true};
-    const bool done = part.uniform && spec.dtype.bits <= 8 &&
-                      !needs_slow_rounding(whole, &scale[part.parameter], &zero_point[part.parameter], spec.rounding) &&
-                      kernels::quantize_measured(from.data(), part.size, scale[part.parameter], zero_point[part.parameter],
-                                                 {spec.dtype, spec.rounding}, to.data(), sums);
+    const kernels::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
+    const bool done =
+        part.run_size > 0 && spec.dtype.bits <= 8 &&
+        !needs_slow_rounding({0, part.size / part.run_size, 0, false}, runs.scale, runs.zero_point, spec.rounding) &&
+        kernels::quantize_measured(from.data(), part.size, runs, {spec.dtype, spec.rounding}, to.data(), sums);
     if (!done) {
       Status status = quantize_linear(from, layout, start + i, scale, zero_point, spec, to);
       if (status == Status::kNonFinite) {

@@ -24,9 +24,9 @@ Status accumulate_code_error(std::span<const float> x, std::span<const std::byte
     const Part part = part_at(layout, start + i, x.size() - i);
     const float* from = x.data() + i;
     const std::span<const std::byte> given = codes.subspan(i * bytes, part.size * bytes);
-    if (part.uniform) {
-      kernels::accumulate_code_error(from, given.data(), dtype, part.size, scale[part.parameter], zero_point[part.parameter],
-                                     sums);
+    if (part.run_size > 0) {
+      const kernels::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
+      kernels::accumulate_code_error(from, given.data(), dtype, part.size, runs, sums);
     } else {
       float y[kPartSize];
       const Status status = dequantize_linear(given, dtype, layout, start + i, scale, zero_point, {y, part.size});

@@ -186,12 +186,18 @@ void search_mse(kernels::Run run, float min, float max, const QuantizationSpec& 
   const auto better = static_cast<float>(found.scale);
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));
   if (!(better >= kMinScale && better * farthest <= FLT_MAX)) return;
-  const double error = run.weighted ? error_of(span.run, unit / factor, better * unit, found.low, windows.levels)
-                                    : error_of(run, unit, better * unit, found.low, windows.levels);
-  if (error < plain * kGain) {
-    scale = better;
-    zero_point = static_cast<int32_t>(spec.dtype.qmin() - found.low);
-  }
+  const auto restores_better = [&] {
+    // The error of the search is that of the scale but for what search_qparams says of rounding: 2^-22 of the root mean square, which is
+    // 2^-9 of the root of an error above kTinyError, and so less than 2^-7 of the error.
+    const bool is_exact = !span.run.weighted && found.error >= kTinyError;
+    if (is_exact && found.error * squares.sum < plain * (1 - 0x1p-6)) return true;
+    const double error = run.weighted ? error_of(span.run, unit / factor, better * unit, found.low, windows.levels)
+                                      : error_of(run, unit, better * unit, found.low, windows.levels);
+    return error < plain * kGain;
+  };
+  if (!restores_better()) return;
+  scale = better;
+  zero_point = static_cast<int32_t>(spec.dtype.qmin() - found.low);
 }
 
 }  // namespace scalepoint

@@ -24,14 +24,27 @@ struct Intervals {
 /// Inside of an interval shorter than this share of u, errors differ by about as much as they are rounded.
 constexpr float kShortest = 0x1p-20f;
 
-/// How many intervals may wait. Halving begins when kDrain of them wait, or a few more. It takes four from the end and leaves up
-/// to eight, 20 times in a row at most: then they are shorter than kShortest.
+/// How many intervals may wait. Cutting begins when kDrain of them wait, or a few more. It takes up to four from the end and leaves four
+/// more than it takes at most, 20 times in a row at most: then they are shorter than kShortest.
 constexpr size_t kDrain = 128, kMostWaiting = kDrain + 4 + 4 * 20 + 8;
 
 /// The distance of the first trials in u. Values that lie anywhere between levels have f of about 1/12. The chord then errs by up
 /// to d^2 / 4 = 0.04, half of that, which is enough to be done with scales that are wider than the best by half. With 0.3 or 0.6
 /// instead, the time changes by 5 % or less.
 constexpr float kStep = 0.4f;
+
+/// How four trials are shared among one to four intervals.
+struct Cut {
+  uint8_t interval[4];
+  float share[4];       ///< of the interval's length, before the trial
+  int32_t is_first[4];  ///< in its interval
+  uint32_t last;        ///< bits of the lanes that are the last in theirs
+};
+constexpr float kHalf = 0.5f, kThird = 1.0f / 3, kTwoThirds = 2.0f / 3;
+constexpr Cut kCuts[4] = {{{0, 0, 0, 0}, {0.2f, 0.4f, 0.6f, 0.8f}, {1, 0, 0, 0}, 8},
+                          {{0, 0, 1, 1}, {kThird, kTwoThirds, kThird, kTwoThirds}, {1, 0, 1, 0}, 10},
+                          {{0, 0, 1, 2}, {kThird, kTwoThirds, kHalf, kHalf}, {1, 0, 1, 1}, 14},
+                          {{0, 1, 2, 3}, {kHalf, kHalf, kHalf, kHalf}, {1, 1, 1, 1}, 15}};
 
 /// A difference of two products of float32 sums is off by at most this share of the first one: the sums have relative errors of
 /// some 2^-21, those of eight lanes of 64 values.
@@ -50,6 +63,13 @@ constexpr double kFewLevels = 63;
 /// in front: below, these prove more in less time. With 0.7 and 2 times the density the time changes by 5 % or less.
 constexpr size_t kGridSize = 512;
 constexpr float kGridDensity = 1.4f, kGridStart = 0.8f;
+
+/// How far above the start the first four trials are: so many times as far as 0 is below it, or as kFirstSteps steps are if that is
+/// less. With 4 bits, clipping is mostly too much at the last one. A row of even steps would need another one to get there.
+constexpr float kFirstTrials[4] = {0, 0.14f, 0.33f, 0.8f}, kFirstSteps = 7.5f;
+
+/// The steps of a row: just less than four, so that rounding does not leave a rest.
+constexpr float kStepsOfRow = 3.9999f;
 
 /// How far above `start` the end of a grid is looked for in a step at most.
 constexpr double kLargestStepUp = 0.17;
@@ -103,13 +123,11 @@ class ScaleSearch {
     const auto least = static_cast<float>(span_.first * span_.root_mean);
     if (windows_.fixed() && windows_.levels > kFewLevels && windows_.levels < 256 && span_.run.n > kernels::kFewValues) {
       const float end = find_end(start), first = span_.small.size > 0 ? std::max(least, kGridStart * start) : least;
-      search_grid(first, end);
-      walk(false, first, least);
+      walk_down(first, search_grid(first, end), least);
       drain();
       return found_;
     }
-    walk(true, start, static_cast<float>(span_.last * span_.root_mean));
-    walk(false, start, least);
+    walk_down(start, walk_up(start, static_cast<float>(span_.last * span_.root_mean)), least);
     drain();
     return found_;
   }
@@ -135,8 +153,9 @@ class ScaleSearch {
     return start;
   }
 
-  void search_grid(float first, float end) {
-    if (!(first < end)) return;
+  /// Returns the error at its first u.
+  float search_grid(float first, float end) {
+    if (!(first < end)) return 0;
     const float density = kGridDensity * std::sqrt(static_cast<float>(span_.run.n));
     const auto size = static_cast<size_t>(std::clamp((end - first) * density, 8.0f, static_cast<float>(kGridSize)));
     const float step = (end - first) / static_cast<float>(size);
@@ -150,6 +169,7 @@ class ScaleSearch {
       keep({from, to, a, b, splat(middle_)}, size - i < 4 ? (1u << (size - i)) - 1 : 15);
       if (waiting_count_ >= kDrain) drain();
     }
+    return errors_[0];
   }
 
   /// Fills in the errors of a grid, and takes the best fit to its levels.
@@ -186,6 +206,15 @@ class ScaleSearch {
     const F32x4 error = mul(sums.error, splat(per_value_)), slope = mul(sums.slope, splat(per_value_));
     take_fits(trials, error, slope);
     return {u, error, windows_.fixed() ? center : div(add(place, half_), u)};
+  }
+
+  /// The errors of four u below the start, where hardly a value is clipped: those without clipping, which are no larger.
+  Nodes attempt_below(F32x4 u) {
+    const kernels::Trials trials = {u, splat(-kFarAway), splat(kFarAway)};
+    kernels::TrialSums sums;
+    kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kError, sums);
+    trials_left_ -= 4;
+    return {u, mul(sums.error, splat(per_value_)), u};
   }
 
   /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
@@ -254,17 +283,20 @@ class ScaleSearch {
   void keep(const Intervals& intervals, uint32_t lanes = 15) {
     const uint32_t kept = top_bits(promising(intervals, bound_)) & lanes;
     if (kept == 0) return;
-    const size_t end = waiting_count_;
-    store(waiting_[0] + end, intervals.from);
-    store(waiting_[1] + end, intervals.to);
-    store(waiting_[2] + end, intervals.from_error);
-    store(waiting_[3] + end, intervals.to_error);
-    store(waiting_[4] + end, intervals.center);
-    SCALEPOINT_NO_UNROLL
-    for (size_t i = 0; i < 4; i++) {
-      for (auto& row : waiting_) row[waiting_count_] = row[end + i];
+    F32x4 a = intervals.from, b = intervals.to, c = intervals.from_error, d = intervals.to_error;
+    transpose(a, b, c, d);
+    float centers[4];
+    store(centers, intervals.center);
+    // The next one overwrites what is not kept.
+    const auto put = [&](F32x4 interval, size_t i) {
+      store(waiting_[waiting_count_], interval);
+      centers_[waiting_count_] = centers[i];
       waiting_count_ += kept >> i & 1;
-    }
+    };
+    put(a, 0);
+    put(b, 1);
+    put(c, 2);
+    put(d, 3);
   }
 
   /// Trials in a row; the one before them is at 3.
@@ -296,26 +328,41 @@ class ScaleSearch {
     row.go_on_from(7);
   }
 
-  /// From u up to where clipping alone is worse than the best, or to `end`; or from u, which was tried, down to `end`.
-  void walk(bool up, float u, float end) {
+  /// From u up to where clipping alone is worse than the best, or to `end`. Returns the error at u.
+  float walk_up(float u, float end) {
     Row row;
-    float step = step_, center = middle_;
-    bool begun = false, done = up ? false : u <= end;
-    while (!done && trials_left_ > 0) {
-      if (!up && small_step(u) > 0) return walk_down_small(u, end);
-      const F32x4 ahead = steps(begun ? row.u[7] + (up ? step : -step) : u, up ? step : -step);
-      row.put(attempt(up ? pmin(ahead, splat(end)) : pmax(ahead, splat(end)), splat(center)));
-      keep_between(row, up, !begun);
-      begun = true;
+    float step = step_, first_error = 0;
+    F32x4 ahead = add(splat(u), mul(splat(std::min(u, kFirstSteps * step_)), load(kFirstTrials)));
+    for (bool begun = false, done = false; !done && trials_left_ > 0; begun = true) {
+      row.put(attempt(pmin(ahead, splat(end)), splat(begun ? row.center[3] : middle_)));
+      if (!begun) first_error = row.error[4];
+      keep_between(row, true, !begun);
       u = row.u[7];
-      done = up ? u >= end : u <= end;
-      if (!up) continue;
+      done = u >= end;
       SCALEPOINT_NO_UNROLL
       for (size_t i = 4; i < 8; i++) done |= clips_too_much(row.u[i], row.error[i]);
       // Far out, where most of the error is that of clipped values, larger steps do.
       const float spare = row.error[7] - best_ * u * u;
       if (spare > step_ * step_) step = std::sqrt(spare);
-      center = row.center[7];
+      ahead = steps(u + step, step);
+    }
+    return first_error;
+  }
+
+  /// From u, which was tried, down to `end`.
+  void walk_down(float u, float error, float end) {
+    Row row;
+    row.u[3] = u;
+    row.error[3] = error;
+    row.center[3] = middle_;
+    while (u > end && trials_left_ > 0) {
+      if (small_step(u) > 0) return walk_down_small(u, end);
+      // As many rows of even steps as lead to the end.
+      const float step = (u - end) / (kStepsOfRow * std::ceil((u - end) / (4 * step_)));
+      const F32x4 us = pmax(steps(u - step, -step), splat(end));
+      row.put(windows_.fixed() ? attempt_below(us) : attempt(us, splat(middle_)));
+      keep_between(row, false, false);
+      u = row.u[7];
     }
   }
 
@@ -338,8 +385,7 @@ class ScaleSearch {
     Row row;      // in units of the small values
     float at[8];  // the same u in units of all values
     for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
-      const float step = small_step(u);
-      if (!(step > 0)) return walk(false, u, first);
+      const float small = small_step(u), step = small > 0 ? small : step_;
       const F32x4 us = pmax(steps(begun ? u - step : u, -step), splat(first));
       const kernels::Trials trials = {us, splat(-kFarAway), splat(kFarAway)};
       kernels::TrialSums sums;
@@ -376,25 +422,50 @@ class ScaleSearch {
     return clipped > 0 && clipped * clipped >= best_ * u * u;
   }
 
-  /// Halves intervals until none may hold something better.
+  /// Those that wait in four places.
+  [[nodiscard]] Intervals waiting_at(const size_t* places) const {
+    float centers[4];
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < 4; i++) centers[i] = centers_[places[i]];
+    const auto at = [&](size_t i) { return load(waiting_[places[i]]); };
+    Intervals of = {at(0), at(1), at(2), at(3), load(centers)};
+    transpose(of.from, of.to, of.from_error, of.to_error);
+    return of;
+  }
+
+  /// Cuts intervals until none may hold something better.
   void drain() {
     while (waiting_count_ > 0 && trials_left_ > 0) {
-      const size_t count = std::min<size_t>(waiting_count_, 4), at = waiting_count_ -= count;
-      // Lanes without an interval repeat the first.
+      const size_t taken = std::min<size_t>(waiting_count_, 4), first = waiting_count_ -= taken;
+      size_t places[4], count = 0;
       SCALEPOINT_NO_UNROLL
-      for (size_t i = count; i < 4; i++) {
-        for (auto& row : waiting_) row[at + i] = row[at];
-      }
-      const auto row = [&](size_t i) { return load(waiting_[i] + at); };
-      const Intervals i = {row(0), row(1), row(2), row(3), row(4)};
+      for (size_t i = 0; i < 4; i++) places[i] = first + std::min(i, taken - 1);
       // The bound may have become lower while they waited.
-      if (!any(promising(i, bound_))) continue;
-      const F32x4 middle = mul(add(i.from, i.to), splat(0.5f));
-      const Nodes nodes = attempt(middle, i.center);
-      const uint32_t lanes = (1u << count) - 1;
-      keep({i.from, middle, i.from_error, nodes.error, nodes.center}, lanes);
-      keep({middle, i.to, nodes.error, i.to_error, nodes.center}, lanes);
+      const uint32_t left = top_bits(promising(waiting_at(places), bound_));
+      SCALEPOINT_NO_UNROLL
+      for (size_t i = 0; i < taken; i++) {
+        places[count] = first + i;
+        count += left >> i & 1;
+      }
+      if (count > 0) cut(places, kCuts[count - 1]);
     }
+  }
+
+  /// Tries four places in intervals that wait.
+  void cut(const size_t* places, const Cut& cut) {
+    size_t place_of[4];
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < 4; i++) place_of[i] = places[cut.interval[i]];
+    const Intervals of = waiting_at(place_of);
+    const Nodes nodes = attempt(add(of.from, mul(sub(of.to, of.from), load(cut.share))), of.center);
+    // What lies before each trial: the one in the lane before, if that is in the same interval.
+    float u[5], error[5];
+    store(u + 1, nodes.u);
+    store(error + 1, nodes.error);
+    u[0] = error[0] = 0;
+    const I32x4 first = equal(load(cut.is_first), splat(1));
+    keep({select(first, of.from, load(u)), nodes.u, select(first, of.from_error, load(error)), nodes.error, nodes.center});
+    keep({nodes.u, of.to, nodes.error, of.to_error, nodes.center}, cut.last);
   }
 
   const ScaleSpan& span_;
@@ -411,7 +482,8 @@ class ScaleSearch {
   FoundScale found_;
   kernels::LevelSums level_sums_[kGridSize + 1];
   float errors_[kGridSize + 4];         ///< at the t of a grid, and infinity behind
-  float waiting_[5][kMostWaiting + 4];  ///< the fields of Intervals
+  float waiting_[kMostWaiting + 4][4];  ///< intervals: from, to, from_error, to_error
+  float centers_[kMostWaiting + 4];
   size_t waiting_count_ = 0;
 };
 

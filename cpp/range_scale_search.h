@@ -9,7 +9,7 @@
 // where the minimum is over the level of each value, and the maximum over all assignments of levels in all windows at once. So G
 // is the largest of many straight lines: it is convex. Between two t it lies below the chord, and the squared error F(t) / t^2
 // lies above that of the chord, which has a closed form. An interval whose bound is not below the best error known is done with;
-// others are halved. Where no value changes its level inside of an interval, G is the chord itself, so that the search ends.
+// others are cut. Where no value changes its level inside of an interval, G is the chord itself, so that the search ends.
 //
 // With 7 and 8 bits the best scale is one of many that differ little. Going over all places where a value gets another level then takes less time
 // than trials with all values: it gives the errors at the many t of a grid at once.

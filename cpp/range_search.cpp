@@ -204,13 +204,12 @@ Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::
                    std::span<const float> other_scale, std::span<const int32_t> other_zero_point) noexcept {
   if (!dtype.valid()) return Status::kBadDType;
   const size_t runs = scale.size();
-  if (x.size() != runs * run_size || zero_point.size() != runs || other_scale.size() != runs || other_zero_point.size() != runs) {
-    return Status::kSizeMismatch;
-  }
+  if (x.size() != runs * run_size || zero_point.size() != runs || other_zero_point.size() != runs) return Status::kSizeMismatch;
+  if (runs == 0 ? !other_scale.empty() : other_scale.size() % runs != 0) return Status::kSizeMismatch;
   const auto is_scale = [](float s) { return is_finite(s) && s > 0; };
   for (size_t p = 0; p < runs; p++) {
     if (!is_scale(scale[p])) return Status::kBadScale;
-    if (!is_scale(other_scale[p]) || run_size == 0) continue;
+    if (run_size == 0) continue;
     const float* const values = x.data() + p * run_size;
     const kernels::Range range = kernels::range(values, run_size);
     const float factor = unit_factor(std::max(std::fabs(range.min), std::fabs(range.max)));
@@ -218,8 +217,13 @@ Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::
       return kernels::error_of_run(values, run_size, factor, s * factor, static_cast<float>(dtype.qmin() - zero),
                                    static_cast<float>(dtype.qmax() - zero));
     };
-    if (error(other_scale[p], other_zero_point[p]) < error(scale[p], zero_point[p]) * kGain) {
-      scale[p] = other_scale[p];
+    double least = error(scale[p], zero_point[p]);
+    for (size_t other = p; other < other_scale.size(); other += runs) {
+      if (!is_scale(other_scale[other])) continue;
+      const double found = error(other_scale[other], other_zero_point[p]);
+      if (!(found < least * kGain)) continue;
+      least = found;
+      scale[p] = other_scale[other];
       zero_point[p] = other_zero_point[p];
     }
   }

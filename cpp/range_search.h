@@ -55,10 +55,12 @@ enum class RangeMethod : int32_t {
 [[nodiscard]] Status search_weighted(std::span<float> pairs, const QuantizationSpec& spec, RangeMethod method,
                                      std::span<std::byte> scratch, float& scale, int32_t& zero_point) noexcept;
 
-/// For each run of run_size values, takes the other scale and zero point if they restore the run with a smaller squared error, by
-/// more than the rounding of float32 sums. Use it where scales are stored in fewer bits than they were searched with. Special: an
-/// other scale that is not finite and positive is never taken. Shape:   x.size() == scale.size() * run_size; finite; the other
-/// spans are as long as scale. Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
+/// For each run of run_size values, takes another scale and its zero point if they restore the run with a smaller squared error, by
+/// more than the rounding of float32 sums. Use it where scales are stored in fewer bits than they were searched with.
+/// Special: another scale that is not finite and positive is never taken.
+/// Shape:   x.size() == scale.size() * run_size; finite. zero_point and other_zero_point are as long as scale. other_scale has first
+///          one scale for each run, then a second one for each, and so on: each is held against the best of those before it.
+/// Status:  kBadDType, kSizeMismatch; kBadScale if one of scale is not finite and positive.
 [[nodiscard]] Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::span<float> scale,
                                  std::span<int32_t> zero_point, std::span<const float> other_scale,
                                  std::span<const int32_t> other_zero_point) noexcept;

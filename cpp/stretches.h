@@ -70,21 +70,38 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
 /// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
 inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
 
-/// What the error sums take at a time. It is either as many whole blocks as a stretch with one parameter has, or kPartSize
-/// elements of any parameters. Either way the blocks count from the start of the piece.
+/// What the error sums take at a time: as many whole blocks as have one parameter, or as have a parameter for each run of a size
+/// that kernels::kErrorBlock is a multiple of, or else kPartSize elements of any parameters. Blocks count from the start of the piece.
 struct Part {
   size_t size;
-  uint64_t parameter;  ///< if uniform
-  bool uniform;
+  uint64_t parameter;  ///< the first
+  size_t run_size;     ///< elements that share a parameter. The next ones use the next parameter. 0 if it is not so.
 };
+
+/// How many elements have a run's consecutive parameters, from a run of this size on, the first of the elements [start, start + size).
+inline size_t size_of_runs(const Layout& layout, const Stretch& run, size_t size) {
+  uint64_t length = size;
+  if (layout.granularity == Granularity::kPerChannel) {
+    if (run.size != layout.inner_size) return 0;
+    length = (layout.axis_size - run.parameter) * layout.inner_size;
+  } else if (run.size != layout.group_size || layout.axis_size % layout.group_size != 0) {
+    return 0;
+  }
+  return length < size ? static_cast<size_t>(length) : size;
+}
 
 /// The first part of the elements [start, start + size). size > 0.
 inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
   using kernels::kErrorBlock;
   const Stretch s = stretch_at(layout, start, size);
-  if (s.uniform && s.size == size) return {size, s.parameter, true};
-  if (s.uniform && s.size >= kErrorBlock) return {s.size - s.size % kErrorBlock, s.parameter, true};
-  return {size < kPartSize ? size : kPartSize, 0, false};
+  if (s.uniform && s.size == size) return {size, s.parameter, size};
+  if (s.uniform && s.size >= kErrorBlock) return {s.size - s.size % kErrorBlock, s.parameter, s.size - s.size % kErrorBlock};
+  if (s.uniform && kErrorBlock % s.size == 0 && s.size % 8 == 0) {
+    const size_t runs = size_of_runs(layout, s, size),
+                 taken = runs == size && size % s.size == 0 ? size : runs - runs % kErrorBlock;
+    if (taken > 0) return {taken, s.parameter, s.size};
+  }
+  return {size < kPartSize ? size : kPartSize, 0, 0};
 }
 
 }  // namespace scalepoint

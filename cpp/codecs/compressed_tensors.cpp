@@ -118,13 +118,14 @@ class Encoder {
   Encoder(const Tile& tile, const Form& form, Arena& arena, Encoded& result)
       : tile_(tile), form_(form), codes_(form.codes), result_(result), floats_(tile, reads() ? form.step : 0, arena) {
     const uint64_t step = form.step, runs = step / form.run_size, others = searches() ? runs : 0;
+    tries_ = form.scale.converts() && codes_.method == RangeMethod::kMse ? 3 : 1;
     const bool data = tile.wants(Role::kData);
     min_ = arena.take<float>(runs);
     max_ = arena.take<float>(runs);
     scale_ = arena.take<float>(runs);
     zero_point_ = arena.take<int32_t>(runs);
     stored_ = arena.take<uint16_t>(form.scale.converts() ? runs : 0);
-    other_scale_ = arena.take<float>(others);
+    other_scale_ = arena.take<float>(tries_ * others);
     other_zero_point_ = arena.take<int32_t>(others);
     scratch_bytes_ = searches() ? search_scratch_bytes(step, form.layout(step)) : 0;
     scratch_ = arena.take<std::byte>(scratch_bytes_);
@@ -236,19 +237,13 @@ class Encoder {
       }
       return Status::kOk;
     }
-    const auto take = [&] {
-      return take_better({x_, n_}, static_cast<size_t>(form_.run_size), spec.dtype, scale, zero_point, other_scale,
-                         other_zero_point);
-    };
-    Status taken = take();
     // The bits of positive floats are in their order: one up, then one down.
-    for (const int step : {1, -2}) {
-      if (taken != Status::kOk || !form_.scale.converts()) break;
-      for (size_t i = 0; i < runs_; i++) stored_[i] = static_cast<uint16_t>(stored_[i] + step);
-      form_.scale.widen(stored_, runs_, other_scale_);
-      taken = take();
+    for (size_t i = 1; i < tries_; i++) {
+      for (size_t run = 0; run < runs_; run++) stored_[run] = static_cast<uint16_t>(stored_[run] + (i == 1 ? 1 : -2));
+      form_.scale.widen(stored_, runs_, other_scale_ + i * runs_);
     }
-    return taken;
+    return take_better({x_, n_}, static_cast<size_t>(form_.run_size), spec.dtype, scale, zero_point,
+                       {other_scale_, tries_ * runs_}, other_zero_point);
   }
 
   void store_parameters() const {
@@ -325,6 +320,7 @@ class Encoder {
   float *min_, *max_, *scale_, *other_scale_, *restored_;
   int32_t *zero_point_, *other_zero_point_;
   uint16_t* stored_;  ///< scales of 16 bits
+  size_t tries_;      ///< other scales for each run
   uint64_t scratch_bytes_;
   std::byte *scratch_, *made_, *data_, *scales_, *zero_points_;
 };

@@ -1,8 +1,10 @@
 // The error sums over any source of restored values: an array, codes, or codes that are made on the way.
 //
-// A source has three functions:
-//   make          the values of eight elements, which may first have to be made from the x at hand
-//   array         the values of n elements as an array, for which there is memory
+// A source has these functions:
+//   from          the source from an element on, the first of a block
+//   run_end       where the run of element i ends, or n if that comes first: the elements up to there are made alike
+//   run_at        what makes them. Its `make` gives the values of eight elements, which may first have to be made from the x at hand
+//   array         the values of n elements from i on as an array, for which there is memory
 //   fetch_values  fetches what n elements are made from, unless that is the x at hand (fetch.h)
 #pragma once
 
@@ -23,7 +25,9 @@ struct FloatValues {
   const float* y;
 
   FloatValues from(size_t i) const { return {y + i}; }
-  const float* array(size_t, float*) const { return y; }
+  size_t run_end(size_t, size_t n) const { return n; }
+  const FloatValues& run_at(size_t) const { return *this; }
+  const float* array(size_t i, size_t, float*) const { return y + i; }
   void fetch_values(size_t n) const { fetch(y, n * sizeof(float)); }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     low = lanes::load(y + i);
@@ -39,12 +43,6 @@ struct CodeValues {
   float scale;
   int32_t zero_point;
 
-  CodeValues from(size_t i) const { return {codes + i, dtype, scale, zero_point}; }
-  const float* array(size_t n, float* memory) const {
-    dequantize_uniform(codes, dtype, n, scale, zero_point, memory);
-    return memory;
-  }
-  void fetch_values(size_t n) const { fetch(codes, n * sizeof(Code)); }
   void make(size_t i, lanes::F32x4, lanes::F32x4, lanes::F32x4& low, lanes::F32x4& high) const {
     using namespace lanes;
 #ifdef SCALEPOINT_SIMD_LANES
@@ -62,6 +60,30 @@ struct CodeValues {
     low = mul(splat(scale), to_float(opaque(sub(c[0], splat(zero_point)))));
     high = mul(splat(scale), to_float(opaque(sub(c[1], splat(zero_point)))));
   }
+};
+
+/// Codes of runs.
+template <class Code>
+struct CodeRuns {
+  const Code* codes;
+  DType dtype;
+  Runs runs;
+
+  CodeRuns from(size_t i) const {
+    const size_t first = i / runs.size;
+    return {codes + i, dtype, {runs.size, runs.scale + first, runs.zero_point + first}};
+  }
+  size_t run_end(size_t i, size_t n) const { return n - i < runs.size ? n : i + runs.size; }
+  CodeValues<Code> run_at(size_t i) const { return {codes, dtype, runs.scale[i / runs.size], runs.zero_point[i / runs.size]}; }
+  const float* array(size_t i, size_t n, float* memory) const {
+    for (size_t at = i, end; at < i + n; at = end) {
+      end = run_end(at, i + n);
+      const size_t run = at / runs.size;
+      dequantize_uniform(codes + at, dtype, end - at, runs.scale[run], runs.zero_point[run], memory + (at - i));
+    }
+    return memory;
+  }
+  void fetch_values(size_t n) const { fetch(codes, n * sizeof(Code)); }
 };
 
 /// The sums of a block in float32, four lanes each.
@@ -112,16 +134,20 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
     float memory[kErrorBlock];
     BlockSums block;
     size_t i = 0;
-    SCALEPOINT_NO_UNROLL
-    for (; i + 8 <= n; i += 8) {
-      const F32x4 a = load(x + i), b = load(x + i + 4);
-      F32x4 low, high;
-      y.make(i, a, b, low, high);
-      block.take(a, low, b, high);
+    while (i + 8 <= n) {
+      const size_t end = y.run_end(i, n);
+      const auto& run = y.run_at(i);
+      SCALEPOINT_NO_UNROLL
+      for (; i + 8 <= end; i += 8) {
+        const F32x4 a = load(x + i), b = load(x + i + 4);
+        F32x4 low, high;
+        run.make(i, a, b, low, high);
+        block.take(a, low, b, high);
+      }
     }
-    if (i < n) take_rest(x + i, y.from(i).array(n - i, memory), n - i, block);
+    if (i < n) take_rest(x + i, y.array(i, n - i, memory), n - i, block);
     BlockTotals total;
-    if (!add_block(block, total, sums)) add_block(total, x, y.array(n, memory), n, sums);
+    if (!add_block(block, total, sums)) add_block(total, x, y.array(0, n, memory), n, sums);
   }
 }
 

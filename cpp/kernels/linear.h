@@ -7,6 +7,7 @@
 
 #include "../error_sums.h"
 #include "../spec.h"
+#include "metrics.h"
 
 namespace scalepoint::kernels {
 
@@ -34,10 +35,9 @@ bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* 
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* codes);
 
-/// quantize_uniform and accumulate_code_error (metrics.h) in one pass: the same codes and the same sums, bit for bit. The dtype
-/// has at most 8 bits. Returns whether the codes hold; if not, sums are as before.
-bool quantize_measured(const float* x, size_t n, float scale, int32_t zero_point, CodeFormat format, void* codes,
-                       ErrorSums& sums);
+/// quantize_uniform for each run and accumulate_code_error (metrics.h) in one pass: the same codes and the same sums, bit for bit.
+/// The dtype has at most 8 bits. Returns whether the codes hold; if not, sums are as before.
+bool quantize_measured(const float* x, size_t n, const Runs& runs, CodeFormat format, void* codes, ErrorSums& sums);
 
 /// x[i] = scale * (codes[i] - zero_point).
 void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, int32_t zero_point, float* x);

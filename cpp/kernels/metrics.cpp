@@ -129,12 +129,11 @@ void add_weighted_block(const float* x, const float* y, const float* weights, si
 }
 
 template <class Code>
-void accumulate_code_error_as(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
-                              ErrorSums& sums) {
-  accumulate_error_of(x, CodeValues<Code>{static_cast<const Code*>(codes), dtype, scale, zero_point}, n, sums);
+void accumulate_code_error_as(const float* x, const void* codes, DType dtype, size_t n, const Runs& runs, ErrorSums& sums) {
+  accumulate_error_of(x, CodeRuns<Code>{static_cast<const Code*>(codes), dtype, runs}, n, sums);
 }
 
-constexpr PerCodeType<void (*)(const float*, const void*, DType, size_t, float, int32_t, ErrorSums&)> kAccumulateCodeError =
+constexpr PerCodeType<void (*)(const float*, const void*, DType, size_t, const Runs&, ErrorSums&)> kAccumulateCodeError =
     SCALEPOINT_PER_CODE_TYPE(accumulate_code_error_as);
 
 }  // namespace
@@ -167,9 +166,8 @@ void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums)
   accumulate_error_of(x, FloatValues{y}, n, sums);
 }
 
-void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
-                           ErrorSums& sums) {
-  kAccumulateCodeError[dtype](x, codes, dtype, n, scale, zero_point, sums);
+void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, const Runs& runs, ErrorSums& sums) {
+  kAccumulateCodeError[dtype](x, codes, dtype, n, runs, sums);
 }
 
 void accumulate_weighted_error(const float* x, const float* y, size_t n, const float* weights, size_t columns, uint64_t first,

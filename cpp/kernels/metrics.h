@@ -15,9 +15,16 @@ inline constexpr size_t kErrorBlock = 512;
 /// Adds the pairs (x[i], y[i]) to sums. Blocks count from x.
 void accumulate_error(const float* x, const float* y, size_t n, ErrorSums& sums);
 
+/// A scale and a zero point for each run of an array. It is one run of any size, or some of a size that is a multiple of 8 and that
+/// kErrorBlock is a multiple of.
+struct Runs {
+  size_t size;  ///< of a run, in elements
+  const float* scale;
+  const int32_t* zero_point;
+};
+
 /// The same with y = the dequantized codes, bit for bit what dequantize_uniform and accumulate_error give.
-void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, float scale, int32_t zero_point,
-                           ErrorSums& sums);
+void accumulate_code_error(const float* x, const void* codes, DType dtype, size_t n, const Runs& runs, ErrorSums& sums);
 
 /// Adds the pairs (x[i], y[i]) to the weighted sums, where column j of the rows of `columns` elements counts weights[j], which is finite
 /// and not negative. `first` is where x begins in its rows, in elements. Blocks end with rows.

@@ -413,6 +413,47 @@ TEST(QuantizeLinearMeasured, equals_two_passes_for_every_type_rounding_and_layou
   }
 }
 
+TEST(QuantizeLinearMeasured, equals_two_passes_for_runs_within_a_block) {
+  Random random(73);
+  SCOPED_TRACE("seed 73");
+  std::vector<Partition> partitions;
+  for (const size_t size : {8, 16, 24, 32, 40, 128, 250, 256, 512}) {
+    partitions.push_back({.shape = {7, size}, .granularity = Granularity::kPerChannel});
+    partitions.push_back({.shape = {2, 9, size}, .granularity = Granularity::kPerChannel, .axis = 1});
+    for (const size_t columns : {1000, 1536}) {
+      partitions.push_back({.shape = {5, columns}, .granularity = Granularity::kPerGroup, .axis = 1, .group_size = size});
+    }
+  }
+  for (const Partition& partition : partitions) {
+    const size_t n = partition.size(), parameters = partition.parameter_count();
+    std::vector<float> x = random.uniform_values(n, -3, 3);
+    const std::vector<float> scale = random.uniform_values(parameters, 0.001f, 0.1f);
+    if (random.coin()) x[random.below(n)] = kNan;
+    for (const DType dtype : {DType{8, true}, DType{8, false}, DType{4, true}}) {
+      std::vector<int32_t> zero_point(parameters);
+      for (int32_t& value : zero_point) value = random.code(dtype);
+      for (const Rounding rounding : {Rounding::kOnnx, Rounding::kFused, Rounding::kReciprocal}) {
+        const QuantizationSpec spec = {.dtype = dtype, .rounding = rounding, .non_finite = NonFinite::kSaturate};
+        const Layout layout = layout_of(partition);
+        for (const size_t start : {size_t{0}, partition.shape.back() / 2, random.below(n)}) {
+          const size_t size = random.coin() ? n - start : 1 + random.below(n - start);
+          const std::span<const float> from = piece(x, start, size);
+          expect_same_in_one_pass(from, layout, start, scale, zero_point, spec);
+          std::vector<std::byte> codes(size);
+          std::vector<float> restored(size);
+          ASSERT_EQ(quantize_linear(from, layout, start, scale, zero_point, spec, codes), Status::kOk);
+          ASSERT_EQ(dequantize_linear(codes, dtype, layout, start, scale, zero_point, restored), Status::kOk);
+          ErrorSums expected, sums;
+          ASSERT_EQ(accumulate_error(from, restored, expected), Status::kOk);
+          ASSERT_EQ(accumulate_code_error(from, codes, dtype, layout, start, scale, zero_point, sums), Status::kOk);
+          expect_identical(expected, sums);
+          if (HasFailure()) FAIL() << name(partition) << " " << name(spec) << " piece of " << size << " from " << start;
+        }
+      }
+    }
+  }
+}
+
 TEST(QuantizeLinearMeasured, equals_two_passes_at_ties_ends_and_specials) {
   Random random(72);
   SCOPED_TRACE("seed 72");

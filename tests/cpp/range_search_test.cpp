@@ -583,6 +583,28 @@ TEST(TakeBetter, takes_what_restores_a_run_better) {
   }
 }
 
+TEST(TakeBetter, takes_the_best_of_several) {
+  Random random(91);
+  SCOPED_TRACE("seed 91");
+  const size_t runs = 5, size = 24, tries = 3;
+  const std::vector<float> x = random.uniform_values(runs * size, -3, 3),
+                           others = random.uniform_values(tries * runs, 0.3f, 0.6f);
+  const std::vector<int32_t> others_zero = {0, 1, -1, 2, 0};
+  std::vector<float> at_once(runs, 0.5f), one_by_one = at_once;
+  std::vector<int32_t> zero(runs, 0), expected_zero = zero;
+  EXPECT_EQ(take_better(x, size, {4, true}, at_once, zero, others, others_zero), Status::kOk);
+  for (size_t i = 0; i < tries; i++) {
+    const auto other = std::span(others).subspan(i * runs, runs);
+    EXPECT_EQ(take_better(x, size, {4, true}, one_by_one, expected_zero, other, others_zero), Status::kOk);
+  }
+  EXPECT_EQ(at_once, one_by_one);
+  EXPECT_EQ(zero, expected_zero);
+  EXPECT_NE(at_once, std::vector<float>(runs, 0.5f));
+  // None to try.
+  EXPECT_EQ(take_better(x, size, {4, true}, at_once, zero, {}, others_zero), Status::kOk);
+  EXPECT_EQ(at_once, one_by_one);
+}
+
 TEST(TakeBetter, refuses_what_does_not_fit_together) {
   const std::vector<float> x(4);
   std::vector<float> scale = {1, 1};

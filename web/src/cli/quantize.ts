@@ -439,7 +439,8 @@ async function prepare(
         places.push(...(await placeOfCopy(output, input.isPath ? input.name : undefined, sidecar, planned, force)));
     } else places.push(isFile ? await placeOf(output, sidecar, planned, force) : { sidecar, path: undefined });
   }
-  return { request, planned, output, places };
+  // The tensors are planned anew while they are converted: a list of very many would be in memory twice.
+  return { request, planned: { ...planned, options: planned.options, tensors: [] }, output, places };
 }
 
 /** Carries out a request. Returns what is to be printed as JSON. */
