@@ -336,24 +336,30 @@ describe('what becomes of a graph', () => {
 
   // onnxruntime for Node crashes otherwise: see engines.node.test.ts.
   it('moves batches in front of a product in float32', async () => {
-    for (const moved of [
-      [{ op: 'Transpose', in: ['x'], out: ['t'], attributes: { perm: [1, 0, 2] } }],
+    const turn = (from: string, to: string, perm: number[]): onnx.TestNode => {
+      return { op: 'Transpose', in: [from], out: [to], attributes: { perm } };
+    };
+    const cases: [x: number[], y: number[], moved: onnx.TestNode[]][] = [
+      [[2, 3, 64], [3, 2, 48], [turn('x', 't', [1, 0, 2])]],
+      [[64, 3, 2], [3, 2, 48], [turn('x', 't', [1, 2, 0])]],
+      [[2, 3, 5, 64], [3, 5, 2, 48], [turn('x', 't', [1, 2, 0, 3])]],
       [
-        { op: 'Transpose', in: ['x'], out: ['u'], attributes: { perm: [0, 2, 1] } },
-        { op: 'Transpose', in: ['u'], out: ['v'], attributes: { perm: [2, 0, 1] } },
-        { op: 'Identity', in: ['v'], out: ['t'] },
+        [2, 3, 64],
+        [3, 2, 48],
+        [turn('x', 'u', [0, 2, 1]), turn('u', 'v', [2, 0, 1]), { op: 'Identity', in: ['v'], out: ['t'] }],
       ],
-    ]) {
+    ];
+    for (const [x, y, moved] of cases) {
       const file = onnx.model({
         nodes: [...moved, { op: 'MatMul', in: ['t', 'w'], out: ['y'] }],
         initializers: [w],
-        inputs: [['x', [2, 3, 64]]],
-        outputs: [['y', [3, 2, 48]]],
+        inputs: [['x', x]],
+        outputs: [['y', y]],
       });
       const { made } = await check(file);
       for (const node of moved) expect(Buffer.from(made).includes(Buffer.from(onnx.node(node)))).toBe(true);
     }
-    const heads = { op: 'Transpose', in: ['x'], out: ['t'], attributes: { perm: [0, 2, 1] } };
+    const heads = turn('x', 't', [0, 2, 1]);
     const file = onnx.model({
       nodes: [heads, { op: 'MatMul', in: ['t', 'w'], out: ['y'] }],
       initializers: [w],

@@ -2,10 +2,12 @@
 import { type Graphs, isMover, mostMoves, type Use } from './graph.js';
 import type { OnnxGraph, OnnxNode } from './proto.js';
 
-/** Whether the first dimension comes to stand before the last one, and all others stay in order. */
+/** Whether the first dimension becomes one of the last two, beside the last one, and all others stay in order. */
 function movesBatch(perm: readonly number[]): boolean {
   const last = perm.length - 1;
-  return last > 1 && perm.every((from, i) => from === (i === last ? last : (i + 1) % last));
+  const [row = -1, column = -1] = perm.slice(-2);
+  const isMoved = (row === 0 && column === last) || (row === last && column === 0);
+  return last > 1 && isMoved && perm.slice(0, -2).every((from, i) => from === i + 1);
 }
 
 /** More dimensions are none of a product. */
