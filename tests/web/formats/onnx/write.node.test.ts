@@ -1,5 +1,5 @@
 // What is written: tensors larger than a tile, bytes that stay as they are, sequential outputs.
-import { mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import * as ort from 'onnxruntime-web';
@@ -456,6 +456,14 @@ describe('weights in a file beside the model', () => {
       code: 'NOT_FOUND',
       message: expect.stringMatching(/model_q8.onnx_data/),
     });
+    await mkdir(`${output}_data`);
+    await expect(inspectModel(output)).rejects.toMatchObject({
+      code: 'IO',
+      message: expect.stringMatching(/no regular file/),
+      tensor: expect.any(String),
+      byteOffset: expect.any(Number),
+    });
+    await rm(`${output}_data`, { recursive: true });
     await symlink(join(folder, 'elsewhere'), `${output}_data`);
     await expect(inspectModel(output)).rejects.toMatchObject({
       code: 'BAD_FILE',
