@@ -187,7 +187,7 @@ export function observe(
   return { range: [range.min, range.max], ...problemOf(problem) };
 }
 
-/** What a codec says of the sets of a tile. */
+/** What a codec says of the sets of a tile. Of one that comes in pieces, the last one tells. */
 export function observeSets(
   core: Core,
   tile: Tile,
@@ -197,6 +197,8 @@ export function observeSets(
   const result = withTile(core, tile, 0, (at) => inArena(core, arena, ObservedSets, (...room) => call(at, ...room)));
   if (result === undefined) return {};
   const { ranges, count, problem } = result;
+  const { piece } = tile;
+  if (piece !== undefined && piece.row + tile.rows < piece.of) return problemOf(problem);
   const sets = core.module.HEAPF32.slice(ranges / 4, ranges / 4 + 2 * count) as Float32Array<ArrayBuffer>;
   return { sets, ...problemOf(problem) };
 }

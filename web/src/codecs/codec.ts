@@ -54,6 +54,8 @@ export interface Grid {
   /** Rectangles begin at multiples of so many rows and columns. */
   readonly rowUnit: number;
   readonly columnUnit: number;
+  /** Of a source: whether pieces of rows are dear to read, so that wide tiles are worth their memory. A server is asked for each of them. */
+  readonly prefersWide?: boolean;
 }
 
 /** Bytes of a part: `count` runs of `bytes` bytes, each `stride` bytes after the start of the one before. */
@@ -198,8 +200,8 @@ export interface Codec<F extends Form = Form> {
   /** Where a rectangle of the grid lies in a part. */
   place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
   /**
-   * Cuts a tensor into tiles that make the parts of some roles. `source` says where the stored tensor can be cut. This depends on nothing
-   * else, so that the error sums are always equal.
+   * Cuts a tensor into tiles that make the parts of some roles. `source` says where the stored tensor can be cut, and whether wide
+   * tiles pay. This depends on nothing else, so that the error sums of a source are always equal.
    */
   cuts(shape: readonly number[], form: F, roles: readonly Role[], source?: Grid): Cuts;
   /** Floats to the bytes of parts. Undefined if tensors of this form are only read. */

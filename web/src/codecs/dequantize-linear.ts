@@ -146,8 +146,8 @@ function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Rol
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** Elements in which a worker finds the ranges of columns, a tile at a time, before it tells them. Each message takes time. */
-const observedElements = 4 * tileElements;
+/** Tiles in which a worker finds the ranges of columns, one after the other, before it tells them. Each message takes time. */
+const observedTiles = 4;
 
 /** Zero points of so many rows, if they are stored; else as many as fill a byte. */
 function zeroPointsOf({ sharing, rows, columns, period, block }: Matrix, n: number, stored: boolean): number {
@@ -183,9 +183,9 @@ export function isReadable(
   return sharing !== 'rows' || !form.zeroPoint || (period * form.bits) % 8 === 0;
 }
 
-/** Whole rows, as many as have so many elements, but none of two periods. */
-function* strips({ rows, columns, period }: Matrix, unit: number, elements = tileElements): Generator<Rectangle> {
-  const most = Math.max(1, Math.floor(elements / columns / unit)) * unit;
+/** Whole rows, as many as so many tiles have, but none of two periods. */
+function* strips({ rows, columns, period }: Matrix, unit: number, tiles = 1): Generator<Rectangle> {
+  const most = tiles * Math.max(1, Math.floor(tileElements / columns / unit)) * unit;
   for (let first = 0; first < rows; first += period) {
     for (let row = first; row < first + period; row += most) {
       yield { row, rows: Math.min(most, first + period - row), column: 0, columns, width: columns };
@@ -233,11 +233,7 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
     sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
   const goesOn = sharing === 'columns' && !searches && !isFlat;
   const observed =
-    sharing === 'columns' && searches
-      ? [...stripes(matrix)]
-      : goesOn
-        ? [...strips(matrix, 1, observedElements)]
-        : whole;
+    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : whole;
   const count = sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period;
   const step = goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined;
   const pieces = observed.map((rectangle) => ({ rectangle, first: firstOf(rectangle) }));

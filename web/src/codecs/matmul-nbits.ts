@@ -69,6 +69,10 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
 /** Elements of a tile that comes in pieces. */
 const piecedElements = 16 * tileElements;
 
+/** Of a wide tile: bytes of its parts, and elements of a piece. A worker has no more at a time. */
+const widePartBytes = 32 * 2 ** 20;
+const widePieceElements = 2 * pieceElements;
+
 /** Whether a stored tensor is elements in no particular rows, of which any rows can be read. */
 function isPlain(source: Grid | undefined): boolean {
   return source !== undefined && source.rows === undefined && source.columnUnit === 1;
@@ -90,9 +94,27 @@ export function* cutColumns(shape: readonly number[], transposed: boolean, roles
   }
 }
 
+/** Columns of a tile that comes in pieces. */
+function columnsAtOnce(
+  shape: readonly number[],
+  form: MatMulNBitsForm,
+  roles: readonly Role[],
+  isWide: boolean,
+): number {
+  const { k, n, bytes } = sizesOf(shape, form);
+  const inTile = (most: number) => Math.max(1, Math.floor(most / 16)) * 16;
+  if (!isWide) return inTile(Math.min(piecedElements / k, pieceElements / form.blockSize));
+  const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
+  const most = inTile(Math.min(widePartBytes / ofColumn, widePieceElements / form.blockSize));
+  // None of them much narrower than the others.
+  return Math.min(most, Math.ceil(n / Math.ceil(n / most) / 16) * 16);
+}
+
 /** Tiles of whole columns that come in pieces of whole blocks: the codes take an eighth of the memory of the floats. */
-function* cutInPieces([k = 0, n = 0]: readonly number[], blockSize: number, roles: readonly Role[]): Cuts {
-  const most = Math.max(1, Math.floor(Math.min(piecedElements / k, pieceElements / blockSize) / 16)) * 16;
+function* cutInPieces(shape: readonly number[], form: MatMulNBitsForm, roles: readonly Role[], isWide: boolean): Cuts {
+  const [k = 0, n = 0] = shape;
+  const { blockSize } = form;
+  const most = columnsAtOnce(shape, form, roles, isWide);
   for (let column = 0; column < n; column += most) {
     const columns = Math.min(most, n - column);
     const step = Math.max(1, Math.floor(pieceElements / columns / blockSize)) * blockSize;
@@ -135,9 +157,12 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
     return runsOf(first * size, some * size, 1, some * size);
   },
 
-  cuts(shape, { transposed, blockSize }, roles, source) {
+  cuts(shape, form, roles, source) {
+    const { transposed } = form;
     const inPieces = !transposed && isPlain(source) && elementsOf(shape) > 0;
-    return inPieces ? cutInPieces(shape, blockSize, roles) : cutColumns(shape, transposed, roles);
+    return inPieces
+      ? cutInPieces(shape, form, roles, source?.prefersWide === true)
+      : cutColumns(shape, transposed, roles);
   },
 
   encode(core, tile, form, arena) {

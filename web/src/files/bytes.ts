@@ -31,6 +31,8 @@ export interface ByteSource {
   close(): Promise<void>;
   /** How a worker reads the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;
+  /** Whether it is far away, so that each read takes long, however short it is. */
+  readonly isFar?: boolean | undefined;
   /** Which file of the system it is; undefined if it is none. */
   readonly identity?: FileIdentity | undefined;
 }

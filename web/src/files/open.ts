@@ -68,6 +68,7 @@ function blobSource(blob: Blob): ByteSource {
   };
   return {
     size,
+    isFar: true,
     // Node crashes if a worker reads a Blob of a file. There this thread reads them.
     reference: nodeModule('node:fs') === undefined ? { kind: 'blob', blob } : undefined,
     ...(typeof name === 'string' && name !== '' ? { name } : {}),

@@ -143,6 +143,7 @@ export async function urlSource(
   return {
     size,
     ...named,
+    isFar: true,
     async read(begin, end) {
       checkRange(begin, end, size);
       const target = allocate(end - begin, ' at once');

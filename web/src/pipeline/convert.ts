@@ -9,12 +9,14 @@ import { codecOf } from '../codecs/registry.js';
 import { addSums, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
+import { KeptInputs } from './kept.js';
 import { isAlike } from './messages.js';
 import {
   type Answer,
   type Batch,
   type BatchResult,
   type EncodeTask,
+  type Input,
   type SetsTask,
   type Slab,
   slabBytes,
@@ -50,6 +52,9 @@ interface Places {
 /** Memory is taken in units of this. */
 const memoryUnit = 1 << 20;
 
+/** Bytes of a task and of kept inputs together, beyond which the memory of an earlier task is given back first. */
+const mostMemory = 40 * 2 ** 20;
+
 const aligned = (address: number) => Math.ceil(address / 16) * 16;
 
 /** Elements that the core reads by itself: their type and address. */
@@ -82,25 +87,36 @@ interface Prepared {
   readonly places: Places;
   /** Memory for the inputs of the first slab, good until wasm memory grows. */
   readonly views: readonly Uint8Array[];
+  /** Where its only input is, or will be, that is kept: all of it. Undefined: slabs take the same places one after the other. */
+  readonly kept: number | undefined;
 }
 
 /** What there is to say about a task, beside its outputs and sums; undefined if that is nothing. */
-function answerOf(task: number, outcome: Outcome): Answer | undefined {
+function answerOf(task: number, outcome: Outcome, kept: number | undefined): Answer | undefined {
   const { range, sets, mismatched, problem } = outcome;
   if ((range ?? sets ?? mismatched ?? problem) === undefined) return undefined;
   const { parts: _parts, sums: _sums, ...answer } = outcome;
-  return { task, ...answer };
+  return kept === undefined ? { task, ...answer } : { task, ...answer, kept };
 }
+
+/** What a task is asked to keep. */
+const keepOf = (task: TileTask) => (task.kind === 'sets' || task.kind === 'range' ? task.keep : undefined);
+const keptOf = (task: TileTask) => (task.kind === 'encode' ? task.kept : undefined);
+
+/** The input of a task that has one. */
+const inputOf = ({ pieces: [{ inputs }] }: TileTask) => inputs[0] as Input;
 
 /** Converts tiles in the memory of one core. */
 export class TileConverter {
   readonly #core: Core;
+  readonly #kept: KeptInputs;
   #memory: { readonly base: number; readonly size: number } | undefined;
   /** The last task. Small tensors come in long rows of equals. */
   #last: Prepared | undefined;
 
   constructor(core: Core) {
     this.#core = core;
+    this.#kept = new KeptInputs(core);
   }
 
   /**
@@ -118,8 +134,10 @@ export class TileConverter {
     for (let i = 0; i < tasks.length; i++) {
       const task = tasks[i] as TileTask;
       let outcome: Outcome | undefined;
+      let isKept = false;
       try {
-        const prepared = this.#prepare(task);
+        const prepared = this.#prepare(task, inputs);
+        isKept = prepared.kept !== undefined;
         for (const slab of prepared.slabs) {
           // To wait for nothing takes as long as a small task.
           const filled = inputs.fill(task, this.#views(task, slab, prepared), slab);
@@ -130,6 +148,8 @@ export class TileConverter {
         }
         const { parts, problem } = outcome as Outcome;
         if (task.kind === 'encode' && problem === undefined) this.#handOver(task, parts, put);
+        const taken = keptOf(task);
+        if (taken?.isLast) this.#kept.drop(taken.number);
       } catch (cause) {
         throw cause instanceof TaskError ? cause : new TaskError(i, cause);
       }
@@ -139,7 +159,7 @@ export class TileConverter {
         sums.set(found, i * sumCount);
         measured[i] = 1;
       }
-      const answer = answerOf(i, outcome as Outcome);
+      const answer = answerOf(i, outcome as Outcome, isKept ? keepOf(task)?.number : undefined);
       if (answer !== undefined) answers.push(answer);
       done++;
       if (problem !== undefined) break;
@@ -148,7 +168,7 @@ export class TileConverter {
   }
 
   /** Takes memory for a task, and finds places in it. */
-  #prepare(task: TileTask): Prepared {
+  #prepare(task: TileTask, inputs: InputReader): Prepared {
     const { buffer } = this.#core.module.HEAPU8;
     const last = this.#last;
     if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) {
@@ -157,20 +177,36 @@ export class TileConverter {
     }
     const slabs = slabsOf(task);
     const [first] = slabs as [Slab];
+    const kept = this.#keptAt(task, inputs);
     const counting = new Arena();
-    const counted = this.#placesOf(task, first, 0);
+    const counted = this.#placesOf(task, first, 0, kept);
     this.#carryOut(task, first, counted.places, counting);
     this.#reserve(counted.end + counting.size);
-    const places = this.#placesOf(task, first, this.#start());
+    const places = this.#placesOf(task, first, this.#start(), kept);
     const views = this.#viewsAt(task, first, places);
-    this.#last = { task, slabs, asked: slabs.length === 1 ? counting.asked : undefined, places, views };
+    this.#last = { task, slabs, asked: slabs.length === 1 ? counting.asked : undefined, places, views, kept };
     return this.#last;
+  }
+
+  /** Where the input of a task is that was kept, or is to be. */
+  #keptAt(task: TileTask, inputs: InputReader): number | undefined {
+    const taken = keptOf(task);
+    if (taken !== undefined) {
+      const { bytes, count } = inputOf(task);
+      return this.#kept.find(taken.number) + taken.row * ((bytes * count) / task.rows);
+    }
+    const keep = keepOf(task);
+    if (keep === undefined || !inputs.paysToKeep(inputOf(task).file)) return undefined;
+    if (this.#memory !== undefined && this.#memory.size + this.#kept.sizeFor(keep) > mostMemory) this.#release();
+    const { bytes, count } = inputOf(task);
+    return this.#kept.add(keep, bytes * count);
   }
 
   /**
    * Where the inputs of a task go, and which parts they are, if its memory begins at `start`. It is the same for all of its slabs.
    */
-  #placesOf(task: TileTask, first: Slab, start: number): Places {
+  #placesOf(task: TileTask, first: Slab, start: number, kept: number | undefined): Places {
+    if (kept !== undefined) return { places: [{ [inputOf(task).role]: kept }], addresses: [[kept]], end: start };
     let size = 0;
     const addresses: number[][] = [];
     const places = task.pieces.map(({ inputs }) => {
@@ -194,11 +230,18 @@ export class TileConverter {
   /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
   #reserve(size: number): void {
     if (this.#memory !== undefined && this.#memory.size >= size) return;
-    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
-    this.#memory = undefined;
+    this.#release();
+    this.#kept.shrink();
     // Tasks of a model grow from small to large ones. Rounding up keeps the number of moves low.
     const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
     this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
+  }
+
+  /** Gives memory back. */
+  #release(): void {
+    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
+    this.#memory = undefined;
+    this.#last = undefined;
   }
 
   #start(): number {
@@ -213,13 +256,22 @@ export class TileConverter {
   }
 
   /** Memory for the inputs of some rows of a task. */
-  #views(task: TileTask, slab: Slab, { places, slabs, views }: Prepared): readonly Uint8Array[] {
+  #views(task: TileTask, slab: Slab, prepared: Prepared): readonly Uint8Array[] {
+    const { places, slabs, views } = prepared;
     const isGood = slab === slabs[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
-    return isGood ? views : this.#viewsAt(task, slab, places);
+    return isGood ? views : this.#viewsAt(task, slab, this.#placesIn(task, slab, prepared) ?? places);
+  }
+
+  /** Where the input of a slab is that is kept. */
+  #placesIn(task: TileTask, slab: Slab, { kept, places }: Prepared): Places | undefined {
+    if (kept === undefined || slab.row === 0) return undefined;
+    return this.#placesOf(task, slab, places.end, kept + slabBytes(task, inputOf(task), { row: 0, rows: slab.row }));
   }
 
   /** Carries out what a task is about rows whose inputs are in place. Adds the sums of those before. */
-  #convert(task: TileTask, slab: Slab, { places: { places, end }, asked }: Prepared, before: Encoded['sums']): Outcome {
+  #convert(task: TileTask, slab: Slab, prepared: Prepared, before: Encoded['sums']): Outcome {
+    const { asked } = prepared;
+    const { places, end } = this.#placesIn(task, slab, prepared) ?? prepared.places;
     const outcome = this.#carryOut(task, slab, places, new Arena(end, asked));
     if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
     return outcome;

@@ -135,7 +135,12 @@ interface Waiting {
   /** Without its tasks, which would have to be kept for longer than they are needed. */
   readonly step: Omit<BatchStep, 'batch'>;
   readonly result: Promise<BatchResult>;
+  /** Whether it counts as one of those that the runner has at a time. A few known bytes do not. */
+  readonly counts: boolean;
 }
+
+/** Known bytes from which on they count as a batch, since they take memory until they are written. */
+const manyBytes = 1 << 14;
 
 /** A tile that a batch is about, for errors. */
 type Subject = Pick<Tile, 'tensor' | 'rectangle'>;
@@ -210,14 +215,22 @@ class Execution {
     const { plan, files, sinks, runner, signal } = this.#work;
     const sequential = sinks.some(({ positional }) => !positional);
     const waiting: Waiting[] = [];
+    let underWay = 0;
     const ask = async (tensor: PlannedTensor, task: RangeTask | SetsTask, rectangle: Rectangle) => {
       const { answers } = await this.#carryOut({ tasks: [task], outputBytes: 0 }, [{ tensor, rectangle }]);
       return answers[0] ?? {};
     };
-    for await (const step of batchesOf(stepsOf(plan, sequential), files, ask)) {
-      const { tiles, known, writes } = step;
-      waiting.push({ step: { tiles, known, writes }, result: this.#start(step) });
-      if (waiting.length > runner.concurrency) await this.#finish(waiting.shift() as Waiting);
+    const isFar = (file: number) => files[file]?.isFar === true;
+    for await (const step of batchesOf(stepsOf(plan, sequential, isFar), files, ask)) {
+      const { tiles, known, writes, batch } = step;
+      const counts = tiles.length > 0 || batch.outputBytes >= manyBytes;
+      waiting.push({ step: { tiles, known, writes }, result: this.#start(step), counts });
+      underWay += Number(counts);
+      while (underWay > runner.concurrency) {
+        const first = waiting.shift() as Waiting;
+        await this.#finish(first);
+        underWay -= Number(first.counts);
+      }
       signal?.throwIfAborted();
     }
     for (const step of waiting) await this.#finish(step);

@@ -12,6 +12,15 @@ const pieceBytes = 1 << 21;
 /** Pieces that are being read or wait in the worker. While it works on a tile, the next ones are on their way. */
 const mostPieces = 3;
 
+/** The same of a batch whose results take so many bytes in the worker. */
+const fewerPieces = 2;
+const largeResult = 1 << 24;
+
+function piecesFor({ tasks }: Fed): number {
+  const outputs = tasks.flatMap((task) => (task.kind === 'encode' ? task.outputs : []));
+  return outputs.reduce((sum, { bytes }) => sum + bytes, 0) < largeResult ? mostPieces : fewerPieces;
+}
+
 /** Parts of inputs that travel together. */
 interface Piece {
   readonly parts: readonly InputPart[];
@@ -104,10 +113,11 @@ export class Feed {
     const reader = readerOf(files, this.#spare);
     await reader.begin(batch.tasks.flatMap(inputsOf).filter(({ file }) => isWanted(file)));
     const sent: Promise<void>[] = [];
+    const most = piecesFor(batch);
     let failed = false;
     const isOver = () => failed || batch.isOver();
     for (const piece of piecesOf(partsInTurn(batch.tasks, isWanted, pieceBytes))) {
-      while (this.#count >= mostPieces && !isOver()) await this.#room();
+      while (this.#count >= most && !isOver()) await this.#room();
       if (isOver()) break;
       const memory = this.#memory(piece.bytes);
       this.#count++;

@@ -2,6 +2,7 @@
 import type { ByteSource } from '../files/bytes.js';
 import { TileConverter } from './convert.js';
 import { readerOf } from './inputs.js';
+import { Keepers } from './keepers.js';
 import { memoryOutlet } from './outputs.js';
 import { inputsOf } from './tasks.js';
 import type { TileRunner } from './workers.js';
@@ -16,6 +17,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const core = await load.instantiateCore(module);
   const converter = new TileConverter(core);
   const inputs = readerOf(files);
+  const keepers = new Keepers<TileConverter>();
   let last: Promise<unknown> = Promise.resolve();
   let spare: ArrayBuffer | undefined;
   let rested = performance.now();
@@ -33,7 +35,8 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   };
   return {
     concurrency: 1,
-    run(batch) {
+    run(asked) {
+      const { batch } = keepers.assign(asked);
       const run = async () => {
         check();
         await inputs.begin(batch.tasks.flatMap(inputsOf));
@@ -42,6 +45,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
         spare = undefined;
         const outlet = memoryOutlet(batch, given);
         const findings = await converter.run(batch, inputs, outlet.put, pause);
+        keepers.add(findings, converter);
         return { ...findings, output: outlet.end() };
       };
       const result = last.then(run);

@@ -163,6 +163,11 @@ export class InputReader {
     }
   }
 
+  /** Whether to read a file again costs more than to keep what was read. To copy it once more from the cache of the system does not. */
+  paysToKeep(file: number): boolean {
+    return this.#given?.areOf(file) === true || !this.#isNear(file);
+  }
+
   /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
   fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
     let last: Promise<void> | undefined;

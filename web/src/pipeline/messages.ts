@@ -37,6 +37,7 @@ const isAlikeInput = (a: Input, b: Input) =>
 /** Whether two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {
   if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
+  if (a.kept !== undefined || b.kept !== undefined) return false;
   const [[x], [y]] = [a.pieces, b.pieces];
   return (
     isSameForm(a.to, b.to) &&
@@ -85,11 +86,11 @@ function taskLike(example: TileTask, next: () => number): TileTask {
   });
   if (example.kind !== 'encode') return { ...example, pieces } as unknown as TileTask;
   const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, step } = example;
+  const { kind, rows, columns, to, measures, ranges, kept, step } = example;
   const [piece] = pieces as unknown as EncodeTask['pieces'];
   return ranges === undefined
     ? { kind, rows, columns, pieces: [piece], to, outputs, measures, step }
-    : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, step };
+    : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, kept, step };
 }
 
 /** The batch that was packed. */

@@ -39,6 +39,21 @@ export interface Output {
   readonly bytes: number;
 }
 
+/** Asks whoever carries out a task to keep its input, one run of bytes, for the tasks that encode it. */
+export interface Keep {
+  readonly number: number;
+  /** Bytes that are asked to be kept with these. */
+  readonly total: number;
+}
+
+/** Names inputs that were kept: the rows of a task are those from `row` on of as many as the task had that kept them. */
+export interface Kept {
+  readonly number: number;
+  readonly row: number;
+  /** Whether nothing else will take some of them. */
+  readonly isLast: boolean;
+}
+
 /** Makes parts out of a rectangle. */
 export interface EncodeTask {
   readonly kind: 'encode';
@@ -51,6 +66,8 @@ export interface EncodeTask {
   readonly measures: boolean;
   /** Pairs of numbers for what shares a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
+  /** Where its input is in memory. Undefined: it has to be read. */
+  readonly kept?: Kept | undefined;
   /** Rows that are read and encoded at a time. Undefined: all of them. */
   readonly step?: number | undefined;
 }
@@ -61,6 +78,7 @@ export interface RangeTask {
   readonly rows: number;
   readonly columns: number;
   readonly pieces: readonly [Piece];
+  readonly keep?: Keep | undefined;
 }
 
 /** Finds what a codec has to know of the sets of a rectangle. */
@@ -70,6 +88,7 @@ export interface SetsTask {
   readonly columns: number;
   readonly pieces: readonly [Piece];
   readonly to: Form;
+  readonly keep?: Keep | undefined;
   /** Rows that are read and looked at one after the other. Undefined: all of them. */
   readonly step?: number | undefined;
 }
@@ -111,6 +130,8 @@ export interface Answer {
   readonly task: number;
   readonly range?: Range;
   readonly sets?: Float32Array<ArrayBuffer>;
+  /** The number of its input, if it was asked to keep it and did. */
+  readonly kept?: number;
   /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
   readonly mismatched?: number;
   /** If there is one, everything else means nothing. */
@@ -177,8 +198,10 @@ export function slabBytes({ rows }: TileTask, { bytes, count }: Input, slab: Sla
   return slab.rows === rows ? bytes * count : ((bytes * count) / rows) * slab.rows;
 }
 
-/** All inputs of a task, in the order in which its converter shows places for them. */
-export function inputsOf({ pieces }: TileTask): readonly Input[] {
+/** What a task has to read, in the order in which its converter shows places for it. */
+export function inputsOf(task: TileTask): readonly Input[] {
+  const { pieces } = task;
+  if (task.kind === 'encode' && task.kept !== undefined) return [];
   return pieces.length === 1 ? pieces[0].inputs : pieces.flatMap(({ inputs }) => inputs);
 }
 
@@ -190,9 +213,9 @@ export class BatchLimit {
   #tasks = 0;
   #elements = 0;
 
-  /** Whether a task still fits. If it does, it counts from now on. */
-  admits({ rows, columns }: Pick<TileTask, 'rows' | 'columns'>): boolean {
-    const elements = this.#elements + rows * columns;
+  /** Whether a task still fits. If it does, it counts from now on. One whose inputs are kept goes where they are, and so travels alone. */
+  admits({ rows, columns, kept }: Pick<EncodeTask, 'rows' | 'columns' | 'kept'>): boolean {
+    const elements = this.#elements + (kept === undefined ? rows * columns : tileElements);
     if (this.#tasks > 0 && (this.#tasks >= mostTasks || elements > tileElements)) return false;
     this.#tasks++;
     this.#elements = elements;

@@ -1,6 +1,6 @@
 /**
- * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form alone, so that the same
- * sums are added in the same order whoever does the work and wherever it goes.
+ * Cuts the tensors of a plan into tiles, and says where each result goes. How a tensor is cut depends on its form and its source
+ * alone, so that the same sums are added in the same order whoever does the work and wherever it goes.
  */
 import {
   type Form,
@@ -26,8 +26,18 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
+import { KeptRectangles } from './keepers.js';
 import { pieceOf } from './pieces.js';
-import { type Answer, type EncodeTask, isSameForm, type Output, type RangeTask, type SetsTask } from './tasks.js';
+import {
+  type Answer,
+  type EncodeTask,
+  isSameForm,
+  type Keep,
+  type Kept,
+  type Output,
+  type RangeTask,
+  type SetsTask,
+} from './tasks.js';
 
 /** Bytes that are known. */
 export interface BytesStep {
@@ -68,6 +78,8 @@ export interface QuestionStep {
   readonly kind: 'question';
   readonly tensor: PlannedTensor;
   readonly cut: RangeCut | SetsCut;
+  /** Which rectangles are to be kept for the tiles that follow, in the order of the cut. Undefined: none. */
+  readonly keeps: readonly Keep[] | undefined;
 }
 
 /** What questions are answered with. */
@@ -155,7 +167,7 @@ function tileOf({ source, form: whole, parts }: PlannedTensor, cut: TileCut): Ti
   return { rectangle, step, ranges, form, reads, measures, sourceBytes, inputs, outputs };
 }
 
-function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places): TileStep {
+function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places, kept?: Kept): TileStep {
   const { source } = tensor;
   const { rectangle, step, ranges, form, reads, measures, sourceBytes } = tile;
   const { rows, columns } = rectangle;
@@ -173,7 +185,7 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
   const task: TileStep['task'] =
     ranges === undefined
       ? { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, step }
-      : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges };
+      : { kind: 'encode', rows, columns, pieces, to: form, outputs: [], measures, ranges, kept };
   const destinations = tile.outputs.map(({ role, offset, bytes, count, stride }): Destination => {
     const place = places.find((candidate) => candidate.role === role);
     if (place === undefined) throw new Error(`the plan has no place for the ${role} of ${source.name}`);
@@ -183,10 +195,16 @@ function stepOf(tensor: PlannedTensor, index: number, tile: Tile, places: Places
 }
 
 /** The range of everything in some rectangles. */
-async function rangeOf(tensor: PlannedTensor, rectangles: readonly Rectangle[], ask: Ask): Promise<Range> {
-  const asked = rectangles.map((rectangle) => {
+async function rangeOf(
+  tensor: PlannedTensor,
+  rectangles: readonly Rectangle[],
+  keeps: QuestionStep['keeps'],
+  ask: Ask,
+): Promise<Range> {
+  const asked = rectangles.map((rectangle, i) => {
     const { rows, columns } = rectangle;
-    return ask(tensor, { kind: 'range', rows, columns, pieces: [pieceOf(tensor.source, rectangle)] }, rectangle);
+    const pieces = [pieceOf(tensor.source, rectangle)] as const;
+    return ask(tensor, { kind: 'range', rows, columns, pieces, keep: keeps?.[i] }, rectangle);
   });
   const found = (await Promise.all(asked)).map(({ range }) => range as Range);
   return [Math.min(...found.map(([min]) => min)), Math.max(...found.map(([, max]) => max))];
@@ -196,11 +214,12 @@ async function rangeOf(tensor: PlannedTensor, rectangles: readonly Rectangle[], 
 async function setsOf(
   tensor: PlannedTensor,
   { count, pieces, step }: SetsCut,
+  keeps: QuestionStep['keeps'],
   ask: Ask,
 ): Promise<Float32Array<ArrayBuffer>> {
   const all = new Float32Array(2 * count);
   for (let i = 0; i < 2 * count; i++) all[i] = i % 2 === 0 ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
-  const add = async ({ rectangle, first }: (typeof pieces)[number]) => {
+  const add = async ({ rectangle, first }: (typeof pieces)[number], i: number) => {
     const { rows, columns } = rectangle;
     const task: SetsTask = {
       kind: 'sets',
@@ -208,6 +227,7 @@ async function setsOf(
       columns,
       pieces: [pieceOf(tensor.source, rectangle)],
       to: tensor.form,
+      keep: keeps?.[i],
       step,
     };
     const { sets = new Float32Array(0) } = await ask(tensor, task, rectangle);
@@ -221,16 +241,24 @@ async function setsOf(
 }
 
 /** Answers a question. */
-export function answerTo({ tensor, cut }: QuestionStep, ask: Ask): Promise<Reply> {
-  return cut.kind === 'range' ? rangeOf(tensor, cut.rectangles, ask) : setsOf(tensor, cut, ask);
+export function answerTo({ tensor, cut, keeps }: QuestionStep, ask: Ask): Promise<Reply> {
+  return cut.kind === 'range' ? rangeOf(tensor, cut.rectangles, keeps, ask) : setsOf(tensor, cut, keeps, ask);
 }
 
 const isSameList = <T>(a: readonly T[], b: readonly T[]) => a.length === b.length && a.every((x, i) => x === b[i]);
 
+/** Whether a file is far away, so that each stretch of it that is read costs. */
+export type IsFar = (file: number) => boolean;
+
 /** Cuts tensors. */
 class Cutter {
+  readonly #isFar: IsFar;
   /** The last tensor that was one tile. Small tensors come in long rows of equals. */
   #last: { readonly tensor: PlannedTensor; readonly roles: readonly Role[]; readonly tile: Tile } | undefined;
+
+  constructor(isFar: IsFar) {
+    this.#isFar = isFar;
+  }
 
   /** The only tile of a tensor, if it is like that of the last one. */
   again(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): TileStep | undefined {
@@ -248,15 +276,18 @@ class Cutter {
   *tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
     const { source, form } = tensor;
     if (elementsOf(source.shape) === 0) return;
-    const stored = codecOf(source.form).grid(source.shape, source.form);
+    const prefersWide = source.parts.some(({ tensor: { file } }) => this.#isFar(file));
+    const stored = { ...codecOf(source.form).grid(source.shape, source.form), prefersWide };
     const cuts = codecOf(form).cuts(source.shape, form, roles, stored);
+    // What nothing is made of is not read again.
+    const kept = roles.includes(tensor.parts[0]?.role as Role) ? new KeptRectangles(tensor) : undefined;
     let count = 0;
     let reply: Reply | undefined;
     for (;;) {
       const { value: cut, done } = cuts.next(reply);
       if (done) return;
       if (cut.kind !== 'tile') {
-        reply = yield { kind: 'question', tensor, cut };
+        reply = yield { kind: 'question', tensor, cut, keeps: kept?.add(cut) };
         continue;
       }
       reply = undefined;
@@ -265,14 +296,14 @@ class Cutter {
       const isOne = count++ === 0 && rows * columns === elementsOf(source.shape);
       const isWhole = isOne && isSameList(cut.roles, roles) && source.gathered === undefined;
       this.#last = isWhole && tile.ranges === undefined ? { tensor, roles, tile } : undefined;
-      yield stepOf(tensor, index, tile, places);
+      yield stepOf(tensor, index, tile, places, cut.reads === false ? undefined : kept?.take(cut));
     }
   }
 }
 
 /** The tiles of one tensor that make the parts of some roles. */
 export function tilesOf(tensor: PlannedTensor, index: number, roles: readonly Role[], places: Places): Steps {
-  return new Cutter().tilesOf(tensor, index, roles, places);
+  return new Cutter(() => false).tilesOf(tensor, index, roles, places);
 }
 
 /** Where the parts of every tensor begin. In plain numbers: there may be several hundred thousand of them. */
@@ -418,9 +449,9 @@ const rolesOf = (places: Places) => places.map(({ role }) => role);
  * Everything that has to be written, each byte once. In the order of positions if `sequential`; otherwise tensor by tensor, all parts of a
  * tile at once. What the segments leave free is filled with zeros.
  */
-export function* stepsOf(plan: FilePlan, sequential: boolean): Steps {
+export function* stepsOf(plan: FilePlan, sequential: boolean, isFar: IsFar = () => false): Steps {
   const places = new PartPlaces(plan);
-  const cutter = new Cutter();
+  const cutter = new Cutter(isFar);
   const held = new HeldParts();
   const begun = new Set<PlannedTensor>();
   /** Bytes that are made while workers are busy. */

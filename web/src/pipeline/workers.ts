@@ -9,6 +9,7 @@ import { show } from '../core/show.js';
 import type { ByteSource, SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { Feed } from './feed.js';
+import { Keepers } from './keepers.js';
 import { type PackedBatch, packBatch } from './messages.js';
 import { ownWorker } from './own-worker.js';
 import { type Batch, type BatchResult, problemIn, TaskError } from './tasks.js';
@@ -189,6 +190,8 @@ interface Job {
   batch: Batch | undefined;
   /** What is expected of the result. */
   expected: Expected;
+  /** Who has to do it, since it keeps the inputs. Undefined: anyone. */
+  readonly keeper: Seat | undefined;
   resolve(result: BatchResult): void;
   reject(reason: unknown): void;
 }
@@ -222,6 +225,7 @@ export class WorkerPool implements TileRunner {
   readonly #files: WorkFiles;
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
+  readonly #keepers = new Keepers<Seat>();
   readonly #spare: ArrayBuffer[] = [];
   /** Memory for inputs. Workers share it. */
   readonly #spareInputs: ArrayBuffer[] = [];
@@ -326,6 +330,7 @@ export class WorkerPool implements TileRunner {
       if (job === undefined) this.dispose(new ScalepointError(code ?? 'WORKER', message));
       job?.reject(new TaskError(Math.min(task, job.expected.tasks - 1), errorOf(reply), writing));
     } else if (job !== undefined && isResultOf(job.expected, reply.result)) {
+      this.#keepers.add(reply.result, seat);
       job.resolve(reply.result);
     } else {
       stopped('sent a result that is none of what it was asked for');
@@ -335,26 +340,32 @@ export class WorkerPool implements TileRunner {
     this.#dispatch();
   }
 
-  run(batch: Batch): Promise<BatchResult> {
+  run(asked: Batch): Promise<BatchResult> {
     return new Promise((resolve, reject) => {
       if (this.#ended !== undefined) {
         reject(new TaskError(0, this.#ended.reason));
         return;
       }
+      const { batch, keeper } = this.#keepers.assign(asked);
       const expected = { tasks: batch.tasks.length, outputBytes: batch.outputBytes, written: false };
-      this.#queue.push({ id: this.#nextId++, batch, expected, resolve, reject });
+      this.#queue.push({ id: this.#nextId++, batch, expected, keeper, resolve, reject });
       this.#dispatch();
     });
   }
 
-  /** Hands waiting jobs to the workers that have the least to do. */
+  /** Hands waiting jobs to the workers that have the least to do, or that keep the inputs. */
   #dispatch(): void {
-    while (this.#queue.length > 0 && this.#ended === undefined) {
-      const seat = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
-      if (seat.jobs.size >= jobsPerWorker) return;
-      const job = this.#queue.shift() as Job;
-      seat.jobs.set(job.id, job);
-      void this.#send(seat, job, job.batch as Batch);
+    for (let i = 0; i < this.#queue.length && this.#ended === undefined; ) {
+      const idle = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
+      if (idle.jobs.size >= jobsPerWorker) return;
+      const job = this.#queue[i] as Job;
+      const seat = job.keeper ?? idle;
+      if (seat.jobs.size >= jobsPerWorker) i++;
+      else {
+        this.#queue.splice(i, 1);
+        seat.jobs.set(job.id, job);
+        void this.#send(seat, job, job.batch as Batch);
+      }
     }
   }
 

@@ -154,9 +154,12 @@ const smallMessage = 256;
 /** So are the data of tensors up to this size, and all other values up to the next. */
 const smallData = 256;
 const smallValue = 1 << 16;
-/** Bytes that are read at once, behind a gap and otherwise. */
+/** Bytes that are read at once behind a gap, where the next head is most often all there is. A short read costs little of a file of the system. */
 const firstWindow = 1 << 17;
-const nextWindow = 1 << 20;
+const nearWindow = 1 << 12;
+/** Each further read is so many times as long as the one before it, up to the longest. */
+const windowGrowth = 16;
+const longestWindow = 1 << 20;
 /** Messages inside of each other. protobuf's own readers stop there. */
 export const mostDepth = 100;
 
@@ -170,9 +173,14 @@ class Scanner {
   /** What the skeleton gets next. */
   #pending: Uint8Array[] = [];
   #pendingBegin = 0;
+  /** Bytes that the first read behind a gap takes, and the last read took. */
+  readonly #first: number;
+  #length: number;
 
   constructor(source: ByteSource) {
     this.#source = source;
+    this.#first = source.identity === undefined ? firstWindow : nearWindow;
+    this.#length = this.#first;
   }
 
   /** Takes over what comes before an offset. */
@@ -209,9 +217,9 @@ class Scanner {
       const { begin, bytes } = this.#window;
       const end = begin + bytes.length;
       if (at >= begin && Math.min(at + mostHead, size) <= end) return this.#window;
-      const length = this.#done < end ? nextWindow : firstWindow;
+      this.#length = this.#done < end ? Math.min(longestWindow, this.#length * windowGrowth) : this.#first;
       if (this.#done < end) this.#keep(Math.min(at, end));
-      await this.#read(length);
+      await this.#read(this.#length);
     }
   }
 
@@ -243,7 +251,7 @@ class Scanner {
       const { begin, bytes } = this.#window;
       if (this.#done < begin + bytes.length) this.#keep(begin + bytes.length);
       if (this.#done >= size) break;
-      await this.#read(nextWindow);
+      await this.#read(longestWindow);
     }
     this.#flush();
     return this.skeleton;
