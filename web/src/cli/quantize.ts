@@ -146,7 +146,9 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const hint = didYouMean(to, names);
   // Whoever sees the name that was meant needs no list of the others.
   const what = `there is no type ${JSON.stringify(to)}`;
-  throw new UsageError(`--to: ${what}${hint === '' ? `; a ${label} file can become ${names.join(', ')}` : hint}`);
+  throw new UsageError(
+    `--to: ${what}${hint === '' ? `; ${/^[aeiou]/i.test(label) ? 'an' : 'a'} ${label} file can become ${names.join(', ')}` : hint}`,
+  );
 }
 
 /** Reads the command line: a request for each type. @throws UsageError */
@@ -390,7 +392,8 @@ function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
-  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
+  const more = notes.map((note) => note.replace(/^nothing was converted: /, ''));
+  const message = [`nothing would be converted (${why})`, ...more, '--force copies it'].join('; ');
   return new ScalepointError('NO_EFFECT', message);
 }
 
