@@ -58,6 +58,38 @@ describe('two models on the same inputs', () => {
     expect(errors[0]).not.toEqual(errors[2]);
   });
 
+  it('give as many channels as convolutions take, or as images have', async () => {
+    const images = (input: string, channels: number, name: string, group = 1) =>
+      onnx.model({
+        nodes: [
+          { op: 'Conv', in: [input, 'w'], out: ['c'], attributes: { group } },
+          { op: 'GlobalAveragePool', in: ['c'], out: ['y'] },
+          { op: 'Identity', in: ['x'], out: ['z'] },
+        ],
+        initializers: [onnx.floatTensor('w', [8, channels / group, 3, 3])],
+        inputs: [['x', ['batch_size', name, 9, 9]]],
+        outputs: [
+          ['y', ['a', 'b', 'c', 'd']],
+          ['z', ['a', 'b', 'c', 'd']],
+        ],
+      });
+    for (const [file, channels] of [
+      [images('x', 5, 'unk__1'), 5],
+      [images('x', 4, 'num_channels', 2), 4],
+    ] as const) {
+      const { outputs } = await compareModels(file, file, { run: true });
+      expect(outputs?.[1]?.shape).toEqual([1, channels, 9, 9]);
+    }
+    const behind = onnx.model({
+      nodes: [{ op: 'Relu', in: ['x'], out: ['z'] }],
+      inputs: [['x', ['batch_size', 'num_channels', 9, 9]]],
+      outputs: [['z', ['a', 'b', 'c', 'd']]],
+    });
+    expect((await compareModels(behind, behind, { run: true })).outputs?.[0]?.shape).toEqual([1, 3, 9, 9]);
+    const given = { run: { dimensions: { num_channels: 2 } } };
+    expect((await compareModels(behind, behind, given)).outputs?.[0]?.shape).toEqual([1, 2, 9, 9]);
+  });
+
   it('show in which layer the error begins', async () => {
     const rules = [
       { match: /layer\.1\.up/, to: 'q4' },

@@ -83,6 +83,10 @@ export interface LogicalTensor {
   readonly parts: readonly { readonly role: Role; readonly tensor: SourceTensor }[];
   /** Whether its parts are tensors with names of their own, as where it is one of another format. */
   readonly isRenamed?: boolean;
+  /** The same as the transpose of this matrix, if the file does not tell which of both the original was. */
+  readonly turned?: Pick<LogicalTensor, 'shape' | 'form'>;
+  /** Whether the model reads this matrix as its transpose. */
+  readonly isTurned?: boolean;
   /** How a tensor of single elements is put together, if its elements do not stand one after the other in one place. */
   readonly gathered?: Gathered;
 }

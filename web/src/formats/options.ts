@@ -4,7 +4,7 @@
  */
 import { rangeError, typeError } from '../core/errors.js';
 import { isNamedRange, quotedRanges, rangeNames, type SearchedRange, searchOf } from '../core/range.js';
-import { show } from '../core/show.js';
+import { article, show } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -135,9 +135,9 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
   return best !== undefined && best.far <= most ? best.name : undefined;
 }
 
-/** A file of a format in a sentence. Labels in capitals are read letter by letter. */
+/** A file of a format in a sentence. */
 export function aFile(label: string): string {
-  return `${/^[AEIO]/.test(label) ? 'an' : 'a'} ${label} file`;
+  return `${article(label)} file`;
 }
 
 /** The end of an error message about an unknown name: `; did you mean int8 or Q8_0?` from each of the lists one, or nothing. */

@@ -62,6 +62,14 @@ export interface CompareReport {
 
 type Pair = readonly [a: LogicalTensor, b: LogicalTensor];
 
+/** A matrix that one side may have as its transpose, the way the other side has it. */
+function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
+  const { turned } = tensor;
+  if (turned === undefined || other.turned !== undefined || other.shape.join() !== turned.shape.join()) return tensor;
+  // Of a square, only the readers tell.
+  return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
+}
+
 /** Why two tensors of one name cannot be compared; undefined if they can. */
 function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
   const [a, b] = pair;
@@ -104,8 +112,9 @@ async function pairsOf(a: Opened, b: Opened): Promise<Pairing> {
   for (const [name, tensor] of inA) {
     const other = inB.get(name);
     if (other === undefined) continue;
-    const reason = obstacle([tensor, other]);
-    if (reason === undefined) pairs.push([tensor, other]);
+    const pair: Pair = [alike(tensor, other), alike(other, tensor)];
+    const reason = obstacle(pair);
+    if (reason === undefined) pairs.push(pair);
     else skipped.push({ name, ...reason });
   }
   return {

@@ -128,7 +128,7 @@ export async function compareRuns(a: Opened, b: Opened, options: RunOptions, sig
   let feeds: Record<string, RuntimeTensor> | undefined;
   const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
     const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
-      feeds ??= await feedsOf(runtime, inputMetadata, first.limits, options);
+      feeds ??= await feedsOf(runtime, inputMetadata, first, options);
       return feeds;
     });
     signal?.throwIfAborted();

@@ -95,21 +95,22 @@ function sizeOf(name: string, at: number, rank: number, sizes: ReadonlyMap<strin
   const sum = /^\s*(\w+)\s*\+\s*(\w+)\s*$/.exec(name);
   if (sum !== null) return sizeOf(sum[1] as string, at, rank, sizes) + sizeOf(sum[2] as string, at, rank, sizes);
   if (/past/i.test(name)) return 0;
+  if (/channel|^c$/i.test(name)) return rank === 3 && at === 1 ? 1 : 3;
   if (/batch|^n$|^b$|^num/i.test(name)) return 1;
   if (/seq|len|time|token/i.test(name)) return 16;
   if (/height|width|^h$|^w$/i.test(name)) return 224;
-  if (/channel|^c$/i.test(name)) return 3;
   if (/sample|audio/i.test(name)) return 16_000;
   if (at === 0) return 1;
   return rank === 4 ? (at === 1 ? 3 : 224) : 16;
 }
 
-/** The shape of an input. Dimensions of one name have one size. */
-function shapeOf({ name: input, shape }: InputMetadata, sizes: Map<string, number>): number[] {
+/** The shape of an input. Dimensions of one name have one size. `channels` is what a convolution says of the second one. */
+function shapeOf({ name: input, shape }: InputMetadata, sizes: Map<string, number>, channels?: number): number[] {
   return shape.map((dimension, at) => {
     if (typeof dimension === 'number' && dimension >= 0) return dimension;
     const name = String(dimension);
-    const size = sizes.get(`${input}.${at}`) ?? sizeOf(name, at, shape.length, sizes);
+    const guess = at === 1 && channels !== undefined && !sizes.has(name) ? channels : undefined;
+    const size = sizes.get(`${input}.${at}`) ?? guess ?? sizeOf(name, at, shape.length, sizes);
     if (/\w/.test(name)) sizes.set(name, size);
     return size;
   });
@@ -208,11 +209,19 @@ function typed(type: string, values: ArrayLike<number | bigint>, name: string): 
   }
 }
 
+/** What the graph tells of inputs, by their names. */
+export interface Known {
+  /** Of those that are indices: how many rows the table has that they are for. */
+  readonly limits: ReadonlyMap<string, number>;
+  /** Of those that are convolved: how many channels they have. */
+  readonly channels: ReadonlyMap<string, number>;
+}
+
 /** Makes the inputs of a model. @throws RangeError about what was given; ScalepointError about files */
 export async function feedsOf(
   { Tensor }: TypedRuntime,
   metadata: readonly InputMetadata[],
-  limits: ReadonlyMap<string, number>,
+  { limits, channels }: Known,
   { inputs, dimensions = {}, seed = 1 }: InputOptions,
 ): Promise<Record<string, RuntimeTensor>> {
   const names = metadata.map(({ name }) => name);
@@ -230,7 +239,7 @@ export async function feedsOf(
     const { name, type, isTensor } = input;
     if (!isTensor) throw rangeError('inputs', `the input ${quoted(name)} is no tensor, so that it cannot be made here`);
     const array = given.get(name);
-    const shape = array?.shape ?? shapeOf(input, sizes);
+    const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name));
     const count = shape.reduce((product, size) => product * size, 1);
     const values = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
     if (values.length !== count) {

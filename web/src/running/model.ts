@@ -6,6 +6,7 @@ import type { OnnxModel } from '../formats/onnx/model.js';
 import type { OnnxGraph } from '../formats/onnx/proto.js';
 import { intOf } from '../formats/onnx/readers.js';
 import type { Opened } from '../pipeline/open.js';
+import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
 /** A value of a graph, and the node that gives it. */
@@ -18,11 +19,9 @@ export interface GraphValue {
 }
 
 /** A model that can be run. */
-export interface RunnableModel extends Loadable {
+export interface RunnableModel extends Loadable, Known {
   /** Values that nodes of the main graph give, in its order. */
   readonly values: readonly GraphValue[];
-  /** For inputs that are indices: how many rows the table has that they are for. */
-  readonly limits: ReadonlyMap<string, number>;
 }
 
 /** A file as a whole. */
@@ -44,6 +43,16 @@ function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<
     if (found !== undefined) least = Math.min(found, least ?? found);
   }
   return least;
+}
+
+/** How many channels an input has that a convolution reads; undefined if none does. */
+function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string): number | undefined {
+  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
+    if (node.opType !== 'Conv' || input !== 0) continue;
+    const each = graphs.weightAt(inside, node.inputs[1] ?? '')?.source.shape[1];
+    if (each !== undefined) return each * intOf(node, 'group', 1);
+  }
+  return undefined;
 }
 
 /** Operators whose outputs are no tensors. */
@@ -69,11 +78,14 @@ export async function runnableOf({ format, model }: Opened): Promise<RunnableMod
     return named.map((name): GraphValue => ({ name, op: opType, inputs, isOutput: outputs.has(name) }));
   });
   const limits = new Map<string, number>();
+  const channels = new Map<string, number>();
   for (const { name } of proto.graph.inputs) {
     const limit = limitOf(graphs, proto.graph, name);
     if (limit !== undefined) limits.set(name, limit);
+    const count = channelsIn(graphs, proto.graph, name);
+    if (count !== undefined) channels.set(name, count);
   }
-  return { bytes: await whole(source), externalData, values, limits };
+  return { bytes: await whole(source), externalData, values, limits, channels };
 }
 
 /** The fields of a message that hold bytes: its tag, their length, the bytes. */

@@ -313,6 +313,62 @@ describe('what becomes of a graph', () => {
     expect([...(await readTensor(made, 'eps')).data]).toEqual([1, 0x8001, 0]);
   });
 
+  it('has all outputs of a normalization of a sum', async () => {
+    const ones = onnx.tensor({ name: 'g', dims: [48], raw: onnx.floats(Array(48).fill(1.1)) });
+    for (const op of ['SkipSimplifiedLayerNormalization', 'SkipLayerNormalization']) {
+      const file = onnx.model(
+        {
+          nodes: [
+            { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+            { op, domain: 'com.microsoft', in: ['p', 'b', 'g'], out: ['n', '', '', 's'] },
+            { op: 'Add', in: ['n', 's'], out: ['y'] },
+          ],
+          initializers: [w, onnx.floatTensor('b', [3, 48], 2, 1), ones],
+          ...io,
+        },
+        { imports: { 'com.microsoft': 1 } },
+      );
+      const { report, made } = await check(file);
+      expect(report.notes).toEqual([]);
+      expect(casts(made)).toBe(2);
+    }
+  });
+
+  // onnxruntime for Node crashes otherwise: see engines.node.test.ts.
+  it('moves batches in front of a product in float32', async () => {
+    const turn = (from: string, to: string, perm: number[]): onnx.TestNode => {
+      return { op: 'Transpose', in: [from], out: [to], attributes: { perm } };
+    };
+    const cases: [x: number[], y: number[], moved: onnx.TestNode[]][] = [
+      [[2, 3, 64], [3, 2, 48], [turn('x', 't', [1, 0, 2])]],
+      [[64, 3, 2], [3, 2, 48], [turn('x', 't', [1, 2, 0])]],
+      [[2, 3, 5, 64], [3, 5, 2, 48], [turn('x', 't', [1, 2, 0, 3])]],
+      [
+        [2, 3, 64],
+        [3, 2, 48],
+        [turn('x', 'u', [0, 2, 1]), turn('u', 'v', [2, 0, 1]), { op: 'Identity', in: ['v'], out: ['t'] }],
+      ],
+    ];
+    for (const [x, y, moved] of cases) {
+      const file = onnx.model({
+        nodes: [...moved, { op: 'MatMul', in: ['t', 'w'], out: ['y'] }],
+        initializers: [w],
+        inputs: [['x', x]],
+        outputs: [['y', y]],
+      });
+      const { made } = await check(file);
+      for (const node of moved) expect(Buffer.from(made).includes(Buffer.from(onnx.node(node)))).toBe(true);
+    }
+    const heads = turn('x', 't', [0, 2, 1]);
+    const file = onnx.model({
+      nodes: [heads, { op: 'MatMul', in: ['t', 'w'], out: ['y'] }],
+      initializers: [w],
+      inputs: [['x', [2, 64, 3]]],
+      outputs: [['y', [2, 3, 48]]],
+    });
+    expect(Buffer.from((await check(file)).made).includes(Buffer.from(onnx.node(heads)))).toBe(false);
+  });
+
   it('leaves readers of weights that a rule keeps in float32', async () => {
     const file = onnx.model({
       nodes: [

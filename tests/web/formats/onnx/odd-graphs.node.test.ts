@@ -1,7 +1,8 @@
 // Graphs that no exporter writes: many nodes, chains that fork again and again, operators with the names of members of JavaScript's objects.
-import { inspectModel, planModel, quantizeModel } from 'scalepoint/model';
+import { inspectModel, planModel, quantizeModel, readTensor } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
+import { cosine, run } from './ort.js';
 
 const targets = ['fp16', 'int8-weights', 'int4-weights', 'q4', 'q8'] as const;
 
@@ -105,6 +106,88 @@ describe('a weight of a function', () => {
         to,
       ).toEqual([['F/w', kept]]);
     }
+  });
+});
+
+describe('a weight that goes into functions, as torch.onnx.dynamo_export wrote modules', () => {
+  const local = (name: string, inputs: string[], output: string, nodes: readonly onnx.Bytes[]) =>
+    onnx.bytes(25, [
+      ...[...onnx.text(1, name), ...inputs.flatMap((input) => [...onnx.text(4, input)]), ...onnx.text(5, output)],
+      ...[...nodes.flatMap((node) => [...onnx.bytes(7, node)])],
+      ...[...onnx.bytes(9, onnx.int(2, 17)), ...onnx.bytes(9, [...onnx.text(1, 'local'), ...onnx.int(2, 1)])],
+      ...onnx.text(10, 'local'),
+    ]);
+  const call = (op: string, inputs: string[], output: string): onnx.TestNode => {
+    return { op, domain: 'local', in: inputs, out: [output] };
+  };
+  const alpha = onnx.bytes(5, [...onnx.text(1, 'alpha'), ...onnx.int(20, 1), ...onnx.text(21, 'factor')]);
+  const functions = [
+    local('turn', ['v'], 'r', [onnx.node({ op: 'Transpose', in: ['v'], out: ['r'], attributes: { perm: [1, 0] } })]),
+    local('multiply', ['a', 'b'], 'c', [onnx.node({ op: 'Gemm', in: ['a', 'b'], out: ['c'] })]),
+    local('Linear', ['a', 'weight'], 'c', [
+      onnx.node(call('turn', ['weight'], 't')),
+      onnx.node(call('multiply', ['a', 't'], 'c')),
+    ]),
+  ];
+  const file = onnx.model(
+    {
+      nodes: [call('Linear', ['x', 'w'], 'h'), call('Linear', ['h', 'v'], 'y')],
+      initializers: [onnx.floatTensor('w', [48, 64]), onnx.floatTensor('v', [32, 48], 2)],
+      inputs: [['x', [3, 64]]],
+      outputs: [['y', [3, 32]]],
+    },
+    { imports: { local: 1 }, more: functions.flatMap((one) => [...one]) },
+  );
+
+  it.each(['int8-weights', 'uint8-weights', 'int4-weights', 'q8'] as const)(
+    'becomes codes in front of them: %s',
+    async (to) => {
+      const { report, bytes } = await quantizeModel(file, { to, workers: 0 });
+      expect(report.tensors.map(({ kept }) => kept)).toEqual([undefined, undefined]);
+      const made = await bytes();
+      // Channels are those of the product, behind two functions and a Transpose.
+      if (to === 'int8-weights') expect((await readTensor(made, 'w_scale')).shape).toEqual([48]);
+      for (const level of ['disabled', 'all'] as const) {
+        const [before, after] = [await run(file, level), await run(made, level)];
+        const least = to === 'int4-weights' ? 0.98 : 0.999;
+        expect(cosine(before.y as Float32Array, after.y as Float32Array), level).toBeGreaterThan(least);
+      }
+    },
+  );
+
+  it('becomes no blocks', async () => {
+    const { tensors, notes } = await planModel(file, { to: 'q4' });
+    expect(tensors.map(({ kept }) => kept)).toEqual(Array(2).fill('read by Gemm in a function'));
+    expect(notes.join()).toMatch(/inline the functions/);
+  });
+
+  it('may be multiplied with an attribute, which does not matter', async () => {
+    const scaled = local('scaled', ['a', 'b'], 'c', [
+      onnx.node({ op: 'Gemm', in: ['a', 'b'], out: ['c'], more: alpha }),
+    ]);
+    const other = onnx.model(
+      {
+        nodes: [{ ...call('scaled', ['x', 'w'], 'y'), attributes: { factor: { float: 1 } } }],
+        initializers: [onnx.floatTensor('w', [64, 48])],
+        inputs: [['x', [3, 64]]],
+        outputs: [['y', [3, 48]]],
+      },
+      { imports: { local: 1 }, more: scaled },
+    );
+    expect((await planModel(other, { to: 'int8-weights' })).tensors.map(({ kept }) => kept)).toEqual([undefined]);
+  });
+
+  it('stays where a function gives it to its caller', async () => {
+    const value = { tensor: onnx.floatTensor('', [64, 64]) };
+    const giving = local('giving', ['a'], 'w', [
+      onnx.node({ op: 'Constant', in: [], out: ['w'], attributes: { value } }),
+      onnx.node({ op: 'MatMul', in: ['a', 'w'], out: ['unused'] }),
+    ]);
+    const other = onnx.model(
+      { nodes: [call('giving', ['x'], 'y')], inputs: [['x', [3, 64]]], outputs: [['y', [64, 64]]] },
+      { imports: { local: 1 }, more: giving },
+    );
+    expect((await planModel(other, { to: 'q4' })).tensors.map(({ kept }) => kept)).toEqual(['an output']);
   });
 });
 

@@ -124,6 +124,25 @@ describe('a file that is no good', () => {
     ],
     ['two tensors of a name', holding(good, { initializers: [good, good] }), /two tensors "w"/],
     ['a name that is no text', holding([...onnx.tensor({ dims: [0] }), ...bytes(8, [0xff])]), /no UTF-8/],
+    [
+      'too many varints',
+      holding(onnx.tensor({ name: 'w', type: 3, dims: [3], more: bytes(5, [1, 2, 3, 4]) })),
+      /takes 3 entries/,
+    ],
+    [
+      'a varint that is cut off',
+      holding(onnx.tensor({ name: 'w', type: 7, dims: [2], more: bytes(7, [1, 0x80]) })),
+      /ends within a number/,
+    ],
+    ['a place of data that is none', holding([...good, ...int(14, 2)]), /data_location is 2/],
+    ['metadata of another length', Uint8Array.from([...holding(good), ...bytes(14, [0x0a, 9, 1])]), /reaches beyond/],
+    ['a negative version', Uint8Array.from([...holding(good), ...onnx.opsetImport('', -3)]), /has the version -3/],
+    [
+      'a negative version of its own',
+      Uint8Array.from([...int(1, -1), ...holding(good).subarray(2), ...int(1, -1)]),
+      /-1/,
+    ],
+    ['a graph of another wire type', Uint8Array.from([...int(1, 8), ...int(7, 5)]), /the graph has the wire type 0/],
     ['no graph', Uint8Array.from([...int(1, 8), ...onnx.opsetImport('', 17)]), /no graph/],
     ['a node of another wire type', holding(good, { more: int(1, 5) }), /a node has the wire type 0/],
   ];

@@ -327,15 +327,33 @@ describe('where weights hide', () => {
         initializers: [
           onnx.floatTensor('w', dims),
           onnx.tensor({ name: 's', type: 7, dims: [2], raw: onnx.int64s([64, 48]) }),
+          onnx.tensor({ name: 'two', type: 7, dims: [1], raw: onnx.int64s([2]) }),
         ],
         inputs: [['x', [3, 64]]],
         outputs: [['y', [3, 48]]],
       });
+    const turn = (from: string, to: string): onnx.TestNode => ({ op: 'Transpose', in: [from], out: [to] });
     const paths: [onnx.TestNode[], number[]][] = [
       [[{ op: 'Identity', in: ['w'], out: ['v'] }], [64, 48]],
       [[{ op: 'Transpose', in: ['w'], out: ['v'] }], [48, 64]],
       [[{ op: 'Transpose', in: ['w'], out: ['v'], attributes: { perm: [1, 0] } }], [48, 64]],
+      [
+        [turn('w', 't'), turn('t', 'v')],
+        [64, 48],
+      ],
       [[{ op: 'Reshape', in: ['w', 's'], out: ['v'] }], [8, 8, 48]],
+      [
+        [{ op: 'Reshape', in: ['w', 's'], out: ['t'] }, turn('t', 'u'), turn('u', 'v')],
+        [8, 8, 48],
+      ],
+      [
+        [{ op: 'Squeeze', in: ['w', 'two'], out: ['t'] }, turn('t', 'v')],
+        [48, 64, 1],
+      ],
+      [
+        [{ op: 'Flatten', in: ['w'], out: ['t'] }, turn('t', 'u'), turn('u', 'v')],
+        [64, 3, 16],
+      ],
       [[{ op: 'Cast', in: ['w'], out: ['v'], attributes: { to: 1 } }], [64, 48]],
     ];
     for (const [nodes, dims] of paths) {
@@ -344,7 +362,51 @@ describe('where weights hide', () => {
         expect(converted(report)).toBe(1);
       }
     }
-    for (const [nodes, dims] of paths.slice(0, 3)) await check(through(nodes, dims), { to: 'q4' });
+    for (const [nodes, dims] of paths.slice(0, 4)) await check(through(nodes, dims), { to: 'q4' });
+  });
+
+  it('weights that no blocks replace, with the reason', async () => {
+    const cases: [kept: string, file: Uint8Array<ArrayBuffer>][] = [
+      ['read by Gemm with alpha, beta or transA', twoD('Gemm', [64, 48], [3, 64], { alpha: { float: 0.5 } })],
+      ['3-D', product('MatMul', [2, 64, 48], [2, 3, 64], [2, 3, 48])()],
+      [
+        'read by MatMul as its first input',
+        onnx.model({
+          nodes: [{ op: 'MatMul', in: ['w', 'x'], out: ['y'] }],
+          initializers: [onnx.floatTensor('w', [48, 64])],
+          inputs: [['x', [64, 3]]],
+          outputs: [['y', [48, 3]]],
+        }),
+      ],
+      [
+        'read by MatMul behind Slice',
+        onnx.model({
+          nodes: [
+            { op: 'Slice', in: ['w', 'none', 'n'], out: ['v'] },
+            { op: 'MatMul', in: ['x', 'v'], out: ['y'] },
+          ],
+          initializers: [
+            onnx.floatTensor('w', [80, 48]),
+            onnx.tensor({ name: 'none', type: 7, dims: [1], raw: onnx.int64s([0]) }),
+            onnx.tensor({ name: 'n', type: 7, dims: [1], raw: onnx.int64s([64]) }),
+          ],
+          inputs: [['x', [3, 64]]],
+          outputs: [['y', [3, 48]]],
+        }),
+      ],
+      [
+        'read by Gather: rows of 100, which blocks of 32 do not divide',
+        onnx.model({
+          nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
+          initializers: [onnx.floatTensor('w', [40, 100])],
+          inputs: [['i', [2], 7]],
+          outputs: [['y', [2, 100]]],
+        }),
+      ],
+    ];
+    for (const [kept, file] of cases) {
+      expect((await planModel(file, { to: 'q4' })).tensors.find(({ name }) => name === 'w')?.kept).toBe(kept);
+    }
   });
 
   it('one table for an embedding and for the output', async () => {

@@ -161,9 +161,10 @@ export class Builder {
     }
   }
 
-  /** Adds a small tensor that is known. */
+  /** Adds a tensor that stands in the place of none: a small one that is known, or a part of the plan. */
   addConstant(graph: OnnxGraph, tensor: NewTensor): void {
-    const pieces = tensorPieces(tensor);
+    const external = this.#place(graph, tensor.data);
+    const pieces = external === undefined ? tensorPieces(tensor) : externalTensorPieces(tensor, external);
     if (this.graphs.scopeOf(graph).function?.body === graph) this.#addConstant(graph, undefined, tensor, pieces);
     else this.edits.append(this.#lastPiece(graph), piecesField(graphField.initializer, pieces));
   }
@@ -394,7 +395,8 @@ export class Builder {
     const pieces = this.edits.apply(this.model, 0, this.model.source.size);
     const placed = new Set(this.#data?.segments.map((segment) => ('tensor' in segment ? segment.tensor : -1)));
     const main = layOut(this.model, pieces, tensors, placed);
-    const files = this.#data === undefined ? [main] : [main, this.#data.file()];
+    // All may be too small, or in branches.
+    const files = this.#data === undefined || placed.size === 0 ? [main] : [main, this.#data.file()];
     return { format: 'onnx', files, tensors, notes: this.notes, sidecars: [] };
   }
 }

@@ -10,7 +10,7 @@ import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
 import { swaps } from './nbits.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
-import { type Channels, channelAxis, floatOf, intOf } from './readers.js';
+import { type Channels, channelAxis, floatOf, intOf, isCalled } from './readers.js';
 import { convertTogether, type DynamicOptions } from './together.js';
 import {
   addDequantize,
@@ -49,7 +49,12 @@ function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean 
 function kindOf({ node, input, path }: Reader, rank: number): Kind | undefined {
   if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
   if (node.domain !== '') return undefined;
-  const swapped = rank === 2 ? swaps(path) : path.some(({ opType }) => opType !== 'Identity') ? undefined : false;
+  const swapped =
+    rank === 2
+      ? swaps(path)
+      : path.some(({ opType, domain }) => opType !== 'Identity' || domain !== '')
+        ? undefined
+        : false;
   if (swapped === undefined) return undefined;
   if (node.opType === 'MatMul' && input === 1) return 'product';
   if (node.opType === 'Gemm' && input === 1) {
@@ -105,7 +110,9 @@ export class Dynamic {
     });
     const isTaken = taken.length > 0;
     if (!isTaken || !builder.raise(weight.graph, 11)) {
-      const why = isTaken ? builder.obstacle(weight.graph) : (channels.readers[0]?.node.opType ?? 'an output');
+      const [first] = channels.readers;
+      const left = first === undefined ? 'an output' : `${first.node.opType}${isCalled(first) ? ' in a function' : ''}`;
+      const why = isTaken ? builder.obstacle(weight.graph) : left;
       this.#left.set(why, (this.#left.get(why) ?? 0) + 1);
       return dequantizeWeight(builder, weight, channels, { bits: 8, signed, symmetric: signed, range });
     }

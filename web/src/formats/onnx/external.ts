@@ -72,7 +72,10 @@ export class ExternalFiles {
   async find(location: string, referrer: Referrer): Promise<ByteSource> {
     const known = this.#open.get(location);
     if (known !== undefined) return known;
-    const source = await this.#openFile(location, referrer);
+    const source = await this.#openFile(location, referrer).catch((error: unknown) => {
+      if (!(error instanceof ScalepointError) || error.byteOffset !== undefined) throw error;
+      throw new ScalepointError(error.code, error.message, { ...referrer, cause: error });
+    });
     this.#open.set(location, source);
     return source;
   }

@@ -12,7 +12,7 @@ export interface Use {
 
 /** A node that reads a value, perhaps through others that only move its elements. */
 export interface Reader extends Use {
-  /** Those others, in order. */
+  /** Those others, in order; among them calls of functions that the value goes into. */
   readonly path: readonly OnnxNode[];
 }
 
@@ -36,6 +36,15 @@ export interface Scope {
   readonly opsets: ReadonlyMap<string, number>;
   readonly function: OnnxFunction | undefined;
 }
+
+/** A function that a value goes into, and the node that calls it. */
+interface Call {
+  readonly node: OnnxNode;
+  readonly graph: OnnxGraph;
+  readonly called: OnnxFunction;
+}
+
+const functionKey = (domain: string, name: string) => JSON.stringify([domain, name]);
 
 /** Operators that only move elements, or change their type. The first input decides. */
 const movers: readonly string[] = [
@@ -66,6 +75,7 @@ export class Graphs {
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
   readonly #valueNames = new Set<string>();
   readonly #nodeNames = new Set<string>();
+  readonly #functions = new Map<string, OnnxFunction>();
   /** Every node with its graph, in order. */
   readonly nodes: { readonly node: OnnxNode; readonly graph: OnnxGraph }[] = [];
   readonly scopes: readonly Scope[];
@@ -80,6 +90,7 @@ export class Graphs {
       { root: proto.graph, opsets: proto.opsets, function: undefined },
       ...proto.functions.map((f): Scope => ({ root: f.body, opsets: f.opsets, function: f })),
     ];
+    for (const f of proto.functions) if (f.domain !== '') this.#functions.set(functionKey(f.domain, f.name), f);
     for (const scope of this.scopes) this.#define(scope.root, scope, undefined);
     for (const { node, graph } of this.nodes) {
       for (const [input, name] of node.inputs.entries()) {
@@ -165,9 +176,9 @@ export class Graphs {
     return this.#scopes.get(graph) as Scope;
   }
 
-  /** Everything that reads a weight in the end. */
-  readers(weight: Weight): Reader[] {
-    return this.#moved(weight).readers;
+  /** Everything that reads a weight, or another value, in the end. */
+  readers(value: Pick<Weight, 'graph' | 'value'>): Reader[] {
+    return this.#moved(value).readers;
   }
 
   /** Whether a weight leaves its graph: by itself, or through nodes that only move its elements. */
@@ -176,20 +187,34 @@ export class Graphs {
   }
 
   /** The values that a weight is moved to, itself first, and what reads them. */
-  #moved({ graph, value }: Weight): { readonly values: readonly Value[]; readonly readers: Reader[] } {
+  #moved({ graph, value }: Pick<Weight, 'graph' | 'value'>): {
+    readonly values: readonly Value[];
+    readonly readers: Reader[];
+  } {
     const readers: Reader[] = [];
     const values = new Set<Value>();
-    const follow = (from: Value | undefined, path: readonly OnnxNode[]) => {
+    const follow = (from: Value | undefined, path: readonly OnnxNode[], calls: readonly Call[]) => {
       if (from === undefined || values.has(from)) return;
       values.add(from);
       for (const use of from.uses) {
-        const { node } = use;
-        const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat') && path.length < mostMoves;
-        if (!moves) readers.push({ ...use, path });
-        else for (const output of node.outputs) follow(this.#find(use.graph, output), [...path, node]);
+        const { node, graph: inside } = use;
+        const called = this.#functions.get(functionKey(node.domain, node.opType));
+        const inner = called?.body.inputs[use.input];
+        const moves = isMover(node) && (use.input === 0 || node.opType === 'Concat');
+        if ((inner === undefined && !moves) || path.length >= mostMoves) readers.push({ ...use, path });
+        else if (called !== undefined && inner !== undefined) {
+          follow(this.#find(called.body, inner.name), [...path, node], [...calls, { node, graph: inside, called }]);
+        } else for (const output of node.outputs) follow(this.#find(inside, output), [...path, node], calls);
+      }
+      // Out of a function again.
+      const call = calls.at(-1);
+      if (call === undefined || from.graph !== call.called.body) return;
+      for (const [i, output] of call.called.body.outputs.entries()) {
+        if (output.name !== from.name) continue;
+        follow(this.#find(call.graph, call.node.outputs[i] ?? ''), path, calls.slice(0, -1));
       }
     };
-    follow(this.#find(graph, value), []);
+    follow(this.#find(graph, value), [], []);
     return { values: [...values], readers };
   }
 

@@ -9,6 +9,7 @@ import type { Use, Value } from './graph.js';
 import { halfForm, scaled } from './half.js';
 import { castAttribute, fillWithZeros, floatOf, replaceConstant, setTypes } from './half-edits.js';
 import { constantOf, type Weight } from './model.js';
+import { batchesMoved } from './moved.js';
 import { computedFromIntegers, spreads } from './precise.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { fewestElements } from './readers.js';
@@ -40,6 +41,7 @@ export class HalfGraph {
       ...floats,
       ...computedFromIntegers(graphs, nodes, this.#types),
       ...spreads(graphs, nodes, this.#types),
+      ...batchesMoved(graphs, nodes),
     ]);
     for (const { node, graph } of nodes) {
       if (this.#types.arithmetic(node, graph) === 'half' && !precise.has(node)) this.#halves.add(node);

@@ -6,8 +6,8 @@ import type { LogicalTensor } from '../format.js';
 import { elementCount, plainTensor } from '../tensors.js';
 import { Graphs, type Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { swaps } from './nbits.js';
-import { type OnnxNode, typeNumber } from './proto.js';
+import { productOf, swaps } from './nbits.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { intOf } from './readers.js';
 import { linearForm } from './weights.js';
 
@@ -19,6 +19,8 @@ interface Found {
   readonly data: Weight;
   readonly scale: Weight;
   readonly zeroPoint: Weight | undefined;
+  readonly turned?: LogicalTensor['turned'];
+  readonly isTurned?: boolean;
 }
 
 const codeTypes = /^([IU])([248])$/;
@@ -96,17 +98,21 @@ class Finder {
       if (node.opType === 'Cast' && first?.source.dtype === 'F16' && intOf(node, 'to', 0) === typeNumber('F32')) {
         this.widened.set(first, prefixOf(first) + (node.outputs[0] ?? ''));
       }
-      const found = this.#codesOf(node, weights);
+      const found = this.#codesOf(node, graph, weights);
       if (found !== undefined) this.found.push(found);
     }
     for (const weight of model.weights) {
-      const found = this.#integers(weight);
+      const found = this.#integers(weight) ?? this.#table(weight);
       if (found !== undefined) this.found.push(found);
     }
   }
 
   /** The codes that a node reads with their scales. */
-  #codesOf(node: OnnxNode, [first, second, third, fourth]: readonly (Weight | undefined)[]): Found | undefined {
+  #codesOf(
+    node: OnnxNode,
+    graph: OnnxGraph,
+    [first, second, third, fourth]: readonly (Weight | undefined)[],
+  ): Found | undefined {
     if (
       node.opType === 'DequantizeLinear' &&
       first !== undefined &&
@@ -114,7 +120,9 @@ class Finder {
     ) {
       const blockSize = intOf(node, 'block_size', 0) || undefined;
       const wanted = { axis: intOf(node, 'axis', 1), blockSize, symmetric: false };
-      return linear(prefixOf(first) + (node.outputs[0] ?? ''), first, second, third, wanted);
+      const [output = ''] = node.outputs;
+      const found = linear(prefixOf(first) + output, first, second, third, wanted);
+      return found && { ...found, isTurned: this.isTurned(graph, output) };
     }
     if (node.domain !== 'com.microsoft' || second === undefined || third === undefined) return undefined;
     const [k, n, blockSize] = ['K', 'N', 'block_size'].map((name) => intOf(node, name, 0)) as [number, number, number];
@@ -124,7 +132,8 @@ class Finder {
       if (intOf(node, 'quant_type', 1) !== 1 || k % blockSize !== 0 || third.source.dtype !== 'F32') return undefined;
       if (!fits(second, k * n * 0.5) || !fits(third, (k * n) / blockSize)) return undefined;
       const form: MatMulBnb4Form = { codec: 'matmul-bnb4', blockSize, transposed: false };
-      return { name: nameWithout(second, '_Bnb4'), shape, form, ...parts, zeroPoint: undefined };
+      const turned = { shape: [n, k], form: { ...form, transposed: true } };
+      return { name: nameWithout(second, '_Bnb4'), shape, form, ...parts, zeroPoint: undefined, turned };
     }
     const bits = intOf(node, 'bits', 4);
     const scale = third.source.dtype;
@@ -144,7 +153,45 @@ class Finder {
       transposed: false,
       scale,
     };
-    return { name: nameWithout(second, `_Q${bits}`), shape, form, ...parts, zeroPoint: fourth };
+    const turned = { shape: [n, k], form: { ...form, transposed: true } };
+    return { name: nameWithout(second, `_Q${bits}`), shape, form, ...parts, zeroPoint: fourth, turned };
+  }
+
+  /** Whether products read a matrix as its transpose. */
+  isTurned(graph: OnnxGraph, value: string): boolean {
+    return this.#graphs.readers({ graph, value }).some((reader) => {
+      const { node, input, path } = reader;
+      const isInteger = node.opType === 'MatMulInteger' && input === 1 && swaps(path) === true;
+      return isInteger || productOf(reader)?.transposed === true;
+    });
+  }
+
+  /** Blocks of a table, whose rows are looked up. */
+  #table(data: Weight): Found | undefined {
+    const [, start = '', bits = ''] = /^(.*)_Q([248])$/s.exec(data.source.name) ?? [];
+    const [n = 0, blocks = 0, bytes = 0, ...others] = data.source.shape;
+    const [scale, zeroPoint] = [this.#byName.get(`${start}_scales`), this.#byName.get(`${start}_zero_points`)];
+    if (data.source.dtype !== 'U8' || others.length > 0 || n * blocks * bytes === 0 || scale === undefined)
+      return undefined;
+    if (!this.#graphs.readers(data).some(({ node, input }) => node.opType === 'Gather' && input === 0))
+      return undefined;
+    const { dtype } = scale.source;
+    if ((dtype !== 'F32' && dtype !== 'F16') || !fits(scale, n, blocks)) return undefined;
+    const hasZeroPoints = zeroPoint !== undefined;
+    if (
+      hasZeroPoints &&
+      (zeroPoint.source.dtype !== 'U8' || !fits(zeroPoint, n, Math.ceil((blocks * Number(bits)) / 8)))
+    )
+      return undefined;
+    const form: MatMulNBitsForm = {
+      codec: 'matmul-nbits',
+      bits: Number(bits) as 2 | 4 | 8,
+      blockSize: (bytes * 8) / Number(bits),
+      zeroPoint: hasZeroPoints,
+      transposed: true,
+      scale: dtype,
+    };
+    return { name: start, shape: [n, blocks * form.blockSize], form, data, scale, zeroPoint };
   }
 
   /** Codes that are multiplied as integers. Their scales come later; names tell which they are. */
@@ -163,7 +210,8 @@ class Finder {
     const isMultiplied = reader.node.opType === 'Mul' || reader.node.opType === 'Sub';
     const along = isMultiplied ? scale?.source.shape.findIndex((n) => n > 1) : axisOf(reader, data);
     const wanted = { axis: leading ? 1 : Math.max(0, along ?? 0), leading, blockSize: undefined, symmetric };
-    return linear(name, data, scale, zeroPoint, wanted);
+    const found = linear(name, data, scale, zeroPoint, wanted);
+    return found && { ...found, isTurned: this.isTurned(data.graph, data.value) };
   }
 }
 
@@ -189,7 +237,7 @@ export function logicalTensors(model: OnnxModel): LogicalTensor[] {
   const names = new Set<string>();
   const result: LogicalTensor[] = [];
   const finder = new Finder(model);
-  for (const { name, shape, form, data, scale, zeroPoint } of finder.found) {
+  for (const { name, shape, form, data, scale, zeroPoint, turned, isTurned } of finder.found) {
     if (names.has(name) || taken.has(data)) continue;
     names.add(name);
     const parts = [
@@ -198,11 +246,16 @@ export function logicalTensors(model: OnnxModel): LogicalTensor[] {
       ...(zeroPoint === undefined ? [] : [{ role: 'zeroPoint', tensor: zeroPoint.source }]),
     ];
     for (const weight of [data, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])]) taken.add(weight);
-    result.push({ name, shape, type: data.source.dtype, form, parts });
+    const way = { ...(turned === undefined ? {} : { turned }), ...(isTurned ? { isTurned } : {}) };
+    result.push({ name, shape, type: data.source.dtype, form, parts, ...way });
   }
   for (const weight of model.weights) {
     if (taken.has(weight)) continue;
-    const plain = plainTensor(weight.source);
+    const isMatrix = weight.source.shape.length === 2;
+    const plain = {
+      ...plainTensor(weight.source),
+      ...(isMatrix && finder.isTurned(weight.graph, weight.value) ? { isTurned: true } : {}),
+    };
     const name = finder.widened.get(weight);
     result.push(name === undefined || names.has(name) ? plain : { ...plain, name });
   }

@@ -10,7 +10,7 @@ import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
 import { type OnnxNode, typeNumber } from './proto.js';
-import { type Channels, floatOf, intOf } from './readers.js';
+import { type Channels, floatOf, intOf, isCalled } from './readers.js';
 
 /** What decides about blocks. */
 export type BlockOptions =
@@ -37,16 +37,17 @@ interface Product {
 /** Whether a path leaves the elements in place, or swaps both dimensions. Undefined for any other. */
 export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
-  for (const { opType, attributes } of path) {
-    if (opType === 'Identity') continue;
-    if (opType !== 'Transpose' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0') return undefined;
+  for (const { opType, domain, attributes } of path) {
+    if (opType === 'Identity' && domain === '') continue;
+    if (opType !== 'Transpose' || domain !== '' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0')
+      return undefined;
     swapped = !swapped;
   }
   return swapped;
 }
 
 /** How a reader multiplies by a matrix; undefined if it does something else. */
-function productOf(reader: Reader): Product | undefined {
+export function productOf(reader: Reader): Product | undefined {
   const { node, input, path } = reader;
   const swapped = swaps(path);
   if (swapped === undefined || input !== 1 || node.domain !== '') return undefined;
@@ -92,6 +93,21 @@ function optionsFor(given: BlockOptions, k: number, isTable: boolean): BlockOpti
   return isTable && given.zeroPoints === 'float' ? { ...given, zeroPoints: true } : given;
 }
 
+/** Why a reader of a weight takes no blocks. */
+function whyNone(reader: Reader | undefined, shape: readonly number[], { kind, blockSize }: BlockOptions): string {
+  if (reader === undefined) return 'not read';
+  const { node, input, path } = reader;
+  const what = `read by ${node.opType}`;
+  if (kind === 'integers' && isLookup(reader))
+    return `${what}: rows of ${shape[1]}, which blocks of ${blockSize} do not divide`;
+  if (node.domain !== '' || (node.opType !== 'MatMul' && node.opType !== 'Gemm')) return what;
+  if (shape.length !== 2) return `${shape.length}-D`;
+  if (input === 0) return `${what} as its first input`;
+  if (isCalled(reader)) return `${what} in a function`;
+  if (swaps(path) === undefined) return `${what} behind ${[...new Set(path.map(({ opType }) => opType))].join(', ')}`;
+  return input === 1 ? `${what} with alpha, beta or transA` : what;
+}
+
 /** Stores a matrix as blocks. Returns why not, if that is not possible. */
 export function blockWeight(
   builder: Builder,
@@ -105,7 +121,7 @@ export function blockWeight(
   const lookups = given.kind === 'integers' && columns % given.blockSize === 0 ? readers.filter(isLookup) : [];
   const products = readers.flatMap((reader) => productOf(reader) ?? []);
   const [first] = products;
-  if (first === undefined && lookups.length === 0) return `read by ${readers[0]?.node.opType}`;
+  if (first === undefined && lookups.length === 0) return whyNone(readers[0], shape, given);
   if (shape.length !== 2) return `${shape.length}-D`;
   // A table has its blocks along its rows.
   const transposed = lookups.length > 0 || first?.transposed === true;

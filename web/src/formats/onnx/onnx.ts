@@ -12,8 +12,8 @@ const bytesTags: readonly number[] = [0x12, 0x1a, 0x22, 0x32, 0x3a, 0x42, 0x72];
 /** Whether bytes look like the first two fields of a model. */
 function isModel(head: Uint8Array): boolean {
   const [tag, value = 0x80, next] = head;
+  if (tag === 0x08) return value > 0 && isField(head[2 + head.subarray(1).findIndex((byte) => byte < 0x80)]);
   if (tag === undefined || value >= 0x80) return tag === 0x3a && hasGraph(head);
-  if (tag === 0x08) return value > 0 && (next === undefined || isTag(next));
   // What is inside of opset_import and of a graph begins with a tag as well.
   if (tag === 0x42) return next === 0x0a || next === 0x10;
   if (tag === 0x3a) return hasGraph(head);
@@ -26,6 +26,11 @@ function isModel(head: Uint8Array): boolean {
 function hasGraph(head: Uint8Array): boolean {
   const inner = head[2 + head.subarray(1).findIndex((byte) => byte < 0x80)];
   return inner === 0x0a || inner === 0x12 || inner === 0x2a;
+}
+
+/** Whether a byte behind the version is the tag of a field, of the right wire type or not; or there is none. */
+function isField(byte: number | undefined): boolean {
+  return byte === undefined || (byte >> 3 > 0 && byte >> 3 <= 8) || byte >> 3 === 14;
 }
 
 function isTag(byte: number): boolean {

@@ -18,7 +18,7 @@ import {
   type TensorData,
   tensorField,
 } from './proto.js';
-import { badFile, type Field, mostDepth, readVarint, type Skeleton, type WireType } from './wire.js';
+import { badFile, type Field, mostDepth, readVarint, type Skeleton, type Stretch, type WireType } from './wire.js';
 
 const { floats, int32s, int64s, doubles, uint64s } = tensorField;
 
@@ -135,6 +135,7 @@ export class Parser {
       fields.some((field) => field.wire !== 2 || field.end > field.begin),
     );
     const hasRaw = raw !== undefined && raw.end > raw.begin;
+    if (location !== 0 && location !== 1) bad(`data_location is ${location}`);
     const isExternal = location === 1;
     if (sources.length + Number(hasRaw) + Number(isExternal) > 1) bad('it has data in two places');
     let data: TensorData = { kind: 'none' };
@@ -181,12 +182,27 @@ export class Parser {
       if (fixed !== undefined && (end - begin) % fixed !== 0) bad('its data end within an element', start);
       entries += fixed === undefined ? (wire === 0 ? 1 : end - begin) : (end - begin) / fixed;
     }
+
+    const counted = fixed === undefined ? this.#countVarints(chunks) : entries;
     const perElement = element.bits === 128 || element.name === 'C64' ? 2 : 1;
     const needed = element.bits < 8 ? Math.ceil((count * element.bits) / 8) : count * perElement;
-    // A varint takes 1 to 10 bytes. How many there are shows when they are read.
-    const fits = fixed === undefined ? entries >= needed && entries <= needed * 10 : entries === needed;
+    // A varint takes 1 to 10 bytes. How many there are of many shows when they are read.
+    const fits = counted === undefined ? entries >= needed && entries <= needed * 10 : counted === needed;
     if (!fits) bad(`its shape takes ${needed} entries, which its data do not have`, at);
     return fixed === undefined ? { kind: 'varints', chunks } : { kind: 'fixed', chunks, unit: fixed };
+  }
+
+  /** How many varints some fields hold; undefined if they were not read with the skeleton. */
+  #countVarints(chunks: readonly Field[]): number | undefined {
+    let count = 0;
+    for (const { wire, begin, end } of chunks) {
+      if (wire === 0) count++;
+      else if (this.#skeleton.bytes(begin, end) === undefined) return undefined;
+      for (let at = begin; wire !== 0 && at < end; count++) {
+        at = readVarint(this.#skeleton.find(at) as Stretch, at, end).end;
+      }
+    }
+    return count;
   }
 
   /** A key and its value. */
@@ -370,6 +386,7 @@ export class Parser {
       if (field.number === 1) domain = this.#text(field, 'a domain');
       if (field.number === 2) version = this.#integer(field, 'an opset version');
     }
+    if (version < 0) badFile(`the opset of ${quoted(domain)} has the version ${version}`, outer.start);
     opsets.set(domain === 'ai.onnx' ? '' : domain, version);
   }
 
@@ -378,14 +395,27 @@ export class Parser {
     let [name, domain] = ['', ''];
     const nodes: OnnxNode[] = [];
     const opsets = new Map<string, number>();
+    const inputs: OnnxValue[] = [];
+    const outputs: OnnxValue[] = [];
+    const named = (field: Field, what: string): OnnxValue => {
+      return { start: field.start, end: field.end, name: this.#text(field, what), type: 0, shape: undefined };
+    };
     for (const field of this.#fields(begin, end)) {
       if (field.number === functionField.name) name = this.#text(field, 'the name of a function');
       else if (field.number === functionField.domain) domain = this.#text(field, 'the domain of a function');
+      else if (field.number === functionField.input) inputs.push(named(field, 'the input of a function'));
+      else if (field.number === functionField.output) outputs.push(named(field, 'the output of a function'));
       else if (field.number === functionField.node) nodes.push(this.#node(field));
       else if (field.number === functionField.opsetImport) this.#opset(field, opsets);
     }
-    const nothing = { initializers: [], sparse: [], inputs: [], outputs: [], values: [] };
-    return { name, domain, opsets, body: { pieces: [{ start, begin, end }], nodes, ...nothing } };
+    const nothing = { initializers: [], sparse: [], values: [] };
+    return { name, domain, opsets, body: { pieces: [{ start, begin, end }], nodes, inputs, outputs, ...nothing } };
+  }
+
+  /** Goes through a message that nothing here needs, if it was read. */
+  #walk({ begin, end }: Field): void {
+    if (this.#skeleton.bytes(begin, end) === undefined) return;
+    for (const _ of this.#fields(begin, end));
   }
 
   /** The whole file. */
@@ -402,8 +432,10 @@ export class Parser {
       else if (number === modelField.opsetImport) this.#opset(field, opsets);
       else if (number === modelField.functions) functions.push(this.#function(field));
       else if (number === modelField.trainingInfo) trains = true;
+      else if (number === modelField.metadata) this.#walk(this.#message(field, 'metadata_props'));
     }
     if (pieces.length === 0) badFile('the file has no graph', 0);
+    if (irVersion < 0) badFile(`ir_version is ${irVersion}`, 0);
     return { irVersion, producer, opsets, graph: this.#graph(pieces), functions, trains };
   }
 }

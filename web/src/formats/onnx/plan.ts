@@ -1,6 +1,7 @@
 /** Plans ONNX results: decides about each weight, and changes the graph accordingly. Everything follows from the skeleton. */
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
+import { elementCount } from '../tensors.js';
 import { Builder, dataSuffix } from './builder.js';
 import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
@@ -174,7 +175,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   const converted = plan.tensors.filter(({ kept }) => kept === undefined);
   const notes =
     converted.length === 0
-      ? [nothing]
+      ? [whyNothing(builder, plan, to)]
       : costsOf(
           choices,
           converted.map(({ form }) => form.codec),
@@ -182,7 +183,29 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
 }
 
-const nothing = 'nothing was converted: the model has no weights of a size and kind that pay';
+/** Why nothing is converted, and what would help. */
+function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget): string {
+  const large = tensors.filter(
+    ({ source: { shape } }) => shape.length > 1 && (elementCount(shape) ?? 0) >= fewestElements,
+  );
+  const types = new Set(large.map(({ source: { type } }) => type));
+  const [narrow] = ['F16', 'BF16'].filter((type) => types.has(type));
+  let why = 'the model has no weights of a size and kind that pay';
+  if (narrow !== undefined && !types.has('F32'))
+    why = `the weights are ${narrow}; the model they were made of, in F32, can be converted`;
+  else if (to in blockBits || to === 'bnb4' || to === 'int4-weights') {
+    const isKept = (reason: string) => large.some(({ kept }) => kept?.endsWith(reason));
+    const other = ['Conv', 'ConvTranspose', 'LSTM', 'GRU', 'RNN'].find((opType) => {
+      const isShape = isKept('-D') && graphs.nodes.some(({ node }) => node.opType === opType);
+      return isKept(`read by ${opType}`) || (to === 'int4-weights' && isShape);
+    });
+    if (isKept(' in a function'))
+      why = 'products in functions take no blocks; inline the functions, or choose q8 or int8-weights';
+    else if (other !== undefined)
+      why = `blocks are for products and tables; q8, int8-weights and fp16 take weights of ${other} as well`;
+  }
+  return `nothing was converted: ${why}`;
+}
 
 /** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs). */
 function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): string[] {

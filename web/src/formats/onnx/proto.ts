@@ -7,7 +7,14 @@ import type { Field, ScanSchema } from './wire.js';
 
 // ------------------------------------------------------------------------------------------------------------------- field numbers
 
-export const modelField = { irVersion: 1, graph: 7, opsetImport: 8, trainingInfo: 20, functions: 25 } as const;
+export const modelField = {
+  irVersion: 1,
+  graph: 7,
+  opsetImport: 8,
+  metadata: 14,
+  trainingInfo: 20,
+  functions: 25,
+} as const;
 export const graphField = {
   node: 1,
   name: 2,
@@ -45,7 +52,7 @@ export const tensorField = {
   external: 13,
   location: 14,
 } as const;
-export const functionField = { name: 1, node: 7, opsetImport: 9, domain: 10 } as const;
+export const functionField = { name: 1, input: 4, output: 5, node: 7, opsetImport: 9, domain: 10 } as const;
 
 const tensorSchema: ScanSchema = { messages: {}, data: [4, 5, 6, 7, 9, 10, 11] };
 const sparseSchema: ScanSchema = { messages: { 1: tensorSchema, 2: tensorSchema }, data: [] };

@@ -52,8 +52,9 @@ function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
 function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): number {
   let result = axis;
   for (const node of path.toReversed()) {
-    const { opType, attributes } = node;
-    if (opType === 'Identity' || opType === 'Cast') continue;
+    const { opType, domain, attributes } = node;
+    // A call of a function gives a value another name.
+    if (domain !== '' || opType === 'Identity' || opType === 'Cast') continue;
     if (opType === 'Transpose') {
       const perm = attributes.get('perm')?.ints ?? Array.from({ length: rank }, (_, i) => rank - 1 - i);
       const at = result < 0 ? perm.length + result : result;
@@ -86,15 +87,26 @@ function isLeftOfWeight(graphs: Graphs, { node, input, graph }: Reader): boolean
   return isProduct && graphs.weightAt(graph, node.inputs[1] ?? '') !== undefined;
 }
 
-/** Whether attributes of the function that a node is in decide what it does. */
-function isOpen({ attributes }: OnnxNode): boolean {
-  return [...attributes.values()].some(({ refers }) => refers);
+/** Whether a reader is in a function that is called with the value. Then the node stays as it is, as others may call the function. */
+export function isCalled({ path }: Reader): boolean {
+  return path.some(({ domain }) => domain !== '');
+}
+
+/** Attributes that say nothing about axes. */
+const factors: readonly string[] = ['alpha', 'beta'];
+
+/** Whether attributes of the function that a node is in decide how it reads a weight. */
+function isOpen(reader: Reader): boolean {
+  const isLeft = isCalled(reader);
+  return [reader.node, ...reader.path].some(({ attributes }) =>
+    [...attributes.values()].some(({ name, refers }) => refers && !(isLeft && factors.includes(name))),
+  );
 }
 
 /** Finds the readers and the axes of a weight, or says why its readers do not tell them. */
 export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
   const readers = graphs.readers(weight);
-  const open = readers.find(({ node, path }) => [node, ...path].some(isOpen));
+  const open = readers.find(isOpen);
   if (open !== undefined) return `read by ${open.node.opType}, whose attributes are open`;
   const { shape } = weight.source;
   for (const reader of readers) {

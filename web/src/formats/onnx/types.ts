@@ -7,7 +7,7 @@ const [float, int64, bool] = [typeNumber('F32'), typeNumber('I64'), typeNumber('
 
 const words = (text: string): ReadonlySet<string> => new Set(text.split(/\s+/));
 
-/** Operators whose floats all have one type, which may be float16, and that compute well with it. Only the first output has that type. */
+/** Operators whose floats all have one type, which may be float16, and that compute well with it. Mostly only the first output has that type. */
 const halfOps = words(
   `Abs Acos Acosh Add Asin Asinh Atan Atanh Attention AveragePool BatchNormalization Ceil Clip Compress Concat Conv ConvTranspose Cos Cosh
   DepthToSpace Div Dropout Einsum Elu Erf Exp Expand Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool
@@ -31,7 +31,9 @@ const floatOps = words('Celu CumSum Max Min RandomNormalLike RandomUniformLike R
 const anyOps = words('Cast NonZero Shape Size');
 
 /** All outputs of these have the type of the floats. */
-const manyOutputs = words('BatchNormalization GRU LSTM RNN Split Identity');
+const manyOutputs = words(
+  'BatchNormalization GRU LSTM RNN Split Identity SkipLayerNormalization SkipSimplifiedLayerNormalization',
+);
 
 /** Types of outputs. undefined: that of the floats. */
 const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
@@ -45,6 +47,8 @@ const outputs: Readonly<Record<string, readonly (number | undefined)[]>> = {
   MaxPool: [undefined, int64],
   TopK: [undefined, int64],
   LayerNormalization: [undefined, float, float],
+  SkipLayerNormalization: [undefined, float, float],
+  SkipSimplifiedLayerNormalization: [undefined, float, float],
   DynamicQuantizeLinear: [typeNumber('U8'), float, typeNumber('U8')],
   MatMulInteger: [typeNumber('I32')],
   ConvInteger: [typeNumber('I32')],
@@ -115,8 +119,9 @@ export class Types {
   #outputType(node: OnnxNode, graph: OnnxGraph, output: number): number | undefined {
     const { opType, domain, attributes } = node;
     if (domain !== '') {
-      const isFirst = domain === 'com.microsoft' && contribOps.has(opType) && output === 0;
-      return isFirst ? this.#floatType(node, graph) : undefined;
+      if (domain !== 'com.microsoft' || !contribOps.has(opType)) return undefined;
+      const own = outputs[opType]?.[output];
+      return own ?? (output === 0 || manyOutputs.has(opType) ? this.#floatType(node, graph) : undefined);
     }
     if (opType === 'Cast') return intOf(node, 'to', 0);
     if (opType === 'Constant') return constantType(node);

@@ -6,7 +6,7 @@ import type { Builder } from './builder.js';
 import type { NewNode, NewTensor } from './encode.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
-import { typeNumber } from './proto.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, intOf } from './readers.js';
 
 /** What decides about codes. */
@@ -150,6 +150,22 @@ export function storeCodes(
   return names;
 }
 
+/** The rank of what a node makes of a tensor whose elements it moves; undefined if that is not known. */
+function rankBehind({ graphs }: Builder, graph: OnnxGraph, node: OnnxNode, rank: number): number | undefined {
+  const { opType, inputs, attributes } = node;
+  /** How many integers the attribute or the constant holds that says where dimensions go. */
+  const listed = (attribute: string): number | undefined => {
+    const { weight, producer } = graphs.valueAt(graph, inputs[1] ?? '') ?? {};
+    const constant = weight?.source ?? producer?.attributes.get('value')?.tensor;
+    return attributes.get(attribute)?.ints?.length ?? constant?.shape[0];
+  };
+  if (opType === 'Flatten') return 2;
+  if (opType === 'Reshape') return listed('shape');
+  if (opType !== 'Squeeze' && opType !== 'Unsqueeze') return rank;
+  const axes = listed('axes');
+  return axes && rank + (opType === 'Squeeze' ? -axes : axes);
+}
+
 /** Adds the node that makes floats of codes, under the name of the weight. */
 export function addDequantize(
   builder: Builder,
@@ -159,9 +175,14 @@ export function addDequantize(
   domain: string,
 ): void {
   const { graph, value, node } = weight;
-  for (const { path } of builder.graphs.readers(weight)) {
-    const [first] = path;
-    if (first !== undefined) builder.spellOut(first, weight.source.shape.length);
+  for (const { path, graph: inside } of builder.graphs.readers(weight)) {
+    let rank: number | undefined = weight.source.shape.length;
+    for (const node of path) {
+      // Functions may be called with other ranks.
+      if (rank === undefined || node.domain !== '') break;
+      builder.spellOut(node, rank);
+      rank = rankBehind(builder, inside, node, rank);
+    }
   }
   const dequantize: NewNode = {
     opType: 'DequantizeLinear',

@@ -1,0 +1,53 @@
+/** Nodes that only move elements, and that onnxruntime cannot load in float16. */
+import { type Graphs, isMover, mostMoves, type Use } from './graph.js';
+import type { OnnxGraph, OnnxNode } from './proto.js';
+
+/** Whether the first dimension becomes one of the last two, beside the last one, and all others stay in order. */
+function movesBatch(perm: readonly number[]): boolean {
+  const last = perm.length - 1;
+  const [row = -1, column = -1] = perm.slice(-2);
+  const isMoved = (row === 0 && column === last) || (row === last && column === 0);
+  return last > 1 && isMoved && perm.slice(0, -2).every((from, i) => from === i + 1);
+}
+
+/** More dimensions are none of a product. */
+const mostDimensions = 8;
+
+/** How a Transpose behind others permutes dimensions; undefined if that is not known. */
+function permutation({ opType, attributes }: OnnxNode, before: readonly number[]): readonly number[] | undefined {
+  if (opType !== 'Transpose') return before;
+  const perm = attributes.get('perm')?.ints;
+  if (perm === undefined || perm.length > mostDimensions) return undefined;
+  return before.length === perm.length ? perm.map((from) => before[from] ?? from) : perm;
+}
+
+/**
+ * Transposes that move batches in front of a MatMul, with what stands between. onnxruntime 1.30 for Node crashes when it loads them in
+ * float16, as in an LSTM with the batch first and a product behind it. In float32 they do the same.
+ */
+export function batchesMoved(
+  graphs: Graphs,
+  nodes: readonly { readonly node: OnnxNode; readonly graph: OnnxGraph }[],
+): Set<OnnxNode> {
+  const found = new Set<OnnxNode>();
+  const known = new Map<string, boolean>();
+  const leads = ({ node, input, graph }: Use, before: readonly number[], moves: number): boolean => {
+    if (node.domain === '' && node.opType === 'MatMul') return movesBatch(before);
+    if (!isMover(node) || input > 0 || moves > mostMoves) return false;
+    const perm = permutation(node, before);
+    if (perm === undefined || perm.length === 0) return false;
+    const key = `${node.start} ${perm}`;
+    const there = known.get(key);
+    if (there !== undefined) return there;
+    known.set(key, false);
+    const readers = node.outputs.flatMap((output) => graphs.uses(graph, output));
+    const result = readers.map((use) => leads(use, perm, moves + 1)).includes(true);
+    known.set(key, result);
+    if (result) found.add(node);
+    return result;
+  };
+  for (const { node, graph } of nodes) {
+    if (node.opType === 'Transpose') leads({ node, graph, input: 0 }, [], 0);
+  }
+  return found;
+}
