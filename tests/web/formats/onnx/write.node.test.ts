@@ -296,7 +296,10 @@ describe('what does not change', () => {
       inputs: [['x', [3, 64], 10]],
       outputs: [['y', [3, 48], 10]],
     });
-    expect((await planModel(half, { to: 'q4' })).notes.join()).toMatch(/: the weights are F16; the model/);
+    expect((await planModel(half, { to: 'q8' })).notes.join()).toMatch(
+      /: the weights are F16; q4 and .* the model they/,
+    );
+    expect((await planModel(half, { to: 'fp16' })).notes.join()).toMatch(/: the weights are F16$/);
   });
 
   it('is a result that is quantized once more', async () => {

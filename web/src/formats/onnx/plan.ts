@@ -102,21 +102,24 @@ function toHalf({ builder, halves }: Context, weight: Weight): string | undefine
 function convert(context: Context, weight: Weight, to: OnnxTarget): string | undefined {
   const { builder, dynamics, choices, halves } = context;
   if (to === 'fp16') return toHalf(context, weight);
-  const reason = reasonToKeep(builder.model, weight);
+  const reason = reasonToKeep(builder.model, weight, { takesHalf: takesHalf(to) });
   if (reason !== undefined) return to === 'q4f16' && halves !== undefined ? toHalf(context, weight) : reason;
   const channels = channelsOf(builder.graphs, weight);
   if (typeof channels === 'string')
     return to === 'q4f16' && (halves !== undefined || isComputed(channels)) ? toHalf(context, weight) : channels;
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
+  const isStoredHalf = weight.source.dtype === 'F16';
   const range = choices.range === 'min-max' ? undefined : choices.range;
   if (to === 'bnb4')
     return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
   const bits = blockBits[to];
   if (bits !== undefined) {
-    const isHalf = to.endsWith('f16');
-    const scale = isHalf ? 'F16' : 'F32';
-    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale, halves } as const;
+    const isHalf = to.endsWith('f16') && !isStoredHalf;
+    const scale = isHalf || isStoredHalf ? 'F16' : 'F32';
+    // Whoever reads float16 computes with it.
+    const readers = isStoredHalf ? { has: () => true } : halves;
+    const options = { kind: 'integers', bits, blockSize, zeroPoints, scale, halves: readers } as const;
     const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
     return failed !== undefined && isHalf ? toHalf(context, weight) : failed;
   }
@@ -130,6 +133,11 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
+}
+
+/** Whether a type of codes can stand for float16 as well. Those of integers are scaled in float32, and so is MatMulBnb4 on the CPU. */
+function takesHalf(to: OnnxTarget): boolean {
+  return to in blockBits || to.endsWith('-weights');
 }
 
 /** Layers in which errors add up from step to step: int4-weights gives their weights 8 bits. */
@@ -191,9 +199,14 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
   const types = new Set(large.map(({ source: { type } }) => type));
   const [narrow] = ['F16', 'BF16'].filter((type) => types.has(type));
   let why = 'the model has no weights of a size and kind that pay';
-  if (narrow !== undefined && !types.has('F32'))
-    why = `the weights are ${narrow}; the model they were made of, in F32, can be converted`;
-  else if (to in blockBits || to === 'bnb4' || to === 'int4-weights') {
+  const isHalf = narrow === 'F16';
+  if (narrow !== undefined && !types.has('F32') && !(isHalf && takesHalf(to))) {
+    if (to === 'fp16' && isHalf) why = 'the weights are F16';
+    else {
+      const others = isHalf ? 'q4 and int8-weights take them, and ' : '';
+      why = `the weights are ${narrow}; ${others}the model they were made of, in F32, can be converted`;
+    }
+  } else if (to in blockBits || to === 'bnb4' || to === 'int4-weights') {
     const isKept = (reason: string) => large.some(({ kept }) => kept?.endsWith(reason));
     const other = ['Conv', 'ConvTranspose', 'LSTM', 'GRU', 'RNN'].find((opType) => {
       const isShape = isKept('-D') && graphs.nodes.some(({ node }) => node.opType === opType);

@@ -1,4 +1,5 @@
 /** Which weights are converted by default, and along which axis their channels lie. */
+import { elementCount } from '../tensors.js';
 import type { Graphs, Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import type { OnnxNode } from './proto.js';
@@ -120,10 +121,14 @@ export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
 }
 
 /** Why a weight is kept, before anybody looks at who reads it. */
-export function reasonToKeep({ proto }: OnnxModel, { source }: Weight): string | undefined {
-  const { dtype, shape, bytes } = source;
-  if (dtype !== 'F32') return dtype;
+export function reasonToKeep(
+  { proto }: OnnxModel,
+  { source }: Weight,
+  { takesHalf = false }: { readonly takesHalf?: boolean } = {},
+): string | undefined {
+  const { dtype, shape } = source;
+  if (dtype !== 'F32' && !(takesHalf && dtype === 'F16')) return dtype;
   if (shape.length < 2) return `${shape.length}-D`;
-  if (bytes < 4 * fewestElements) return 'small';
+  if ((elementCount(shape) ?? 0) < fewestElements) return 'small';
   return proto.trains ? 'training' : undefined;
 }

@@ -18,13 +18,15 @@ export interface CodeOptions {
   readonly range?: SearchedRange | undefined;
   /** Whether codes of 8 bits become floats by Cast and Mul. */
   readonly casts?: boolean | undefined;
+  /** Type of the scales, and of what codes become. Undefined: F32. */
+  readonly scale?: 'F32' | 'F16' | undefined;
 }
 
 /** The form of codes with a scale for each index of an axis, or for blocks along it. */
 export function linearForm(
   shape: readonly number[],
   axis: number | undefined,
-  { bits, signed, symmetric, blockSize, range }: CodeOptions,
+  { bits, signed, symmetric, blockSize, range, scale = 'F32' }: CodeOptions,
 ): DequantizeLinearForm {
   const product = (dimensions: readonly number[]) => dimensions.reduce((all, n) => all * n, 1);
   let sharing: DequantizeLinearForm['sharing'] = 'tile';
@@ -34,7 +36,7 @@ export function linearForm(
     if (blockSize !== undefined) sharing = isLast ? 'rowBlocks' : 'columnBlocks';
     else sharing = isLast ? 'columns' : 'rows';
   }
-  const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale: 'F32' } as const;
+  const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale } as const;
   // Symmetric codes with a sign have the zero point that is meant if there is none.
   const whole: DequantizeLinearForm = { ...form, zeroPoint: !(symmetric && signed) };
   return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;
@@ -52,11 +54,13 @@ export function isSmaller(builder: Builder, weight: Weight, form: DequantizeLine
 export function dequantizer(
   builder: Builder,
   { graph }: Weight,
-  { bits, axis, blockSize }: DequantizeLinearForm,
+  { bits, axis, blockSize, scale }: DequantizeLinearForm,
 ): string | undefined {
-  const needed = bits === 2 ? 25 : bits === 4 || blockSize !== undefined ? 21 : axis === undefined ? 10 : 13;
+  const isHalf = scale === 'F16';
+  const ofFloats = isHalf ? 19 : axis === undefined ? 10 : 13;
+  const needed = bits === 2 ? 25 : bits === 4 || blockSize !== undefined ? 21 : ofFloats;
   if (builder.raise(graph, needed)) return '';
-  return blockSize === undefined && bits !== 2 ? builder.importContrib(graph) : undefined;
+  return blockSize === undefined && bits !== 2 && !isHalf ? builder.importContrib(graph) : undefined;
 }
 
 /** Readers that look up rows of a table. */
@@ -88,9 +92,10 @@ export function dequantizeWeight(
   builder: Builder,
   weight: Weight,
   channels: Channels,
-  options: CodeOptions,
+  asked: CodeOptions,
 ): string | undefined {
-  const { shape } = weight.source;
+  const { shape, dtype } = weight.source;
+  const options: CodeOptions = { ...asked, scale: dtype === 'F16' ? 'F16' : 'F32' };
   const hasZeroPoints = !(options.symmetric && options.signed);
   const channelAxis = hasZeroPoints ? channels.zeroPointAxis : channels.axis;
   const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape.length, channels.axis);
@@ -113,8 +118,8 @@ export function dequantizeWeight(
   const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
   const setShape = isTable ? [shape[0] as number, 1] : casts ? broadcast : undefined;
   const names = storeCodes(builder, weight, form, setShape);
-  if (isTable) for (const reader of gathered) gatherCodes(builder, reader, names);
-  else if (casts) addCast(builder, weight, names);
+  if (isTable) for (const reader of gathered) gatherCodes(builder, reader, form, names);
+  else if (casts) addCast(builder, weight, form, names);
   else addDequantize(builder, weight, form, names, domain);
   return undefined;
 }
@@ -199,11 +204,16 @@ export function addDequantize(
 }
 
 /** Adds nodes that make floats of codes and that onnxruntime carries out when it loads the model. */
-function addCast(builder: Builder, weight: Weight, { codes, scale, zeroPoint }: CodeNames): void {
+function addCast(
+  builder: Builder,
+  weight: Weight,
+  { scale: type }: DequantizeLinearForm,
+  { codes, scale, zeroPoint }: CodeNames,
+): void {
   const { graph, value, node } = weight;
   const fresh = (what: string) => builder.graphs.freshValue(`${value}_${what}`);
   const cast = (from: string, to: string): NewNode => {
-    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber('F32') } };
+    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
   };
   const floats = fresh('floats');
   const nodes = [cast(codes, floats)];
@@ -219,7 +229,12 @@ function addCast(builder: Builder, weight: Weight, { codes, scale, zeroPoint }: 
 }
 
 /** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
-function gatherCodes(builder: Builder, { node, graph }: Reader, names: CodeNames): void {
+function gatherCodes(
+  builder: Builder,
+  { node, graph }: Reader,
+  { scale: type }: DequantizeLinearForm,
+  names: CodeNames,
+): void {
   const [, indices = ''] = node.inputs;
   const [output = ''] = node.outputs;
   const fresh = (what: string) => builder.graphs.freshValue(`${output}_${what}`);
@@ -229,7 +244,7 @@ function gatherCodes(builder: Builder, { node, graph }: Reader, names: CodeNames
     return { opType: 'Gather', name: to, inputs: [from, indices], outputs: [to], attributes: { axis } };
   };
   const cast = (from: string, to: string): NewNode => {
-    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber('F32') } };
+    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
   };
   const two = (opType: string, a: string, b: string, to: string): NewNode => {
     return { opType, name: to, inputs: [a, b], outputs: [to] };
