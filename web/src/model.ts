@@ -61,6 +61,7 @@ export type {
 export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
 export {
+  aFile,
   didYouMean,
   type Flag,
   keepMention,

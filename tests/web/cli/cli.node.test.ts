@@ -1064,11 +1064,11 @@ describe('scalepoint compare', () => {
       type: [{ good: [[4, 4], wave], more: [[4], (i) => BigInt(i)] }, 'of another shape or type: "more"'],
       nan: [
         { good: [[4, 4], (i) => (i === 5 ? Number.NaN : wave(i))], more: [[4], wave] },
-        'NaN or infinite in one of them alone: "good"',
+        'NaN or infinite, and not the same in both: "good"',
       ],
       infinity: [
         { good: [[4, 4], wave], more: [[4], (i) => (i === 3 ? -Infinity : wave(i))] },
-        'NaN or infinite in one of them alone: "more"',
+        'NaN or infinite, and not the same in both: "more"',
       ],
       both: [{ more: [[2], wave] }, 'only in A: "good"; of another shape or type: "more"'],
     };
@@ -1085,9 +1085,26 @@ describe('scalepoint compare', () => {
         '0',
       ]);
       expect({ code, stderr }, name).toEqual({ code: 1, stderr: `scalepoint: ${message}\n` });
-      if (name === 'nan') expect(stdout).toContain('NaN or infinite in one of them alone: good, 1 element\n');
+      if (name === 'nan') expect(stdout).toContain('NaN or infinite, and not the same in both: good, 1 element\n');
       // Without a gate it is told, and nothing more.
       expect((await run(['compare', 'a.safetensors', 'b.safetensors', '--workers', '0'])).code).toBe(0);
+    }
+    // Nor are two infinities of different signs, or one of them and NaN, the same.
+    for (const [a, b] of [
+      [Infinity, -Infinity],
+      [-Infinity, Number.NaN],
+      [Number.NaN, Infinity],
+    ]) {
+      await put('a.safetensors', { good: [[4, 4], (i) => (i === 5 ? (a as number) : wave(i))] });
+      await put('b.safetensors', { good: [[4, 4], (i) => (i === 5 ? (b as number) : wave(i))] });
+      for (const workers of ['0', '1']) {
+        const gate = ['--min-sqnr', '10', '--workers', workers, '--quiet'];
+        expect(await run(['compare', 'a.safetensors', 'b.safetensors', ...gate])).toEqual({
+          code: 1,
+          stdout: '',
+          stderr: 'scalepoint: NaN or infinite, and not the same in both: "good"\n',
+        });
+      }
     }
     // NaN at the same place in both is no difference.
     const holes = (i: number) => (i === 2 ? Number.NaN : i === 3 ? Infinity : wave(i));

@@ -70,6 +70,8 @@ describe('--output', () => {
       ['model.safetensors', 'int8', 'x.safetensors.index.json', 'x.safetensors'],
       ['model.gguf', 'Q8_0', 'x.safetensors', 'x.gguf'],
       ['model.gguf', 'Q8_0', 'x.npy', 'x.gguf'],
+      ['model.gguf', 'Q8_0', 'config.json', 'config.gguf'],
+      ['model.safetensors', 'int8', 'x.JSON', 'x.safetensors'],
     ];
     for (const [file, to, output, better] of cases) {
       for (const args of [
@@ -114,6 +116,31 @@ describe('--output', () => {
     const shard = 'shards/model-00002-of-00002.safetensors';
     expect((await run(['shards', '--to', 'int8', '-o', shard, '--force'])).stderr).toContain('is the input itself');
     expect((await inspectModel(path(shard))).tensors).toHaveLength(1);
+  });
+});
+
+describe('a file that a flag names', () => {
+  it('is not replaced by a result, or by rules', async () => {
+    await putModel();
+    await writeFile(path('config.txt'), '{"a": 1}');
+    await writeFile(path('rules.txt'), 'nothing=keep\n');
+    const before = await readFile(path('model.safetensors'));
+    const model = ['model.safetensors', '--to', 'int8', '--force'];
+    const fit = ['--target-bpw', '20', '--save-rules'];
+    const cases: [string[], string][] = [
+      [[...model, '-o', 'config.txt', '--config', 'config.txt'], '--output: "config.txt" is the file of --config'],
+      [[...model, '-o', 'rules.txt', '--rules', 'rules.txt'], '--output: "rules.txt" is the file of --rules'],
+      [[...model, ...fit, 'model.safetensors', '-o', 'x'], '--save-rules: "model.safetensors" is the input itself'],
+      [['plan', ...model, ...fit, 'model.safetensors'], '--save-rules: "model.safetensors" is the input itself'],
+      [['plan', ...model, ...fit, 'rules.txt', '--rules', './rules.txt'], '"rules.txt" is the file of --rules'],
+    ];
+    for (const [args, message] of cases) {
+      const { code, stderr } = await run(args);
+      expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringContaining(`${message}; choose another name`) });
+    }
+    expect(await readFile(path('model.safetensors'))).toEqual(before);
+    expect(await readFile(path('config.txt'), 'utf8')).toBe('{"a": 1}');
+    expect(await readFile(path('rules.txt'), 'utf8')).toBe('nothing=keep\n');
   });
 });
 

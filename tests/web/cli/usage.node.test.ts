@@ -56,6 +56,12 @@ describe('a wrong command line', () => {
     [['model.gguf', '--to', 'q8'], /^--to: a GGUF file can become .*, not "q8"; did you mean Q8_0\?/],
     [['model.safetensors', '--to', 'q8'], /^--to: a safetensors file can become .*, not "q8"; did you mean int8\?/],
     [['model.gguf', '--to', 'int8'], /^--to: a GGUF file can become .*, not "int8"; did you mean Q8_0\?/],
+    [
+      ['model.safetensors', '--to', 'int8', '--shard-size', '1kB', '--part', '3'],
+      /^--part: expected a part such as '3\/16', from '1\/16' to '16\/16', got "3"; see /,
+    ],
+    [['model.onnx', '--to', 'q4', '--block-size', 'many'], /^--block-size: expected 16, .* or 256, got "many"; see /],
+    [['model.onnx', '--to', 'q4', '--block-size', ' 32'], /^--block-size: expected 16, .* or 256, got " 32"; see /],
     [['model.gguf', '--to', 'Q8_0', '--rule', 'x=Q4_K_M'], /^--rule "x=Q4_K_M": .*; did you mean Q4_K\?/],
     [['model.safetensors', '--to', 'int8', '--rule', 'x=q4'], /^--rule "x=q4": .*; did you mean int4\?/],
     [['model.safetensors', '--to', 'int8', '--scheme', 'asymetric'], /^--scheme: .*; did you mean asymmetric\?/],

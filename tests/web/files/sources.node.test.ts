@@ -209,6 +209,15 @@ describe('bytes in memory', () => {
     }
   });
 
+  it('that were detached before are a wrong argument, as an array and as its buffer', async () => {
+    const bytes = model.slice();
+    structuredClone(bytes.buffer, { transfer: [bytes.buffer] });
+    for (const file of [bytes, bytes.buffer]) {
+      const error = await rejectionOf(quantizeModel(file, { to: 'int8' }));
+      expect(error).toMatchObject({ name: 'TypeError', option: 'file', message: expect.stringContaining('detached') });
+    }
+  });
+
   it('are copied by what reads them', async () => {
     const bytes = model.slice();
     const source = await openSource(bytes);

@@ -129,6 +129,36 @@ describe('the worker option', () => {
     expect(await bytes()).toHaveLength(totals.bytesAfter);
   });
 
+  it('that gives a promise is a wrong argument, also if the promise rejects later', async () => {
+    const unhandled: unknown[] = [];
+    const note = (reason: unknown) => unhandled.push(reason);
+    process.on('unhandledRejection', note);
+    const worker = () => Promise.reject(new Error('no worker')) as never;
+    const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));
+    expect(error).toMatchObject({ name: 'TypeError', option: 'worker' });
+    await new Promise((resolve) => setTimeout(resolve, 10));
+    process.off('unhandledRejection', note);
+    expect(unhandled).toEqual([]);
+  });
+
+  it('that gives a worker which takes no messages, or cannot be ended, is a typed error', async () => {
+    const fail = (message: string) => () => {
+      throw new Error(message);
+    };
+    const events = () => Object.assign(new EventTarget(), { postMessage() {}, terminate() {} });
+    const mute = Object.assign(events(), { postMessage: fail('mute') });
+    expect(await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker: () => mute }))).toMatchObject({
+      code: 'WORKER',
+      message: 'a worker takes no messages: mute',
+    });
+    for (const terminate of [fail('no end'), () => Promise.reject(new Error('no end'))]) {
+      const broken = Object.assign(events(), { terminate });
+      broken.postMessage = () => void setTimeout(() => broken.dispatchEvent(new Event('error')), 1);
+      const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker: () => broken }));
+      expect(error).toMatchObject({ code: 'WORKER', message: expect.stringContaining('could not be loaded') });
+    }
+  });
+
   it('that gives a worker which answers null at its start is a typed error', async () => {
     const { worker } = puppet(() => null);
     const error = await rejectionOf(quantizeModel(model, { to: 'int8', workers: 1, worker }));

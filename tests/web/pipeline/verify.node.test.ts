@@ -351,3 +351,27 @@ describe('blocks of ggml', () => {
     expect([...found].sort((a, b) => a - b)).toEqual(wrong.flatMap((isWrong, i) => (isWrong ? [i] : [])));
   });
 });
+
+it('reads small tensors together, and still finds what is wrong with each', async () => {
+  const many = Object.fromEntries(
+    Array.from({ length: 300 }, (_, i) => [`a${i}.weight`, ['F32', [3, 8 + 8 * (i % 3)], wave(24 + 24 * (i % 3))]]),
+  ) as Parameters<typeof file>[0];
+  const { bytes, config } = await quantized(file(many), {
+    to: 'int4',
+    granularity: { kind: 'per-group', groupSize: 8 },
+  });
+  const { bytes: broken } = await changed(bytes, 'a177.weight_scale', (scales) => scales.set(floats(Number.NaN), 4));
+  let reads = 0;
+  const handle = {
+    stat: async () => ({ size: broken.length, isFile: () => true }),
+    read: async (target: Uint8Array, offset: number, length: number, position: number) => {
+      reads++;
+      target.set(broken.subarray(position, position + length), offset);
+      return { bytesRead: length };
+    },
+  };
+  const { tensors, problems } = await verifyModel(handle as never, { config });
+  expect(tensors).toBe(900);
+  expect(problems).toMatchObject([{ tensor: 'a177.weight_scale', message: expect.stringMatching(/NaN|infinit/) }]);
+  expect(reads).toBeLessThan(30);
+});

@@ -133,7 +133,7 @@ function missed(report: CompareReport, limit: number): ScalepointError | undefin
     ['only in B', onlyInB],
     ['of another shape or type', differing.map(({ name }) => name)],
     [
-      'NaN or infinite in one of them alone',
+      'NaN or infinite, and not the same in both',
       tensors.filter(({ mismatched }) => mismatched > 0).map(({ name }) => name),
     ],
   ];
@@ -181,10 +181,10 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
   if (total.nonFinite > 0) lines.push(`${count(total.nonFinite, 'pair')} left out: NaN or infinite`);
   const mismatched = tensors.filter((tensor) => tensor.mismatched > 0);
   for (const { name, mismatched: pairs } of mismatched.slice(0, mostNames)) {
-    lines.push(`NaN or infinite in one of them alone: ${printable(name)}, ${count(pairs, 'element')}`);
+    lines.push(`NaN or infinite, and not the same in both: ${printable(name)}, ${count(pairs, 'element')}`);
   }
   if (mismatched.length > mostNames) {
-    lines.push(`NaN or infinite in one of them alone: ${mismatched.length - mostNames} more`);
+    lines.push(`NaN or infinite, and not the same in both: ${mismatched.length - mostNames} more`);
   }
   for (const { name, reason } of skipped.slice(0, mostNames)) {
     lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);

@@ -55,6 +55,12 @@ export function formatFlags(): Record<string, { type: 'string' | 'boolean'; mult
   );
 }
 
+/** The flags whose values are names of files to be read. */
+export function fileFlags(): readonly string[] {
+  const flags = entries(undefined).flatMap(([, info]) => info.flags);
+  return ['rules', 'tensor-type-file', ...flags.filter(({ value }) => value === 'FILE').map(({ name }) => name)];
+}
+
 const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) => words[name] !== undefined);
 
 /** Whether a target knows an option. Whether that is an error, the model functions say. */

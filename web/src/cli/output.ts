@@ -2,6 +2,7 @@
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 import {
+  aFile,
   inspectModel,
   type ModelPlan,
   modelFormats,
@@ -9,7 +10,9 @@ import {
   resultFiles,
   resultName,
   ScalepointError,
+  type Words,
 } from '../model.js';
+import { fileFlags } from './formats.js';
 import type { Input } from './input.js';
 import { systemText, UsageError } from './process.js';
 import { count } from './text.js';
@@ -106,29 +109,55 @@ export function checkName(output: string, { format: name }: ModelPlan): void {
   const format = formats.find((known) => known.name === name);
   const [own = ''] = format?.extensions ?? [];
   const lower = output.toLowerCase();
-  const end = formats
-    .flatMap(({ extensions }) => extensions)
+  // What stands beside models is JSON, and no model is.
+  const end = [...formats.flatMap(({ extensions }) => extensions), '.json']
     .filter((extension) => lower.endsWith(extension))
     .sort((a, b) => b.length - a.length)[0];
   if (end === undefined || end === own) return;
   const better = `${output.slice(0, output.length - end.length)}${own}`;
   throw new UsageError(
-    `--output: the result is a ${format?.label} file, got ${JSON.stringify(output)}; did you mean ${better}?`,
+    `--output: the result is ${aFile(format?.label ?? name)}, got ${JSON.stringify(output)}; did you mean ${better}?`,
   );
 }
 
 const statusOf = (path: string) => stat(path).catch(() => undefined);
 
-/** Fails if a file of the output is one of the files that are read. @throws UsageError */
-export async function checkNotInput(outputs: readonly string[], { name, file, isPath }: Input): Promise<void> {
-  if (!isPath || (await Promise.all(outputs.map(statusOf))).every((there) => there === undefined)) return;
-  // Most often that is the only one. The others of a sharded model stand beside the index.
-  const { files } = await inspectModel(file);
-  const inputs = await Promise.all([name, ...files.map((shard) => join(dirname(name), shard))].map(statusOf));
-  for (const output of outputs) {
-    const there = await statusOf(output);
-    if (there === undefined || !inputs.some((read) => read?.dev === there.dev && read.ino === there.ino)) continue;
-    throw new UsageError(`--output: ${JSON.stringify(output)} is the input itself; choose another name`);
+/** A file that a flag names. */
+interface NamedFile {
+  readonly flag: string;
+  readonly path: string;
+}
+
+function namedFiles(words: Words, flags: readonly string[]): NamedFile[] {
+  return flags.flatMap((flag) => {
+    const path = words[flag];
+    return typeof path === 'string' ? [{ flag, path }] : [];
+  });
+}
+
+/**
+ * Fails if a file that is written is one of those that are read: of the input, or of those with more about it, such as its config.json.
+ * @param results where the model goes
+ * @throws UsageError
+ */
+export async function checkNotInput(
+  results: readonly string[],
+  { name, file, isPath }: Input,
+  { words }: { readonly words: Words },
+): Promise<void> {
+  const written = [...results.map((path) => ({ flag: 'output', path })), ...namedFiles(words, ['save-rules'])];
+  if ((await Promise.all(written.map(({ path }) => statusOf(path)))).every((there) => there === undefined)) return;
+  // Most often the input is one file. The others of a sharded model stand beside the index.
+  const shards = isPath ? (await inspectModel(file)).files.map((shard) => join(dirname(name), shard)) : [];
+  const read = [
+    ...(isPath ? [name, ...shards] : []).map((path) => ({ path, what: 'the input itself' })),
+    ...namedFiles(words, fileFlags()).map(({ flag, path }) => ({ path, what: `the file of --${flag}` })),
+  ];
+  const inputs = await Promise.all(read.map(async ({ path, what }) => ({ what, status: await statusOf(path) })));
+  for (const { flag, path } of written) {
+    const there = await statusOf(path);
+    const same = there && inputs.find(({ status }) => status?.dev === there.dev && status.ino === there.ino);
+    if (same) throw new UsageError(`--${flag}: ${JSON.stringify(path)} is ${same.what}; choose another name`);
   }
 }
 

@@ -1,4 +1,5 @@
 import {
+  aFile,
   didYouMean,
   type FormatInfo,
   inspectModel,
@@ -146,9 +147,7 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const hint = didYouMean(to, names);
   // Whoever sees the name that was meant needs no list of the others.
   const what = `there is no type ${JSON.stringify(to)}`;
-  throw new UsageError(
-    `--to: ${what}${hint === '' ? `; ${/^[aeiou]/i.test(label) ? 'an' : 'a'} ${label} file can become ${names.join(', ')}` : hint}`,
-  );
+  throw new UsageError(`--to: ${what}${hint === '' ? `; ${aFile(label)} can become ${names.join(', ')}` : hint}`);
 }
 
 /** Reads the command line: a request for each type. @throws UsageError */
@@ -256,6 +255,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
   await checkRulesFree(values, values.force ?? false);
   const progress = progressLine(values.quiet ?? false);
   const planned = await planFor(line, request, { onProgress: progress.update }).finally(progress.clear);
+  await checkNotInput([], input, line);
   await saveRules(values, planned.options.rules ?? []);
   const hasName = input.isPath || request.asked !== undefined;
   const output = hasName ? outputOf(input, request.asked, called(planned, sizeLabel(values))) : null;
@@ -427,7 +427,7 @@ async function prepare(
   const planned = await planFor(line, request, work);
   const output = outputOf(input, request.asked, called(planned, sizeLabel(line.values)));
   const isFile = output !== standardOutput;
-  if (isFile) await checkNotInput(pathsOf(output, planned), input);
+  await checkNotInput(isFile ? pathsOf(output, planned) : [], input, line);
   // A file of another format has an effect, whatever it holds.
   const isMeant = isCopy || plan.part !== undefined || planned.architecture !== undefined;
   if (planned.totals.quantized + planned.totals.cast === 0 && !force && !isMeant)

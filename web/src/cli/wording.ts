@@ -41,8 +41,10 @@ export function inFlags(message: string): string {
     ]) => (flag ? [[name, flag.name] as const] : []),
   );
   for (const [name, flag] of [...names, ['to', 'to'] as const]) {
+    // Without a colon, "to" is a word of the sentence.
+    const colon = name === 'to' ? ':' : ':?';
     text = text.replace(
-      new RegExp(`(?<![\\w.\\]-])${name}:? ('[^']*'(?:(?:, | or )'[^']*')*)`, 'g'),
+      new RegExp(`(?<![\\w.\\]-])${name}${colon} ('[^']*'(?:(?:, | or )'[^']*')*)`, 'g'),
       (_, values: string) => {
         return `--${flag} ${values.replaceAll("'", '')}`;
       },

@@ -47,6 +47,18 @@ export function nonFiniteOf(sums: Float64Array): number {
   return sums[order.nonFinite] as number;
 }
 
+/** How many pairs have a NaN or an infinity, and are not the same value twice. */
+export function mismatchesOf(x: ArrayLike<number>, y: ArrayLike<number>): number {
+  let count = 0;
+  for (let i = 0; i < x.length; i++) {
+    const [a, b] = [x[i] as number, y[i] as number];
+    // Comparisons with NaN are false.
+    if (!(Math.abs(a) < Infinity && Math.abs(b) < Infinity) && a !== b && !(Number.isNaN(a) && Number.isNaN(b)))
+      count++;
+  }
+  return count;
+}
+
 /** The measures that follow from the sums of so many pairs. */
 export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
   const all = ErrorSums.read({ HEAPF64: sums }, 0);

@@ -9,13 +9,26 @@ import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioE
 import { handleSource, pathSource } from './handle.js';
 import { urlSource } from './url.js';
 
+function detachedError(cause: unknown): TypeError {
+  return Object.assign(typeError('file', 'the array is detached, its memory was transferred elsewhere'), { cause });
+}
+
+/** All bytes of a buffer. @throws TypeError if it is detached */
+function bytesOf(buffer: ArrayBuffer): Uint8Array {
+  try {
+    return new Uint8Array(buffer);
+  } catch (cause) {
+    throw detachedError(cause);
+  }
+}
+
 /** Bytes in memory. The caller may transfer or resize their buffer at any time, so that they are copied at once wherever they go. */
 function memorySource(bytes: Uint8Array): ByteSource {
   try {
     // A detached buffer looks like an empty one, but no view of it can be made.
     if (bytes.byteLength === 0) new Uint8Array(bytes.buffer);
   } catch (cause) {
-    throw Object.assign(typeError('file', 'the array is detached, its memory was transferred elsewhere'), { cause });
+    throw detachedError(cause);
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
@@ -103,7 +116,7 @@ export function isFileInput(file: unknown): file is FileInput {
 
 function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteSource> | ByteSource {
   if (isBytes(file)) return memorySource(file);
-  if (isBuffer(file)) return memorySource(new Uint8Array(file));
+  if (isBuffer(file)) return memorySource(bytesOf(file));
   if (file instanceof Blob) return blobSource(file);
   if (file instanceof URL) return urlSource(file, signal, blobSource);
   if (typeof file === 'string') return pathSource(file);

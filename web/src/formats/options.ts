@@ -4,7 +4,7 @@
  */
 import { rangeError, typeError } from '../core/errors.js';
 import { isNamedRange, quotedRanges, rangeNames, type SearchedRange, searchOf } from '../core/range.js';
-import { show } from '../core/show.js';
+import { article, show } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -133,6 +133,11 @@ export function nearest(word: unknown, names: readonly string[]): string | undef
     .map((name) => ({ name, far: distance(text, plain(name)) }))
     .sort((a, b) => a.far - b.far);
   return best !== undefined && best.far <= most ? best.name : undefined;
+}
+
+/** A file of a format in a sentence. */
+export function aFile(label: string): string {
+  return `${article(label)} file`;
 }
 
 /** The end of an error message about an unknown name: `; did you mean int8 or Q8_0?` from each of the lists one, or nothing. */

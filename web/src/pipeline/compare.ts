@@ -30,7 +30,7 @@ export interface ComparedTensor {
   readonly b: string;
   /** How far b is from a. */
   readonly error: ErrorMeasures;
-  /** Elements that are NaN or infinite in one of them, and finite in the other. `error` leaves them out. */
+  /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
   readonly mismatched: number;
 }
 

@@ -6,7 +6,7 @@ import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
 import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
-import { addSums, nonFiniteOf, sumCount } from '../core/measure.js';
+import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import type { InputReader } from './inputs.js';
 import { KeptInputs } from './kept.js';
@@ -302,11 +302,11 @@ export class TileConverter {
     const x = floats(this.#core, arena, first.form, a);
     const y = floats(this.#core, arena, second.form, { rows, columns, parts: places[1] as Stored['parts'] });
     if (arena.onlyCounts) return { parts: {} };
-    const sumsOf = (x: number, y: number) => errorsOf(this.#core, x, y, rows * columns);
-    const sums = sumsOf(x, y);
+    const sums = errorsOf(this.#core, x, y, rows * columns);
     const pairs = nonFiniteOf(sums);
-    // Pairs with anything that is not finite, less those of x, are those of y alone; and the other way round.
-    const mismatched = pairs === 0 ? 0 : 2 * pairs - nonFiniteOf(sumsOf(x, x)) - nonFiniteOf(sumsOf(y, y));
+    const { buffer } = this.#core.module.HEAPU8;
+    const values = (address: number) => new Float32Array(buffer, address, rows * columns);
+    const mismatched = pairs === 0 ? 0 : mismatchesOf(values(x), values(y));
     return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
   }
 

@@ -5,7 +5,7 @@ import { rangeError } from '../core/errors.js';
 import type { ErrorMeasures } from '../core/measure.js';
 import { show } from '../core/show.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
-import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
 import { chooseWithin, frontier } from './budget.js';
@@ -91,7 +91,7 @@ interface PlannedType {
 function mixturesOf({ mixtures, label }: Format, to: string, option: string) {
   const types = mixtures?.types(to);
   if (mixtures === undefined || types === undefined) {
-    throw rangeError(option, `the types of a ${label} file follow from its target; not for to: '${to}'`);
+    throw rangeError(option, `the types of ${aFile(label)} follow from its target; not for to: '${to}'`);
   }
   return { mixtures, types };
 }

@@ -1,8 +1,8 @@
 /** Checks options. They come from JavaScript as well, so that they are checked as if they had no types. */
 import { rangeError, typeError } from '../core/errors.js';
-import { article, show } from '../core/show.js';
+import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
-import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
+import { aFile, didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
@@ -71,7 +71,7 @@ export function targetError(from: Format, to: unknown): RangeError {
   );
   const hint = didYouMean(to, names);
   const list = `${names.join(', ')}${more.join('')}`;
-  return rangeError('to', `${article(from.label)} file can become ${list}, not ${show(to)}${hint}`);
+  return rangeError('to', `${aFile(from.label)} can become ${list}, not ${show(to)}${hint}`);
 }
 
 /** Checks everything that decides about a result, for a file of some format. Returns who makes it. */

@@ -4,7 +4,7 @@ import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
-import type { PlanChoices } from '../formats/options.js';
+import type { PlanChoices, Sidecar } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
@@ -48,19 +48,35 @@ export interface Quantized {
   readonly isWhole: boolean;
 }
 
+/**
+ * The content of a file beside a result.
+ * @param before what was given
+ * @param value what is to be added, if anything
+ * @param isCopy whether the result holds the codes that the given content is about
+ */
+function contentOf(
+  sidecar: Sidecar,
+  before: unknown,
+  value: Readonly<Record<string, unknown>> | undefined,
+  isCopy: boolean,
+): unknown {
+  if (value !== undefined) return sidecar.merge(before ?? {}, value);
+  if (before === undefined || isCopy) return before;
+  // An entry of another method is about codes, which the result does not hold.
+  sidecar.merge(before, {});
+  return sidecar.without(before);
+}
+
 /** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
+  const types = plan.tensors.map(({ source }) => source.type);
   for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
     if (sidecar === undefined) continue;
     const addition = plan.sidecars.find((planned) => planned.option === option);
     const before = given[option];
-    const content = addition
-      ? sidecar.merge(before ?? {}, addition.value)
-      : before === undefined
-        ? undefined
-        : sidecar.without(before);
+    const content = contentOf(sidecar, before, addition?.value, choices.to === 'copy' && sidecar.fits(types));
     if (content !== undefined) contents[option] = content;
   }
   return contents;

@@ -109,11 +109,27 @@ function messageOf(cause: unknown): string {
   return cause instanceof Error ? cause.message : String(cause);
 }
 
+/** Does something whose failure, now or later, is of no interest. */
+function quietly(action: () => unknown): void {
+  (async () => action())().catch(() => {});
+}
+
+/** Sends a message. @throws ScalepointError `WORKER` */
+function send(worker: WorkerLike, request: WorkerRequest, transfer: ArrayBuffer[]): void {
+  try {
+    worker.postMessage(request, transfer);
+  } catch (cause) {
+    throw new ScalepointError('WORKER', `a worker takes no messages: ${messageOf(cause)}`, { cause });
+  }
+}
+
 /** A worker that the caller made. @throws TypeError if it is none */
 function checkWorker(worker: unknown): WorkerLike {
   const { postMessage, terminate, on, addEventListener } = (worker ?? {}) as Record<string, unknown>;
   const listens = typeof on === 'function' || typeof addEventListener === 'function';
   if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
+  // A promise that rejects while nobody waits for it would end the process.
+  quietly(() => worker);
   throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
 }
 
@@ -313,7 +329,7 @@ export class WorkerPool implements TileRunner {
       listen(worker, receive, stopped);
       const sources = this.#files.sources.map(({ reference }) => reference);
       const sinks = this.#files.sinks.map(({ reference }) => reference);
-      worker.postMessage({ kind: 'start', module, sources, sinks, lock } satisfies WorkerRequest, []);
+      send(worker, { kind: 'start', module, sources, sinks, lock }, []);
     });
   }
 
@@ -395,7 +411,7 @@ export class WorkerPool implements TileRunner {
   }
 
   #post({ worker }: Seat, request: WorkerRequest, transfer: ArrayBuffer[]): void {
-    worker.postMessage(request, transfer);
+    send(worker, request, transfer);
   }
 
   recycle(output: ArrayBuffer): void {
@@ -407,7 +423,7 @@ export class WorkerPool implements TileRunner {
     this.#ended = { reason };
     for (const { worker, jobs, leave } of this.#seats) {
       leave(reason);
-      worker.terminate();
+      quietly(() => worker.terminate());
       for (const job of jobs.values()) job.reject(new TaskError(0, reason));
       jobs.clear();
     }

@@ -1,5 +1,5 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
-import { type ErrorMeasures, measuresOf, nonFiniteOf } from '../core/measure.js';
+import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../core/measure.js';
 import type { Opened } from '../pipeline/open.js';
 import { feedsOf, fromHalf, type InputOptions } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './model.js';
@@ -30,7 +30,7 @@ export interface ComparedOutput {
   readonly shape: readonly number[];
   /** How far b is from a. Integers count as numbers. */
   readonly error: ErrorMeasures;
-  /** Elements that are NaN or infinite in one of them, and finite in the other. `error` leaves them out. */
+  /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
   readonly mismatched: number;
 }
 
@@ -67,10 +67,6 @@ function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> | undefined
   return data as ArrayLike<number>;
 }
 
-function isOdd(value: number): boolean {
-  return !Number.isFinite(value);
-}
-
 /** Compares two values of a name. Returns why not, if that is not possible. */
 function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefined): ComparedOutput | string {
   if (b === undefined) return 'only A has it';
@@ -78,10 +74,7 @@ function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefin
   const [x, y] = [numbersOf(a), numbersOf(b)];
   if (x === undefined || y === undefined) return 'texts';
   const sums = sumsOf(x, y);
-  let mismatched = 0;
-  if (nonFiniteOf(sums) > 0) {
-    for (let i = 0; i < x.length; i++) if (isOdd(x[i] as number) !== isOdd(y[i] as number)) mismatched++;
-  }
+  const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
 }
 

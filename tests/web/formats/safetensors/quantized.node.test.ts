@@ -103,6 +103,54 @@ Object.assign(strangers, {
     tensors: { 'a.codes': raw('I16', [16, 4, 1], 128), 'a.codebooks': scale(1, 256, 1, 8), 'a.scales': scale(16, 1) },
     by: 'AQLM',
   },
+  VPTQ: {
+    tensors: {
+      'a.indices': raw('I32', [1, 4, 16], 256),
+      'a.centroids.weight': scale(1, 4096),
+      'a.weight_scale': weights('F16', [32]),
+    },
+    by: 'VPTQ',
+  },
+  SpQR: {
+    tensors: {
+      'a.dense_weights': raw('I64', [4, 16], 512),
+      'a.row_offsets': raw('I32', [33], 132),
+      'a.col_vals': raw('I32', [5], 20),
+      'a.in_perm': raw('U16', [32], 64),
+    },
+    by: 'SpQR',
+  },
+  EXL2: {
+    tensors: {
+      'a.q_weight': raw('I32', [4, 16], 256),
+      'a.q_scale': raw('I32', [1, 2], 8),
+      'a.q_scale_max': weights('F16', [1]),
+      'a.q_groups': raw('I16', [2], 4),
+    },
+    by: 'EXL2',
+  },
+  EXL3: {
+    tensors: { 'a.trellis': raw('I16', [2, 2, 64], 512), 'a.suh': weights('F16', [32]), 'a.svh': weights('F16', [32]) },
+    by: 'EXL3',
+  },
+  Marlin: { tensors: { 'a.B': raw('I32', [2, 64], 512), 'a.s': weights('F16', [1, 32]) }, by: 'Marlin' },
+  'compressed-tensors with half of the weights': {
+    tensors: {
+      'a.weight_packed': raw('I32', [2, 32], 256),
+      'a.scale_packed': weights('F16', [1, 32]),
+      'a.meta': raw('I16', [4, 8], 64),
+    },
+    by: 'compressed-tensors, Marlin',
+  },
+  'compressed-tensors without the zeros': {
+    tensors: {
+      'a.compressed': weights('F16', [100]),
+      'a.bitmask': raw('U8', [16, 4], 64),
+      'a.shape': raw('I64', [2], 16),
+      'a.row_offsets': raw('I64', [16], 128),
+    },
+    by: 'compressed-tensors, sparse',
+  },
   EETQ: {
     tensors: { 'a.weight': raw('I8', [32, 16], 512), 'a.weight_scales': weights('F16', [16]) },
     by: unknownMethod,
@@ -123,6 +171,27 @@ describe('a model that is quantized already', () => {
         await expect(planModel(file, { to, requantize })).rejects.toMatchObject(refused);
         await expect(quantizeModel(file, { to, requantize })).rejects.toMatchObject(refused);
       }
+    }
+  });
+
+  it('is copied with the configuration that its codes need', async () => {
+    const { tensors } = strangers.GPTQ as { tensors: Record<string, TestTensor> };
+    const gptq = { model_type: 'llama', quantization_config: { quant_method: 'gptq', bits: 4 } };
+    const floats = safetensors({ 'a.weight': weights('F32', [16, 128]) });
+    const { bytes, config } = await quantizeModel(floats, { to: 'int8', config: { model_type: 'llama' }, workers: 0 });
+    for (const [file, own] of [
+      [safetensors(tensors), gptq],
+      [await bytes(), { ...config }],
+    ] as const) {
+      expect((await quantizeModel(file, { to: 'copy', config: own, workers: 0 })).config).toEqual(own);
+    }
+    // Beside floats, an entry is about another model.
+    expect((await quantizeModel(floats, { to: 'copy', config: { ...config }, workers: 0 })).config).toEqual({
+      model_type: 'llama',
+    });
+    for (const to of ['copy', 'float16', 'int8'] as const) {
+      const error = await quantizeModel(floats, { to, config: gptq, workers: 0 }).catch((reason) => reason);
+      expect(error).toMatchObject({ code: 'BAD_FILE', message: expect.stringContaining('by "gptq"') });
     }
   });
 

@@ -114,7 +114,10 @@ export const options = optionTable<OnnxOptions>({
       check(value, name) {
         if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
       },
-      read: (words) => Number(words['block-size']),
+      read({ 'block-size': text }) {
+        if (blockSizes.map(String).includes(String(text))) return Number(text);
+        throw rangeError('--block-size', `expected 16, 32, 64, 128 or 256, got ${show(text)}`);
+      },
     },
     dequantize: {
       flags: [

@@ -128,6 +128,12 @@ export function describe(
 
 // ----------------------------------------------------------------------------------------------------------------------- the file
 
+/** @throws TypeError if something is no content of a config.json */
+export function checkConfig(config: unknown): void {
+  if (typeof config === 'object' && config !== null && !Array.isArray(config)) return;
+  throw typeError('config', `expected the object of a config.json, got ${show(config)}`);
+}
+
 /**
  * A model's config.json with the `quantization_config` as its last key, in place of one that it has from compressed-tensors. The given
  * object stays as it is.
@@ -137,9 +143,7 @@ export function mergeConfig(
   config: unknown,
   quantizationConfig: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
-  if (typeof config !== 'object' || config === null || Array.isArray(config)) {
-    throw typeError('config', `expected the object of a config.json, got ${show(config)}`);
-  }
+  checkConfig(config);
   const { quantization_config: before, ...rest } = config as Record<string, unknown>;
   const method = (before as { quant_method?: unknown } | null | undefined)?.quant_method;
   if (before !== undefined && before !== null && method !== 'compressed-tensors') {

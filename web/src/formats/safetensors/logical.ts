@@ -3,6 +3,7 @@ import type { CastType } from '../../codecs/cast.js';
 import { codeWidths } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import type { ByteSource } from '../../files/bytes.js';
+import { type ReadStretch, readNeighbors } from '../../files/neighbors.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { elementCount, plainTensor } from '../tensors.js';
 
@@ -22,6 +23,7 @@ export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]>
   const stored = new Map(model.tensors.map((tensor) => [tensor.name, tensor]));
   const found: LogicalTensor[] = [];
   const taken = new Set<string>();
+  const readers = model.files.map(readNeighbors);
   for (const data of model.tensors) {
     const isPlain = data.dtype === 'I8' || data.dtype === 'F8_E4M3';
     const name = isPlain ? data.name : /^(.*)_packed$/s.exec(data.name)?.[1];
@@ -31,7 +33,7 @@ export async function logicalTensors(model: OpenModel): Promise<LogicalTensor[]>
     if (stored.has(`${name}_g_idx`)) continue;
     const zeroPoint = stored.get(`${name}_zero_point`);
     const candidate = { name, data, scale, zeroPoint, shape: stored.get(`${name}_shape`) };
-    const logical = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate);
+    const logical = isPlain ? plainCodes(candidate) : await packedCodes(model, candidate, readers);
     if (logical === undefined) continue;
     found.push(logical);
     for (const part of [data.name, scale.name, `${name}_zero_point`, `${name}_shape`]) taken.add(part);
@@ -90,20 +92,27 @@ async function reaches(model: OpenModel, { file, byteOffset, bytes }: SourceTens
 const maxRank = 64;
 
 /** The dimensions that `X_shape` holds, two or more; undefined if it is something else. */
-async function storedShape(model: OpenModel, tensor: SourceTensor | undefined): Promise<number[] | undefined> {
+async function storedShape(
+  tensor: SourceTensor | undefined,
+  readers: readonly ReadStretch[],
+): Promise<number[] | undefined> {
   if (tensor?.dtype !== 'I64' || tensor.bytes < 16 || tensor.bytes > 8 * maxRank) return undefined;
   const { file, byteOffset, bytes: size } = tensor;
-  const bytes = await (model.files[file] as ByteSource).read(byteOffset, byteOffset + size);
+  const bytes = await (readers[file] as ReadStretch)(byteOffset, byteOffset + size);
   const view = new DataView(bytes.buffer, bytes.byteOffset, size);
   const shape = Array.from({ length: size / 8 }, (_, i) => Number(view.getBigInt64(8 * i, true)));
   return shape.every((dimension) => dimension > 0) ? shape : undefined;
 }
 
 /** Packed codes; undefined if the parts do not fit together. */
-async function packedCodes(model: OpenModel, candidate: Candidate): Promise<LogicalTensor | undefined> {
+async function packedCodes(
+  model: OpenModel,
+  candidate: Candidate,
+  readers: readonly ReadStretch[],
+): Promise<LogicalTensor | undefined> {
   const { data, scale, zeroPoint } = candidate;
   if (data.dtype !== 'I32' || data.shape.length !== 2) return undefined;
-  const shape = await storedShape(model, candidate.shape);
+  const shape = await storedShape(candidate.shape, readers);
   if (shape === undefined) return undefined;
   const [rows = 0, ...inner] = shape;
   const columns = elementCount(inner);

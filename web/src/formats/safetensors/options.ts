@@ -19,7 +19,7 @@ import {
   type Words,
 } from '../options.js';
 import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
-import { configSidecar } from './config.js';
+import { checkConfig, configSidecar } from './config.js';
 import { requantizeMention } from './quantized.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
@@ -250,7 +250,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
     part,
     config: {
       flags: [configFlag],
-      check: (value) => void configSidecar.merge(value, {}),
+      check: checkConfig,
       read: (words) => words.config,
       sidecar: configSidecar,
     },

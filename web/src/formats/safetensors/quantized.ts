@@ -27,6 +27,19 @@ const ordinary: readonly string[] = ['F32', 'BF16', 'F16'];
 /** Codes of some layout that is not known here: no layer computes with integers as its weights. */
 const unknownMethod = 'by a method that is not known here';
 
+/** Integers of methods: their names, the names of which one is beside them, and who makes them. */
+const integers: readonly (readonly [last: string, neighbors: readonly string[], by: string])[] = [
+  ['W_q', [], 'HQQ'],
+  ['codes', ['codebooks'], 'AQLM'],
+  ['indices', ['centroids.weight'], 'VPTQ'],
+  ['row_offsets', ['dense_weights'], 'SpQR'],
+  ['q_weight', ['q_scale', 'q_groups'], 'EXL2'],
+  ['trellis', ['suh', 'su'], 'EXL3'],
+  ['B', ['s', 's_group'], 'Marlin'],
+  ['weight_packed', ['scale_packed'], 'compressed-tensors, Marlin'],
+  ['bitmask', ['compressed'], 'compressed-tensors, sparse'],
+];
+
 /** Looks at one tensor, by its name and dtype and by the names of its neighbors. */
 function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => boolean): string | undefined {
   // Most tensors are floats, whose names need no look.
@@ -42,8 +55,8 @@ function methodOf({ name, dtype, shape }: SourceTensor, has: (name: string) => b
     if (last === '_data' && among('_scale')) return 'optimum-quanto';
     if (last.endsWith('_qdata') && has(`${name.slice(0, -'_qdata'.length)}_scale`)) return 'torchao';
     if (has(`${name}_scale`)) return 'compressed-tensors';
-    if (last === 'W_q') return 'HQQ';
-    if (last === 'codes' && among('codebooks')) return 'AQLM';
+    const known = integers.find(([own, neighbors]) => own === last && (neighbors.length === 0 || among(...neighbors)));
+    if (known !== undefined) return known[2];
     return last === 'qweight' || (last === 'weight' && shape.length > 1) ? unknownMethod : undefined;
   }
   if (!/^F[468]/.test(dtype)) return undefined;
