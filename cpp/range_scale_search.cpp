@@ -285,8 +285,8 @@ class ScaleSearch {
     if (kept == 0) return;
     F32x4 a = intervals.from, b = intervals.to, c = intervals.from_error, d = intervals.to_error;
     transpose(a, b, c, d);
-    float centers[4];
-    store(centers, intervals.center);
+    const float* const centers = centers_ + waiting_count_;
+    store(centers_ + waiting_count_, intervals.center);
     // The next one overwrites what is not kept.
     const auto put = [&](F32x4 interval, size_t i) {
       store(waiting_[waiting_count_], interval);

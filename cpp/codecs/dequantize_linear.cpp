@@ -19,7 +19,7 @@ namespace {
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
-/// Elements that are measured at once where each column has a scale.
+/// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
 constexpr size_t kPiece = kernels::kErrorBlock;
 
 /// What follows from the size of a tile and from its codes.
@@ -118,8 +118,6 @@ class Encoder {
   void take_parts(Arena& arena) {
     const bool data = tile_.wants(Role::kData);
     restored_ = arena.take<float>(restores() ? step() : 0);
-    // Pieces begin anywhere in a row, and end in one of the next.
-    again_scale_ = arena.take<float>(restores() && !form_.has_blocks() ? form_.columns + kPiece : 0);
     made_ = arena.take<std::byte>(data && packs() ? form_.size : 0);
     for (float*& of_row : of_row_) of_row = arena.take<float>(codes_.sharing == Sharing::kRowBlocks ? form_.columns : 0);
     data_ = take_part(tile_, Role::kData, form_.packed(form_.size), arena, result_.data);
@@ -318,56 +316,48 @@ class Encoder {
 
   /// Codes where neighbors have different scales.
   void store_rows(std::byte* made) {
-    if (restores() && !form_.has_blocks() && store_pieces(made)) return;
     const auto columns = static_cast<size_t>(form_.columns), step = static_cast<size_t>(this->step());
+    // The sums of rows of whole blocks are those of all elements one after the other.
+    const bool pieces = restores() && !form_.has_blocks() && columns % kPiece == 0;
     for (size_t first = 0, row = 0; first < size(); first += step) {
       const size_t end = std::min(size(), first + step);
       for (size_t at = first; at < end; at += columns, row++) {
         float* const restored = restores() ? restored_ + (at - first) : nullptr;
         if (form_.has_blocks()) {
           kernels::make_block_codes(x_ + at, columns, blocks_of(row), uint8s(made + at), restored);
-        } else if (!store_row(x_ + at, made + at, restored)) {
+        } else if (!(pieces ? store_pieces(x_ + at, made + at) : store_row(0, columns, x_ + at, made + at, restored))) {
           result_.problem = floats_.first_problem(0);
           return;
         }
       }
-      if (restores()) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
+      if (restores() && !pieces) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
     }
   }
 
-  /// Codes and their error sums at once, where each column has a scale and all have one zero point. Returns false if that cannot be done;
-  /// then the sums are as before.
-  bool store_pieces(std::byte* made) {
-    const auto columns = static_cast<size_t>(form_.columns);
-    if (std::any_of(zero_point_, zero_point_ + columns, [&](int32_t zero) { return zero != *zero_point_; })) return false;
-    for (size_t i = 0; i < columns + kPiece; i += columns) {
-      std::copy_n(scale_, std::min(columns, columns + kPiece - i), again_scale_ + i);
-    }
-    const ErrorSums before = result_.sums;
-    for (size_t at = 0; at < size(); at += kPiece) {
-      const size_t n = std::min(kPiece, size() - at);
-      const float* const scale = again_scale_ + at % columns;
-      if (kernels::quantize_each_measured(x_ + at, n, scale, *zero_point_, form_.dtype(), made + at, result_.sums)) continue;
-      result_.sums = before;
-      return false;
+  /// Codes of a row and their error sums, some columns at a time.
+  bool store_pieces(const float* x, std::byte* made) {
+    for (size_t column = 0; column < form_.columns; column += kPiece) {
+      if (!store_row(column, kPiece, x + column, made + column, restored_)) return false;
+      kernels::accumulate_error(x + column, restored_, kPiece, result_.sums);
     }
     return true;
   }
 
-  /// Codes of a row where each column has a scale. Scales are good, so that only values are left to check. Returns false if one is not
-  /// finite.
-  bool store_row(const float* x, std::byte* made, float* restored) const {
-    const auto columns = static_cast<size_t>(form_.columns);
+  /// Codes of n columns of a row, where each column has a scale. Scales are good, so that only values are left to check. Returns false
+  /// if one is not finite.
+  bool store_row(size_t column, size_t n, const float* x, std::byte* made, float* restored) const {
     const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
-    if (!kernels::quantize_each(x, columns, scale_, zero_point_, format, made)) {
-      for (size_t i = 0; i < columns; i++) {
+    const float* const scale = scale_ + column;
+    const int32_t* const zero_point = zero_point_ + column;
+    if (!kernels::quantize_each(x, n, scale, zero_point, format, made)) {
+      for (size_t i = 0; i < n; i++) {
         if (!std::isfinite(x[i])) return false;
         const int32_t code =
-            quantize_value(x[i], scale_[i], zero_point_[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
+            quantize_value(x[i], scale[i], zero_point[i], format.dtype.qmin(), format.dtype.qmax(), Rounding::kOnnx);
         made[i] = static_cast<std::byte>(code);
       }
     }
-    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, columns, scale_, zero_point_, restored);
+    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, n, scale, zero_point, restored);
     return true;
   }
 
@@ -400,7 +390,7 @@ class Encoder {
   float *min_, *max_;
   Floats floats_;
   const float* x_ = nullptr;
-  float *scale_, *restored_ = nullptr, *again_scale_ = nullptr;
+  float *scale_, *restored_ = nullptr;
   int32_t* zero_point_;
   float *block_scale_ = nullptr, *reciprocal_ = nullptr, *zeros_ = nullptr;  ///< of blocks, among codes without a sign
   float* of_row_[3] = {};                                                    ///< of the elements of a row of row blocks
