@@ -121,7 +121,7 @@ class ScaleSearch {
   FoundScale search() {
     const auto start = static_cast<float>(span_.start * span_.root_mean);
     const auto least = static_cast<float>(span_.first * span_.root_mean);
-    if (windows_.fixed() && windows_.levels > kFewLevels && windows_.levels < 256 && span_.run.n > kernels::kFewValues) {
+    if (is_proven() && windows_.levels > kFewLevels && span_.run.n > kernels::kFewValues) {
       const float end = find_end(start), first = span_.small.size > 0 ? std::max(least, kGridStart * start) : least;
       walk_down(first, search_grid(first, end), least);
       drain();
@@ -133,6 +133,9 @@ class ScaleSearch {
   }
 
  private:
+  /// Whether there is one window, and few enough levels for intervals to be ruled out. With 16 bits only the trials themselves count.
+  [[nodiscard]] bool is_proven() const { return windows_.fixed() && windows_.levels < 256; }
+
   /// A u from which on clipping alone errs more than the best.
   float find_end(float start) {
     const auto last = static_cast<float>(span_.last * span_.root_mean);
@@ -360,7 +363,7 @@ class ScaleSearch {
       // As many rows of even steps as lead to the end.
       const float step = (u - end) / (kStepsOfRow * std::ceil((u - end) / (4 * step_)));
       const F32x4 us = pmax(steps(u - step, -step), splat(end));
-      row.put(windows_.fixed() ? attempt_below(us) : attempt(us, splat(middle_)));
+      row.put(is_proven() ? attempt_below(us) : attempt(us, splat(middle_)));
       keep_between(row, false, false);
       u = row.u[7];
     }

@@ -140,6 +140,28 @@ TEST(RangeSearch, least_error_is_never_worse_than_min_max) {
   }
 }
 
+// With 16 bits nothing is proven, but some thirty scales from that of min-max to one an eighth wider are tried. The errors of 32 values
+// at two scales have little to do with each other, so each scale is the best in as many runs as another. Two or three of 33 are not
+// wider by 0.2 %: that of min-max, and the first ones that clip. That makes 2.5 / 33 of 300 runs, 23, give or take 4.6.
+TEST(RangeSearch, sixteen_bits_gain_by_wider_scales) {
+  Random random(507);
+  SCOPED_TRACE("seed 507");
+  const Partition partition = {.shape = {32}};
+  const std::vector<size_t> of = partition.parameters();
+  for (const QuantizationSpec& spec : {QuantizationSpec{.dtype = {16, true}, .scheme = Scheme::kSymmetric},
+                                       QuantizationSpec{.dtype = {16, false}, .scheme = Scheme::kAsymmetric}}) {
+    int hardly_wider = 0;
+    for (int run = 0; run < 300; run++) {
+      const std::vector<float> x = draw(random, Shape::kNormal, 32);
+      const Chosen found = chosen_for(x, partition, spec, RangeMethod::kMse), plain = by_min_max(x, partition, spec);
+      if (found.scale[0] < plain.scale[0] * 1.002f) hardly_wider++;
+      EXPECT_LE(error_of(x, of, 0, spec, found.scale[0], found.zero_point[0]),
+                error_of(x, of, 0, spec, plain.scale[0], plain.zero_point[0]));
+    }
+    EXPECT_LE(hardly_wider, 23 + 3 * 4.6) << name(spec);
+  }
+}
+
 /// The promise of search_qparams for each run: within 0.1 % of the least squared error, but for what float32 rounds.
 testing::AssertionResult is_least(double error, const std::vector<float>& x, const QuantizationSpec& spec,
                                   int32_t farthest_zero) {
