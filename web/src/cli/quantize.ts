@@ -392,8 +392,7 @@ function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
-  const more = notes.map((note) => note.replace(/^nothing was converted: /, ''));
-  const message = [`nothing would be converted (${why})`, ...more, '--force copies it'].join('; ');
+  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
   return new ScalepointError('NO_EFFECT', message);
 }
 

@@ -277,9 +277,7 @@ describe('what does not change', () => {
     });
     for (const to of ['int8-weights', 'q8', 'q4', 'fp16'] as const) {
       expectBytes(await make(file, { to }), file);
-      expect((await planModel(file, { to })).notes.join()).toMatch(
-        /nothing was converted: the model has no weights of a size/,
-      );
+      expect((await planModel(file, { to })).notes.join()).toMatch(/^the model has no weights of a size/);
     }
   });
 
@@ -287,7 +285,7 @@ describe('what does not change', () => {
     const conv = onnx.product('Conv', [32, 8, 3, 3], [1, 8, 9, 9], [1, 32, 'h', 'w'])();
     for (const to of ['q4', 'bnb4', 'int4-weights'] as const) {
       expect((await planModel(conv, { to })).notes.join()).toMatch(
-        /: blocks are for products .* weights of Conv as well$/,
+        /^blocks are for products .* weights of Conv as well$/,
       );
     }
     const half = onnx.model({
@@ -297,9 +295,9 @@ describe('what does not change', () => {
       outputs: [['y', [3, 48], 10]],
     });
     expect((await planModel(half, { to: 'q8' })).notes.join()).toMatch(
-      /: the weights are F16; q4 and .* the model they/,
+      /^the weights are F16; q4 and .* the model they/,
     );
-    expect((await planModel(half, { to: 'fp16' })).notes.join()).toMatch(/: the weights are F16$/);
+    expect((await planModel(half, { to: 'fp16' })).notes.join()).toMatch(/^the weights are F16$/);
   });
 
   it('is a result that is quantized once more', async () => {

@@ -191,7 +191,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
 }
 
-/** Why nothing is converted, and what would help. */
+/** The note that tells why nothing is converted, and what would help. */
 function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget): string {
   const large = tensors.filter(
     ({ source: { shape } }) => shape.length > 1 && (elementCount(shape) ?? 0) >= fewestElements,
@@ -217,7 +217,7 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
     else if (other !== undefined)
       why = `blocks are for products and tables; q8, int8-weights and fp16 take weights of ${other} as well`;
   }
-  return `nothing was converted: ${why}`;
+  return why;
 }
 
 /** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs). */
