@@ -10,7 +10,7 @@ import type { OnnxModel, Weight } from './model.js';
 import { blockWeight } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
 import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
-import { rewrite } from './rewrite.js';
+import { rewriteRaised } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
@@ -178,7 +178,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
     const reason = rule?.keep ? 'rule' : convert(context, weight, (rule?.to as OnnxTarget | undefined) ?? to);
     if (reason !== undefined) builder.keep(weight, reason);
   }
-  for (const one of builder.raised()) rewrite(builder, one);
+  rewriteRaised(builder, halves);
   const plan = builder.finish();
   const converted = plan.tensors.filter(({ kept }) => kept === undefined);
   const notes =
