@@ -155,7 +155,7 @@ export class Dynamic {
       return each ? { ...form, zeroPoint: false } : form;
     }
     // Scales are multiplied with what comes out. If that is along different axes, there is one scale for all.
-    const [axis, ...others] = new Set(taken.map(({ reader }) => channelAxis(reader, shape.length)));
+    const [axis, ...others] = new Set(taken.map(({ reader }) => channelAxis(reader, shape)));
     const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
     return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
   }

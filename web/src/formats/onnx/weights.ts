@@ -80,11 +80,15 @@ function lookups(
   );
 }
 
-/** Blocks lie along the axis that a product sums over. */
-function blockAxis(rank: number, channelAxis: number | undefined): number | undefined {
-  if (rank === 2 && channelAxis !== undefined) return 1 - channelAxis;
-  // Weights of an LSTM: directions, gates, inputs.
-  return rank === 3 && channelAxis === 1 ? 2 : undefined;
+/** Operators whose weights are matrices, one or several: they sum over the last dimension, or over the one before it. */
+const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'LSTM', 'GRU', 'RNN'];
+
+/** Blocks lie along the axis that a product sums over. Of several matrices, that has to hold a block. */
+function blockAxis(shape: readonly number[], { opType, axis }: Channels, blockSize: number): number | undefined {
+  const rank = shape.length;
+  if (axis === undefined || axis < rank - 2) return undefined;
+  const summed = 2 * rank - 3 - axis;
+  return rank === 2 || (ofMatrices.includes(opType) && (shape[summed] as number) >= blockSize) ? summed : undefined;
 }
 
 /** Stores a weight as codes. Returns why not, if that is not possible. */
@@ -98,7 +102,7 @@ export function dequantizeWeight(
   const options: CodeOptions = { ...asked, scale: dtype === 'F16' ? 'F16' : 'F32' };
   const hasZeroPoints = !(options.symmetric && options.signed);
   const channelAxis = hasZeroPoints ? channels.zeroPointAxis : channels.axis;
-  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape.length, channels.axis);
+  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape, channels, options.blockSize);
   if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
   let form = linearForm(shape, axis, options);
   if (!isSmaller(builder, weight, form)) {
