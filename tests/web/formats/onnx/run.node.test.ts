@@ -217,6 +217,48 @@ describe('blocks', () => {
     await check(file, { to: 'q4', zeroPoints: 'float' });
   });
 
+  const table = (columns: number, more: readonly onnx.TestNode[] = []) => {
+    const isRead = more.length > 0;
+    return onnx.model({
+      nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }, ...more],
+      initializers: [onnx.floatTensor('w', [500, columns])],
+      inputs: [['i', [2, 3], 7], ...(isRead ? [['x', [4, columns]] as const] : [])],
+      outputs: [['y', ['a', 'b', 'c']], ...(isRead ? [['z', ['d', 'e']] as const] : [])],
+    });
+  };
+  const hasDequantize = (made: Uint8Array) => Buffer.from(made).includes('DequantizeLinear');
+
+  it.each([false, true])(
+    'of int4-weights are gathered, and not restored with their whole table, zero points %s',
+    async (zeroPoints) => {
+      for (const range of ['min-max', 'mse'] as const) {
+        for (const columns of [64, 96]) {
+          const { report, made } = await check(table(columns), { to: 'int4-weights', zeroPoints, range });
+          expect(converted(report)).toBe(1);
+          expect(hasDequantize(made)).toBe(false);
+          expect(report.notes).toEqual([]);
+          expect(report.totals.bytesAfter).toBeLessThan(table(columns).length * (zeroPoints ? 0.2 : 0.19));
+        }
+      }
+    },
+  );
+
+  it('of int4-weights have a DequantizeLinear where a table is also multiplied, or has no whole blocks', async () => {
+    const tied = table(64, [
+      { op: 'Transpose', in: ['w'], out: ['t'], attributes: { perm: [1, 0] } },
+      { op: 'MatMul', in: ['x', 't'], out: ['z'] },
+    ]);
+    for (const [file, choice] of [
+      [tied, {}],
+      [table(72), {}],
+      [table(64), { range: { percentile: 99.9 } }],
+    ] as const) {
+      const { report, made } = await check(file, { to: 'int4-weights', ...choice });
+      expect(converted(report)).toBe(1);
+      expect(hasDequantize(made)).toBe(true);
+    }
+  });
+
   it('take as many bytes as they should', async () => {
     const file = onnx.product('MatMul', [512, 512], [3, 512], [3, 512])();
     const shares: [PlanOptions, number][] = [

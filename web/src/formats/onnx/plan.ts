@@ -7,7 +7,7 @@ import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { blockWeight } from './nbits.js';
+import { blockWeight, isLookup } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
 import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewrite } from './rewrite.js';
@@ -131,6 +131,13 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   if (channels.readers.some(({ node }) => recurrent.includes(node.opType))) {
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed: true, symmetric: true, range });
   }
+  // DequantizeLinear would restore the whole table at every run, and no Gather takes int4.
+  if (channels.readers.every(isLookup) && (range === undefined || range === 'mse')) {
+    const scale = isStoredHalf ? 'F16' : 'F32';
+    const halves = { has: () => isStoredHalf };
+    const options = { kind: 'integers', bits: 4, blockSize, zeroPoints, scale, range, halves } as const;
+    if (blockWeight(builder, weight, channels, options) === undefined) return undefined;
+  }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
@@ -222,7 +229,8 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
 
 /** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs). */
 function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): string[] {
-  if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
+  // The only blocks of int4-weights are tables.
+  if (to !== 'int4-weights' && (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4'))) {
     return [
       'in WebAssembly, products with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
         'need a quarter of the memory',
@@ -237,10 +245,9 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
   if (!to.endsWith('-weights')) return [];
   if (dequantize === 'cast')
     return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
-  const tables = to === 'int4-weights' ? '; a Gather restores its whole table' : '';
   return [
     'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
-      `1.7 times for 64 rows, and convolutions as long${tables}. ` +
+      `1.7 times for 64 rows, and convolutions as long. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
         : `${castMention} does it once, and takes the memory of float32`),
