@@ -24,6 +24,7 @@ const limits: Partial<Record<ModelTarget, number>> = {
   q4: 0.98,
   q4f16: 0.98,
   q2: 0.85,
+  q2f16: 0.85,
   'q8-blocks': 0.9999,
   bnb4: 0.98,
   fp16: 0.99999,
@@ -174,7 +175,7 @@ it('weights become floats once, if that is wanted', async () => {
 describe('blocks', () => {
   const options: PlanOptions[] = [16, 32, 64, 128, 256].flatMap((blockSize) =>
     [false, true].flatMap((zeroPoints) =>
-      (['q4', 'q2', 'q8-blocks', 'q4f16', 'int4-weights'] as const).flatMap((to) =>
+      (['q4', 'q2', 'q8-blocks', 'q4f16', 'q2f16', 'int4-weights'] as const).flatMap((to) =>
         (['min-max', 'mse'] as const).map((range): PlanOptions => ({ to, blockSize, zeroPoints, range })),
       ),
     ),
@@ -187,14 +188,14 @@ describe('blocks', () => {
       [3, 48],
     )({}, { opset: choice.to === 'int4-weights' ? 21 : 17 });
     // 2 bits in large blocks leave little.
-    const { report } = await check(file, choice, choice.to === 'q2' ? 0.6 : 0.97);
+    const { report } = await check(file, choice, choice.to.startsWith('q2') ? 0.6 : 0.97);
     const plain = await make(file, { ...choice, range: 'min-max' });
     expect(report.tensors[0]?.error?.sqnrDb).toBeGreaterThanOrEqual(plain.report.tensors[0]?.error?.sqnrDb ?? 0);
   });
 
-  it.each(['q4', 'q4f16', 'q2'] as const)('%s with float zero points', async (to) => {
+  it.each(['q4', 'q4f16', 'q2', 'q2f16'] as const)('%s with float zero points', async (to) => {
     const file = onnx.product('MatMul', [300, 48], [3, 300], [3, 48])();
-    const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to === 'q2' ? 0.85 : 0.98);
+    const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to.startsWith('q2') ? 0.85 : 0.98);
     const whole = await make(file, { to, zeroPoints: true, range: 'mse' });
     const plain = await make(file, { to, zeroPoints: 'float' });
     const error = ({ tensors }: ModelReport) => tensors[0]?.error?.sqnrDb ?? 0;
@@ -265,6 +266,7 @@ describe('blocks', () => {
       [{ to: 'q4' }, 0.157],
       [{ to: 'q4', zeroPoints: true }, 0.161],
       [{ to: 'q4f16' }, 0.141],
+      [{ to: 'q2f16' }, 0.079],
       [{ to: 'int4-weights' }, 0.157],
       [{ to: 'int8-weights' }, 0.26],
       [{ to: 'q8' }, 0.26],
