@@ -21,7 +21,10 @@ export interface InputMetadata {
 export interface Session {
   readonly inputMetadata: readonly InputMetadata[];
   readonly outputNames: readonly string[];
-  run(feeds: Readonly<Record<string, RuntimeTensor>>): Promise<Readonly<Record<string, RuntimeTensor>>>;
+  run(
+    feeds: Readonly<Record<string, RuntimeTensor>>,
+    options: { readonly logSeverityLevel: 4 },
+  ): Promise<Readonly<Record<string, RuntimeTensor>>>;
   release(): Promise<void>;
 }
 
@@ -94,8 +97,9 @@ export async function withSession<T>(
   }
 }
 
-/** An error of the runtime as one of this package. @param hint what to try, behind it */
-export function failed(label: string, what: 'load' | 'run', cause: unknown, hint = ''): ScalepointError {
-  const text = (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
-  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text}${hint}`, { cause });
+/** An error of the runtime as one of this package. */
+export function failed(label: string, what: 'load' | 'run', cause: unknown, more?: string): ScalepointError {
+  const text = cause instanceof Error ? cause.message : String(cause);
+  const message = `onnxruntime-web cannot ${what} ${label}: ${text.trim().slice(0, 500)}`;
+  return new ScalepointError('RUNTIME', more === undefined ? message : `${message}; ${more}`, { cause });
 }

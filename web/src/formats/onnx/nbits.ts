@@ -59,7 +59,7 @@ export function productOf(reader: Reader): Product | undefined {
 }
 
 /** A Gather of whole rows. */
-function isLookup({ node, input, path }: Reader): boolean {
+export function isLookup({ node, input, path }: Reader): boolean {
   return (
     node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0
   );
