@@ -7,9 +7,10 @@ import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { blockWeight, isLookup } from './nbits.js';
+import { blockWeight, isLookup, typeRead } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
-import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
+import { typeNumber } from './proto.js';
+import { type Channels, channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewriteRaised } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
 
@@ -115,15 +116,21 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const isStoredHalf = weight.source.dtype === 'F16';
+  const isBlocks = to === 'bnb4' || to in blockBits;
+  const type = isBlocks ? blockType(weight, channels, halves) : undefined;
+  if (type === undefined && isBlocks) return halves === undefined ? 'read as several types' : toHalf(context, weight);
   const range = choices.range === 'min-max' ? undefined : choices.range;
-  if (to === 'bnb4')
+  if (to === 'bnb4') {
+    if (type === 'F16') return 'read as F16';
     return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
+  }
   const bits = blockBits[to];
   if (bits !== undefined) {
-    const isHalf = halvesGraph(to) && !isStoredHalf;
-    const scale = isHalf || isStoredHalf ? 'F16' : 'F32';
+    const readsHalf = type === 'F16';
+    const isHalf = halvesGraph(to) && !readsHalf;
+    const scale = isHalf || readsHalf ? 'F16' : 'F32';
     // Whoever reads float16 computes with it.
-    const readers = isStoredHalf ? { has: () => true } : halves;
+    const readers = readsHalf ? { has: () => true } : halves;
     const options = { kind: 'integers', bits, blockSize, zeroPoints, scale, halves: readers } as const;
     const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
     return failed !== undefined && isHalf ? toHalf(context, weight) : failed;
@@ -145,6 +152,14 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
+}
+
+/** The type of floats that all readers take a weight for; undefined if there are several, or Casts that a graph in float16 changes. */
+function blockType({ source: { dtype } }: Weight, { readers }: Channels, halves: HalfGraph | undefined) {
+  const types = new Set(readers.map((reader) => typeRead(reader, dtype)));
+  const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
+  if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
+  return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
 }
 
 /** Whether a type of codes can stand for float16 as well. Those of integers are scaled in float32, and so is MatMulBnb4 on the CPU. */
