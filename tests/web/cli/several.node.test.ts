@@ -1,5 +1,5 @@
 // Several types in one command, each in a file of its own.
-import { mkdir, readdir, readFile, truncate, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { quantizeModel } from 'scalepoint/model';
 import { beforeEach, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
@@ -112,4 +112,21 @@ it('one type goes into a folder, too', async () => {
   await mkdir(path('out'));
   expect((await run(['onnx/model.onnx', '--to', 'q4', '-o', 'out'])).code).toBe(0);
   expect(await names('out')).toEqual(['model_q4.onnx']);
+});
+
+it.each([
+  ['model_quantized.onnx', []],
+  ['a-much-longer-name.onnx', ['-o', 'a-much-longer-name.onnx']],
+])('the plan of a result with its weights beside it tells the sizes of %s', async (name, more) => {
+  await writeFile(path('model.onnx'), model);
+  const args = ['model.onnx', '--to', 'q8', '--external-data', ...more];
+  const planned = JSON.parse((await run(['plan', ...args, '--json'])).stdout) as {
+    readonly files: readonly { readonly name: string; readonly bytes: number }[];
+    readonly totals: { readonly bytesAfter: number };
+  };
+  expect((await run([...args, '--quiet'])).code).toBe(0);
+  const written = [];
+  for (const file of [name, `${name}_data`]) written.push({ name: file, bytes: (await stat(path(file))).size });
+  expect(planned.files).toEqual(written);
+  expect(planned.totals.bytesAfter).toBe(written.reduce((sum, { bytes }) => sum + bytes, 0));
 });

@@ -7,6 +7,7 @@ import {
   type ModelPlan,
   type ModelReport,
   modelFormats,
+  type PlanModelOptions,
   type PlanOptions,
   type Preset,
   planModel,
@@ -222,12 +223,16 @@ async function planFor(
   work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
   const workers = workersOf(values.workers);
+  const first = { ...plan, ...work, ...(workers === undefined ? {} : { workers }) };
+  const planOf = (options: PlanModelOptions) => about(input.name, () => planModel(input.file, options));
   try {
-    const planned = await about(input.name, () =>
-      planModel(input.file, { ...plan, ...work, ...(workers === undefined ? {} : { workers }) }),
-    );
+    const planned = await planOf(first);
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
-    return planned;
+    if (planned.files.length < 2 || (asked === undefined && !input.isPath)) return planned;
+    // The names of several files decide about their sizes. They follow from the plan.
+    const output = outputOf(input, asked, called(planned, sizeLabel(values)));
+    const { files, totals } = await planOf({ ...planned.options, ...work, output });
+    return Object.defineProperty({ ...planned, files, totals }, 'options', { value: planned.options });
   } catch (error) {
     throw asUsage(error, words, ruleTexts(plan.rules ?? []));
   }
