@@ -62,3 +62,27 @@ describe('scalepoint compare --run', () => {
     }
   });
 });
+
+it('the number that a mask adds is not the worst tensor', async () => {
+  const file = onnx.model({
+    nodes: [
+      { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+      { op: 'Add', in: ['p', 'least'], out: ['y'] },
+    ],
+    initializers: [
+      onnx.floatTensor('w', [64, 48]),
+      onnx.tensor({ name: 'least', dims: [], raw: onnx.floats([-3.4028234663852886e38]) }),
+    ],
+    inputs: [['x', ['n', 64]]],
+    outputs: [['y', ['n', 48]]],
+  });
+  await writeFile(path('a.onnx'), file);
+  for (const args of [
+    ['a.onnx', '--to', 'fp16'],
+    ['compare', 'a.onnx', 'a_fp16.onnx'],
+  ]) {
+    const { code, stdout } = await run([...args, '--min-sqnr', '60']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\nlowest SQNR \d\d\.\d\d dB: w\n/);
+  }
+});
