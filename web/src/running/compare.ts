@@ -78,14 +78,6 @@ function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefin
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
 }
 
-/** Names and shapes of inputs: sizes that were guessed may be what a model cannot take. */
-function listOf(feeds: Readonly<Record<string, RuntimeTensor>>): string {
-  const each = Object.entries(feeds).map(
-    ([name, { dims }]) => `${name} ${dims.length === 0 ? '(a number)' : dims.join('×')}`,
-  );
-  return each.length > 20 ? `${each.slice(0, 20).join(', ')}, ...` : each.join(', ');
-}
-
 /** Runs a model once. What it gives is copied, as the session ends. */
 async function runOnce(
   runtime: TypedRuntime,
@@ -97,11 +89,10 @@ async function runOnce(
   return withSession(runtime, model, label, level, async (session) => {
     const feeds = await feedsFor(session);
     try {
-      // What goes wrong is told by the error.
-      const results = await session.run(feeds, { logSeverityLevel: 4 });
+      const results = await session.run(feeds);
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
-      throw failed(label, 'run', cause, `its inputs were ${listOf(feeds)}`);
+      throw failed(label, 'run', cause);
     }
   });
 }

@@ -98,8 +98,9 @@ export async function withSession<T>(
 }
 
 /** An error of the runtime as one of this package. */
-export function failed(label: string, what: 'load' | 'run', cause: unknown, more?: string): ScalepointError {
+export function failed(label: string, what: 'load' | 'run', cause: unknown): ScalepointError {
   const text = cause instanceof Error ? cause.message : String(cause);
-  const message = `onnxruntime-web cannot ${what} ${label}: ${text.trim().slice(0, 500)}`;
-  return new ScalepointError('RUNTIME', more === undefined ? message : `${message}; ${more}`, { cause });
+  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text.trim().slice(0, 500)}`, {
+    cause,
+  });
 }
