@@ -48,6 +48,7 @@ describe('the name of a result', () => {
       ['weights.v2.npy', 'float16', 'safetensors', 'weights.v2.float16.safetensors'],
       ['model.onnx', 'q8', 'onnx', 'model_quantized.onnx'],
       ['model.onnx', 'q4f16', 'onnx', 'model_q4f16.onnx'],
+      ['model.onnx', 'q2f16', 'onnx', 'model_q2f16.onnx'],
       ['model', 'int8', 'safetensors', 'model.int8.safetensors'],
       ['model.bin', 'int8', 'safetensors', 'model.bin.int8.safetensors'],
     ];

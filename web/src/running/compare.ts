@@ -89,7 +89,8 @@ async function runOnce(
   return withSession(runtime, model, label, level, async (session) => {
     const feeds = await feedsFor(session);
     try {
-      const results = await session.run(feeds);
+      // What goes wrong is told by the error.
+      const results = await session.run(feeds, { logSeverityLevel: 4 });
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
       throw failed(label, 'run', cause);

@@ -21,7 +21,10 @@ export interface InputMetadata {
 export interface Session {
   readonly inputMetadata: readonly InputMetadata[];
   readonly outputNames: readonly string[];
-  run(feeds: Readonly<Record<string, RuntimeTensor>>): Promise<Readonly<Record<string, RuntimeTensor>>>;
+  run(
+    feeds: Readonly<Record<string, RuntimeTensor>>,
+    options: { readonly logSeverityLevel: 4 },
+  ): Promise<Readonly<Record<string, RuntimeTensor>>>;
   release(): Promise<void>;
 }
 

@@ -20,6 +20,7 @@ const limits: readonly (readonly [to: ModelTarget, least: number])[] = [
   ['q4', 0.98],
   ['q4f16', 0.98],
   ['q2', 0.6],
+  ['q2f16', 0.6],
   ['q8-blocks', 0.9999],
   ['bnb4', 0.98],
   ['fp16', 0.99999],

@@ -55,7 +55,7 @@ function nearestHalf(x: number): number {
   return (isUp ? below + 1 : below) * 2 ** (exponent - 10);
 }
 
-const choices: PlanOptions[] = (['q4', 'q4f16', 'q2', 'q8-blocks'] as const).flatMap((to) =>
+const choices: PlanOptions[] = (['q4', 'q4f16', 'q2', 'q2f16', 'q8-blocks'] as const).flatMap((to) =>
   [16, 32].flatMap((blockSize) => [false, true].map((zeroPoints): PlanOptions => ({ to, blockSize, zeroPoints }))),
 );
 
@@ -74,8 +74,8 @@ describe('rows of blocks', () => {
         for (let j = 0; j < columns; j++) {
           // The table is stored with its columns as rows: [K, N].
           const value = table[j * rows + ((row + rows) % rows)] as number;
-          // With q4f16 the Gather gives float16: the product of a code and a scale is rounded once.
-          expect(data[i * columns + j]).toBe(choice.to === 'q4f16' ? nearestHalf(value) : value);
+          // With q4f16 and q2f16 the Gather gives float16: the product of a code and a scale is rounded once.
+          expect(data[i * columns + j]).toBe(choice.to.endsWith('f16') ? nearestHalf(value) : value);
         }
       }
     }

@@ -24,6 +24,7 @@ const limits: Partial<Record<ModelTarget, number>> = {
   q4: 0.98,
   q4f16: 0.98,
   q2: 0.85,
+  q2f16: 0.85,
   'q8-blocks': 0.9999,
   bnb4: 0.98,
   fp16: 0.99999,
@@ -174,7 +175,7 @@ it('weights become floats once, if that is wanted', async () => {
 describe('blocks', () => {
   const options: PlanOptions[] = [16, 32, 64, 128, 256].flatMap((blockSize) =>
     [false, true].flatMap((zeroPoints) =>
-      (['q4', 'q2', 'q8-blocks', 'q4f16', 'int4-weights'] as const).flatMap((to) =>
+      (['q4', 'q2', 'q8-blocks', 'q4f16', 'q2f16', 'int4-weights'] as const).flatMap((to) =>
         (['min-max', 'mse'] as const).map((range): PlanOptions => ({ to, blockSize, zeroPoints, range })),
       ),
     ),
@@ -187,14 +188,14 @@ describe('blocks', () => {
       [3, 48],
     )({}, { opset: choice.to === 'int4-weights' ? 21 : 17 });
     // 2 bits in large blocks leave little.
-    const { report } = await check(file, choice, choice.to === 'q2' ? 0.6 : 0.97);
+    const { report } = await check(file, choice, choice.to.startsWith('q2') ? 0.6 : 0.97);
     const plain = await make(file, { ...choice, range: 'min-max' });
     expect(report.tensors[0]?.error?.sqnrDb).toBeGreaterThanOrEqual(plain.report.tensors[0]?.error?.sqnrDb ?? 0);
   });
 
-  it.each(['q4', 'q4f16', 'q2'] as const)('%s with float zero points', async (to) => {
+  it.each(['q4', 'q4f16', 'q2', 'q2f16'] as const)('%s with float zero points', async (to) => {
     const file = onnx.product('MatMul', [300, 48], [3, 300], [3, 48])();
-    const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to === 'q2' ? 0.85 : 0.98);
+    const { report } = await check(file, { to, zeroPoints: 'float', range: 'mse' }, to.startsWith('q2') ? 0.85 : 0.98);
     const whole = await make(file, { to, zeroPoints: true, range: 'mse' });
     const plain = await make(file, { to, zeroPoints: 'float' });
     const error = ({ tensors }: ModelReport) => tensors[0]?.error?.sqnrDb ?? 0;
@@ -217,12 +218,55 @@ describe('blocks', () => {
     await check(file, { to: 'q4', zeroPoints: 'float' });
   });
 
+  const table = (columns: number, more: readonly onnx.TestNode[] = []) => {
+    const isRead = more.length > 0;
+    return onnx.model({
+      nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }, ...more],
+      initializers: [onnx.floatTensor('w', [500, columns])],
+      inputs: [['i', [2, 3], 7], ...(isRead ? [['x', [4, columns]] as const] : [])],
+      outputs: [['y', ['a', 'b', 'c']], ...(isRead ? [['z', ['d', 'e']] as const] : [])],
+    });
+  };
+  const hasDequantize = (made: Uint8Array) => Buffer.from(made).includes('DequantizeLinear');
+
+  it.each([false, true])(
+    'of int4-weights are gathered, and not restored with their whole table, zero points %s',
+    async (zeroPoints) => {
+      for (const range of ['min-max', 'mse'] as const) {
+        for (const columns of [64, 96]) {
+          const { report, made } = await check(table(columns), { to: 'int4-weights', zeroPoints, range });
+          expect(converted(report)).toBe(1);
+          expect(hasDequantize(made)).toBe(false);
+          expect(report.notes).toEqual([]);
+          expect(report.totals.bytesAfter).toBeLessThan(table(columns).length * (zeroPoints ? 0.2 : 0.19));
+        }
+      }
+    },
+  );
+
+  it('of int4-weights have a DequantizeLinear where a table is also multiplied, or has no whole blocks', async () => {
+    const tied = table(64, [
+      { op: 'Transpose', in: ['w'], out: ['t'], attributes: { perm: [1, 0] } },
+      { op: 'MatMul', in: ['x', 't'], out: ['z'] },
+    ]);
+    for (const [file, choice] of [
+      [tied, {}],
+      [table(72), {}],
+      [table(64), { range: { percentile: 99.9 } }],
+    ] as const) {
+      const { report, made } = await check(file, { to: 'int4-weights', ...choice });
+      expect(converted(report)).toBe(1);
+      expect(hasDequantize(made)).toBe(true);
+    }
+  });
+
   it('take as many bytes as they should', async () => {
     const file = onnx.product('MatMul', [512, 512], [3, 512], [3, 512])();
     const shares: [PlanOptions, number][] = [
       [{ to: 'q4' }, 0.157],
       [{ to: 'q4', zeroPoints: true }, 0.161],
       [{ to: 'q4f16' }, 0.141],
+      [{ to: 'q2f16' }, 0.079],
       [{ to: 'int4-weights' }, 0.157],
       [{ to: 'int8-weights' }, 0.26],
       [{ to: 'q8' }, 0.26],

@@ -40,6 +40,7 @@ export const dtypes: readonly (readonly [dtype: ModelTarget, least: number])[] =
   ['q4', 0.98],
   ['fp16', 0.99999],
   ['q4f16', 0.98],
+  ['q2f16', 0.6],
   ['bnb4', 0.98],
 ];
 

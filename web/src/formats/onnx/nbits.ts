@@ -73,7 +73,7 @@ function addsC(node: OnnxNode): boolean {
 }
 
 /** A Gather of whole rows. */
-function isLookup({ node, input, path }: Reader): boolean {
+export function isLookup({ node, input, path }: Reader): boolean {
   return (
     node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0
   );

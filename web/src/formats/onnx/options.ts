@@ -19,6 +19,7 @@ export const onnxTargets = [
   'q4',
   'q4f16',
   'q2',
+  'q2f16',
   'q8-blocks',
   'bnb4',
   'fp16',
@@ -58,6 +59,7 @@ export const targets: readonly Target[] = [
   },
   { name: 'q4f16', about: 'q4, with everything else in float16', options: blockOptions },
   { name: 'q2', about: '2 bits in blocks, for onnxruntime', options: blockOptions },
+  { name: 'q2f16', about: 'q2, with everything else in float16', options: blockOptions },
   { name: 'q8-blocks', about: '8 bits in blocks, for onnxruntime', options: blockOptions },
   { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize', 'externalData'] },
   { name: 'fp16', about: 'weights with half the bytes of float32', options: ['externalData'], preset: 'safe' },
@@ -138,7 +140,7 @@ export const options = optionTable<OnnxOptions>({
     zeroPoints: {
       flags: [
         { name: 'zero-points', about: 'zero points for blocks of integers' },
-        { name: 'float-zero-points', about: 'q4, q4f16, q2: zero points of any value' },
+        { name: 'float-zero-points', about: 'q4, q4f16, q2, q2f16: zero points of any value' },
       ],
       check(value, name) {
         if (typeof value === 'boolean' || value === 'float') return;
@@ -154,11 +156,11 @@ export const options = optionTable<OnnxOptions>({
         throw rangeError(name, `not for to: '${to}'`);
       }
     }
-    const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2'];
+    const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q2f16'];
     if (zeroPoints === 'float' && !takesFloats.includes(to as OnnxTarget)) {
       throw rangeError('zeroPoints', `'float' is for to: ${takesFloats.map((name) => `'${name}'`).join(', ')}`);
     }
-    const searched: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q8-blocks'];
+    const searched: readonly OnnxTarget[] = [...takesFloats, 'q8-blocks'];
     if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {
       throw rangeError('range', `expected 'min-max' or 'mse' for to: '${to}', got ${show(range)}`);
     }

@@ -7,7 +7,7 @@ import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { blockWeight } from './nbits.js';
+import { blockWeight, isLookup } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
 import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewrite } from './rewrite.js';
@@ -57,10 +57,15 @@ class Dynamics {
   }
 }
 
+/** Whether what does not become codes computes with float16. */
+function halvesGraph(to: OnnxTarget): boolean {
+  return to === 'fp16' || to === 'q4f16' || to === 'q2f16';
+}
+
 /** The graph in float16, if that is what a model becomes. */
 function halfGraphOf(builder: Builder, { to, rules = [] }: OnnxChoices): HalfGraph | undefined {
   const { model, graphs } = builder;
-  if ((to !== 'fp16' && to !== 'q4f16') || model.proto.trains) return undefined;
+  if (!halvesGraph(to) || model.proto.trains) return undefined;
   if (!model.weights.some(({ source: { dtype, bytes } }) => dtype === 'F32' && bytes >= 4 * fewestElements))
     return undefined;
   const opset = builder.opsetOf(model.proto.graph);
@@ -71,7 +76,7 @@ function halfGraphOf(builder: Builder, { to, rules = [] }: OnnxChoices): HalfGra
   // Whoever reads a weight that a rule excepts computes as if nothing else had changed, too.
   const excepted = model.weights.filter(({ source }) => {
     const rule = ruleFor(rules, source.name);
-    return rule !== undefined && (rule.keep || (rule.to !== undefined && rule.to !== 'fp16' && rule.to !== 'q4f16'));
+    return rule !== undefined && (rule.keep || (rule.to !== undefined && !halvesGraph(rule.to as OnnxTarget)));
   });
   return new HalfGraph(
     builder,
@@ -103,10 +108,10 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   const { builder, dynamics, choices, halves } = context;
   if (to === 'fp16') return toHalf(context, weight);
   const reason = reasonToKeep(builder.model, weight, { takesHalf: takesHalf(to) });
-  if (reason !== undefined) return to === 'q4f16' && halves !== undefined ? toHalf(context, weight) : reason;
+  if (reason !== undefined) return halvesGraph(to) && halves !== undefined ? toHalf(context, weight) : reason;
   const channels = channelsOf(builder.graphs, weight);
   if (typeof channels === 'string')
-    return to === 'q4f16' && (halves !== undefined || isComputed(channels)) ? toHalf(context, weight) : channels;
+    return halvesGraph(to) && (halves !== undefined || isComputed(channels)) ? toHalf(context, weight) : channels;
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const isStoredHalf = weight.source.dtype === 'F16';
@@ -115,7 +120,7 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
     return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
   const bits = blockBits[to];
   if (bits !== undefined) {
-    const isHalf = to.endsWith('f16') && !isStoredHalf;
+    const isHalf = halvesGraph(to) && !isStoredHalf;
     const scale = isHalf || isStoredHalf ? 'F16' : 'F32';
     // Whoever reads float16 computes with it.
     const readers = isStoredHalf ? { has: () => true } : halves;
@@ -130,6 +135,13 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   }
   if (channels.readers.some(({ node }) => recurrent.includes(node.opType))) {
     return dequantizeWeight(builder, weight, channels, { bits: 8, signed: true, symmetric: true, range });
+  }
+  // DequantizeLinear would restore the whole table at every run, and no Gather takes int4.
+  if (channels.readers.every(isLookup) && (range === undefined || range === 'mse')) {
+    const scale = isStoredHalf ? 'F16' : 'F32';
+    const halves = { has: () => isStoredHalf };
+    const options = { kind: 'integers', bits: 4, blockSize, zeroPoints, scale, range, halves } as const;
+    if (blockWeight(builder, weight, channels, options) === undefined) return undefined;
   }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
@@ -149,7 +161,13 @@ function isComputed(reason: string): boolean {
 }
 
 /** Bits of the codes of MatMulNBits. */
-const blockBits: { readonly [To in OnnxTarget]?: 2 | 4 | 8 } = { q2: 2, q4: 4, q4f16: 4, 'q8-blocks': 8 };
+const blockBits: { readonly [To in OnnxTarget]?: 2 | 4 | 8 } = {
+  q2: 2,
+  q2f16: 2,
+  q4: 4,
+  q4f16: 4,
+  'q8-blocks': 8,
+};
 
 /** A message of protobuf has fewer bytes. */
 const mostBytes = 2 ** 31 - 1;
@@ -222,7 +240,8 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
 
 /** What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs). */
 function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): string[] {
-  if (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4')) {
+  // The only blocks of int4-weights are tables.
+  if (to !== 'int4-weights' && (codecs.includes('matmul-nbits') || codecs.includes('matmul-bnb4'))) {
     return [
       'in WebAssembly, products with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
         'need a quarter of the memory',
@@ -237,10 +256,9 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
   if (!to.endsWith('-weights')) return [];
   if (dequantize === 'cast')
     return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
-  const tables = to === 'int4-weights' ? '; a Gather restores its whole table' : '';
   return [
     'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
-      `1.7 times for 64 rows, and convolutions as long${tables}. ` +
+      `1.7 times for 64 rows, and convolutions as long. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
         : `${castMention} does it once, and takes the memory of float32`),
