@@ -205,6 +205,31 @@ it('a weight that several of them share is stored once', async () => {
   }
 });
 
+it.each(['w,v,c', 'c,w,v'])('a bias that another Gemm reads as float32: %s', async (order) => {
+  const tensors = new Map<string, onnx.Bytes>([
+    ['w', onnx.floatTensor('w', [64, 48])],
+    ['v', onnx.floatTensor('v', [64, 48], 2)],
+    ['c', onnx.floatTensor('c', [48], 3)],
+  ]);
+  const file = onnx.model({
+    nodes: [
+      { op: 'Gemm', in: ['x', 'w', 'c'], out: ['p'] },
+      { op: 'Gemm', in: ['x', 'v', 'c'], out: ['q'] },
+      { op: 'Add', in: ['p', 'q'], out: ['y'] },
+    ],
+    initializers: order.split(',').map((name) => tensors.get(name) as onnx.Bytes),
+    inputs: [['x', [3, 64]]],
+    outputs: [['y', [3, 48]]],
+  });
+  const rules = [{ match: /^v$/, keep: true }] as const;
+  const made = await (await quantizeModel(file, { to: 'q4f16', rules, workers: 0 })).bytes();
+  for (const engine of engines) {
+    for (const level of levels) {
+      expect(cosine(await run(engine, file, level), await run(engine, made, level))).toBeGreaterThan(0.98);
+    }
+  }
+});
+
 it('branches and functions have factors of their own', async () => {
   const node: onnx.TestNode = { op: 'Gemm', in: ['x', 'k'], out: ['b'], attributes: { alpha: float(0.5), transA: 1 } };
   const constant = (seed: number): onnx.TestNode => {

@@ -170,7 +170,8 @@ export function blockWeight(
   ]);
   builder.release(weight, [...replaced]);
   builder.remove(weight);
-  for (const { reader } of taken) multiply(builder, reader, blocks);
+  for (const { reader } of taken)
+    builder.replaceNode(reader.node, reader.graph, () => multiplied(builder, reader, blocks));
   if (lookups.length === 0 || options.kind === 'floats') return undefined;
   const table: Table = {
     codes: blocks.codes,
@@ -259,8 +260,8 @@ function productNode(
   };
 }
 
-/** Replaces a MatMul or a Gemm, which is alpha times the product plus beta times C. */
-function multiply(builder: Builder, reader: Reader, blocks: Blocks): void {
+/** The nodes in the place of a MatMul or a Gemm, which is alpha times the product plus beta times C. */
+function multiplied(builder: Builder, reader: Reader, blocks: Blocks): NewNode[] {
   const { node, graph } = reader;
   const { options } = blocks;
   const [a = '', , c = ''] = builder.inputsOf(node);
@@ -287,6 +288,5 @@ function multiply(builder: Builder, reader: Reader, blocks: Blocks): void {
   if (alpha !== undefined) add('Mul', 'alpha', [sum, alpha], scaled);
   const addend = beta === undefined ? c : add('Mul', 'beta', [c, beta], fresh('_addend'));
   if (adds) add('Add', 'Add', [scaled, addend], output);
-  builder.addNodes({ graph, before: node }, nodes);
-  builder.removeNode(node);
+  return nodes;
 }
