@@ -848,7 +848,7 @@ describe('the configuration of integers', () => {
   it('is refused before any work if it is none, or tells of another quantization', async () => {
     await putModel();
     const cases: [string, RegExp][] = [
-      ['{"a": 01}', /^scalepoint: c\.json: it is no JSON: [^\n]+\n$/],
+      ['{\n  "a": 01}', /^scalepoint: c\.json: it is no JSON: line 2, column 9: expected ',' or '}', got '1'\n$/],
       ['[]', /^scalepoint: c\.json: expected a JSON object\n$/],
       ['{"quantization_config": {"quant_method": "gptq"}}', /^scalepoint: c\.json: .*quantized already, by "gptq"\n$/],
     ];

@@ -35,6 +35,18 @@ describe('options of llama-quantize', () => {
     expect(Object.keys(types).some((name) => name.startsWith('blk.2.'))).toBe(false);
   });
 
+  it.each([
+    [3, '99', 'there is no layer 99 to leave out: the model has layers 0 to 2'],
+    [3, '1,7,3,7', 'there are no layers 3, 7 to leave out: the model has layers 0 to 2'],
+    [1, '1,2,3,4,5,6,7', 'there are no layers 1, 2, 3, 4, 5 and 2 more to leave out: the model has layer 0 alone'],
+    [3, '0,1', undefined],
+  ] as const)('tell of layers that are not there: of %i, %s', async (layers, left, note) => {
+    await writeFile(path('m.gguf'), tinyLlama({ layers, rows: 2 }));
+    const { stdout } = await run(['plan', 'm.gguf', '--to', 'Q4_0', '--prune-layers', left, '--json']);
+    const notes = (JSON.parse(stdout) as { notes: string[] }).notes.filter((one) => one.includes('to leave out'));
+    expect(notes).toEqual(note === undefined ? [] : [note]);
+  });
+
   it('are refused where they say nothing', async () => {
     await writeFile(path('m.gguf'), tinyLlama({ layers: 1, rows: 2 }));
     await writeFile(path('bad.txt'), 'attn_v q8_0');

@@ -66,7 +66,11 @@ describe('scalepoint verify', () => {
         1,
         /^scalepoint: short\.safetensors: tensor "steps": data_offsets ends at .* \(byte \d+\)\n$/,
       ],
-      [['model.safetensors', '--config', 'c.json'], 1, /^scalepoint: c\.json: it is no JSON\n$/],
+      [
+        ['model.safetensors', '--config', 'c.json'],
+        1,
+        /^scalepoint: c\.json: it is no JSON: line 1, column 2: expected a key in double quotes, got the end\n$/,
+      ],
       [['model.safetensors', '--config', 'list.json'], 1, /^scalepoint: list\.json: expected a JSON object\n$/],
       [['model.safetensors', '--config', 'none.json'], 1, /^scalepoint: cannot read "none\.json": no such file/],
       [['model.gguf', '--config', 'c.json'], 2, /^scalepoint: --config: this option is for safetensors files; see /],

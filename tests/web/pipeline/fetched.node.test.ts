@@ -1,7 +1,7 @@
 // How many bytes are fetched from a server, where nothing can be read a second time at no cost.
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { quantizeModel } from 'scalepoint/model';
+import { inspectModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { floatTensor, model } from '../formats/onnx/encoder.js';
 import { expectBytes, safetensors, weights } from '../support/models.js';
@@ -78,5 +78,34 @@ describe('a matrix in four narrow tiles comes from a server twice at most', () =
   const file = matmul(256, 8192);
   it.each([2, 1, 0])('as blocks of 4 bits, with %d worker(s)', async (workers) => {
     expect(await fetched(file, { to: 'q4', blockSize: 256, workers })).toBeLessThan(2.05);
+  });
+});
+
+// 4-bit floats are looked up in whole columns, of which few fit into a tile. A wide tile comes in pieces that are put together.
+describe('a matrix in two tiles of long columns comes from a server once', () => {
+  const [k, n] = [8192, 1024];
+  const file = matmul(k, n);
+  it.each([2, 1, 0])('as blocks of 4-bit floats, with %d worker(s)', async (workers) => {
+    expect(await fetched(file, { to: 'bnb4', workers })).toBeLessThan(1.05);
+  });
+
+  // A stream takes the codes of all columns first, and then their scales.
+  it.each([16, 256])('and pieces with blocks of %d into a stream', async (blockSize) => {
+    const small = matmul(1280, 1003);
+    const made: Uint8Array[] = [];
+    const output = new WritableStream<Uint8Array>({ write: (bytes) => void made.push(bytes.slice()) });
+    await quantizeModel(new Blob([small]), { to: 'bnb4', blockSize, workers: 0, output });
+    const { bytes } = await quantizeModel(small, { to: 'bnb4', blockSize, workers: 0 });
+    expectBytes(new Uint8Array(await new Blob(made as BlobPart[]).arrayBuffer()), await bytes());
+  });
+
+  it('a NaN is found where it is, in a later piece', async () => {
+    const [weight] = (await inspectModel(file)).tensors;
+    const bad = file.slice();
+    new DataView(bad.buffer).setFloat32((weight?.byteOffset ?? 0) + 4 * (5000 * n + 7), Number.NaN, true);
+    const server = await serve(bad);
+    const failed = quantizeModel(server.url, { to: 'bnb4', workers: 0 });
+    await expect(failed).rejects.toThrow('tensor "w" holds NaN at [5000, 7]');
+    server.close();
   });
 });

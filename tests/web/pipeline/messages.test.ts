@@ -79,4 +79,26 @@ describe('a batch that is sent', () => {
     expect(packBatch(batchOf(inTurns)).examples).toHaveLength(2);
     expect(sent(batchOf(inTurns)).tasks).toEqual(inTurns);
   });
+
+  it('has ranges once that several tasks share, in a row and in later batches', () => {
+    const all = Float32Array.from({ length: 40 }, (_, i) => i);
+    const [first, second] = [all.subarray(0, 30), all.subarray(30)];
+    const shared = (ranges: Float32Array<ArrayBuffer>) => encode(0, { ranges });
+    const batches = [
+      [shared(first), shared(all.subarray(0, 30)), shared(second)],
+      [shared(second), encode(1)],
+      [shared(second), shared(first), shared(Float32Array.from(first)), shared(all.subarray(0, 29))],
+    ].map(batchOf);
+    const [here, there] = [{}, {}];
+    const packed = batches.map((batch) => packBatch(batch, here));
+    const sizes = packed.map(({ examples }) =>
+      examples.map((task) => (task.kind === 'encode' ? task.ranges?.length : undefined)),
+    );
+    expect(sizes).toEqual([
+      [30, undefined, 10],
+      [undefined, undefined],
+      [undefined, 30, 30, 29],
+    ]);
+    expect(packed.map((one) => unpackBatch(structuredClone(one), there))).toEqual(batches);
+  });
 });

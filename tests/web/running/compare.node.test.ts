@@ -140,7 +140,7 @@ describe('two models on the same inputs', () => {
       [[['x.npy', two, 8, two.length + 1]], /smaller than the zip archive says/],
       [[['x.npy', two, 8, two.length - 1]], /larger than the zip archive says/],
       [[['x.npy', two, 8, 2 ** 31]], /cannot be as large/],
-      [other, /cannot run A: .*; its inputs were x 1×3$/s],
+      [other, /cannot run A/],
       [Uint8Array.of(1, 2, 3), /no .npy or .npz file/],
       [
         zip([['x.npy', two, 0]])

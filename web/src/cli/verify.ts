@@ -5,7 +5,6 @@ import {
   type FormatInfo,
   inspectModel,
   modelFormats,
-  ScalepointError,
   type Sidecar,
   type VerifyReport,
   verifyModel,
@@ -57,7 +56,7 @@ export async function verify(args: string[]): Promise<number> {
     async (input) => {
       const beside = await besideOf(input, wanted);
       const contents: Record<string, unknown> = {};
-      for (const { option, path } of beside) contents[option] = await about(path, () => readJson(path));
+      for (const one of beside) contents[one.option] = await about(one.path, () => readJson(one));
       const progress = progressLine(wanted.quiet === true);
       const report = await about(input.name, () =>
         verifyModel(input.file, { ...contents, signal, onProgress: progress.update }),
@@ -73,6 +72,7 @@ export async function verify(args: string[]): Promise<number> {
 interface Beside {
   readonly option: string;
   readonly path: string;
+  readonly sidecar: Sidecar;
 }
 
 const pathIn = (beside: readonly Beside[], option: string) => beside.find((one) => one.option === option)?.path ?? null;
@@ -91,10 +91,10 @@ async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Be
   const found: Beside[] = [];
   for (const { option, flag, sidecar } of all) {
     const given = words[flag];
-    if (given !== undefined) found.push({ option, path: String(given) });
+    if (given !== undefined) found.push({ option, path: String(given), sidecar });
     else if (isPath) {
       const path = join(dirname(name), sidecar.nameFor(nameWithoutIndex(basename(name), format)));
-      if (await stat(path).catch(() => undefined)) found.push({ option, path });
+      if (await stat(path).catch(() => undefined)) found.push({ option, path, sidecar });
     }
   }
   return found;
@@ -107,16 +107,11 @@ function nameWithoutIndex(name: string, { extensions }: FormatInfo): string {
 }
 
 /** The object in a JSON file. @throws ScalepointError `BAD_FILE` */
-async function readJson(path: string): Promise<unknown> {
+async function readJson({ path, sidecar }: Beside): Promise<unknown> {
   const text = await readText(path);
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new ScalepointError('BAD_FILE', 'it is no JSON', { cause });
-  }
-  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
-  throw new ScalepointError('BAD_FILE', 'expected a JSON object');
+  // It tells what is wrong.
+  sidecar.parse(text);
+  return JSON.parse(text);
 }
 
 /** Most findings in a text. */

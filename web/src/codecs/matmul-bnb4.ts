@@ -3,10 +3,12 @@
  * into blocks with a scale. The arithmetic is that of cpp/codecs/matmul_bnb4.cpp.
  */
 import { MatMulBnb4, PublishedCodebook, Stored } from '../core/door.js';
+import type { Core } from '../core/memory.js';
+import type { Arena } from './arena.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
-import type { Codec, Form } from './codec.js';
+import type { Bytes, Codec, Encoded, Form, Role, Tile } from './codec.js';
+import { cutColumns, cutInPieces, isPlain } from './columns.js';
 import { elementsOf, runsOf } from './elements.js';
-import { cutColumns } from './matmul-nbits.js';
 
 export interface MatMulBnb4Form extends Form {
   readonly codec: 'matmul-bnb4';
@@ -18,6 +20,45 @@ export interface MatMulBnb4Form extends Form {
 
 function codesOf({ blockSize, transposed }: MatMulBnb4Form): MatMulBnb4 {
   return { book: PublishedCodebook.nf4, blockSize, transposed };
+}
+
+/** Bytes of a part of so many elements. */
+function bytesOfPart(role: Role, elements: number, blockSize: number): number {
+  return role === 'data' ? elements / 2 : (4 * elements) / blockSize;
+}
+
+function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
+  return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
+    encodeTile(core, tile, arena, (at, ...room) => core.module.encodeMatmulBnb4(at, codes, ...room)),
+  );
+}
+
+/** Moves columns of bytes to where they belong among longer columns. The unit is four bytes. */
+function spread({ module }: Core, { address, bytes }: Bytes, columns: number, to: number, columnBytes: number): void {
+  const words = module.HEAP32;
+  const [count, stride] = [bytes / columns / 4, columnBytes / 4];
+  for (let column = 0, from = address / 4, at = to / 4; column < columns; column++, at += stride) {
+    for (let i = 0; i < count; i++) words[at + i] = words[from++] as number;
+  }
+}
+
+/** Encodes a piece of a tile. The core makes the parts of the piece, which are put among those of the tile. */
+function encodePiece(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
+  const { piece, columns, roles } = tile;
+  const { row, of } = piece as NonNullable<Tile['piece']>;
+  const sizeOf = (role: Role, rows: number) => bytesOfPart(role, rows * columns, form.blockSize);
+  // First comes what stays from one piece to the next.
+  const parts: Record<Role, Bytes> = {};
+  for (const role of roles) parts[role] = { address: arena.take(sizeOf(role, of)), bytes: sizeOf(role, of) };
+  const { problem, ...encoded } = encodeWhole(core, { ...tile, piece: undefined }, form, arena);
+  if (arena.onlyCounts) return { parts: {} };
+  if (problem !== undefined) return { parts, problem: { ...problem, index: problem.index + row * columns } };
+  for (const role of roles) {
+    const { address, bytes } = parts[role] as Bytes;
+    const to = address + sizeOf(role, row) / columns;
+    spread(core, encoded.parts[role] as Bytes, columns, to, bytes / columns);
+  }
+  return { ...encoded, parts };
 }
 
 export const matMulBnb4: Codec<MatMulBnb4Form> = {
@@ -39,21 +80,24 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
 
   place(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
     const [first, some, k] = transposed ? [row, rows, shape[1] as number] : [column, columns, shape[0] as number];
-    const size = role === 'data' ? k / 2 : (4 * k) / blockSize;
+    const size = bytesOfPart(role, k, blockSize);
     return runsOf(first * size, some * size, 1, some * size);
   },
 
-  cuts: (shape, { transposed }, roles) => cutColumns(shape, transposed, roles),
-
-  encode(core, tile, form, arena) {
-    return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeMatmulBnb4(at, codes, ...room)),
-    );
+  cuts(shape, { transposed, blockSize }, roles, source) {
+    const [k = 0] = shape;
+    // Pieces are put together once more, which pays where stretches of rows are dear.
+    if (transposed || !isPlain(source) || source?.prefersWide !== true) return cutColumns(shape, transposed, roles);
+    const ofColumn = roles.reduce((sum, role) => sum + bytesOfPart(role, k, blockSize), 0);
+    return cutInPieces(shape, roles, blockSize, ofColumn);
   },
+
+  encode: (core, tile, form, arena) =>
+    tile.piece === undefined ? encodeWhole(core, tile, form, arena) : encodePiece(core, tile, form, arena),
 
   decode(core, { rows, columns, parts }, form, arena) {
     const n = rows * columns;
-    const stored = storedRecord(rows, columns, parts, (role) => (role === 'data' ? n / 2 : (4 * n) / form.blockSize));
+    const stored = storedRecord(rows, columns, parts, (role) => bytesOfPart(role, n, form.blockSize));
     return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
         decodeTile(core, arena, (...room) => core.module.decodeMatmulBnb4(at, codes, ...room)),

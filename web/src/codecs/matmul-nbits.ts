@@ -4,19 +4,9 @@
  */
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
-import {
-  type Codec,
-  type Cuts,
-  columnTileElements,
-  type Form,
-  type Grid,
-  type Part,
-  pieceElements,
-  type Role,
-  type Tile,
-  tileElements,
-} from './codec.js';
-import { elementsOf, runsOf } from './elements.js';
+import type { Codec, Form, Part, Role, Tile } from './codec.js';
+import { cutColumns, cutInPieces, isPlain } from './columns.js';
+import { runsOf } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
@@ -66,63 +56,6 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   ];
 }
 
-/** Elements of a tile that comes in pieces. */
-const piecedElements = 16 * tileElements;
-
-/** Of a wide tile: bytes of its parts, and elements of a piece. A worker has no more at a time. */
-const widePartBytes = 32 * 2 ** 20;
-const widePieceElements = 2 * pieceElements;
-
-/** Whether a stored tensor is elements in no particular rows, of which any rows can be read. */
-function isPlain(source: Grid | undefined): boolean {
-  return source !== undefined && source.rows === undefined && source.columnUnit === 1;
-}
-
-/** Tiles of whole columns of B [K, N]. If it is transposed, they are rows. */
-export function* cutColumns(shape: readonly number[], transposed: boolean, roles: readonly Role[]): Cuts {
-  const [first = 0, second = 0] = shape;
-  const [k, n] = transposed ? [second, first] : [first, second];
-  if (k * n === 0) return;
-  // Where columns are gathered, whole cache lines of the rows.
-  const most = Math.max(1, Math.floor((transposed ? tileElements : columnTileElements) / k / 16)) * 16;
-  for (let begin = 0; begin < n; begin += most) {
-    const some = Math.min(most, n - begin);
-    const rectangle = transposed
-      ? { row: begin, rows: some, column: 0, columns: k, width: k }
-      : { row: 0, rows: k, column: begin, columns: some, width: n };
-    yield { kind: 'tile', rectangle, roles };
-  }
-}
-
-/** Columns of a tile that comes in pieces. */
-function columnsAtOnce(
-  shape: readonly number[],
-  form: MatMulNBitsForm,
-  roles: readonly Role[],
-  isWide: boolean,
-): number {
-  const { k, n, bytes } = sizesOf(shape, form);
-  const inTile = (most: number) => Math.max(1, Math.floor(most / 16)) * 16;
-  if (!isWide) return inTile(Math.min(piecedElements / k, pieceElements / form.blockSize));
-  const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
-  const most = inTile(Math.min(widePartBytes / ofColumn, widePieceElements / form.blockSize));
-  // None of them much narrower than the others.
-  return Math.min(most, Math.ceil(n / Math.ceil(n / most) / 16) * 16);
-}
-
-/** Tiles of whole columns that come in pieces of whole blocks: the codes take an eighth of the memory of the floats. */
-function* cutInPieces(shape: readonly number[], form: MatMulNBitsForm, roles: readonly Role[], isWide: boolean): Cuts {
-  const [k = 0, n = 0] = shape;
-  const { blockSize } = form;
-  const most = columnsAtOnce(shape, form, roles, isWide);
-  for (let column = 0; column < n; column += most) {
-    const columns = Math.min(most, n - column);
-    const step = Math.max(1, Math.floor(pieceElements / columns / blockSize)) * blockSize;
-    const rectangle = { row: 0, rows: k, column, columns, width: n };
-    yield { kind: 'tile', rectangle, roles, step: step < k ? step : undefined };
-  }
-}
-
 /** What the core has to know of a form. */
 function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBits {
   const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
@@ -159,10 +92,10 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
 
   cuts(shape, form, roles, source) {
     const { transposed } = form;
-    const inPieces = !transposed && isPlain(source) && elementsOf(shape) > 0;
-    return inPieces
-      ? cutInPieces(shape, form, roles, source?.prefersWide === true)
-      : cutColumns(shape, transposed, roles);
+    if (transposed || !isPlain(source)) return cutColumns(shape, transposed, roles);
+    const { bytes } = sizesOf(shape, form);
+    const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
+    return cutInPieces(shape, roles, form.blockSize, source?.prefersWide === true ? ofColumn : undefined);
   },
 
   encode(core, tile, form, arena) {

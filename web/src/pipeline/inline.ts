@@ -17,7 +17,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const core = await load.instantiateCore(module);
   const converter = new TileConverter(core);
   const inputs = readerOf(files);
-  const keepers = new Keepers<TileConverter>();
+  const keepers = new Keepers<TileConverter>(1);
   let last: Promise<unknown> = Promise.resolve();
   let spare: ArrayBuffer | undefined;
   let rested = performance.now();

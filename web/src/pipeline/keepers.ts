@@ -2,7 +2,15 @@
 import type { RangeCut, Rectangle, SetsCut, TileCut } from '../codecs/codec.js';
 import type { PlannedTensor } from '../formats/format.js';
 import { pieceOf } from './pieces.js';
-import type { Batch, BatchResult, EncodeTask, Keep, Kept } from './tasks.js';
+import {
+  type Batch,
+  type BatchResult,
+  type EncodeTask,
+  type Keep,
+  type Kept,
+  mostKept,
+  type TileTask,
+} from './tasks.js';
 
 /** The last number that kept inputs had. All have their own, since several may measure at a time with the same workers. */
 let lastKept = 0;
@@ -48,9 +56,25 @@ export class KeptRectangles {
   }
 }
 
+/** Of a tensor that is larger than what all have room for by more than this, nothing is kept: it would save little of what is read. */
+const mostTimes = 4;
+
 /** Who keeps which inputs. */
 export class Keepers<Keeper> {
+  readonly #most: number;
   readonly #keepers = new Map<number, Keeper>();
+
+  /** @param count how many there are */
+  constructor(count: number) {
+    this.#most = mostTimes * count * mostKept;
+  }
+
+  /** The batch without what does not pay to be kept. */
+  #worthKeeping(batch: Batch): Batch {
+    const keeps = (task: TileTask) => 'keep' in task && task.keep !== undefined && task.keep.total > this.#most;
+    if (!batch.tasks.some(keeps)) return batch;
+    return { ...batch, tasks: batch.tasks.map((task) => (keeps(task) ? { ...task, keep: undefined } : task)) };
+  }
 
   /** Takes down what somebody has kept. */
   add({ answers }: Pick<BatchResult, 'answers'>, keeper: Keeper): void {
@@ -62,7 +86,7 @@ export class Keepers<Keeper> {
     const [task] = batch.tasks as readonly Partial<EncodeTask>[];
     // It travels alone.
     const kept = task?.kept;
-    if (kept === undefined) return { batch, keeper: undefined };
+    if (kept === undefined) return { batch: this.#worthKeeping(batch), keeper: undefined };
     const keeper = this.#keepers.get(kept.number);
     if (kept.isLast) this.#keepers.delete(kept.number);
     if (keeper !== undefined) return { batch, keeper };

@@ -3,10 +3,7 @@
  * the first task has read, the second one takes from where it is, as far as there is room.
  */
 import type { Core } from '../core/memory.js';
-import type { Keep } from './tasks.js';
-
-/** Bytes that one core keeps. With what a tile takes, a worker stays below what is promised of its memory. */
-const mostKept = 16 * 2 ** 20;
+import { type Keep, mostKept } from './tasks.js';
 
 /** The stretch of wasm memory that inputs are kept in. */
 export class KeptInputs {

@@ -4,12 +4,15 @@
  */
 import { type Batch, type EncodeTask, type Input, isSameForm, type Output, type TileTask } from './tasks.js';
 
+/** A task in a message. `again`: its ranges are those that came last. */
+type PackedTask = TileTask & { readonly again?: boolean };
+
 /** A batch in few objects. */
 export interface PackedBatch extends Omit<Batch, 'tasks'> {
   /** Number of tasks. */
   readonly count: number;
   /** One task of each kind. */
-  readonly examples: readonly TileTask[];
+  readonly examples: readonly PackedTask[];
   /** For each task which example it is like, where its inputs begin in their files, and its outputs in the output of the batch. */
   readonly numbers: Float64Array<ArrayBuffer>;
 }
@@ -51,10 +54,38 @@ export function isAlike(a: TileTask, b: TileTask): boolean {
   );
 }
 
+/**
+ * Ranges that one side has sent, or the other side has got, last. All tiles of a tensor may have them in common: as many numbers for each
+ * tile would pile up in the worker as garbage.
+ */
+export interface LastRanges {
+  ranges?: EncodeTask['ranges'] | undefined;
+}
+
+/** Leaves out ranges that the other side has. */
+function withoutKnown(task: TileTask, last: LastRanges): PackedTask {
+  if (task.kind !== 'encode' || task.ranges === undefined) return task;
+  const { ranges, ...others } = task;
+  const { ranges: known } = last;
+  last.ranges = ranges;
+  const { buffer, byteOffset, length } = ranges;
+  const isKnown = known?.buffer === buffer && known.byteOffset === byteOffset && known.length === length;
+  return isKnown ? { ...others, again: true } : task;
+}
+
+/** Puts ranges back that were left out. */
+function withKnown(task: PackedTask, last: LastRanges): TileTask {
+  if (task.kind !== 'encode') return task;
+  if (task.ranges !== undefined) last.ranges = task.ranges;
+  if (task.again !== true || last.ranges === undefined) return task;
+  const { again: _, ...others } = task;
+  return { ...others, ranges: last.ranges };
+}
+
 const outputsOf = (task: TileTask) => (task.kind === 'encode' ? task.outputs : []);
 
-/** Packs a batch to be sent. */
-export function packBatch({ tasks, ...rest }: Batch): PackedBatch {
+/** Packs a batch to be sent. @param last what was sent to the same place before */
+export function packBatch({ tasks, ...rest }: Batch, last: LastRanges = {}): PackedBatch {
   const examples: TileTask[] = [];
   let size = 0;
   for (const task of tasks) {
@@ -72,7 +103,7 @@ export function packBatch({ tasks, ...rest }: Batch): PackedBatch {
     for (const { inputs } of task.pieces) for (const { begin } of inputs) numbers[at++] = begin;
     for (const { offset } of outputsOf(task)) numbers[at++] = offset;
   }
-  return { ...rest, count: tasks.length, examples, numbers };
+  return { ...rest, count: tasks.length, examples: examples.map((task) => withoutKnown(task, last)), numbers };
 }
 
 /** A task like another one whose bytes are elsewhere. `next` gives where its inputs begin, and then its outputs. */
@@ -93,8 +124,9 @@ function taskLike(example: TileTask, next: () => number): TileTask {
     : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, kept, step };
 }
 
-/** The batch that was packed. */
-export function unpackBatch({ count, examples, numbers, ...rest }: PackedBatch): Batch {
+/** The batch that was packed. @param last what came before it */
+export function unpackBatch({ count, examples: packed, numbers, ...rest }: PackedBatch, last: LastRanges = {}): Batch {
+  const examples = packed.map((task) => withKnown(task, last));
   let at = 0;
   const next = () => numbers[at++] as number;
   const tasks: TileTask[] = [];

@@ -39,6 +39,9 @@ export interface Output {
   readonly bytes: number;
 }
 
+/** Bytes of inputs that one core keeps. With what a tile takes, a worker stays below what is promised of its memory. */
+export const mostKept = 16 * 2 ** 20;
+
 /** Asks whoever carries out a task to keep its input, one run of bytes, for the tasks that encode it. */
 export interface Keep {
   readonly number: number;

@@ -8,7 +8,7 @@ import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
 import { TileConverter } from './convert.js';
 import { type GivenBytes, InputReader } from './inputs.js';
-import { unpackBatch } from './messages.js';
+import { type LastRanges, unpackBatch } from './messages.js';
 import { fileOutlet, memoryOutlet } from './outputs.js';
 import { inputsOf, TaskError } from './tasks.js';
 import type { SystemError, WorkerReply, WorkerRequest } from './workers.js';
@@ -113,6 +113,9 @@ function giveBack({ buffer }: Uint8Array<ArrayBuffer>, port: Port): void {
 /** What batches that are not done are given, by their ids. */
 const given = new Map<number, Received>();
 
+/** What tiles of a tensor have in common. */
+const lastRanges: LastRanges = {};
+
 async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port: Port): Promise<void> {
   if (request.kind === 'start') {
     sources = request.sources.map((reference) => reference && readerOf(reference));
@@ -127,7 +130,7 @@ async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port
   }
   const { id, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
-  const batch = unpackBatch(request.batch);
+  const batch = unpackBatch(request.batch, lastRanges);
   await inputs.begin(batch.tasks.flatMap(inputsOf), given.get(id));
   const { writes } = batch;
   const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);

@@ -10,7 +10,7 @@ import type { ByteSource, SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { Feed } from './feed.js';
 import { Keepers } from './keepers.js';
-import { type PackedBatch, packBatch } from './messages.js';
+import { type LastRanges, type PackedBatch, packBatch } from './messages.js';
 import { ownWorker } from './own-worker.js';
 import { type Batch, type BatchResult, problemIn, TaskError } from './tasks.js';
 import type { WorkerLike } from './worker-like.js';
@@ -218,6 +218,8 @@ interface Seat {
   readonly jobs: Map<number, Job>;
   /** Sends what it cannot read. */
   readonly feed: Feed;
+  /** The ranges that it was sent last. */
+  readonly last: LastRanges;
   /** Which sources it has opened. */
   reads: readonly boolean[];
   /** Whether it has opened all sinks. */
@@ -241,7 +243,7 @@ export class WorkerPool implements TileRunner {
   readonly #files: WorkFiles;
   readonly #seats: Seat[] = [];
   readonly #queue: Job[] = [];
-  readonly #keepers = new Keepers<Seat>();
+  readonly #keepers: Keepers<Seat>;
   readonly #spare: ArrayBuffer[] = [];
   /** Memory for inputs. Workers share it. */
   readonly #spareInputs: ArrayBuffer[] = [];
@@ -250,6 +252,7 @@ export class WorkerPool implements TileRunner {
 
   private constructor(count: number, files: WorkFiles) {
     this.concurrency = count * jobsPerWorker;
+    this.#keepers = new Keepers(count);
     this.#files = files;
   }
 
@@ -301,6 +304,7 @@ export class WorkerPool implements TileRunner {
           spare: this.#spareInputs,
           send: (id, bytes) => this.#post(seat, { kind: 'bytes', id, bytes }, [bytes.buffer]),
         }),
+        last: {},
         reads: [],
         writes: false,
         leave(reason) {
@@ -392,8 +396,11 @@ export class WorkerPool implements TileRunner {
     job.expected = { tasks: tasks.length, outputBytes, written: batch.writes !== undefined };
     const spare = batch.writes === undefined ? this.#spare.pop() : undefined;
     try {
-      this.#post(seat, { kind: 'batch', id, batch: packBatch(batch), spare }, spare === undefined ? [] : [spare]);
+      const packed = packBatch(batch, seat.last);
+      this.#post(seat, { kind: 'batch', id, batch: packed, spare }, spare === undefined ? [] : [spare]);
     } catch (error) {
+      // It may have got nothing of this.
+      seat.last.ranges = undefined;
       seat.jobs.delete(id);
       reject(error);
       this.#dispatch();

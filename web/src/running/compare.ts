@@ -85,14 +85,6 @@ function hintOf(guessed: ReadonlyMap<string, number>): string {
   return list.length === 0 ? '' : `; sizes were guessed: ${list.join(', ')}${more}; run.dimensions tells others`;
 }
 
-/** Names and shapes of inputs: sizes that were guessed may be what a model cannot take. */
-function listOf(feeds: Readonly<Record<string, RuntimeTensor>>): string {
-  const each = Object.entries(feeds).map(
-    ([name, { dims }]) => `${name} ${dims.length === 0 ? '(a number)' : dims.join('×')}`,
-  );
-  return each.length > 20 ? `${each.slice(0, 20).join(', ')}, ...` : each.join(', ');
-}
-
 /** Runs a model once. What it gives is copied, as the session ends. */
 async function runOnce(
   runtime: TypedRuntime,
@@ -108,7 +100,7 @@ async function runOnce(
       const results = await session.run(values, { logSeverityLevel: 4 });
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
-      throw failed(label, 'run', cause, `its inputs were ${listOf(values)}${hintOf(guessed)}`);
+      throw failed(label, 'run', cause, hintOf(guessed));
     }
   });
 }

@@ -1,4 +1,5 @@
 /** JSON of a folder, read with care: any value may have any type. */
+import { whyNoJson } from '../../files/json.js';
 import { badFile } from './errors.js';
 
 /** An object of a JSON file. */
@@ -29,8 +30,8 @@ export function parse(file: string, bytes: Uint8Array): unknown {
   const text = decodeText(file, bytes);
   try {
     return JSON.parse(text) as unknown;
-  } catch (cause) {
-    return badFile(file, `it is not JSON (${(cause as Error).message})`);
+  } catch {
+    return badFile(file, `it is no JSON: ${whyNoJson(text) ?? 'nested too deeply'}`);
   }
 }
 

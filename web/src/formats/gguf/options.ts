@@ -176,7 +176,10 @@ export interface GgufOptions extends ShardOptions {
   readonly importance?: FileInput | undefined;
   /** GGUF: whether output.weight stays as it is. @defaultValue false */
   readonly leaveOutputTensor?: boolean | undefined;
-  /** GGUF: layers that are left out, as with llama-quantize; those behind them move up. @defaultValue none */
+  /**
+   * GGUF: layers that are left out, as with llama-quantize; those behind them move up. A note tells of layers that the model does not have.
+   * @defaultValue none
+   */
   readonly pruneLayers?: readonly number[] | undefined;
   /** GGUF: parts of names of the weights that the importance matrix is used for. @defaultValue all */
   readonly includeWeights?: readonly string[] | undefined;

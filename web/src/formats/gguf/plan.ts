@@ -172,7 +172,7 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
     .map((one): Placed => ({ one, layer: layerOf(one.tensor.name) }))
     .sort(choices.keepSplit === true ? byPlace : byName);
   const origins = new Map(inOrder.map(({ one }) => [one.tensor, one.from]));
-  const { tensors: left, layers } = pruned([...origins.keys()], choices.pruneLayers);
+  const { tensors: left, layers, notes } = pruned([...origins.keys()], choices.pruneLayers);
   // The plan counts what is left, in the order of the input.
   const indexes = left.flatMap(({ source }) => {
     const from = origins.get(source);
@@ -184,7 +184,7 @@ function sorted(tensors: readonly Sourced[], choices: GgufChoices) {
     const moved = from instanceof Uint8Array ? from : { ...from, index: places.get(from.index) as number };
     return { tensor, source, from: moved };
   });
-  return { results, layers };
+  return { results, layers, notes };
 }
 
 /** What becomes of each tensor. */
@@ -239,10 +239,10 @@ export function planGguf(
     return planResult(pairs, copies(tensors), partsOf, { choices, alignment: view.alignment });
   }
   const fileType = fileTypeOf(to);
-  const { results: left, layers } = sorted(tensors, choices);
+  const { results: left, layers, notes: missing } = sorted(tensors, choices);
   const set = edited(pairsOf(view, fileType), view, metadata);
   const pairs = withLayers(withImportance(set, matrix), view, layers);
   const { results, notes } = converted(view, left, fileType, choices, matrix);
   const plan = planResult(pairs, results, partsOf, { choices });
-  return { ...plan, notes: [...plan.notes, ...notes] };
+  return { ...plan, notes: [...plan.notes, ...missing, ...notes] };
 }

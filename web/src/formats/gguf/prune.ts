@@ -51,6 +51,11 @@ class Numbers {
     return this.#numbers.get(layer);
   }
 
+  /** The layers that were asked for. */
+  get seen(): readonly number[] {
+    return [...this.#numbers.keys()];
+  }
+
   #next(layer: number): number | undefined {
     if (this.#left.has(layer)) return undefined;
     const number = layer < this.#first ? layer : this.count;
@@ -59,15 +64,38 @@ class Numbers {
   }
 }
 
+/** Layers that a note lists. */
+const mostListed = 5;
+
+/** What is to be said of layers that are to be left out and are not there. */
+function missingNotes(layers: readonly number[], seen: readonly number[]): readonly string[] {
+  const there = new Set(seen);
+  const missing = [...new Set(layers)].filter((layer) => !there.has(layer)).sort((a, b) => a - b);
+  if (missing.length === 0) return [];
+  const more = missing.length - mostListed;
+  const list = missing.slice(0, mostListed).join(', ') + (more > 0 ? ` and ${more} more` : '');
+  const what = missing.length === 1 ? `there is no layer ${list}` : `there are no layers ${list}`;
+  const last = seen.reduce((most, layer) => Math.max(most, layer), -1);
+  const has = last < 0 ? 'no layers' : last === 0 ? 'layer 0 alone' : `layers 0 to ${last}`;
+  return [`${what} to leave out: the model has ${has}`];
+}
+
+/** A result without some layers. */
+export interface Pruned {
+  /** Its tensors in order. */
+  readonly tensors: readonly Renamed[];
+  /** The number of layers that the metadata state. Undefined: as before. */
+  readonly layers: number | undefined;
+  readonly notes: readonly string[];
+}
+
 /**
- * The tensors of a result without some layers, in its order, and the number of layers that the metadata state then.
+ * Leaves layers out.
  * @param sorted the tensors in the order of the result
  */
-export function pruned(
-  sorted: readonly GgufTensor[],
-  layers: readonly number[] = [],
-): { readonly tensors: readonly Renamed[]; readonly layers: number | undefined } {
-  if (layers.length === 0) return { tensors: sorted.map((tensor) => ({ tensor, source: tensor })), layers: undefined };
+export function pruned(sorted: readonly GgufTensor[], layers: readonly number[] = []): Pruned {
+  if (layers.length === 0)
+    return { tensors: sorted.map((tensor) => ({ tensor, source: tensor })), layers: undefined, notes: [] };
   const numbers = new Numbers(layers);
   const tensors = sorted.flatMap((source): Renamed[] => {
     const [whole, digits] = pattern.exec(source.name) ?? [];
@@ -76,7 +104,7 @@ export function pruned(
     if (layer === undefined) return [];
     return [{ tensor: { ...source, name: source.name.replace(whole, () => `blk.${layer}.`) }, source }];
   });
-  return { tensors, layers: numbers.count };
+  return { tensors, layers: numbers.count, notes: missingNotes(layers, numbers.seen) };
 }
 
 /** The pairs with the number of layers that are left. */

@@ -58,6 +58,8 @@ export class Builder {
   readonly #data: DataFile | undefined;
   readonly #dropped = new Set<OnnxGraph>();
   readonly #spelled = new Set<number>();
+  /** What adds the nodes that stand in the place of others. */
+  readonly #replaced: (() => void)[] = [];
   /** Operators that keep a version from being raised. */
   readonly #obstacles = new Map<Scope, string>();
   readonly #names = new Map<OnnxNode, { readonly inputs: readonly string[]; readonly outputs: readonly string[] }>();
@@ -273,6 +275,12 @@ export class Builder {
     this.edits.replace(node.start);
   }
 
+  /** Puts others in the place of a node once everything is decided: what it reads may get another name by then. */
+  replaceNode(node: OnnxNode, graph: OnnxGraph, make: () => readonly NewNode[]): void {
+    this.removeNode(node);
+    this.#replaced.push(() => this.addNodes({ graph, before: node }, make()));
+  }
+
   /**
    * Takes away the nodes between a weight and some of its readers, unless others read them, too. Returns whether anybody still reads the
    * weight as floats.
@@ -384,6 +392,7 @@ export class Builder {
   }
 
   finish(): FilePlan {
+    for (const add of this.#replaced) add();
     this.#writeVersions();
     const tensors = [
       ...this.#tensors.map((planned, i) => {

@@ -9,7 +9,7 @@ import { int64Piece, type NewNode } from './encode.js';
 import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
-import { type OnnxNode, typeNumber } from './proto.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, floatOf, intOf, isCalled } from './readers.js';
 
 /** What decides about blocks. */
@@ -58,10 +58,24 @@ export function productOf(reader: Reader): Product | undefined {
   const swapped = swaps(path);
   if (swapped === undefined || input !== 1 || node.domain !== '') return undefined;
   if (node.opType === 'MatMul') return { reader, transposed: swapped };
-  const isPlain = node.opType === 'Gemm' && floatOf(node, 'alpha', 1) === 1 && intOf(node, 'transA', 0) === 0;
-  // Another factor for C would take one more node.
-  if (!isPlain || (node.inputs.length > 2 && floatOf(node, 'beta', 1) !== 1)) return undefined;
-  return { reader, transposed: swapped !== (intOf(node, 'transB', 0) !== 0) };
+  return node.opType === 'Gemm' ? { reader, transposed: swapped !== (intOf(node, 'transB', 0) !== 0) } : undefined;
+}
+
+/** Factors of a Gemm that float16 holds with all of its precision. */
+const [leastHalf, mostHalf] = [2 ** -14, 65504];
+
+/** Whether the factors of a Gemm can be multiplied in the type that it computes with. */
+function holdsFactors({ node }: Reader, options: BlockOptions): boolean {
+  const isHeld = (name: Factor) => {
+    const magnitude = Math.abs(floatOf(node, name, 1));
+    return magnitude >= leastHalf && magnitude <= mostHalf;
+  };
+  return node.opType !== 'Gemm' || !isHalf(node, options) || (isHeld('alpha') && (!addsC(node) || isHeld('beta')));
+}
+
+/** Whether a Gemm adds its third input. It does not read it if the factor is 0. */
+function addsC(node: OnnxNode): boolean {
+  return node.opType === 'Gemm' && (node.inputs[2] ?? '') !== '' && floatOf(node, 'beta', 1) !== 0;
 }
 
 /** A Gather of whole rows. */
@@ -111,7 +125,7 @@ function whyNone(reader: Reader | undefined, shape: readonly number[], { kind, b
   if (input === 0) return `${what} as its first input`;
   if (isCalled(reader)) return `${what} in a function`;
   if (swaps(path) === undefined) return `${what} behind ${[...new Set(path.map(({ opType }) => opType))].join(', ')}`;
-  return input === 1 ? `${what} with alpha, beta or transA` : what;
+  return input === 1 ? `${what} with a factor that float16 does not hold` : what;
 }
 
 /** Stores a matrix as blocks. Returns why not, if that is not possible. */
@@ -125,7 +139,7 @@ export function blockWeight(
   const { value } = weight;
   const [rows = 0, columns = 0] = shape;
   const lookups = given.kind === 'integers' && columns % given.blockSize === 0 ? readers.filter(isLookup) : [];
-  const products = readers.flatMap((reader) => productOf(reader) ?? []);
+  const products = readers.flatMap((reader) => (holdsFactors(reader, given) ? (productOf(reader) ?? []) : []));
   const [first] = products;
   if (first === undefined && lookups.length === 0) return whyNone(readers[0], shape, given);
   if (shape.length !== 2) return `${shape.length}-D`;
@@ -162,7 +176,8 @@ export function blockWeight(
   ]);
   builder.release(weight, [...replaced]);
   builder.remove(weight);
-  for (const { reader } of taken) multiply(builder, reader, blocks);
+  for (const { reader } of taken)
+    builder.replaceNode(reader.node, reader.graph, () => multiplied(builder, reader, blocks));
   if (lookups.length === 0 || options.kind === 'floats') return undefined;
   const table: Table = {
     codes: blocks.codes,
@@ -206,38 +221,78 @@ function castsFor(node: OnnxNode, options: BlockOptions): boolean {
   return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) !== true;
 }
 
-/** Replaces a MatMul or a Gemm. */
-function multiply(
+/** Whether a node reads and gives float16. */
+function isHalf(node: OnnxNode, options: BlockOptions): boolean {
+  return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) === true;
+}
+
+/** An attribute of a Gemm by which it multiplies. */
+type Factor = 'alpha' | 'beta';
+
+/** A factor of a Gemm as a value. Undefined if it is 1, or if there is nothing to multiply. Nodes that it takes are added to `nodes`. */
+function factorOf(
   builder: Builder,
   { node, graph }: Reader,
+  factor: Factor,
+  options: BlockOptions,
+  nodes: NewNode[],
+): string | undefined {
+  const value = floatOf(node, factor, 1);
+  if (node.opType !== 'Gemm' || value === 1 || (factor === 'beta' && !addsC(node))) return undefined;
+  const fresh = (what: string) => builder.graphs.freshValue(`${builder.outputsOf(node)[0]}_${what}`);
+  const name = fresh(factor);
+  const data = { bytes: new Uint8Array(Float32Array.of(value).buffer) };
+  builder.addConstant(graph, { name, type: typeNumber('F32'), shape: [], data });
+  if (!isHalf(node, options)) return name;
+  // The optimizer does this once, when it loads the model.
+  const changed = fresh(`${factor}_fp16`);
+  nodes.push(cast(name, changed, 'F16'));
+  return changed;
+}
+
+/** The product by blocks. */
+function productNode(
+  builder: Builder,
+  graph: OnnxGraph,
   { codes, scales, zeroPoints, k, n, options }: Blocks,
-): void {
+): Pick<NewNode, 'opType' | 'domain' | 'attributes'> & { readonly weight: readonly string[] } {
+  const isFloats = options.kind === 'floats';
+  const sizes = { K: k, N: n, block_size: options.blockSize };
+  return {
+    opType: isFloats ? 'MatMulBnb4' : 'MatMulNBits',
+    domain: builder.importContrib(graph),
+    weight: [codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])],
+    attributes: isFloats ? { ...sizes, quant_type: 1 } : { ...sizes, bits: options.bits },
+  };
+}
+
+/** The nodes in the place of a MatMul or a Gemm, which is alpha times the product plus beta times C. */
+function multiplied(builder: Builder, reader: Reader, blocks: Blocks): NewNode[] {
+  const { node, graph } = reader;
+  const { options } = blocks;
   const [a = '', , c = ''] = builder.inputsOf(node);
   const [output = ''] = builder.outputsOf(node);
-  const fresh = (suffix: string) => builder.graphs.freshValue(output + suffix);
-  const domain = builder.importContrib(graph);
   const name = `${node.name || output}_${options.kind === 'floats' ? 'Bnb4' : `Q${options.bits}`}`;
-  const sum = c === '' || node.opType !== 'Gemm' ? output : fresh('_product');
-  const isHalf = castsFor(node, options);
-  const [x, product] = isHalf ? [fresh('_input_fp16'), fresh('_fp16')] : [a, sum];
-  const inputs = [x, codes, scales, ...(zeroPoints === undefined ? [] : [zeroPoints])];
-  const sizes = { K: k, N: n, block_size: options.blockSize };
-  const main: NewNode =
-    options.kind === 'floats'
-      ? { opType: 'MatMulBnb4', domain, name, inputs, outputs: [product], attributes: { ...sizes, quant_type: 1 } }
-      : {
-          opType: 'MatMulNBits',
-          domain,
-          name,
-          inputs,
-          outputs: [product],
-          attributes: { ...sizes, bits: options.bits },
-        };
-  builder.addNodes({ graph, before: node }, [
-    ...(isHalf ? [cast(a, x, 'F16')] : []),
-    main,
-    ...(isHalf ? [cast(product, sum, 'F32')] : []),
-    ...(sum === output ? [] : [{ opType: 'Add', name: `${name}_Add`, inputs: [sum, c], outputs: [output] }]),
-  ]);
-  builder.removeNode(node);
+  const nodes: NewNode[] = [];
+  const fresh = (suffix: string) => builder.graphs.freshValue(output + suffix);
+  const add = (opType: string, what: string, inputs: readonly string[], to: string, attributes = {}) => {
+    nodes.push({ opType, name: `${name}_${what}`, inputs, outputs: [to], attributes });
+    return to;
+  };
+  const adds = addsC(node);
+  const [alpha, beta] = (['alpha', 'beta'] as const).map((one) => factorOf(builder, reader, one, options, nodes));
+  const scaled = adds ? fresh('_product') : output;
+  const sum = alpha === undefined ? scaled : fresh('_unscaled');
+  const isTurned = node.opType === 'Gemm' && intOf(node, 'transA', 0) !== 0;
+  const rows = isTurned ? add('Transpose', 'Transpose', [a], fresh('_rows'), { perm: [1, 0] }) : a;
+  const casts = castsFor(node, options);
+  const [x, product] = casts ? [fresh('_input_fp16'), fresh('_fp16')] : [rows, sum];
+  if (casts) nodes.push(cast(rows, x, 'F16'));
+  const { weight, ...main } = productNode(builder, graph, blocks);
+  nodes.push({ ...main, name, inputs: [x, ...weight], outputs: [product] });
+  if (casts) nodes.push(cast(product, sum, 'F32'));
+  if (alpha !== undefined) add('Mul', 'alpha', [sum, alpha], scaled);
+  const addend = beta === undefined ? c : add('Mul', 'beta', [c, beta], fresh('_addend'));
+  if (adds) add('Add', 'Add', [scaled, addend], output);
+  return nodes;
 }

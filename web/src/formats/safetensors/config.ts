@@ -3,6 +3,7 @@ import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
+import { whyNoJson } from '../../files/json.js';
 import type { PlannedTensor } from '../format.js';
 import type { Sidecar } from '../options.js';
 import { keeperByName, linearOnly } from './keep.js';
@@ -178,8 +179,7 @@ function parse(text: string): ReturnType<Sidecar['parse']> {
     });
     value = JSON.parse(marked);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : cause;
-    throw new ScalepointError('BAD_FILE', `it is no JSON: ${why}`, { cause });
+    throw new ScalepointError('BAD_FILE', `it is no JSON: ${whyNoJson(text) ?? 'nested too deeply'}`, { cause });
   }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new ScalepointError('BAD_FILE', 'expected a JSON object');

@@ -1,0 +1,128 @@
+/** Where a text is no JSON. Engines tell it in words of their own, and some of them do not tell the place. */
+
+/** Characters of a word that errors show. */
+const mostShown = 20;
+
+const space = /[ \t\n\r]*/y;
+// biome-ignore lint/suspicious/noControlCharactersInRegex: JSON has none in its strings
+const plain = /[^"\\\u0000-\u001f]*/y;
+const escaped = /\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4})/y;
+const simple = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
+
+/** Steps through a text as far as it is JSON. */
+class Scanner {
+  readonly #text: string;
+  /** What ends the objects and arrays around the place. */
+  readonly #ends: string[] = [];
+  /** Whether a value ends here, and none is to come. */
+  #isBehind = false;
+  at = 0;
+
+  constructor(text: string) {
+    this.#text = text;
+  }
+
+  /** Steps over what a pattern finds right here. Returns whether it found anything. */
+  #skip(pattern: RegExp): boolean {
+    pattern.lastIndex = this.at;
+    if (!pattern.test(this.#text) || pattern.lastIndex === this.at) return false;
+    this.at = pattern.lastIndex;
+    return true;
+  }
+
+  /** Steps over white space and then a character, if it is the next one. */
+  #take(character: string): boolean {
+    this.#skip(space);
+    if (this.#text[this.at] !== character) return false;
+    this.at++;
+    return true;
+  }
+
+  /** What was expected, and what is here instead. */
+  #expected(what: string): string {
+    this.#skip(space);
+    const rest = this.#text.slice(this.at, this.at + mostShown);
+    const [character = ''] = rest;
+    const [word = character] = /^[\w.+-]+/.exec(rest) ?? [];
+    const code = character.codePointAt(0)?.toString(16).toUpperCase().padStart(4, '0');
+    const isShown = /^[^\p{C}\p{Z}\p{M}]/u.test(character);
+    const seen = character === '' ? 'the end' : isShown ? `'${word}'` : `U+${code}`;
+    return `expected ${what}, got ${seen}`;
+  }
+
+  /** Steps over a string whose first quote was taken. Returns what is wrong with it. */
+  #string(): string | undefined {
+    const begin = this.at - 1;
+    for (;;) {
+      this.#skip(plain);
+      const next = this.#text[this.at];
+      if (next === '"') {
+        this.at++;
+        return undefined;
+      }
+      if (next === undefined) {
+        this.at = begin;
+        return 'a string has no closing quote';
+      }
+      if (next !== '\\')
+        return next === '\n' || next === '\r' ? 'a string goes on in the next line' : 'a control character in a string';
+      if (!this.#skip(escaped)) return 'an unknown escape in a string';
+    }
+  }
+
+  /** Steps over a key and its colon. Returns what is wrong with them. */
+  #key(): string | undefined {
+    if (!this.#take('"')) return this.#expected('a key in double quotes');
+    const wrong = this.#string();
+    if (wrong !== undefined) return wrong;
+    return this.#take(':') ? undefined : this.#expected("':'");
+  }
+
+  /** Steps over a value, or up to the first one in it. Returns what is wrong. */
+  #begin(): string | undefined {
+    for (const [open, close] of [
+      ['{', '}'],
+      ['[', ']'],
+    ] as const) {
+      if (!this.#take(open)) continue;
+      this.#isBehind = this.#take(close);
+      if (this.#isBehind) return undefined;
+      this.#ends.push(close);
+      return close === '}' ? this.#key() : undefined;
+    }
+    this.#isBehind = true;
+    if (this.#take('"')) return this.#string();
+    return this.#skip(simple) ? undefined : this.#expected('a value');
+  }
+
+  /** Steps over what follows a value inside of another. Returns what is wrong. */
+  #goOn(end: string): string | undefined {
+    if (this.#take(',')) {
+      this.#isBehind = false;
+      return end === '}' ? this.#key() : undefined;
+    }
+    if (!this.#take(end)) return this.#expected(`',' or '${end}'`);
+    this.#ends.pop();
+    return undefined;
+  }
+
+  /** Steps over all of the text, or up to the first mistake. Returns what that is. */
+  all(): string | undefined {
+    do {
+      const wrong = this.#isBehind ? this.#goOn(this.#ends.at(-1) as string) : this.#begin();
+      if (wrong !== undefined) return wrong;
+    } while (!this.#isBehind || this.#ends.length > 0);
+    this.#skip(space);
+    return this.at === this.#text.length ? undefined : this.#expected('the end');
+  }
+}
+
+/** Why a text is no JSON: the line and the column, from 1, and what is wrong there. Undefined if it is JSON. */
+export function whyNoJson(text: string): string | undefined {
+  const scanner = new Scanner(text);
+  const wrong = scanner.all();
+  if (wrong === undefined) return undefined;
+  const lines = text.slice(0, scanner.at).split(/\r\n|\r|\n/);
+  const column = [...(lines.at(-1) as string)].length + 1;
+  return `line ${lines.length}, column ${column}: ${wrong}`;
+}
