@@ -265,7 +265,7 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
   if (!codecs.includes('dequantize-linear')) return [];
   if (to === 'q8' || to === 'int8' || to === 'uint8') {
     return [
-      'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 times',
+      'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 to 1.4 times',
     ];
   }
   if (!to.endsWith('-weights')) return [];
@@ -273,7 +273,7 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
     return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
   return [
     'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
-      `1.7 times for 64 rows, and convolutions as long. ` +
+      `1.7 times for 64 rows, convolutions 1 to 1.2 times, and recurrent layers twice. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
         : `${castMention} does it once, and takes the memory of float32`),
