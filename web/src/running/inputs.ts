@@ -209,8 +209,38 @@ export function fromHalf(word: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
+/** Types of integers, with their ranges: the first number, and how many there are. */
+const integerRanges: Readonly<Record<string, readonly [least: bigint, count: bigint]>> = {
+  ...Object.fromEntries(
+    [8n, 16n, 32n, 64n].flatMap((width) => [
+      [`int${width}`, [-(2n ** (width - 1n)), 2n ** width]],
+      [`uint${width}`, [0n, 2n ** width]],
+    ]),
+  ),
+  bool: [0n, 2n],
+};
+
+/** Fails if a type of integers does not hold all numbers. */
+function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: string): void {
+  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
+  if (range === undefined) return;
+  const [least, count] = range;
+  const [low, end] = [Number(least), Number(least + count)];
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] as number | bigint;
+    // JavaScript's true and false are numbers as well.
+    const number = Number(value);
+    const isHeld =
+      typeof value === 'bigint'
+        ? value >= least && value < least + count
+        : Number.isInteger(number) && number >= low && number < end;
+    if (!isHeld) throw rangeError('inputs', `${quoted(name)} takes ${type}, got ${value} at ${i}`);
+  }
+}
+
 /** Numbers as the array that the runtime takes for a type. */
 function typed(type: string, values: ArrayLike<number | bigint>, name: string): ArrayLike<number | bigint> {
+  checkIntegers(type, values, name);
   const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
   const bigs = (): bigint[] => Array.from(values, (value) => BigInt(value));
   switch (type) {
