@@ -105,6 +105,7 @@ export {
   type ModelFit,
   type ModelPlan,
   measureTypes,
+  type PlanModelOptions,
   type PlanOptions,
   planModel,
   type SizedPlanOptions,

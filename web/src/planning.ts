@@ -1,5 +1,7 @@
 /** Plans, also for results of a given size. */
 import { typeError } from './core/errors.js';
+import { show } from './core/show.js';
+import type { ModelOutput } from './files/sinks.js';
 import type { PlanChoices, Rule } from './formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
@@ -18,6 +20,7 @@ import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './pipe
 import {
   infoOf,
   type ModelTotals,
+  nameOf,
   type PlannedFile,
   type PlannedTensorInfo,
   planFor,
@@ -49,6 +52,16 @@ export interface SizedPlanOptions extends Omit<PlanOptions, 'to'> {
   readonly to: ModelTarget | 'auto';
 }
 
+/** Options of `planModel`. */
+export interface PlanModelOptions extends SizedPlanOptions, WorkOptions {
+  /**
+   * Where the result will go. Nothing is written; the name of a path or a URL decides about sizes, as results in several files hold the
+   * names of some of them.
+   * @defaultValue `model` with the usual extension
+   */
+  readonly output?: ModelOutput;
+}
+
 /** What a result of a given size loses. The errors of tensors are in relation to the squares of their elements. */
 export interface ModelFit extends Omit<TypeFit, 'to' | 'types'> {
   /** Of the result. */
@@ -65,7 +78,7 @@ export interface ModelPlan {
   readonly architecture?: string;
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensorInfo[];
-  /** `bytesAfter` is the exact size of the result. */
+  /** `bytesAfter` is the exact size of the result, as it is called by default or by `output`. */
   readonly totals: ModelTotals;
   /** safetensors with codes: what belongs into config.json as `quantization_config`. */
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
@@ -104,15 +117,23 @@ function withoutWork<T extends object>(options: T): T {
  * @throws TypeError or RangeError naming the option; what `inspectModel` throws; ScalepointError `UNSUPPORTED_DTYPE` if a tensor cannot
  *   be converted
  */
-export async function planModel(file: ModelInput, options: SizedPlanOptions & WorkOptions): Promise<ModelPlan> {
-  checkPlanOptions(options, [...planNames(), ...workNames]);
+export async function planModel(file: ModelInput, options: PlanModelOptions): Promise<ModelPlan> {
+  checkPlanOptions(options, [...planNames(), 'output', ...workNames]);
   checkWorkOptions(options);
-  return withCallbacks(options, (own) => withModel(file, own, (opened) => planOpen(opened, own)));
+  const { output, ...rest } = options;
+  if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
+    throw typeError('output', `expected a path, a URL or a stream, got ${show(output)}`);
+  }
+  return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, nameOf(output))));
 }
 
-async function planOpen(opened: Opened, options: SizedPlanOptions & WorkOptions): Promise<ModelPlan> {
+async function planOpen(
+  opened: Opened,
+  options: SizedPlanOptions & WorkOptions,
+  output: string | undefined,
+): Promise<ModelPlan> {
   const { choices, fit } = await fitted(opened, options, options);
-  const plan = await planFor(opened, choices);
+  const plan = await planFor(opened, choices, output);
   const tensors = plan.tensors.map(infoOf);
   const entries = entriesFor(opened.format, choices.to);
   const result = {

@@ -35,6 +35,21 @@ describe('scalepoint compare --run', () => {
     expect(missed).toMatchObject({ code: 1, stderr: expect.stringMatching(/SQNR below 90 dB: "y" \(/) });
   });
 
+  it('tells the sizes that it guessed if the model does not run with them', async () => {
+    const file = onnx.model({
+      nodes: [{ op: 'Add', in: ['x', 'p'], out: ['y'] }],
+      initializers: [onnx.floatTensor('p', [3, 100, 8])],
+      inputs: [['x', ['', 'frames', 8]]],
+      outputs: [['y', ['n', 'frames', 8]]],
+    });
+    await writeFile(path('a.onnx'), file);
+    const compare = async (...more: string[]) => (await run(['compare', 'a.onnx', 'a.onnx', '--run', ...more])).stderr;
+    expect(await compare()).toMatch(/cannot run A: .*; sizes were guessed: x\.0 1, frames 16; --dim tells others\n$/s);
+    expect(await compare('--dim', 'frames=2')).toMatch(/; sizes were guessed: x\.0 1; --dim tells others\n$/);
+    expect(await compare('--dim', 'x.0=2', '--dim', 'x.1=2')).not.toMatch('guessed');
+    expect(await compare('--dim', 'frames=100')).toBe('');
+  });
+
   it('says what is wrong with its flags', async () => {
     for (const [flags, message] of [
       [['--dim', '3'], /--dim: expected NAME=N, got "3"/],
@@ -46,4 +61,28 @@ describe('scalepoint compare --run', () => {
       expect(stderr).toMatch(message);
     }
   });
+});
+
+it('the number that a mask adds is not the worst tensor', async () => {
+  const file = onnx.model({
+    nodes: [
+      { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+      { op: 'Add', in: ['p', 'least'], out: ['y'] },
+    ],
+    initializers: [
+      onnx.floatTensor('w', [64, 48]),
+      onnx.tensor({ name: 'least', dims: [], raw: onnx.floats([-3.4028234663852886e38]) }),
+    ],
+    inputs: [['x', ['n', 64]]],
+    outputs: [['y', ['n', 48]]],
+  });
+  await writeFile(path('a.onnx'), file);
+  for (const args of [
+    ['a.onnx', '--to', 'fp16'],
+    ['compare', 'a.onnx', 'a_fp16.onnx'],
+  ]) {
+    const { code, stdout } = await run([...args, '--min-sqnr', '60']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/\nlowest SQNR \d\d\.\d\d dB: w\n/);
+  }
 });

@@ -1,9 +1,9 @@
 // Several types in one command, each in a file of its own.
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, stat, truncate, writeFile } from 'node:fs/promises';
 import { quantizeModel } from 'scalepoint/model';
 import { beforeEach, describe, expect, it } from 'vitest';
 import * as onnx from '../formats/onnx/encoder.js';
-import { path, run, useFolder } from './support.js';
+import { path, run, start, useFolder } from './support.js';
 
 useFolder();
 const model = onnx.product('MatMul', [64, 48], [3, 64], [3, 48])();
@@ -51,6 +51,32 @@ describe('several types', () => {
     }
   });
 
+  it('say which are there if the work is interrupted', async () => {
+    // Zeros that take no room on the disk: so many bytes of them take time.
+    const [rows, columns] = [2 ** 13, 2 ** 12];
+    const key = (name: string, value: string) => onnx.bytes(13, [...onnx.text(1, name), ...onnx.text(2, value)]);
+    const more = [...key('location', 'zeros'), ...onnx.int(14, 1)];
+    const initializers = [onnx.tensor({ name: 'w', dims: [rows, columns], more })];
+    const nodes = [{ op: 'MatMul', in: ['x', 'w'], out: ['y'] }];
+    const large = { nodes, initializers, inputs: [['x', [1, rows]]], outputs: [['y', [1, columns]]] } as const;
+    await writeFile(path('onnx', 'large.onnx'), onnx.model(large));
+    await writeFile(path('onnx', 'zeros'), '');
+    await truncate(path('onnx', 'zeros'), 4 * rows * columns);
+    const { child, outcome } = await start(['onnx/large.onnx', '--to', 'fp16,q4', '--workers', '0']);
+    await expect.poll(() => names('onnx'), { timeout: 10_000, interval: 5 }).toContain('large_fp16.onnx');
+    child.kill('SIGINT');
+    const { code, stderr } = await outcome;
+    expect(code).toBe(130);
+    expect(stderr).toMatch('scalepoint: interrupted, nothing was written but onnx/large_fp16.onnx\n');
+    expect(await names('onnx')).toEqual(['large.onnx', 'large_fp16.onnx', 'model.onnx', 'zeros']);
+  }, 30_000);
+
+  it('say which of them is not good enough', async () => {
+    const { stderr } = await run(['onnx/model.onnx', '--to', 'fp16,q4', '--min-sqnr', '40']);
+    expect(stderr).toMatch('scalepoint: onnx/model.onnx to q4: SQNR below 40 dB, nothing was written');
+    expect(await names('onnx')).toEqual(['model.onnx', 'model_fp16.onnx']);
+  });
+
   it('write nothing if one of them cannot be written', async () => {
     await writeFile(path('onnx', 'model_fp16.onnx'), 'mine');
     const { code, stderr } = await run(['onnx/model.onnx', '--to', 'q8,fp16']);
@@ -86,4 +112,21 @@ it('one type goes into a folder, too', async () => {
   await mkdir(path('out'));
   expect((await run(['onnx/model.onnx', '--to', 'q4', '-o', 'out'])).code).toBe(0);
   expect(await names('out')).toEqual(['model_q4.onnx']);
+});
+
+it.each([
+  ['model_quantized.onnx', []],
+  ['a-much-longer-name.onnx', ['-o', 'a-much-longer-name.onnx']],
+])('the plan of a result with its weights beside it tells the sizes of %s', async (name, more) => {
+  await writeFile(path('model.onnx'), model);
+  const args = ['model.onnx', '--to', 'q8', '--external-data', ...more];
+  const planned = JSON.parse((await run(['plan', ...args, '--json'])).stdout) as {
+    readonly files: readonly { readonly name: string; readonly bytes: number }[];
+    readonly totals: { readonly bytesAfter: number };
+  };
+  expect((await run([...args, '--quiet'])).code).toBe(0);
+  const written = [];
+  for (const file of [name, `${name}_data`]) written.push({ name: file, bytes: (await stat(path(file))).size });
+  expect(planned.files).toEqual(written);
+  expect(planned.totals.bytesAfter).toBe(written.reduce((sum, { bytes }) => sum + bytes, 0));
 });

@@ -371,7 +371,7 @@ describe('a format and a codec from outside', () => {
       /, or share for BOX, got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
-      /zeroPoints, levels, rules, targetSize, targetBitsPerWeight, workers, worker, core, onProgress, signal$/,
+      /zeroPoints, levels, rules, targetSize, targetBitsPerWeight, output, workers, worker, core, onProgress, signal$/,
     );
   });
 });

@@ -160,6 +160,26 @@ describe('two models on the same inputs', () => {
     }
   });
 
+  it.each([
+    ['int64', 7, [1.5, Number.NaN, 2 ** 63, 2n ** 63n], [2 ** 53, -(2 ** 63), -1n]],
+    ['int32', 6, [2 ** 31, 0.5, 2n ** 31n], [-(2 ** 31), 2 ** 31 - 1]],
+    ['uint8', 2, [256, -1, Infinity], [255, 0n]],
+    ['bool', 9, [2, -1], [1, 0, true as unknown as number]],
+  ] as const)('refuse numbers that %s does not hold', async (type, element, wrong, right) => {
+    const file = onnx.model({
+      nodes: [{ op: 'Identity', in: ['x'], out: ['y'] }],
+      inputs: [['x', [2], element]],
+      outputs: [['y', [2], element]],
+    });
+    const compare = (value: number | bigint) =>
+      compareModels(file, file, { run: { inputs: { x: { data: [0, value], shape: [2] } } } });
+    for (const value of wrong) {
+      const message = `inputs: "x" takes ${type}, got ${value} at 1`;
+      await expect(compare(value)).rejects.toMatchObject({ name: 'RangeError', option: 'inputs', message });
+    }
+    for (const value of right) expect((await compare(value)).outputs).toMatchObject([{ shape: [2] }]);
+  });
+
   it('say what is missing', async () => {
     const nothing = { InferenceSession: { create: () => Promise.reject(new Error('no memory')) }, Tensor: class {} };
     await expect(compareModels(identity, identity, { run: { runtime: nothing as Runtime } })).rejects.toMatchObject({

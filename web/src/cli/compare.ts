@@ -17,6 +17,7 @@ import {
   formatDecibels,
   formatError,
   formatShape,
+  isInfinity,
   listed,
   lowestLine,
   nameText,
@@ -124,7 +125,7 @@ function missed(report: CompareReport, limit: number): ScalepointError | undefin
   if (tensors.length === 0 && skipped.length === 0 && onlyInA.length === 0 && onlyInB.length === 0) {
     return new ScalepointError('QUALITY', 'the models have no tensors to compare');
   }
-  const below = sorted(tensors).filter(({ error }) => error.sqnrDb < limit);
+  const below = sorted(tensors).filter((tensor) => tensor.error.sqnrDb < limit && !isInfinity(tensor));
   const decibels = new Map(below.map(({ name, error }) => [name, ` (${withDecibels(error.sqnrDb)})`]));
   const differing = skipped.filter(({ differs }) => differs);
   const findings: readonly [what: string, names: readonly string[]][] = [

@@ -14,8 +14,8 @@ import {
 } from '../model.js';
 import { fileFlags } from './formats.js';
 import type { Input } from './input.js';
-import { systemText, UsageError } from './process.js';
-import { count } from './text.js';
+import { Interrupted, systemText, UsageError } from './process.js';
+import { count, listed, printable } from './text.js';
 
 /** What -o calls standard output. */
 export const standardOutput = '-';
@@ -182,4 +182,23 @@ export function standardOutputStream(): WritableStream<Uint8Array<ArrayBuffer>> 
         });
       }),
   });
+}
+
+/** The error of work on several results, which are finished one after the other: an interruption leaves those that are written. */
+export function afterAll(error: unknown, written: readonly string[]): unknown {
+  if (!(error instanceof Interrupted) || written.length === 0) return error;
+  return new Interrupted(
+    `interrupted, nothing was written but ${fewOf(written).map(printable).join(', ')}`,
+    error.exitCode,
+  );
+}
+
+/** The error for a plan that converts nothing: why, and the ways out. */
+export function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
+  const reasons = new Map<string, number>();
+  for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
+  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
+  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
+  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
+  return new ScalepointError('NO_EFFECT', message);
 }

@@ -7,6 +7,7 @@ import {
   type ModelPlan,
   type ModelReport,
   modelFormats,
+  type PlanModelOptions,
   type PlanOptions,
   type Preset,
   planModel,
@@ -14,7 +15,6 @@ import {
   presetTarget,
   QualityError,
   quantizeModel,
-  ScalepointError,
   type Words,
   type WorkOptions,
 } from '../model.js';
@@ -22,6 +22,7 @@ import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsO
 import { type Input, withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, targetOf, workersOf } from './options.js';
 import {
+  afterAll,
   called,
   checkFree,
   checkName,
@@ -31,6 +32,7 @@ import {
   folderOf,
   insideOf,
   named,
+  nothingToDo,
   outputOf,
   partNote,
   pathsOf,
@@ -54,7 +56,7 @@ import {
   typesOf,
 } from './sizes.js';
 import { planText, reportText } from './tables.js';
-import { count, listed, painter, printable, printLines } from './text.js';
+import { count, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
 import { inCommandWords } from './wording.js';
 
@@ -221,12 +223,16 @@ async function planFor(
   work: Pick<WorkOptions, 'signal' | 'onProgress'> = {},
 ): Promise<ModelPlan> {
   const workers = workersOf(values.workers);
+  const first = { ...plan, ...work, ...(workers === undefined ? {} : { workers }) };
+  const planOf = (options: PlanModelOptions) => about(input.name, () => planModel(input.file, options));
   try {
-    const planned = await about(input.name, () =>
-      planModel(input.file, { ...plan, ...work, ...(workers === undefined ? {} : { workers }) }),
-    );
+    const planned = await planOf(first);
     if (asked !== undefined && asked !== standardOutput) checkName(asked, planned);
-    return planned;
+    if (planned.files.length < 2 || (asked === undefined && !input.isPath)) return planned;
+    // The names of several files decide about their sizes. They follow from the plan.
+    const output = outputOf(input, asked, called(planned, sizeLabel(values)));
+    const { files, totals } = await planOf({ ...planned.options, ...work, output });
+    return Object.defineProperty({ ...planned, files, totals }, 'options', { value: planned.options });
   } catch (error) {
     throw asUsage(error, words, ruleTexts(plan.rules ?? []));
   }
@@ -328,6 +334,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
     checkStandardOutput({ json: values.json ?? false, minSqnr: values['min-sqnr'] !== undefined });
   }
   const signal = abortOnSignal('interrupted, nothing was written');
+  const written: string[] = [];
   const progress = progressLine(values.quiet ?? false);
   return withInput(
     file,
@@ -341,7 +348,10 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
         for (const request of requests) prepared.push(await prepare(line, request, work));
         const paths = prepared.flatMap(({ output, planned }) => pathsOf(output, planned));
         if (requests.length > 1) await checkFree(paths, values.force ?? false);
-        for (const one of prepared) documents.push(...(await carryOut(line, one, signal, progress)));
+        for (const one of prepared) {
+          documents.push(...(await carryOut(line, one, signal, progress)));
+          written.push(...pathsOf(one.output, one.planned));
+        }
         return 0;
       } catch (error) {
         progress.clear();
@@ -358,7 +368,7 @@ async function convert(line: Line, command = 'quantize'): Promise<number> {
             ),
           );
         }
-        throw asUsage(error, words, ruleTexts(request?.plan.rules ?? []));
+        throw asUsage(afterAll(error, written), words, ruleTexts(request?.plan.rules ?? []));
       } finally {
         printDocuments(documents, requests);
       }
@@ -384,16 +394,6 @@ function remarkOnSidecars(
     }
     if (text !== undefined) process.stderr.write(`scalepoint: ${text}\n`);
   }
-}
-
-/** The error for a plan that converts nothing: why, and the ways out. */
-function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
-  const reasons = new Map<string, number>();
-  for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
-  const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
-  const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
-  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
-  return new ScalepointError('NO_EFFECT', message);
 }
 
 /** A request that can be carried out, and the files that it writes. */
@@ -455,7 +455,7 @@ async function carryOut(
   const isFile = output !== standardOutput;
   const sidecars = places.map(({ sidecar }) => sidecar);
   const given = sidecars.flatMap(({ option, value }) => (value === undefined ? [] : [[option, value] as const]));
-  const result = await about(input.name, () =>
+  const result = await about(whatOf(line, request), () =>
     quantizeModel(input.file, {
       // What was measured need not be measured again.
       ...planned.options,

@@ -89,13 +89,24 @@ export function withDecibels(db: number): string {
   return db === Number.POSITIVE_INFINITY ? 'exact' : `${formatDecibels(db)} dB`;
 }
 
+/** A tensor with its error. */
+export interface Measured {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number };
+}
+
+/** Whether a single number is one that float16 cannot hold, as masks have it: its error says nothing. */
+export function isInfinity({ shape, error }: Measured): boolean {
+  return shape.every((n) => n === 1) && (error?.maxAbsoluteError ?? 0) > 65_504;
+}
+
 /** The line about the worst tensor; none if all are exact. */
-export function lowestLine(
-  tensors: readonly { readonly name: string; readonly error?: { sqnrDb: number } }[],
-): string[] {
+export function lowestLine(tensors: readonly Measured[]): string[] {
   let worst: { readonly name: string; readonly db: number } | undefined;
-  for (const { name, error } of tensors) {
-    if (error !== undefined && error.sqnrDb < (worst?.db ?? Number.POSITIVE_INFINITY))
+  for (const tensor of tensors) {
+    const { name, error } = tensor;
+    if (error !== undefined && error.sqnrDb < (worst?.db ?? Number.POSITIVE_INFINITY) && !isInfinity(tensor))
       worst = { name, db: error.sqnrDb };
   }
   return worst === undefined ? [] : [`lowest SQNR ${withDecibels(worst.db)}: ${nameText(worst.name)}`];

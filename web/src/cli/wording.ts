@@ -18,7 +18,7 @@ function optionsByName(): ReadonlyMap<string, OptionInfo> {
 
 /** A message about anything: what can be done is told in flags. */
 export function inCommandWords(message: string): string {
-  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'");
+  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'").replaceAll('run.dimensions tells', '--dim tells');
   for (const [name, { mention, flags }] of optionsByName()) {
     const flag = `--${flags[0]?.name}`;
     if (mention !== undefined) text = text.replaceAll(mention, flag);

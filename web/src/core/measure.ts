@@ -47,6 +47,11 @@ export function nonFiniteOf(sums: Float64Array): number {
   return sums[order.nonFinite] as number;
 }
 
+/** The length of the first of both vectors. */
+export function normOf(sums: Float64Array): number {
+  return Math.sqrt(sums[order.squaredX] as number);
+}
+
 /** How many pairs have a NaN or an infinity, and are not the same value twice. */
 export function mismatchesOf(x: ArrayLike<number>, y: ArrayLike<number>): number {
   let count = 0;
@@ -86,4 +91,16 @@ export function measuresOf(sums: Float64Array, length: number): ErrorMeasures {
 
 function clampCosine(v: number): number {
   return Math.max(-1, Math.min(1, v));
+}
+
+/** The largest float16. */
+const largestHalf = 65_504;
+
+/**
+ * Whether a single number is one that float16 cannot hold, such as the -3.4e38 that masks add. It stands for infinity, so that an error in it
+ * says nothing, and next to it nothing else counts.
+ * @param magnitude that of the number, or of its error
+ */
+export function standsForInfinity(elements: number, magnitude: number): boolean {
+  return elements === 1 && magnitude > largestHalf;
 }

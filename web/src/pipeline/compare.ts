@@ -5,7 +5,7 @@ import { elementsOf, rectanglesOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Converted, Converter } from '../conversions/converter.js';
 import { ScalepointError } from '../core/errors.js';
-import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
+import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sumCount } from '../core/measure.js';
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
@@ -48,7 +48,7 @@ export interface SkippedTensor {
 export interface CompareReport {
   /** In the order of a. */
   readonly tensors: readonly ComparedTensor[];
-  /** Over all of them. */
+  /** Over all of them, but for single numbers beyond float16: those of masks stand for infinity. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
   readonly skipped: readonly SkippedTensor[];
@@ -285,8 +285,16 @@ export async function compareOpen(
     await sumsOf(pairs, a.model.files.length, runner, signal, sums);
     for (const file of files) await file.verify();
     signal?.throwIfAborted();
+    const counted = pairs.flatMap(([{ shape }], i) => {
+      const [each, n] = [sums.each[i] as Float64Array, elementsOf(shape)];
+      return standsForInfinity(n, normOf(each)) ? [] : [{ each, elements: n }];
+    });
     const all = new Float64Array(sumCount);
-    for (const each of sums.each) addSums(all, each);
+    for (const { each } of counted) addSums(all, each);
+    const total = measuresOf(
+      all,
+      counted.reduce((sum, one) => sum + one.elements, 0),
+    );
     const tensors = pairs.map(([{ name, shape, type }, other], i): ComparedTensor => {
       return {
         name,
@@ -297,7 +305,7 @@ export async function compareOpen(
         mismatched: sums.mismatched[i] as number,
       };
     });
-    return { tensors, total: measuresOf(all, elements), ...rest };
+    return { tensors, total, ...rest };
   } finally {
     runner.dispose();
   }

@@ -1,6 +1,7 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
+import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
@@ -58,6 +59,12 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
     byCodec.set(form.codec, list);
   }
   return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
+}
+
+/** The name of a result that goes to a path. */
+export function nameOf(output: unknown): string | undefined {
+  if (output instanceof URL) return nameIn(output) || undefined;
+  return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
 /**

@@ -2,14 +2,13 @@
 import { rangeError } from '../core/errors.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
-import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
 import { carryOut, convertedElements } from './engine.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
 import { clearIndex, complete, type PlaceOf } from './parts.js';
-import { type PlannedFile, planFor, usualOutput } from './plan.js';
+import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
 import { startRunner, type WorkOptions } from './start.js';
 import type { TileRunner } from './workers.js';
@@ -98,12 +97,6 @@ function placesOf(output: ModelOutput | undefined): PlaceOf {
   if (typeof output !== 'string' && !(output instanceof URL))
     throw rangeError('output', 'parts need a path that all of them have');
   return (file) => outputOf(output, file) as string | URL;
-}
-
-/** The name of a result that goes to a path. */
-function nameOf(output: ModelOutput | undefined): string | undefined {
-  if (output instanceof URL) return nameIn(output) || undefined;
-  return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
 /** Opens a sink for each file. What was opened is discarded if one of them cannot be. */

@@ -1,6 +1,7 @@
 /** What became of a model. */
+import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
-import type { ErrorMeasures } from '../core/measure.js';
+import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
 import { quoted } from '../files/bytes.js';
 import type { FilePlan, OpenModel } from '../formats/format.js';
 import { infoOf, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
@@ -63,10 +64,14 @@ function saturationNotes(tensors: readonly TensorReport[]): string[] {
   ];
 }
 
-/** @throws QualityError if a tensor's SQNR is lower than this */
+/** @throws QualityError if a tensor's SQNR is lower than this. Single numbers that stand for infinity do not count */
 export function checkQuality(report: ModelReport, minSqnrDb: number): void {
   const missed = report.tensors
-    .flatMap(({ name, error }) => (error !== undefined && error.sqnrDb < minSqnrDb ? [{ name, db: error.sqnrDb }] : []))
+    .flatMap(({ name, shape, error }) => {
+      if (error === undefined || error.sqnrDb >= minSqnrDb) return [];
+      const isInfinity = standsForInfinity(elementsOf(shape), error.maxAbsoluteError);
+      return isInfinity ? [] : [{ name, db: error.sqnrDb }];
+    })
     .sort((a, b) => a.db - b.db);
   const [worst] = missed;
   if (worst === undefined) return;

@@ -1,7 +1,7 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
 import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../core/measure.js';
 import type { Opened } from '../pipeline/open.js';
-import { feedsOf, fromHalf, type InputOptions } from './inputs.js';
+import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
 import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './model.js';
 import {
   failed,
@@ -78,22 +78,29 @@ function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefin
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
 }
 
+/** What to do if sizes were guessed. */
+function hintOf(guessed: ReadonlyMap<string, number>): string {
+  const list = [...guessed].slice(0, 6).map(([name, size]) => `${name} ${size}`);
+  const more = guessed.size > list.length ? ', …' : '';
+  return list.length === 0 ? '' : `; sizes were guessed: ${list.join(', ')}${more}; run.dimensions tells others`;
+}
+
 /** Runs a model once. What it gives is copied, as the session ends. */
 async function runOnce(
   runtime: TypedRuntime,
   model: Loadable,
   label: string,
   level: 'all' | 'disabled',
-  feedsFor: (session: Parameters<Parameters<typeof withSession>[4]>[0]) => Promise<Record<string, RuntimeTensor>>,
+  feedsFor: (session: Parameters<Parameters<typeof withSession>[4]>[0]) => Promise<Feeds>,
 ): Promise<Values> {
   return withSession(runtime, model, label, level, async (session) => {
-    const feeds = await feedsFor(session);
+    const { values, guessed } = await feedsFor(session);
     try {
       // What goes wrong is told by the error.
-      const results = await session.run(feeds, { logSeverityLevel: 4 });
+      const results = await session.run(values, { logSeverityLevel: 4 });
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
-      throw failed(label, 'run', cause);
+      throw failed(label, 'run', cause, hintOf(guessed));
     }
   });
 }
@@ -126,14 +133,14 @@ export async function compareRuns(a: Opened, b: Opened, options: RunOptions, sig
   const runtime = await loadRuntime(options.runtime);
   const [first, second] = [await runnableOf(a), await runnableOf(b)];
   signal?.throwIfAborted();
-  let feeds: Record<string, RuntimeTensor> | undefined;
+  let feeds: Feeds | undefined;
   const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
     const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
       feeds ??= await feedsOf(runtime, inputMetadata, first, options);
       return feeds;
     });
     signal?.throwIfAborted();
-    const after = await runOnce(runtime, models[1], 'B', level, async () => feeds ?? {});
+    const after = await runOnce(runtime, models[1], 'B', level, async () => feeds as Feeds);
     signal?.throwIfAborted();
     return [before, after] as const;
   };

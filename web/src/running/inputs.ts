@@ -21,7 +21,7 @@ export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputA
 export interface InputOptions {
   /** What the models are run on. @defaultValue random values by type, shape and name */
   readonly inputs?: ModelInputs | undefined;
-  /** Sizes of dimensions that are not fixed, by their names or as `input.axis`. @defaultValue 1 for batches, 16 for sequences, 0 for what is past, 224 for images */
+  /** Sizes of dimensions that are not fixed, by their names or as `input.axis`. @defaultValue 1 for batches, 16 for sequences, 0 for what is past, 224 for images, 32 for latent ones, 16,000 for sound, 3000 for its features */
   readonly dimensions?: Readonly<Record<string, number>> | undefined;
   /** Which random values. @defaultValue 1 */
   readonly seed?: number | undefined;
@@ -88,30 +88,63 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
 
 // ------------------------------------------------------------------------------------------------------------------------ shapes
 
+/** Where a dimension is. */
+interface Place {
+  readonly input: string;
+  readonly at: number;
+  readonly rank: number;
+}
+
+/** Sizes of dimensions whose names do not tell enough, by names of inputs, number of dimensions, and which one it is. */
+const byInput: readonly (readonly [input: RegExp, is: (place: Place) => boolean, size: number])[] = [
+  // Half a minute as Whisper takes it, and a second of sound.
+  [/input_features/i, ({ at, rank }) => rank === 3 && at === 2, 3000],
+  [/input_values|audio|wave|speech|^wav$/i, ({ at, rank }) => rank > 1 && rank < 4 && at === rank - 1, 16_000],
+  // Images of 256 by 256, an eighth of that as diffusion models have it.
+  [/latent|^sample$/i, ({ at, rank }) => rank === 4 && at > 1, 32],
+];
+
 /** The size of a dimension, by its name and where it is. */
-function sizeOf(name: string, at: number, rank: number, sizes: ReadonlyMap<string, number>): number {
+function sizeOf(name: string, place: Place, sizes: ReadonlyMap<string, number>): number {
+  const { input, at, rank } = place;
   const known = sizes.get(name);
   if (known !== undefined) return known;
   const sum = /^\s*(\w+)\s*\+\s*(\w+)\s*$/.exec(name);
-  if (sum !== null) return sizeOf(sum[1] as string, at, rank, sizes) + sizeOf(sum[2] as string, at, rank, sizes);
+  // In a sum, digits are a number.
+  const term = (text = '') => (/^\d+$/.test(text) ? Number(text) : sizeOf(text, place, sizes));
+  if (sum !== null) return term(sum[1]) + term(sum[2]);
   if (/past/i.test(name)) return 0;
+  const listed = byInput.find(([names, is]) => names.test(input) && is(place));
+  if (listed !== undefined) return listed[2];
   if (/channel|^c$/i.test(name)) return rank === 3 && at === 1 ? 1 : 3;
+  if (/sample|audio/i.test(name)) return 16_000;
   if (/batch|^n$|^b$|^num/i.test(name)) return 1;
   if (/seq|len|time|token/i.test(name)) return 16;
   if (/height|width|^h$|^w$/i.test(name)) return 224;
-  if (/sample|audio/i.test(name)) return 16_000;
   if (at === 0) return 1;
   return rank === 4 ? (at === 1 ? 3 : 224) : 16;
 }
 
-/** The shape of an input. Dimensions of one name have one size. `channels` is what a convolution says of the second one. */
-function shapeOf({ name: input, shape }: InputMetadata, sizes: Map<string, number>, channels?: number): number[] {
+/**
+ * The shape of an input. Dimensions of one name have one size.
+ * @param channels what a convolution says of the second dimension
+ * @param guessed takes the sizes that neither anybody nor the model tells
+ */
+function shapeOf(
+  { name: input, shape }: InputMetadata,
+  sizes: Map<string, number>,
+  channels: number | undefined,
+  guessed: Map<string, number>,
+): number[] {
   return shape.map((dimension, at) => {
-    if (typeof dimension === 'number' && dimension >= 0) return dimension;
-    const name = String(dimension);
-    const guess = at === 1 && channels !== undefined && !sizes.has(name) ? channels : undefined;
-    const size = sizes.get(`${input}.${at}`) ?? guess ?? sizeOf(name, at, shape.length, sizes);
-    if (/\w/.test(name)) sizes.set(name, size);
+    // Dimensions without a size and a name are -1, which onnxruntime-web gives as 2^32 - 1.
+    if (typeof dimension === 'number' && dimension >= 0 && dimension < 2 ** 31) return dimension;
+    const [name, place] = [typeof dimension === 'string' ? dimension : '', `${input}.${at}`];
+    const isNamed = /\w/.test(name);
+    const told = sizes.get(place) ?? (at === 1 && !sizes.has(name) ? channels : undefined) ?? sizes.get(name);
+    const size = told ?? sizeOf(name, { input, at, rank: shape.length }, sizes);
+    if (told === undefined) guessed.set(isNamed ? name : place, size);
+    if (isNamed) sizes.set(name, size);
     return size;
   });
 }
@@ -136,7 +169,7 @@ function randomValues(
   limit: number | undefined,
   random: () => number,
 ): ArrayLike<number> {
-  if (type.startsWith('float')) {
+  if (type.startsWith('float') && !/attention_mask|padding_mask/i.test(name)) {
     return Float32Array.from({ length: count }, () => {
       return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
     });
@@ -176,8 +209,38 @@ export function fromHalf(word: number): number {
   return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
 }
 
+/** Types of integers, with their ranges: the first number, and how many there are. */
+const integerRanges: Readonly<Record<string, readonly [least: bigint, count: bigint]>> = {
+  ...Object.fromEntries(
+    [8n, 16n, 32n, 64n].flatMap((width) => [
+      [`int${width}`, [-(2n ** (width - 1n)), 2n ** width]],
+      [`uint${width}`, [0n, 2n ** width]],
+    ]),
+  ),
+  bool: [0n, 2n],
+};
+
+/** Fails if a type of integers does not hold all numbers. */
+function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: string): void {
+  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
+  if (range === undefined) return;
+  const [least, count] = range;
+  const [low, end] = [Number(least), Number(least + count)];
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] as number | bigint;
+    // JavaScript's true and false are numbers as well.
+    const number = Number(value);
+    const isHeld =
+      typeof value === 'bigint'
+        ? value >= least && value < least + count
+        : Number.isInteger(number) && number >= low && number < end;
+    if (!isHeld) throw rangeError('inputs', `${quoted(name)} takes ${type}, got ${value} at ${i}`);
+  }
+}
+
 /** Numbers as the array that the runtime takes for a type. */
 function typed(type: string, values: ArrayLike<number | bigint>, name: string): ArrayLike<number | bigint> {
+  checkIntegers(type, values, name);
   const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
   const bigs = (): bigint[] => Array.from(values, (value) => BigInt(value));
   switch (type) {
@@ -217,13 +280,20 @@ export interface Known {
   readonly channels: ReadonlyMap<string, number>;
 }
 
+/** Inputs of a model. */
+export interface Feeds {
+  readonly values: Record<string, RuntimeTensor>;
+  /** Sizes of dimensions that neither anybody nor the model tells, by their names or as `input.axis`. */
+  readonly guessed: ReadonlyMap<string, number>;
+}
+
 /** Makes the inputs of a model. @throws RangeError about what was given; ScalepointError about files */
 export async function feedsOf(
   { Tensor }: TypedRuntime,
   metadata: readonly InputMetadata[],
   { limits, channels }: Known,
   { inputs, dimensions = {}, seed = 1 }: InputOptions,
-): Promise<Record<string, RuntimeTensor>> {
+): Promise<Feeds> {
   const names = metadata.map(({ name }) => name);
   const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names);
   const sizes = new Map(Object.entries(dimensions));
@@ -231,21 +301,22 @@ export async function feedsOf(
   for (const input of metadata) {
     const array = given.get(input.name);
     for (const [i, dimension] of (array === undefined ? [] : input.shape).entries()) {
-      if (typeof dimension === 'string' && dimension !== '') sizes.set(dimension, array?.shape[i] ?? 1);
+      if (typeof dimension === 'string' && /\w/.test(dimension)) sizes.set(dimension, array?.shape[i] ?? 1);
     }
   }
-  const feeds: Record<string, RuntimeTensor> = {};
+  const guessed = new Map<string, number>();
+  const values: Record<string, RuntimeTensor> = {};
   for (const [i, input] of metadata.entries()) {
     const { name, type, isTensor } = input;
     if (!isTensor) throw rangeError('inputs', `the input ${quoted(name)} is no tensor, so that it cannot be made here`);
     const array = given.get(name);
-    const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name));
+    const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name), guessed);
     const count = shape.reduce((product, size) => product * size, 1);
-    const values = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
-    if (values.length !== count) {
-      throw rangeError('inputs', `${quoted(name)} has ${values.length} values, not ${count} of shape ${show(shape)}`);
+    const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
+    if (data.length !== count) {
+      throw rangeError('inputs', `${quoted(name)} has ${data.length} values, not ${count} of shape ${show(shape)}`);
     }
-    feeds[name] = new Tensor(type, typed(type, values, name), shape);
+    values[name] = new Tensor(type, typed(type, data, name), shape);
   }
-  return feeds;
+  return { values, guessed };
 }

@@ -1,7 +1,7 @@
 /** What has to be known of an ONNX model to run it. */
 import { ScalepointError } from '../core/errors.js';
 import type { ByteSource } from '../files/bytes.js';
-import { Graphs, isMover } from '../formats/onnx/graph.js';
+import { Graphs, isMover, mostMoves, type Use } from '../formats/onnx/graph.js';
 import type { OnnxModel } from '../formats/onnx/model.js';
 import type { OnnxGraph } from '../formats/onnx/proto.js';
 import { intOf } from '../formats/onnx/readers.js';
@@ -27,30 +27,71 @@ export interface RunnableModel extends Loadable, Known {
 /** A file as a whole. */
 const whole = (source: ByteSource) => source.read(0, source.size);
 
+/** Inputs that are indices, by operator, each with the input that is the table. */
+const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
+  Gather: [[1, 0]],
+  GatherBlockQuantized: [[1, 0]],
+  EmbedLayerNormalization: [
+    [0, 2],
+    [1, 4],
+  ],
+  QEmbedLayerNormalization: [
+    [0, 2],
+    [1, 4],
+  ],
+};
+
+/** Operators that make floats of codes, or other floats, element by element. */
+const widening: readonly string[] = ['DequantizeLinear', 'Cast', 'Mul', 'Sub', 'Identity'];
+
+/** The shape of a table: of a weight, or of the codes that it is made of. */
+function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): readonly number[] | undefined {
+  const value = graphs.valueAt(graph, name);
+  if (value?.weight !== undefined) return value.weight.source.shape;
+  const { producer } = value ?? {};
+  if (value === undefined || producer === undefined || !widening.includes(producer.opType) || moves === mostMoves)
+    return undefined;
+  return tableShape(graphs, value.graph, producer.inputs[0] ?? '', moves + 1);
+}
+
+/** How many rows the table has that a node looks up at the indices of an input; undefined if it does not. */
+function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefined {
+  const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
+  const found = known?.find(([indices]) => indices === input);
+  const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
+  return found && tableShape(graphs, graph, node.inputs[found[1]] ?? '')?.at(axis);
+}
+
 /** The least number of rows of the tables that an input is an index of; undefined if it is none. */
 function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
   if (seen.has(name)) return undefined;
   seen.add(name);
   let least: number | undefined;
-  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
-    const table = node.opType === 'Gather' && input === 1 ? graphs.weightAt(inside, node.inputs[0] ?? '') : undefined;
-    const found =
-      table !== undefined
-        ? table.source.shape.at(intOf(node, 'axis', 0))
-        : isMover(node) && input === 0
-          ? limitOf(graphs, inside, node.outputs[0] ?? '', seen)
-          : undefined;
+  for (const use of graphs.uses(graph, name)) {
+    const { node, input, graph: inside } = use;
+    const moved = isMover(node) && input === 0 ? limitOf(graphs, inside, node.outputs[0] ?? '', seen) : undefined;
+    const found = rowsFor(graphs, use) ?? moved;
     if (found !== undefined) least = Math.min(found, least ?? found);
   }
   return least;
 }
 
+/** Operators that keep the shape of their first input. */
+const shapeless: readonly string[] = [...widening, 'DynamicQuantizeLinear', 'QuantizeLinear', 'Add', 'Div'];
+
 /** How many channels an input has that a convolution reads; undefined if none does. */
-function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string): number | undefined {
+function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
+  if (seen.has(name) || seen.size === mostMoves) return undefined;
+  seen.add(name);
   for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
-    if (node.opType !== 'Conv' || input !== 0) continue;
-    const each = graphs.weightAt(inside, node.inputs[1] ?? '')?.source.shape[1];
-    if (each !== undefined) return each * intOf(node, 'group', 1);
+    if (input !== 0) continue;
+    if (node.opType === 'Conv' || node.opType === 'ConvInteger') {
+      const each = tableShape(graphs, inside, node.inputs[1] ?? '')?.[1];
+      if (each !== undefined) return each * intOf(node, 'group', 1);
+    } else if (shapeless.includes(node.opType)) {
+      const found = channelsIn(graphs, inside, node.outputs[0] ?? '', seen);
+      if (found !== undefined) return found;
+    }
   }
   return undefined;
 }

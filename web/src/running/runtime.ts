@@ -97,10 +97,8 @@ export async function withSession<T>(
   }
 }
 
-/** An error of the runtime as one of this package. */
-export function failed(label: string, what: 'load' | 'run', cause: unknown): ScalepointError {
-  const text = cause instanceof Error ? cause.message : String(cause);
-  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text.trim().slice(0, 500)}`, {
-    cause,
-  });
+/** An error of the runtime as one of this package. @param hint what to try, behind it */
+export function failed(label: string, what: 'load' | 'run', cause: unknown, hint = ''): ScalepointError {
+  const text = (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
+  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text}${hint}`, { cause });
 }

@@ -1,8 +1,9 @@
 // Embeddings as blocks: a Gather of rows takes their codes, and makes floats of them with operators that every build of onnxruntime has.
 import * as ort from 'onnxruntime-web';
-import { type PlanOptions, quantizeModel, readFloats } from 'scalepoint/model';
+import { compareModels, type PlanOptions, quantizeModel, readFloats } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
+import { cosine, run } from './ort.js';
 
 const [rows, columns] = [40, 96];
 
@@ -103,6 +104,62 @@ describe('rows of blocks', () => {
       const { report, bytes } = await quantizeModel(file, { to: 'q4', zeroPoints: true, workers: 0 });
       expect(report.tensors).toMatchObject([{ name: 'e', to: 'Q4 (32)' }]);
       expect((await gathered(await bytes(), [1], [1])).data.length).toBe(columns);
+    }
+  });
+});
+
+describe('weights alone', () => {
+  const indices = ['i', [2, 3], 7] as const;
+  const cases: readonly (readonly [name: string, file: Uint8Array<ArrayBuffer>])[] = [
+    [
+      'rows that are matrices',
+      onnx.model({
+        nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'] }],
+        initializers: [onnx.floatTensor('w', [40, 4, 48])],
+        inputs: [indices],
+        outputs: [['y', [2, 3, 4, 48]]],
+      }),
+    ],
+    [
+      'columns, which share a scale',
+      onnx.model({
+        nodes: [{ op: 'Gather', in: ['w', 'i'], out: ['y'], attributes: { axis: 1 } }],
+        initializers: [onnx.floatTensor('w', [64, 40])],
+        inputs: [indices],
+        outputs: [['y', [64, 2, 3]]],
+      }),
+    ],
+    [
+      'rows of several lookups',
+      onnx.model({
+        nodes: [
+          { op: 'Gather', in: ['w', 'i'], out: ['g'] },
+          { op: 'Gather', in: ['w', 'last'], out: ['h'] },
+          { op: 'Add', in: ['g', 'h'], out: ['y'] },
+        ],
+        initializers: [
+          onnx.floatTensor('w', [40, 64]),
+          onnx.tensor({ name: 'last', type: 7, dims: [], raw: onnx.int64s([-1]) }),
+        ],
+        inputs: [indices],
+        outputs: [['y', [2, 3, 64]]],
+      }),
+    ],
+  ];
+
+  it.each(cases)('gather codes of %s, and no DequantizeLinear restores the whole table', async (_, file) => {
+    const { y } = await run(file);
+    for (const to of ['int8-weights', 'uint8-weights'] as const) {
+      const { bytes, report } = await quantizeModel(file, { to, workers: 0 });
+      expect(report.tensors.find(({ name }) => name === 'w')?.kept).toBeUndefined();
+      const made = await bytes();
+      expect(new TextDecoder('latin1').decode(made)).not.toMatch('DequantizeLinear');
+      // Codes are found again with the scales that belong to them.
+      const { tensors } = await compareModels(file, made, { workers: 0 });
+      expect(tensors.find(({ name }) => name === 'w')?.error.sqnrDb, to).toBeGreaterThan(40);
+      for (const level of ['disabled', 'all'] as const) {
+        expect(cosine(y as Float32Array, (await run(made, level)).y as Float32Array), level).toBeGreaterThan(0.999);
+      }
     }
   });
 });

@@ -1,5 +1,5 @@
 // Models of every version of ai.onnx that onnxruntime-web loads.
-import { quantizeModel } from 'scalepoint/model';
+import { planModel, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 import { cosine, run } from './ort.js';
@@ -108,4 +108,87 @@ describe('operators that a newer version writes in another way', () => {
       }
     }
   });
+});
+
+/** x as float16 through an operator whose numbers are attributes in old versions, and a product. */
+function ofHalves(node: Omit<onnx.TestNode, 'in' | 'out'>) {
+  const cast = (from: string, to: string, type: number) => {
+    return { op: 'Cast', in: [from], out: [to], attributes: { to: type } };
+  };
+  return onnx.model(
+    {
+      nodes: [
+        cast('x', 'h', 10),
+        { ...node, in: ['h'], out: ['c'] },
+        cast('w', 'v', 10),
+        { op: 'MatMul', in: ['c', 'v'], out: ['p'] },
+        cast('p', 'y', 1),
+      ],
+      initializers: [onnx.floatTensor('w', [64, 48])],
+      inputs: [['x', [2, 64]]],
+      outputs: [['y', [2, 48]]],
+    },
+    { opset: 8, ir: 4 },
+  );
+}
+
+describe('numbers that become inputs', () => {
+  it.each([
+    { op: 'Clip', attributes: { min: { float: -0.5 }, max: { float: 0.5 } } },
+    { op: 'Pad', attributes: { pads: [0, 0, 0, 0], value: { float: 0.5 } } },
+  ])('have the type that $op computes with', async (node) => {
+    const file = ofHalves(node);
+    const { y } = await run(file);
+    const { bytes, report } = await quantizeModel(file, { to: 'int8-weights', workers: 0 });
+    expect(report.tensors[0]?.kept).toBeUndefined();
+    const made = await bytes();
+    for (const level of ['disabled', 'all'] as const) {
+      const result = await run(made, level);
+      expect(cosine(y as Float32Array, result.y as Float32Array), level).toBeGreaterThan(0.999);
+    }
+  });
+
+  it('have that type in a graph that becomes float16, too', async () => {
+    const file = onnx.model(
+      {
+        nodes: [
+          { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+          { op: 'Clip', in: ['p'], out: ['c'], attributes: { min: { float: -0.5 }, max: { float: 0.5 } } },
+          { op: 'MatMul', in: ['c', 'v'], out: ['y'] },
+        ],
+        initializers: [onnx.floatTensor('w', [64, 48], 1), onnx.floatTensor('v', [48, 64], 2)],
+        inputs: [['x', [2, 64]]],
+        outputs: [['y', [2, 64]]],
+      },
+      { opset: 8, ir: 4 },
+    );
+    const { y } = await run(file);
+    const rules = [{ match: /^v$/, to: 'int8-weights' }] as const;
+    const { bytes } = await quantizeModel(file, { to: 'fp16', rules, workers: 0 });
+    const { y: made } = await run(await bytes());
+    expect(cosine(y as Float32Array, made as Float32Array)).toBeGreaterThan(0.999);
+  });
+});
+
+it('BatchNormalization may say what is the default: statistics of channels', async () => {
+  const ones = (name: string) => onnx.tensor({ name, dims: [8], raw: onnx.floats(Array.from({ length: 8 }, () => 1)) });
+  const model = (spatial: number) =>
+    onnx.model(
+      {
+        nodes: [
+          { op: 'MatMul', in: ['x', 'w'], out: ['p'] },
+          { op: 'BatchNormalization', in: ['p', 's', 'b', 'm', 'v'], out: ['y'], attributes: { spatial } },
+        ],
+        initializers: [onnx.floatTensor('w', [64, 48]), ...['s', 'b', 'm', 'v'].map(ones)],
+        inputs: [['x', [1, 8, 64]]],
+        outputs: [['y', [1, 8, 48]]],
+      },
+      { opset: 8, ir: 4 },
+    );
+  const { report, bytes } = await quantizeModel(model(1), { to: 'int4-weights', workers: 0 });
+  expect(report.tensors[0]?.kept).toBeUndefined();
+  const [before, after] = [await run(model(1)), await run(await bytes())];
+  expect(cosine(before.y as Float32Array, after.y as Float32Array)).toBeGreaterThan(0.98);
+  const other = await planModel(model(0), { to: 'int4-weights' });
+  expect(other.tensors[0]?.kept).toMatch('BatchNormalization');
 });

@@ -1,9 +1,9 @@
 // Several results of one model in one call.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { inspectModel, type Progress, quantizeModel } from 'scalepoint/model';
+import { inspectModel, type Progress, planModel, quantizeModel } from 'scalepoint/model';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import * as onnx from './encoder.js';
 
@@ -74,5 +74,33 @@ describe('several targets', () => {
     const output = new WritableStream();
     await expect(wrong(['q8'], { output })).rejects.toMatchObject({ name: 'RangeError', option: 'output' });
     expect(readdirSync(folder)).toEqual(['model.onnx']);
+  });
+});
+
+describe('a plan', () => {
+  it('tells the sizes of a result in two files by what it will be called', async () => {
+    for (const name of ['model.onnx', 'q.onnx', 'a-much-longer-name.onnx']) {
+      mkdirSync(join(folder, 'out'), { recursive: true });
+      const output = join(folder, 'out', name);
+      const options = { to: 'q8', externalData: true } as const;
+      for (const where of [output, pathToFileURL(output)]) {
+        const plan = await planModel(model, { ...options, output: where });
+        const { files } = await quantizeModel(model, { ...options, output: where, overwrite: true, workers: 0 });
+        expect(plan.files.map(({ bytes }) => bytes)).toEqual(files.map(({ bytes }) => bytes));
+        expect(plan.files.map(({ bytes }) => bytes)).toEqual(
+          [output, `${output}_data`].map((file) => statSync(file).size),
+        );
+        expect('output' in plan.options).toBe(false);
+      }
+    }
+  });
+
+  it('takes an output that has no name for the usual one', async () => {
+    const options = { to: 'q8', externalData: true } as const;
+    const { files } = await planModel(model, options);
+    expect((await planModel(model, { ...options, output: new WritableStream() })).files).toEqual(files);
+    for (const output of [3, null]) {
+      await expect(planModel(model, { to: 'q8', output: output as never })).rejects.toMatchObject({ option: 'output' });
+    }
   });
 });

@@ -8,7 +8,7 @@ import type { Builder } from './builder.js';
 import { int64Piece, type NewNode, type Piece } from './encode.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
-import { swaps } from './nbits.js';
+import { swaps, typeRead } from './nbits.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { type Channels, channelAxis, floatOf, intOf, isCalled } from './readers.js';
 import { convertTogether, type DynamicOptions } from './together.js';
@@ -46,9 +46,10 @@ function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean 
 }
 
 /** The type of a reader that takes codes; undefined if it does not. */
-function kindOf({ node, input, path }: Reader, rank: number): Kind | undefined {
+function kindOf(reader: Reader, rank: number): Kind | undefined {
+  const { node, input, path } = reader;
   if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
-  if (node.domain !== '') return undefined;
+  if (node.domain !== '' || typeRead(reader, 'F32') !== typeNumber('F32')) return undefined;
   const swapped =
     rank === 2
       ? swaps(path)
@@ -155,7 +156,7 @@ export class Dynamic {
       return each ? { ...form, zeroPoint: false } : form;
     }
     // Scales are multiplied with what comes out. If that is along different axes, there is one scale for all.
-    const [axis, ...others] = new Set(taken.map(({ reader }) => channelAxis(reader, shape.length)));
+    const [axis, ...others] = new Set(taken.map(({ reader }) => channelAxis(reader, shape)));
     const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
     return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
   }

@@ -34,11 +34,17 @@ interface Product {
   readonly transposed: boolean;
 }
 
+/** The type of floats that a reader takes a weight for: that of the last Cast before it. */
+export function typeRead({ path }: Reader, stored: string): number {
+  const cast = path.findLast(({ opType, domain }) => opType === 'Cast' && domain === '');
+  return cast === undefined ? typeNumber(stored) : intOf(cast, 'to', 0);
+}
+
 /** Whether a path leaves the elements in place, or swaps both dimensions. Undefined for any other. */
 export function swaps(path: readonly OnnxNode[]): boolean | undefined {
   let swapped = false;
   for (const { opType, domain, attributes } of path) {
-    if (opType === 'Identity' && domain === '') continue;
+    if ((opType === 'Identity' || opType === 'Cast') && domain === '') continue;
     if (opType !== 'Transpose' || domain !== '' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0')
       return undefined;
     swapped = !swapped;

@@ -62,8 +62,11 @@ const slice: Change = ({ attributes }) => {
   return { without: ['starts', 'ends', 'axes'], inputs: axes === undefined ? [starts, ends] : [starts, ends, axes] };
 };
 
-/** In training it gives more. */
-const normalization: Change = (node) => (node.outputs.length > 1 || has(node, 'spatial') ? undefined : 'same');
+/** In training it gives more. Statistics are those of channels, unless `spatial` says otherwise. */
+const normalization: Change = (node) => {
+  if (node.outputs.length > 1 || intOf(node, 'spatial', 1) !== 1) return undefined;
+  return has(node, 'spatial') ? { without: ['spatial'] } : 'same';
+};
 
 /** When a model runs, nothing is dropped. */
 const dropout: Change = (node) =>

@@ -7,10 +7,11 @@ import { Dynamic, prefersSign } from './dynamic.js';
 import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import { blockWeight, isLookup } from './nbits.js';
+import { blockWeight, isLookup, typeRead } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
-import { channelsOf, fewestElements, reasonToKeep } from './readers.js';
-import { rewrite } from './rewrite.js';
+import { typeNumber } from './proto.js';
+import { type Channels, channelsOf, fewestElements, reasonToKeep } from './readers.js';
+import { rewriteRaised } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
@@ -115,15 +116,21 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   if (to === 'q8' || to === 'int8' || to === 'uint8') return dynamics.for(to).convert(weight, channels);
   const { blockSize = 32, zeroPoints = false } = choices;
   const isStoredHalf = weight.source.dtype === 'F16';
+  const isBlocks = to === 'bnb4' || to in blockBits;
+  const type = isBlocks ? blockType(weight, channels, halves) : undefined;
+  if (type === undefined && isBlocks) return halves === undefined ? 'read as several types' : toHalf(context, weight);
   const range = choices.range === 'min-max' ? undefined : choices.range;
-  if (to === 'bnb4')
+  if (to === 'bnb4') {
+    if (type === 'F16') return 'read as F16';
     return blockWeight(builder, weight, channels, { kind: 'floats', blockSize: choices.blockSize ?? 64 });
+  }
   const bits = blockBits[to];
   if (bits !== undefined) {
-    const isHalf = halvesGraph(to) && !isStoredHalf;
-    const scale = isHalf || isStoredHalf ? 'F16' : 'F32';
+    const readsHalf = type === 'F16';
+    const isHalf = halvesGraph(to) && !readsHalf;
+    const scale = isHalf || readsHalf ? 'F16' : 'F32';
     // Whoever reads float16 computes with it.
-    const readers = isStoredHalf ? { has: () => true } : halves;
+    const readers = readsHalf ? { has: () => true } : halves;
     const options = { kind: 'integers', bits, blockSize, zeroPoints, scale, halves: readers } as const;
     const failed = blockWeight(builder, weight, channels, range === undefined ? options : { ...options, range: 'mse' });
     return failed !== undefined && isHalf ? toHalf(context, weight) : failed;
@@ -145,6 +152,14 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   }
   const signed = zeroPoints === false;
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
+}
+
+/** The type of floats that all readers take a weight for; undefined if there are several, or Casts that a graph in float16 changes. */
+function blockType({ source: { dtype } }: Weight, { readers }: Channels, halves: HalfGraph | undefined) {
+  const types = new Set(readers.map((reader) => typeRead(reader, dtype)));
+  const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
+  if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
+  return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
 }
 
 /** Whether a type of codes can stand for float16 as well. Those of integers are scaled in float32, and so is MatMulBnb4 on the CPU. */
@@ -196,7 +211,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
     const reason = rule?.keep ? 'rule' : convert(context, weight, (rule?.to as OnnxTarget | undefined) ?? to);
     if (reason !== undefined) builder.keep(weight, reason);
   }
-  for (const one of builder.raised()) rewrite(builder, one);
+  rewriteRaised(builder, halves);
   const plan = builder.finish();
   const converted = plan.tensors.filter(({ kept }) => kept === undefined);
   const notes =
@@ -250,7 +265,7 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
   if (!codecs.includes('dequantize-linear')) return [];
   if (to === 'q8' || to === 'int8' || to === 'uint8') {
     return [
-      'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 times',
+      'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 to 1.4 times',
     ];
   }
   if (!to.endsWith('-weights')) return [];
@@ -258,7 +273,7 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
     return ['when it runs, the model has the speed of float32 and takes its memory; only the file is smaller'];
   return [
     'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
-      `1.7 times for 64 rows, and convolutions as long. ` +
+      `1.7 times for 64 rows, convolutions 1 to 1.2 times, and recurrent layers twice. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
         : `${castMention} does it once, and takes the memory of float32`),

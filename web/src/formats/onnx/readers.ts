@@ -15,8 +15,36 @@ export function floatOf({ attributes }: OnnxNode, name: string, otherwise: numbe
   return attributes.get(name)?.f ?? otherwise;
 }
 
+/** A letter of an Einsum's equation, or an ellipsis. */
+const term = /[a-zA-Z]|\.\.\./g;
+
+/** The last dimension of an input of Einsum that its output has as well, and that no other input has. */
+function freeAxis({ attributes }: OnnxNode, input: number): number | 'tensor' {
+  const [left = '', right] = (attributes.get('equation')?.s ?? '').split('->');
+  const inputs = left.split(',').map((text): readonly string[] => text.match(term) ?? []);
+  const own = inputs[input] ?? [];
+  const others = new Set(inputs.flatMap((letters, i) => (i === input ? [] : letters)));
+  // If the equation does not say what comes out, it is what occurs once.
+  const isFree = (letter: string) =>
+    letter !== '...' &&
+    own.indexOf(letter) === own.lastIndexOf(letter) &&
+    !others.has(letter) &&
+    (right === undefined || right.includes(letter));
+  const at = own.findLastIndex(isFree);
+  if (at < 0) return 'tensor';
+  return own.slice(0, at).includes('...') ? at - own.length : at;
+}
+
+/**
+ * ConvTranspose: weights of [input channels, output channels of a group, ...]. Of many groups, channels that share the second index are more
+ * than those that share the first.
+ */
+function transposedAxis(node: OnnxNode, shape: readonly number[]): number {
+  return intOf(node, 'group', 1) > (shape[1] ?? 1) ? 0 : 1;
+}
+
 /** Axes of weights by operator and input; `tensor` if there are no channels. Negative ones count from the end. */
-function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
+function axisIn({ node, input, path }: Reader, shape: readonly number[]): number | 'tensor' | undefined {
   const { opType, domain } = node;
   if (domain === 'com.microsoft') {
     if (opType === 'FusedMatMul' && input < 2) return input === 1 ? (intOf(node, 'transB', 0) ? -2 : -1) : -2;
@@ -35,7 +63,7 @@ function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
     case 'Conv':
       return input === 1 ? 0 : undefined;
     case 'ConvTranspose':
-      return input === 1 ? 1 : undefined;
+      return input === 1 ? (path.length === 0 ? transposedAxis(node, shape) : 1) : undefined;
     case 'Gather':
       return input === 0 ? (intOf(node, 'axis', 0) === 0 ? 0 : 'tensor') : undefined;
     case 'LSTM':
@@ -43,7 +71,7 @@ function axisIn({ node, input }: Reader): number | 'tensor' | undefined {
     case 'RNN':
       return input === 1 || input === 2 ? 1 : undefined;
     case 'Einsum':
-      return 'tensor';
+      return freeAxis(node, input);
     default:
       return undefined;
   }
@@ -69,14 +97,16 @@ function axisBefore(path: readonly OnnxNode[], axis: number, rank: number): numb
 }
 
 /** The axis of a weight along which a reader has channels; undefined if it has none, or is not known. */
-export function channelAxis(reader: Reader, rank: number): number | undefined {
-  const axis = axisIn(reader);
-  return typeof axis === 'number' ? axisBefore(reader.path, axis, rank) : undefined;
+export function channelAxis(reader: Reader, shape: readonly number[]): number | undefined {
+  const axis = axisIn(reader, shape);
+  return typeof axis === 'number' ? axisBefore(reader.path, axis, shape.length) : undefined;
 }
 
 /** The readers of a weight that are worth fewer bits, and the axis of its channels; undefined if everything has one scale. */
 export interface Channels {
   readonly readers: readonly Reader[];
+  /** The operator that the axis is for. */
+  readonly opType: string;
   readonly axis: number | undefined;
   /** The same for codes with zero points. */
   readonly zeroPointAxis: number | undefined;
@@ -111,9 +141,10 @@ export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
   if (open !== undefined) return `read by ${open.node.opType}, whose attributes are open`;
   const { shape } = weight.source;
   for (const reader of readers) {
-    if (axisIn(reader) === undefined) continue;
-    const axis = channelAxis(reader, shape.length);
-    return { readers, axis, zeroPointAxis: isLeftOfWeight(graphs, reader) ? undefined : axis };
+    if (axisIn(reader, shape) === undefined) continue;
+    const axis = channelAxis(reader, shape);
+    const { opType } = reader.node;
+    return { readers, opType, axis, zeroPointAxis: isLeftOfWeight(graphs, reader) ? undefined : axis };
   }
   const [first] = readers;
   if (first !== undefined) return `read by ${first.node.opType}`;

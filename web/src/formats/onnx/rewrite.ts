@@ -2,29 +2,49 @@
 import type { Builder } from './builder.js';
 import { attributePieces, bytesPiece, int64Piece, textField } from './encode.js';
 import type { Rewritten } from './opsets.js';
-import { nodeField, type OnnxGraph, typeNumber } from './proto.js';
+import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
+import { Types } from './types.js';
 
-/** An input as a constant. Returns its name. */
-function constantFor(
-  builder: Builder,
-  graph: OnnxGraph,
-  name: string,
-  value: readonly number[] | { readonly float: number },
-): string {
+/** A float as a scalar, and a Cast of it if a node computes with another type. Returns the name of what it reads. */
+function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {
   const fresh = builder.graphs.freshValue(name);
-  if ('float' in value) {
-    const data = new Uint8Array(4);
-    new DataView(data.buffer).setFloat32(0, value.float, true);
-    builder.addConstant(graph, { name: fresh, type: typeNumber('F32'), shape: [], data: { bytes: data } });
-  } else {
-    const shape = [value.length];
-    builder.addConstant(graph, { name: fresh, type: typeNumber('I64'), shape, data: int64Piece(value) });
-  }
+  const data = new Uint8Array(4);
+  new DataView(data.buffer).setFloat32(0, float, true);
+  builder.addConstant(graph, { name: fresh, type: typeNumber('F32'), shape: [], data: { bytes: data } });
+  if (type === typeNumber('F32')) return fresh;
+  const cast = builder.graphs.freshValue(`${name}_cast`);
+  builder.addNodes({ graph, before: node }, [
+    { opType: 'Cast', name: cast, inputs: [fresh], outputs: [cast], attributes: { to: type } },
+  ]);
+  return cast;
+}
+
+/** Integers as a constant. Returns its name. */
+function integersFor(builder: Builder, graph: OnnxGraph, name: string, values: readonly number[]): string {
+  const fresh = builder.graphs.freshValue(name);
+  const shape = [values.length];
+  builder.addConstant(graph, { name: fresh, type: typeNumber('I64'), shape, data: int64Piece(values) });
   return fresh;
 }
 
+/**
+ * Writes all nodes as newer versions have them.
+ * @param halves nodes that compute with float16 by now
+ */
+export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): boolean } | undefined): void {
+  const raised = builder.raised();
+  const [main] = builder.graphs.scopes;
+  // Numbers that were attributes have the type of what the node computes with.
+  const hasFloats = raised.some(({ rewriting: { inputs = [] } }) => inputs.some((input) => input && 'float' in input));
+  const types = hasFloats && main !== undefined ? new Types(builder.graphs, main) : undefined;
+  for (const one of raised) {
+    const type = halves?.has(one.node) ? typeNumber('F16') : types?.inputType(one.node, one.graph, 0);
+    rewrite(builder, one, type ?? typeNumber('F32'));
+  }
+}
+
 /** Changes a node, unless another one stands in its place by now. */
-export function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten): void {
+function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten, type: number): void {
   const { edits } = builder;
   if (edits.isReplaced(node.start)) return;
   const { without = [], attributes = {}, inputs = [], flattened } = rewriting;
@@ -35,8 +55,14 @@ export function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten)
   for (const [name, value] of Object.entries(attributes)) edits.append(node.begin, attributePieces(name, value));
   const [output = ''] = node.outputs;
   for (const [i, value] of inputs.entries()) {
-    const name =
-      value === undefined ? '' : constantFor(builder, graph, `${output}_input_${node.inputs.length + i}`, value);
+    const wanted = `${output}_input_${node.inputs.length + i}`;
+    let name = '';
+    if (value !== undefined) {
+      name =
+        'float' in value
+          ? floatFor(builder, graph, wanted, value.float, node, type)
+          : integersFor(builder, graph, wanted, value);
+    }
     edits.append(node.begin, [bytesPiece(textField(nodeField.input, name))]);
   }
   if (flattened !== undefined) flatten(builder, { node, graph, rewriting }, flattened);

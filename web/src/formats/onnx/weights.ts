@@ -63,28 +63,33 @@ export function dequantizer(
   return blockSize === undefined && bits !== 2 && !isHalf ? builder.importContrib(graph) : undefined;
 }
 
-/** Readers that look up rows of a table. */
+/** Readers that look up rows of a table, or slices along another axis if everything has one scale. No Gather takes fewer bits. */
 function lookups(
   { value }: Weight,
-  { axis, blockSize }: DequantizeLinearForm,
+  { bits, axis, blockSize }: DequantizeLinearForm,
   { readers }: Channels,
 ): readonly Reader[] {
+  if (bits !== 8 || blockSize !== undefined || (axis !== undefined && axis !== 0)) return [];
   return readers.filter(
     ({ node, input, path }) =>
-      axis === 0 &&
-      blockSize === undefined &&
       path.length === 0 &&
       input === 0 &&
       node.opType === 'Gather' &&
-      node.inputs[0] === value,
+      node.domain === '' &&
+      node.inputs[0] === value &&
+      (axis === undefined || intOf(node, 'axis', 0) === axis),
   );
 }
 
-/** Blocks lie along the axis that a product sums over. */
-function blockAxis(rank: number, channelAxis: number | undefined): number | undefined {
-  if (rank === 2 && channelAxis !== undefined) return 1 - channelAxis;
-  // Weights of an LSTM: directions, gates, inputs.
-  return rank === 3 && channelAxis === 1 ? 2 : undefined;
+/** Operators whose weights are matrices, one or several: they sum over the last dimension, or over the one before it. */
+const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'LSTM', 'GRU', 'RNN'];
+
+/** Blocks lie along the axis that a product sums over. Of several matrices, that has to hold a block. */
+function blockAxis(shape: readonly number[], { opType, axis }: Channels, blockSize: number): number | undefined {
+  const rank = shape.length;
+  if (axis === undefined || axis < rank - 2) return undefined;
+  const summed = 2 * rank - 3 - axis;
+  return rank === 2 || (ofMatrices.includes(opType) && (shape[summed] as number) >= blockSize) ? summed : undefined;
 }
 
 /** Stores a weight as codes. Returns why not, if that is not possible. */
@@ -98,7 +103,7 @@ export function dequantizeWeight(
   const options: CodeOptions = { ...asked, scale: dtype === 'F16' ? 'F16' : 'F32' };
   const hasZeroPoints = !(options.symmetric && options.signed);
   const channelAxis = hasZeroPoints ? channels.zeroPointAxis : channels.axis;
-  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape.length, channels.axis);
+  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape, channels, options.blockSize);
   if (options.blockSize !== undefined && axis === undefined) return `${shape.length}-D`;
   let form = linearForm(shape, axis, options);
   if (!isSmaller(builder, weight, form)) {
@@ -106,7 +111,7 @@ export function dequantizeWeight(
     if (!isSmaller(builder, weight, form)) return 'not smaller';
   }
   const { graph, value } = weight;
-  const gathered = weight.source.shape.length === 2 ? lookups(weight, form, channels) : [];
+  const gathered = lookups(weight, form, channels);
   const uses = builder.graphs.uses(graph, value);
   const isTable = gathered.length > 0 && gathered.length === uses.length && !builder.graphs.isOutput(graph, value);
   const casts = options.casts === true && form.bits === 8 && !isTable;
@@ -114,9 +119,9 @@ export function dequantizeWeight(
   const domain = isTable || (casts && builder.raise(graph, 7)) ? '' : dequantizer(builder, weight, form);
   if (domain === undefined) return builder.obstacle(graph);
 
-  // Rows of a table are gathered together with their scales, which therefore have a dimension to spare.
+  // Rows of a table are gathered together with their scales, which therefore have dimensions to spare.
   const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
-  const setShape = isTable ? [shape[0] as number, 1] : casts ? broadcast : undefined;
+  const setShape = isTable || casts ? broadcast : undefined;
   const names = storeCodes(builder, weight, form, setShape);
   if (isTable) for (const reader of gathered) gatherCodes(builder, reader, form, names);
   else if (casts) addCast(builder, weight, form, names);
@@ -232,7 +237,7 @@ function addCast(
 function gatherCodes(
   builder: Builder,
   { node, graph }: Reader,
-  { scale: type }: DequantizeLinearForm,
+  { scale: type, axis: channels }: DequantizeLinearForm,
   names: CodeNames,
 ): void {
   const [, indices = ''] = node.inputs;
@@ -249,13 +254,23 @@ function gatherCodes(
   const two = (opType: string, a: string, b: string, to: string): NewNode => {
     return { opType, name: to, inputs: [a, b], outputs: [to] };
   };
-  const [codes, scale, floats] = [fresh('codes'), fresh('scale'), fresh('floats')];
-  const nodes = [gather(names.codes, codes), gather(names.scale, scale), cast(codes, floats)];
+  const nodes: NewNode[] = [];
+  /** What is gathered of a tensor; all of it if it is one number. */
+  const rows = (from: string, to: string): string => {
+    if (channels === undefined) return from;
+    nodes.push(gather(from, to));
+    return to;
+  };
+  const [codes, floats] = [fresh('codes'), fresh('floats')];
+  nodes.push(gather(names.codes, codes));
+  const scale = rows(names.scale, fresh('scale'));
+  nodes.push(cast(codes, floats));
   let centered = floats;
   if (names.zeroPoint !== undefined) {
-    const [zero, zeroFloat] = [fresh('zero'), fresh('zero_float')];
+    const zero = rows(names.zeroPoint, fresh('zero'));
+    const zeroFloat = fresh('zero_float');
     centered = fresh('centered');
-    nodes.push(gather(names.zeroPoint, zero), cast(zero, zeroFloat), two('Sub', floats, zeroFloat, centered));
+    nodes.push(cast(zero, zeroFloat), two('Sub', floats, zeroFloat, centered));
   }
   builder.addNodes(position, [...nodes, two('Mul', centered, scale, output)]);
   builder.removeNode(node);
