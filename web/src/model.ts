@@ -43,7 +43,7 @@ import { checkTargets, quantizeSeveral } from './several.js';
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
 export { ScalepointError } from './core/errors.js';
-export type { ErrorMeasures } from './core/measure.js';
+export { type ErrorMeasures, standsForInfinity } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';

@@ -1,5 +1,6 @@
 /** Text for terminals: colors, numbers in a few digits, tables that fit the width. */
 import { styleText } from 'node:util';
+import { standsForInfinity } from '../model.js';
 
 /** Names come from files. Characters that could move the cursor, color the screen or reverse the text are escaped. */
 export function printable(text: string): string {
@@ -96,9 +97,10 @@ export interface Measured {
   readonly error?: { readonly sqnrDb: number; readonly maxAbsoluteError: number };
 }
 
-/** Whether a single number is one that float16 cannot hold, as masks have it: its error says nothing. */
+/** Whether a tensor is a single number that stands for infinity, so that its error says nothing. */
 export function isInfinity({ shape, error }: Measured): boolean {
-  return shape.every((n) => n === 1) && (error?.maxAbsoluteError ?? 0) > 65_504;
+  const elements = shape.reduce((product, size) => product * size, 1);
+  return standsForInfinity(elements, error?.maxAbsoluteError ?? 0);
 }
 
 /** The line about the worst tensor; none if all are exact. */

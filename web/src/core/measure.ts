@@ -97,8 +97,9 @@ function clampCosine(v: number): number {
 const largestHalf = 65_504;
 
 /**
- * Whether a single number is one that float16 cannot hold, such as the -3.4e38 that masks add. It stands for infinity, so that an error in it
- * says nothing, and next to it nothing else counts.
+ * Whether a tensor is a single number that float16 cannot hold, such as the -3.4e38 that masks add. It stands for infinity, so that an error
+ * in it says nothing, and next to it nothing else counts.
+ * @param elements how many the tensor has
  * @param magnitude that of the number, or of its error
  */
 export function standsForInfinity(elements: number, magnitude: number): boolean {

@@ -91,4 +91,6 @@ it('says why a weight of several types takes no blocks', async () => {
   expect((await planModel(file, { to: 'q4' })).tensors[0]?.kept).toBe('read as several types');
   const { tensors } = await planModel(modelOf(straight, [cast('w', 'b', half)], half), { to: 'bnb4' });
   expect(tensors[0]?.kept).toBe('read as F16');
+  const doubles = modelOf(straight, [cast('w', 'b', 11)], 11);
+  expect((await planModel(doubles, { to: 'q4' })).tensors[0]?.kept).toBe('read as neither F32 nor F16');
 });

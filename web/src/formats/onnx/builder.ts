@@ -171,6 +171,14 @@ export class Builder {
     else this.edits.append(this.#lastPiece(graph), piecesField(graphField.initializer, pieces));
   }
 
+  /** Adds a number in float32, for one node to read. Returns its name. */
+  addFloat(graph: OnnxGraph, wanted: string, value: number): string {
+    const name = this.graphs.freshValue(wanted);
+    const bytes = new Uint8Array(Float32Array.of(value).buffer);
+    this.addConstant(graph, { name, type: typeNumber('F32'), shape: [], data: { bytes } });
+    return name;
+  }
+
   #addConstant(graph: OnnxGraph, before: OnnxNode | undefined, { name }: NewTensor, pieces: readonly Piece[]): void {
     const attribute = [
       bytesPiece([...textField(attributeField.name, 'value'), ...integerField(attributeField.type, 4)]),

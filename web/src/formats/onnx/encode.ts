@@ -74,6 +74,11 @@ export interface NewNode {
   readonly copied?: readonly Piece[];
 }
 
+/** A Cast to a type, by its number. It has the name of what it gives. */
+export function castNode(from: string, to: string, type: number): NewNode {
+  return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: type } };
+}
+
 function attributeBytes(name: string, value: AttributeValue): number[] {
   const bytes = textField(attributeField.name, name);
   if (typeof value === 'number')

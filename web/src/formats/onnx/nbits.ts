@@ -5,7 +5,7 @@
 import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Builder } from './builder.js';
-import { int64Piece, type NewNode } from './encode.js';
+import { castNode, int64Piece, type NewNode } from './encode.js';
 import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
@@ -212,15 +212,6 @@ function spread(builder: Builder, { graph, node }: Weight, scales: string, shape
   return wide;
 }
 
-function cast(from: string, to: string, type: 'F32' | 'F16'): NewNode {
-  return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
-}
-
-/** Whether a node of float32 becomes one of float16. */
-function castsFor(node: OnnxNode, options: BlockOptions): boolean {
-  return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) !== true;
-}
-
 /** Whether a node reads and gives float16. */
 function isHalf(node: OnnxNode, options: BlockOptions): boolean {
   return options.kind === 'integers' && options.scale === 'F16' && options.halves?.has(node) === true;
@@ -239,15 +230,12 @@ function factorOf(
 ): string | undefined {
   const value = floatOf(node, factor, 1);
   if (node.opType !== 'Gemm' || value === 1 || (factor === 'beta' && !addsC(node))) return undefined;
-  const fresh = (what: string) => builder.graphs.freshValue(`${builder.outputsOf(node)[0]}_${what}`);
-  const name = fresh(factor);
-  const data = { bytes: new Uint8Array(Float32Array.of(value).buffer) };
-  builder.addConstant(graph, { name, type: typeNumber('F32'), shape: [], data });
+  const name = builder.addFloat(graph, `${builder.outputsOf(node)[0]}_${factor}`, value);
   if (!isHalf(node, options)) return name;
   // The optimizer does this once, when it loads the model.
-  const changed = fresh(`${factor}_fp16`);
-  nodes.push(cast(name, changed, 'F16'));
-  return changed;
+  const half = builder.graphs.freshValue(`${name}_fp16`);
+  nodes.push(castNode(name, half, typeNumber('F16')));
+  return half;
 }
 
 /** The product by blocks. */
@@ -285,12 +273,12 @@ function multiplied(builder: Builder, reader: Reader, blocks: Blocks): NewNode[]
   const sum = alpha === undefined ? scaled : fresh('_unscaled');
   const isTurned = node.opType === 'Gemm' && intOf(node, 'transA', 0) !== 0;
   const rows = isTurned ? add('Transpose', 'Transpose', [a], fresh('_rows'), { perm: [1, 0] }) : a;
-  const casts = castsFor(node, options);
+  const casts = options.kind === 'integers' && options.scale === 'F16' && !isHalf(node, options);
   const [x, product] = casts ? [fresh('_input_fp16'), fresh('_fp16')] : [rows, sum];
-  if (casts) nodes.push(cast(rows, x, 'F16'));
+  if (casts) nodes.push(castNode(rows, x, typeNumber('F16')));
   const { weight, ...main } = productNode(builder, graph, blocks);
   nodes.push({ ...main, name, inputs: [x, ...weight], outputs: [product] });
-  if (casts) nodes.push(cast(product, sum, 'F32'));
+  if (casts) nodes.push(castNode(product, sum, typeNumber('F32')));
   if (alpha !== undefined) add('Mul', 'alpha', [sum, alpha], scaled);
   const addend = beta === undefined ? c : add('Mul', 'beta', [c, beta], fresh('_addend'));
   if (adds) add('Add', 'Add', [scaled, addend], output);

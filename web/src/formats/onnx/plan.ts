@@ -117,8 +117,12 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   const { blockSize = 32, zeroPoints = false } = choices;
   const isStoredHalf = weight.source.dtype === 'F16';
   const isBlocks = to === 'bnb4' || to in blockBits;
-  const type = isBlocks ? blockType(weight, channels, halves) : undefined;
-  if (type === undefined && isBlocks) return halves === undefined ? 'read as several types' : toHalf(context, weight);
+  const types = new Set(channels.readers.map((reader) => typeRead(reader, weight.source.dtype)));
+  const type = isBlocks ? blockType(types, channels, halves) : undefined;
+  if (type === undefined && isBlocks) {
+    if (halves !== undefined) return toHalf(context, weight);
+    return types.size > 1 ? 'read as several types' : 'read as neither F32 nor F16';
+  }
   const range = choices.range === 'min-max' ? undefined : choices.range;
   if (to === 'bnb4') {
     if (type === 'F16') return 'read as F16';
@@ -154,9 +158,11 @@ function convert(context: Context, weight: Weight, to: OnnxTarget): string | und
   return dequantizeWeight(builder, weight, channels, { bits: 4, signed, symmetric: signed, blockSize, range });
 }
 
-/** The type of floats that all readers take a weight for; undefined if there are several, or Casts that a graph in float16 changes. */
-function blockType({ source: { dtype } }: Weight, { readers }: Channels, halves: HalfGraph | undefined) {
-  const types = new Set(readers.map((reader) => typeRead(reader, dtype)));
+/**
+ * The type of floats that all readers take a weight for, F32 or F16. Undefined if there are several or it is another one, or if there are
+ * Casts that a graph in float16 changes.
+ */
+function blockType(types: ReadonlySet<number>, { readers }: Channels, halves: HalfGraph | undefined) {
   const isCast = readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
   if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
   return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));

@@ -1,21 +1,16 @@
 /** Writes nodes as a newer version of ai.onnx has them. */
 import type { Builder } from './builder.js';
-import { attributePieces, bytesPiece, int64Piece, textField } from './encode.js';
+import { attributePieces, bytesPiece, castNode, int64Piece, textField } from './encode.js';
 import type { Rewritten } from './opsets.js';
 import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
 import { Types } from './types.js';
 
 /** A float as a scalar, and a Cast of it if a node computes with another type. Returns the name of what it reads. */
 function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {
-  const fresh = builder.graphs.freshValue(name);
-  const data = new Uint8Array(4);
-  new DataView(data.buffer).setFloat32(0, float, true);
-  builder.addConstant(graph, { name: fresh, type: typeNumber('F32'), shape: [], data: { bytes: data } });
+  const fresh = builder.addFloat(graph, name, float);
   if (type === typeNumber('F32')) return fresh;
   const cast = builder.graphs.freshValue(`${name}_cast`);
-  builder.addNodes({ graph, before: node }, [
-    { opType: 'Cast', name: cast, inputs: [fresh], outputs: [cast], attributes: { to: type } },
-  ]);
+  builder.addNodes({ graph, before: node }, [castNode(fresh, cast, type)]);
   return cast;
 }
 

@@ -3,7 +3,7 @@ import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import { canSearch } from '../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../core/range.js';
 import type { Builder } from './builder.js';
-import type { NewNode, NewTensor } from './encode.js';
+import { castNode, type NewNode, type NewTensor } from './encode.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
 import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
@@ -217,9 +217,7 @@ function addCast(
 ): void {
   const { graph, value, node } = weight;
   const fresh = (what: string) => builder.graphs.freshValue(`${value}_${what}`);
-  const cast = (from: string, to: string): NewNode => {
-    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
-  };
+  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
   const floats = fresh('floats');
   const nodes = [cast(codes, floats)];
   let centered = floats;
@@ -248,9 +246,7 @@ function gatherCodes(
   const gather = (from: string, to: string): NewNode => {
     return { opType: 'Gather', name: to, inputs: [from, indices], outputs: [to], attributes: { axis } };
   };
-  const cast = (from: string, to: string): NewNode => {
-    return { opType: 'Cast', name: to, inputs: [from], outputs: [to], attributes: { to: typeNumber(type) } };
-  };
+  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
   const two = (opType: string, a: string, b: string, to: string): NewNode => {
     return { opType, name: to, inputs: [a, b], outputs: [to] };
   };
