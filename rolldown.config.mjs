@@ -16,9 +16,9 @@ const output = {
  * find it.
  */
 export const worker = {
-  input: 'web/src/pipeline/worker.ts',
+  input: 'web/src/runner/worker.ts',
   external: [/^node:/],
-  output: { file: 'web/src/pipeline/scalepoint-worker.js', format: 'esm', sourcemap: true },
+  output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm', sourcemap: true },
 };
 
 /** The entry points of the package and the command line, with shared chunks. */

@@ -10,9 +10,9 @@ const groups = {
   // These need a process of their own. The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen to
   // refuse structs in a process that had run other files.
   alone:
-    /^(cli\/|conversions\/.*\.node\.|formats\/gguf\/[^/]*\.node\.|pipeline\/fit-logits\.|arrays\/(blocks|grids|small-blocks|superblocks|weights)\.node\.)/,
+    /^(cli\/|conversions\/.*\.node\.|formats\/gguf\/[^/]*\.node\.|model\/fit-logits\.|arrays\/(blocks|grids|small-blocks|superblocks|weights)\.node\.)/,
   // These are about the core and model files, and take long.
-  long: /^(digests|pipeline\/(big|engine|failures)|arrays\/(codebook|observer|quantize-tiles|range)|formats\/(header-memory|onnx\/[^/]*))\.node\./,
+  long: /^(digests|(pipeline\/(engine|failures)|model\/big)|arrays\/(codebook|observer|quantize-tiles|range)|formats\/(header-memory|onnx\/[^/]*))\.node\./,
 };
 
 /** The files of a group, as paths from the root. @param {keyof typeof groups} group */

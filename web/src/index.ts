@@ -40,4 +40,4 @@ export type { ActivationOptions, Importance, ImportanceFileOptions, TensorInput 
 export type { FloatLinearOptions, ForwardOptions, Layer, LinearOptions } from './layers/layer.js';
 export type { AddOptions, IndexOptions, RecallOptions, SearchResult, VectorIndex } from './layers/vector-index.js';
 export type { VectorInput } from './layers/vectors.js';
-export { load, type Scalepoint } from './scalepoint.js';
+export { load, type Scalepoint } from './instance/scalepoint.js';

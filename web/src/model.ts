@@ -8,9 +8,9 @@ import { rangeError, typeError } from './core/errors.js';
 import { show } from './core/show.js';
 import type { FormatSidecars, ModelTarget } from './formats/registry.js';
 import { withCallbacks } from './pipeline/callbacks.js';
-import { type CompareReport, compareOpen } from './pipeline/compare.js';
-import { type EstimateOptions, estimateOpen, type ModelEstimate } from './pipeline/estimate.js';
-import { type ModelInput, type Opened, type OpenOptions, withModel } from './pipeline/open.js';
+import { type CompareReport, compareOpen } from './model/compare.js';
+import { type EstimateOptions, estimateOpen, type ModelEstimate } from './model/estimate.js';
+import { type ModelInput, type Opened, type OpenOptions, withModel } from './model/open.js';
 import {
   checkNames,
   checkPlanOptions,
@@ -19,9 +19,9 @@ import {
   planNames,
   sidecarNames,
   workNames,
-} from './pipeline/options.js';
-import type { PlannedFile } from './pipeline/plan.js';
-import { type Quantized, quantizeOpen, type ResultOptions } from './pipeline/quantize.js';
+} from './model/options.js';
+import type { PlannedFile } from './model/plan.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './model/quantize.js';
 import {
   describe,
   type FloatTensor,
@@ -31,14 +31,14 @@ import {
   readCodes,
   readStored,
   type Tensor,
-} from './pipeline/read.js';
-import type { ModelReport } from './pipeline/report.js';
-import type { SizeOptions } from './pipeline/sizes.js';
+} from './model/read.js';
+import type { ModelReport } from './model/report.js';
+import type { SizeOptions } from './model/sizes.js';
 import { startRunner, type WorkOptions } from './pipeline/start.js';
-import { type VerifyOptions, type VerifyReport, verifyOpen } from './pipeline/verify.js';
-import { fitted, type ModelFit, type ModelPlan, type PlanOptions, type SizedPlanOptions } from './planning.js';
-import type { RunOptions, RunReport } from './running/compare.js';
-import { checkTargets, quantizeSeveral } from './several.js';
+import { type VerifyOptions, type VerifyReport, verifyOpen } from './model/verify.js';
+import { fitted, type ModelFit, type ModelPlan, type PlanOptions, type SizedPlanOptions } from './model/planning.js';
+import type { RunOptions, RunReport } from './formats/onnx/run/compare.js';
+import { checkTargets, quantizeSeveral } from './model/several.js';
 
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
@@ -76,11 +76,11 @@ export {
 export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
-export type { ComparedTensor, CompareReport, SkippedTensor } from './pipeline/compare.js';
+export type { ComparedTensor, CompareReport, SkippedTensor } from './model/compare.js';
 export type { Progress } from './pipeline/engine.js';
-export type { EstimateOptions, ModelEstimate } from './pipeline/estimate.js';
-export type { SizePoint, TensorTypes, TypeFit, TypeOption, TypeTable } from './pipeline/fit.js';
-export { ruleFrom, rulesFrom, rulesText } from './pipeline/mixture-rules.js';
+export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
+export type { SizePoint, TensorTypes, TypeFit, TypeOption, TypeTable } from './model/fit.js';
+export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export {
   modelConversions,
   modelFormats,
@@ -89,17 +89,17 @@ export {
   presetTarget,
   resultFiles,
   resultName,
-} from './pipeline/names.js';
-export type { ModelInput, OpenOptions } from './pipeline/open.js';
-export { maxWorkers } from './pipeline/options.js';
-export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './pipeline/plan.js';
-export type { ResultOptions } from './pipeline/quantize.js';
-export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './pipeline/read.js';
-export { type ModelReport, QualityError, type TensorReport } from './pipeline/report.js';
-export type { SizeOptions } from './pipeline/sizes.js';
+} from './model/names.js';
+export type { ModelInput, OpenOptions } from './model/open.js';
+export { maxWorkers } from './model/options.js';
+export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './model/plan.js';
+export type { ResultOptions } from './model/quantize.js';
+export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './model/read.js';
+export { type ModelReport, QualityError, type TensorReport } from './model/report.js';
+export type { SizeOptions } from './model/sizes.js';
 export type { WorkOptions } from './pipeline/start.js';
-export type { VerifyOptions, VerifyReport } from './pipeline/verify.js';
-export type { WorkerLike } from './pipeline/worker-like.js';
+export type { VerifyOptions, VerifyReport } from './model/verify.js';
+export type { WorkerLike } from './runner/worker-like.js';
 export {
   fitTypes,
   type ModelFit,
@@ -110,12 +110,12 @@ export {
   planModel,
   type SizedPlanOptions,
   sizeCurve,
-} from './planning.js';
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './running/compare.js';
-export type { InputArray, InputOptions, ModelInputs } from './running/inputs.js';
-export type { Runtime } from './running/runtime.js';
-export { loadTensors, saveTensors, writeSidecar } from './saving.js';
-export type { SavedTensorsOptions } from './tensors.js';
+} from './model/planning.js';
+export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './formats/onnx/run/compare.js';
+export type { InputArray, InputOptions, ModelInputs } from './formats/onnx/run/inputs.js';
+export type { Runtime } from './formats/onnx/run/runtime.js';
+export { loadTensors, saveTensors, writeSidecar } from './model/saving.js';
+export type { SavedTensorsOptions } from './model/tensors.js';
 
 // --------------------------------------------------------------------------------------------------------------------- inspect
 
@@ -452,7 +452,7 @@ export async function compareModels(
           startRunner(elements, { sources: files, sinks: [] }, own),
         );
         if (run === false) return report;
-        const { compareRuns } = await import('./running/compare.js');
+        const { compareRuns } = await import('./formats/onnx/run/compare.js');
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, signal)) };
       }),
     ),

@@ -12,7 +12,7 @@ import {
 } from '../support/models.js';
 
 const reason = new Error('enough');
-const workerUrl = new URL('../../../web/src/pipeline/scalepoint-worker.js', import.meta.url);
+const workerUrl = new URL('../../../web/src/runner/scalepoint-worker.js', import.meta.url);
 
 /** Makes workers, and keeps them. */
 function workshop() {

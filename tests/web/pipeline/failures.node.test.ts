@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-const workerFile = new URL('../../../web/src/pipeline/scalepoint-worker.js', import.meta.url);
+const workerFile = new URL('../../../web/src/runner/scalepoint-worker.js', import.meta.url);
 const out = () => join(folder, 'never.safetensors');
 let counter = 0;
 

@@ -1,5 +1,5 @@
 // What the parts of the benchmark share: their rows, their data and their clock.
-import type { Scalepoint } from '../scalepoint.js';
+import type { Scalepoint } from '../instance/scalepoint.js';
 import type { Limits } from './limits.js';
 import type { Contestant } from './race.js';
 

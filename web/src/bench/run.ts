@@ -2,7 +2,7 @@
 import { checkBoolean, checkKeys, checkNumber, choice } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
-import { load } from '../scalepoint.js';
+import { load } from '../instance/scalepoint.js';
 import { makeLimits } from './limits.js';
 import { arrays, blocks, layers } from './parts.js';
 import { race } from './race.js';

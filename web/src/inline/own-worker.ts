@@ -1,6 +1,6 @@
 // In place of own-worker.ts of web/src/pipeline: the worker is part of the code.
 import { nodeModule } from '../core/node.js';
-import type { WorkerLike } from '../pipeline/worker-like.js';
+import type { WorkerLike } from '../runner/worker-like.js';
 import { worker } from './embedded.mjs';
 import { unpack } from './unpack.js';
 

@@ -1,6 +1,6 @@
 /** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Batch, BatchLimit } from './tasks.js';
+import { type Batch, BatchLimit } from '../runner/task.js';
 import {
   type Ask,
   answerTo,

@@ -13,9 +13,9 @@ import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
 import { type BatchStep, batchesOf, type Tile, type Write } from './batches.js';
 import { reportTimes } from './progress.js';
-import { type Batch, type BatchResult, problemIn, type RangeTask, type SetsTask, TaskError } from './tasks.js';
+import { type Batch, type BatchResult, problemIn, type RangeTask, type SetsTask, TaskError } from '../runner/task.js';
 import { elementAt, mainPart, stepsOf, storedBytes } from './tiles.js';
-import type { TileRunner } from './workers.js';
+import type { TileRunner } from '../runner/worker-pool.js';
 
 /** How far a conversion is. */
 export interface Progress {

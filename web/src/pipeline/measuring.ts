@@ -14,7 +14,7 @@ import {
   type SetsTask,
   TaskError,
   type TileTask,
-} from './tasks.js';
+} from '../runner/task.js';
 import { answerTo, elementAt, storedBytes, type TileStep, tilesOf } from './tiles.js';
 
 /** Memory for the parts of a tile, which nobody reads, from an offset on. */

@@ -4,9 +4,9 @@ import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import type { Progress } from './engine.js';
-import { inlineRunner } from './inline.js';
-import type { WorkerLike } from './worker-like.js';
-import { type TileRunner, WorkerPool, type WorkFiles } from './workers.js';
+import { inlineRunner } from '../runner/calling-thread.js';
+import type { WorkerLike } from '../runner/worker-like.js';
+import { type TileRunner, WorkerPool, type WorkFiles } from '../runner/worker-pool.js';
 
 /** How the work is done. */
 export interface WorkOptions {

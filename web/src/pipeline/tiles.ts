@@ -26,8 +26,8 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import { KeptRectangles } from './keepers.js';
-import { pieceOf } from './pieces.js';
+import { KeptRectangles } from '../runner/cache-owners.js';
+import { pieceOf } from './rectangle-bytes.js';
 import {
   type Answer,
   type EncodeTask,
@@ -37,7 +37,7 @@ import {
   type Output,
   type RangeTask,
   type SetsTask,
-} from './tasks.js';
+} from '../runner/task.js';
 
 /** Bytes that are known. */
 export interface BytesStep {

@@ -8,7 +8,7 @@ import { layoutGguf } from '../../../../web/src/formats/gguf/layout.js';
 import { ggufTargets } from '../../../../web/src/formats/gguf/options.js';
 import { ggmlTypes } from '../../../../web/src/formats/gguf/types.js';
 import type { PlanChoices } from '../../../../web/src/formats/options.js';
-import { checkChoices } from '../../../../web/src/pipeline/options.js';
+import { checkChoices } from '../../../../web/src/model/options.js';
 import { planGguf } from '../../support/plans.js';
 import { expectRefusal, expectSame } from '../../support/support.js';
 import {

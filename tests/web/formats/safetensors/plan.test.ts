@@ -8,7 +8,7 @@ import { readSafetensors } from '../../../../web/src/formats/safetensors/header.
 import { planSafetensors, type SafetensorsChoices } from '../../../../web/src/formats/safetensors/plan.js';
 import { safetensors } from '../../../../web/src/formats/safetensors/safetensors.js';
 import { plainTensor } from '../../../../web/src/formats/tensors.js';
-import { checkChoices } from '../../../../web/src/pipeline/options.js';
+import { checkChoices } from '../../../../web/src/model/options.js';
 import { type FlatPlan, flat } from '../../support/plans.js';
 import { expectRefusal } from '../../support/support.js';
 

@@ -18,7 +18,7 @@ import {
   piecesField,
   tensorPieces,
   textField,
-} from './encode.js';
+} from './file/encode.js';
 import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { irVersionOf, type Rewritten, raising } from './opsets.js';
@@ -31,8 +31,8 @@ import {
   type OnnxNode,
   tensorField,
   typeNumber,
-} from './proto.js';
-import type { Field } from './wire.js';
+} from './file/proto.js';
+import type { Field } from './file/wire.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;

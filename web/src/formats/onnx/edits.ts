@@ -3,10 +3,10 @@
  * the lengths are written anew.
  */
 import type { Copied, OutputFile, PlannedTensor, Segment } from '../format.js';
-import { type Piece, piecesField, sizeOf } from './encode.js';
+import { type Piece, piecesField, sizeOf } from './file/encode.js';
 import type { OnnxModel } from './model.js';
-import { modelSchema } from './proto.js';
-import type { ScanSchema } from './wire.js';
+import { modelSchema } from './file/proto.js';
+import type { ScanSchema } from './file/wire.js';
 
 /** Changes, by the offsets of the fields and messages that they concern. */
 export class Edits {

@@ -2,8 +2,8 @@
 import type { Form } from '../../codecs/codec.js';
 import type { SourceTensor } from '../format.js';
 import type { Builder } from './builder.js';
-import { plainPlace } from './data.js';
-import { bytesPiece, integerField, piecesField, tensorPieces, textField } from './encode.js';
+import { plainPlace } from './file/data.js';
+import { bytesPiece, integerField, piecesField, tensorPieces, textField } from './file/encode.js';
 import {
   attributeField,
   nodeField,
@@ -12,8 +12,8 @@ import {
   type OnnxNode,
   type OnnxTensor,
   typeNumber,
-} from './proto.js';
-import type { Field, Skeleton } from './wire.js';
+} from './file/proto.js';
+import type { Field, Skeleton } from './file/wire.js';
 
 /** A tensor of a node as one of the model's; undefined if its elements do not lie one after the other. */
 function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): SourceTensor | undefined {

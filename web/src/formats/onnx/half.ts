@@ -2,7 +2,7 @@
 import type { CastForm } from '../../codecs/cast.js';
 import type { Builder } from './builder.js';
 import type { Weight } from './model.js';
-import { typeNumber } from './proto.js';
+import { typeNumber } from './file/proto.js';
 
 /** Operators whose floats are scales of codes. */
 export const scaled: readonly string[] = [

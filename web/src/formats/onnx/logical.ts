@@ -7,7 +7,7 @@ import { elementCount, plainTensor } from '../tensors.js';
 import { Graphs, type Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { productOf, swaps } from './nbits.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './proto.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { intOf } from './readers.js';
 import { linearForm } from './weights.js';
 

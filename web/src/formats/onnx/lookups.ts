@@ -4,9 +4,9 @@
  * transformers.js takes, lack it.
  */
 import type { Builder } from './builder.js';
-import { int64Piece, type NewNode } from './encode.js';
+import { int64Piece, type NewNode } from './file/encode.js';
 import type { Reader } from './graph.js';
-import { type OnnxGraph, typeNumber } from './proto.js';
+import { type OnnxGraph, typeNumber } from './file/proto.js';
 
 /** Blocks of a table with `rows` rows. */
 export interface Table {

@@ -9,7 +9,7 @@ import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight, isLookup, typeRead } from './nbits.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
-import { typeNumber } from './proto.js';
+import { typeNumber } from './file/proto.js';
 import { type Channels, channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewriteRaised } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';

@@ -2,7 +2,7 @@
 import { elementCount } from '../tensors.js';
 import type { Graphs, Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
-import type { OnnxNode } from './proto.js';
+import type { OnnxNode } from './file/proto.js';
 
 /** Fewer elements are not worth a node and its scales. */
 export const fewestElements = 1024;

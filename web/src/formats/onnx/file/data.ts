@@ -1,0 +1,167 @@
+/** Elements that are not stored one after the other, as bytes that are: a file of their own, made while it is read. */
+import { type ByteSource, quoted } from '../../../files/bytes.js';
+import type { OnnxTensor, TensorData } from './proto.js';
+import { badFile, type Field, readVarint, type Stretch } from './wire.js';
+
+/** A file of so many bytes that reads from another one. */
+function derived(source: ByteSource, size: number, read: ByteSource['read']): ByteSource {
+  const { name } = source;
+  return { size, ...(name === undefined ? {} : { name }), read, verify: () => source.verify(), close: async () => {} };
+}
+
+// -------------------------------------------------------------------------------------------------------------------- fixed sizes
+
+/** Neighbors in the file: so many values of so many bytes, at a constant distance. */
+interface Run {
+  /** Where it begins in the elements' bytes, and in the file. */
+  readonly at: number;
+  readonly begin: number;
+  readonly bytes: number;
+  readonly stride: number;
+  count: number;
+}
+
+/** Values of 4 or 8 bytes in several fields. Those of one value each mostly follow each other. */
+function runsOf(chunks: readonly Field[]): Run[] {
+  const runs: Run[] = [];
+  let at = 0;
+  for (const { start, begin, end } of chunks) {
+    const bytes = end - begin;
+    const last = runs.at(-1);
+    const next = last === undefined ? undefined : last.begin + last.count * last.stride;
+    if (last !== undefined && last.bytes === bytes && begin === next) last.count++;
+    else if (bytes > 0) runs.push({ at, begin, bytes, stride: end - start, count: 1 });
+    at += bytes;
+  }
+  return runs;
+}
+
+/** The last item that begins at or before a place. */
+function lastBefore<T extends { readonly at: number }>(items: readonly T[], place: number): number {
+  let [low, high] = [0, items.length - 1];
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if ((items[middle] as T).at <= place) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Values in several fields, one after the other. */
+function gathered(source: ByteSource, chunks: readonly Field[], size: number): ByteSource {
+  const runs = runsOf(chunks);
+  return derived(source, size, async (begin, end) => {
+    const result = new Uint8Array(end - begin);
+    for (let i = lastBefore(runs, begin), at = begin; at < end; i++) {
+      const run = runs[i] as Run;
+      const from = at - run.at;
+      const to = Math.min(end - run.at, run.bytes * run.count);
+      const [first, last] = [Math.floor(from / run.bytes), Math.ceil(to / run.bytes) - 1];
+      const base = run.begin + first * run.stride;
+      const bytes = await source.read(base, run.begin + last * run.stride + run.bytes);
+      for (let value = first; value <= last; value++) {
+        const [low, high] = [Math.max(from, value * run.bytes), Math.min(to, (value + 1) * run.bytes)];
+        const shift = run.begin + value * (run.stride - run.bytes) - base;
+        result.set(bytes.subarray(low + shift, high + shift), run.at + low - begin);
+      }
+      at = run.at + to;
+    }
+    return result;
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ varints
+
+/** Bytes of varints that are read at once. */
+const window = 1 << 16;
+/** Every so many entries it is noted where they begin, so that reading can begin there. */
+const markEvery = 1 << 14;
+
+/** Where an entry begins. */
+interface Mark {
+  readonly chunk: number;
+  readonly offset: number;
+}
+
+/** Entries of int32_data and the like as numbers of so many bytes, little-endian. */
+class Varints {
+  readonly #source: ByteSource;
+  readonly #tensor: OnnxTensor;
+  readonly #chunks: readonly Field[];
+  readonly #size: number;
+  readonly #marks: Mark[] = [{ chunk: 0, offset: 0 }];
+
+  constructor(source: ByteSource, tensor: OnnxTensor, chunks: readonly Field[]) {
+    this.#source = source;
+    this.#tensor = tensor;
+    this.#chunks = chunks;
+    this.#size = Math.max(1, (tensor.element?.bits ?? 8) / 8);
+  }
+
+  async read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>> {
+    const size = this.#size;
+    const [first, last] = [Math.floor(begin / size), Math.ceil(end / size)];
+    const total = this.#tensor.bytes / size;
+    const bytes = new Uint8Array((last - first) * size);
+    const view = new DataView(bytes.buffer);
+    const mark = Math.min(Math.floor(first / markEvery), this.#marks.length - 1);
+    let { chunk, offset } = this.#marks[mark] as Mark;
+    let entry = mark * markEvery;
+    for (let held: Stretch = { begin: 0, bytes: new Uint8Array(0) }; entry < last; entry++) {
+      while (this.#chunks[chunk] !== undefined && offset >= this.#length(chunk)) {
+        chunk++;
+        offset = 0;
+      }
+      const field = this.#chunks[chunk];
+      if (field === undefined) badFile(`tensor ${quoted(this.#tensor.name)}: its data end early`, this.#tensor.begin);
+      if (entry % markEvery === 0) this.#marks[entry / markEvery] = { chunk, offset };
+      const at = (field as Field).begin + offset;
+      if (at < held.begin || at + 10 > held.begin + held.bytes.length) {
+        held = { begin: at, bytes: await this.#source.read(at, Math.min(this.#source.size, at + window)) };
+      }
+      const { low, high, end: after } = readVarint(held, at, (field as Field).end);
+      offset = after - (field as Field).begin;
+      if (entry >= first) this.#put(view, (entry - first) * size, low, high);
+    }
+    // Behind the last entry there is nothing else.
+    if (
+      last === total &&
+      (offset < this.#length(chunk) || this.#chunks.slice(chunk + 1).some((f) => f.end > f.begin))
+    ) {
+      badFile(`tensor ${quoted(this.#tensor.name)}: it has more data than its shape takes`, this.#tensor.begin);
+    }
+    return bytes.subarray(begin - first * size, end - first * size);
+  }
+
+  #length(chunk: number): number {
+    const { begin, end } = this.#chunks[chunk] as Field;
+    return end - begin;
+  }
+
+  #put(view: DataView, at: number, low: number, high: number): void {
+    if (this.#size === 1) view.setUint8(at, low & 0xff);
+    else if (this.#size === 2) view.setUint16(at, low & 0xffff, true);
+    else {
+      view.setUint32(at, low, true);
+      if (this.#size === 8) view.setUint32(at + 4, high, true);
+    }
+  }
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ choosing
+
+/** Where the bytes of a tensor begin if they lie one after the other in the file. */
+export function plainPlace(data: TensorData): number | undefined {
+  if (data.kind === 'raw') return data.begin;
+  if (data.kind === 'fixed' && data.chunks.length === 1) return (data.chunks[0] as Field).begin;
+  return undefined;
+}
+
+/** The bytes of a tensor whose data have to be put together. */
+export function assembled(source: ByteSource, tensor: OnnxTensor): ByteSource {
+  const { data, bytes } = tensor;
+  if (data.kind === 'fixed') return gathered(source, data.chunks, bytes);
+  if (data.kind !== 'varints') throw new Error(`the data of ${tensor.name} are ${data.kind}`);
+  const varints = new Varints(source, tensor, data.chunks);
+  return derived(source, bytes, (begin, end) => varints.read(begin, end));
+}

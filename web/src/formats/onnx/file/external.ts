@@ -1,0 +1,110 @@
+/** Files beside a model that hold data of its tensors. They are among the files that were given, or in the folder of the model. */
+import { ScalepointError, typeError } from '../../../core/errors.js';
+import { nodeModule } from '../../../core/node.js';
+import { type ByteSource, type FileInput, quoted, systemMessage } from '../../../files/bytes.js';
+import type { OpenFile, OpenInput } from '../../format.js';
+import { badFile } from './wire.js';
+
+/**
+ * A location as a plain relative path.
+ * @throws ScalepointError `BAD_FILE` if it leaves the folder of the model, or might do so on some system
+ */
+export function checkLocation(location: string, at: number, tensor: string): string {
+  const parts = location.replace(/^(\.\/)+/, '').split('/');
+  const isPlain = parts.every((part) => part !== '' && part !== '.' && part !== '..') && !/[\\:\0]/.test(location);
+  if (!isPlain) {
+    badFile(
+      `tensor ${quoted(tensor)}: its data are in ${quoted(location)}, which is no path below the model`,
+      at,
+      tensor,
+    );
+  }
+  return parts.join('/');
+}
+
+/** The tensor whose data are in another file, and where the model says so. */
+export interface Referrer {
+  readonly tensor: string;
+  readonly byteOffset: number;
+}
+
+function missing(message: string, referrer: Referrer, cause?: unknown): never {
+  throw new ScalepointError('NOT_FOUND', message, { ...referrer, cause });
+}
+
+/** Opens a file in the folder of a path, unless links lead elsewhere. */
+async function besidePath(
+  input: string,
+  location: string,
+  open: OpenInput,
+  referrer: Referrer,
+): Promise<ByteSource | undefined> {
+  const [paths, fs] = [nodeModule('node:path'), nodeModule('node:fs/promises')];
+  if (paths === undefined || fs === undefined) return undefined;
+  const folder = paths.dirname(input);
+  let [real, expected] = ['', ''];
+  try {
+    expected = paths.join(await fs.realpath(folder), location);
+    real = await fs.realpath(paths.join(folder, location));
+  } catch (cause) {
+    missing(`the model's tensors are in ${quoted(location)}: ${systemMessage(cause)}`, referrer, cause);
+  }
+  if (real !== expected)
+    badFile(`${quoted(location)} beside the model is a link`, referrer.byteOffset, referrer.tensor);
+  return open(real);
+}
+
+/** Opens files by the names that a model has for them, each once. */
+export class ExternalFiles {
+  readonly #input: FileInput;
+  readonly #given: readonly ByteSource[];
+  readonly #openInput: OpenInput;
+  readonly #open = new Map<string, ByteSource>();
+
+  /** @param given files in addition to the model. If there are some, no others are looked for. */
+  constructor({ input }: OpenFile, given: readonly OpenFile[], open: OpenInput) {
+    this.#input = input;
+    this.#openInput = open;
+    this.#given = given.map(({ source }) => source);
+  }
+
+  /** @throws ScalepointError `NOT_FOUND`, `IO`; TypeError if two files have the name */
+  async find(location: string, referrer: Referrer): Promise<ByteSource> {
+    const known = this.#open.get(location);
+    if (known !== undefined) return known;
+    const source = await this.#openFile(location, referrer).catch((error: unknown) => {
+      if (!(error instanceof ScalepointError) || error.byteOffset !== undefined) throw error;
+      throw new ScalepointError(error.code, error.message, { ...referrer, cause: error });
+    });
+    this.#open.set(location, source);
+    return source;
+  }
+
+  async #openFile(location: string, referrer: Referrer): Promise<ByteSource> {
+    const [given, other] = this.#given.filter(({ name }) => name === location);
+    if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(location)}`);
+    if (given !== undefined) return given;
+    if (this.#given.length > 0) {
+      missing(`the model's tensors are in ${quoted(location)}, which is not among the files given`, referrer);
+    }
+    if (this.#input instanceof URL && this.#input.protocol !== 'file:') {
+      const path = location.split('/').map(encodeURIComponent).join('/');
+      return this.#openInput(new URL(path, this.#input));
+    }
+    const input = this.#input instanceof URL ? nodeModule('node:url')?.fileURLToPath(this.#input) : this.#input;
+    const found = typeof input === 'string' ? await besidePath(input, location, this.#openInput, referrer) : undefined;
+    return (
+      found ?? missing(`pass a list of the model and ${quoted(location)}, which holds data of its tensors`, referrer)
+    );
+  }
+
+  /** Size of those that were opened. */
+  get bytes(): number {
+    return [...this.#open.values()].reduce((sum, { size }) => sum + size, 0);
+  }
+
+  /** Closes what was opened here. */
+  async close(): Promise<void> {
+    for (const source of this.#open.values()) if (!this.#given.includes(source)) await source.close();
+  }
+}

@@ -1,0 +1,266 @@
+/**
+ * The wire format of protobuf, read from a file piece by piece. A model's weights are never loaded: what is read first is its skeleton,
+ * which is everything but the data of its tensors and other long values. From then on the skeleton is parsed in memory, and each field
+ * knows its offset in the file.
+ * Reference: protobuf.dev/programming-guides/encoding
+ */
+import { ScalepointError } from '../../../core/errors.js';
+import type { ByteSource } from '../../../files/bytes.js';
+
+/** @throws ScalepointError `BAD_FILE` */
+export function badFile(message: string, byteOffset: number, tensor?: string): never {
+  throw new ScalepointError('BAD_FILE', message, { byteOffset, tensor });
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- fields
+
+/** How a value is stored: a varint, 8 bytes, bytes after their length, 4 bytes. Groups are refused. */
+export type WireType = 0 | 1 | 2 | 5;
+
+/** A field of a message. Offsets are from the start of the file. */
+export interface Field {
+  readonly number: number;
+  readonly wire: WireType;
+  /** Where its tag begins. */
+  readonly start: number;
+  /** Where its value begins: of bytes, behind their length. */
+  readonly begin: number;
+  readonly end: number;
+  /** Lower and upper 32 bits of a varint. */
+  readonly low: number;
+  readonly high: number;
+}
+
+/** Bytes in memory, and where they begin in the file. */
+export interface Stretch {
+  readonly begin: number;
+  readonly bytes: Uint8Array;
+}
+
+/** The varint read last: its lower and upper 32 bits, and where it ends. */
+const varint = { low: 0, high: 0, end: 0 };
+
+/** Reads a varint at an offset of the file. `end` is where its message ends. */
+export function readVarint({ begin, bytes }: Stretch, at: number, end: number): typeof varint {
+  let [low, high] = [0, 0];
+  for (let i = 0; ; i++) {
+    if (i === 10) badFile('a number has more than 10 bytes', at);
+    const byte = bytes[at - begin + i];
+    if (byte === undefined || at + i >= end) badFile('the file ends within a number, or a message does', at);
+    const bits = (byte as number) & 0x7f;
+    if (i < 4) low |= bits << (7 * i);
+    else if (i === 4) {
+      low |= bits << 28;
+      high |= bits >>> 4;
+    } else high |= bits << (7 * i - 32);
+    if ((byte as number) < 0x80) {
+      varint.low = low >>> 0;
+      varint.high = high >>> 0;
+      varint.end = at + i + 1;
+      return varint;
+    }
+  }
+}
+
+/** Two varints and the length of a value: what has to be in memory to read a field up to its value. */
+const mostHead = 20;
+
+/** Reads the field that begins at an offset. Only its head has to be in memory. @throws ScalepointError `BAD_FILE` */
+function fieldAt(stretch: Stretch, start: number, end: number): Field {
+  const tag = readVarint(stretch, start, end);
+  const [number, wire] = [tag.high === 0 ? tag.low >>> 3 : 0, tag.low & 7];
+  if (number === 0 || number >= 2 ** 29) badFile(`a field has the number ${number}`, start);
+  const at = tag.end;
+  if (wire === 0) {
+    const { low, high, end: after } = readVarint(stretch, at, end);
+    return { number, wire, start, begin: at, end: after, low, high };
+  }
+  if (wire === 1 || wire === 5) {
+    const after = at + (wire === 1 ? 8 : 4);
+    if (after > end) badFile(`field ${number} reaches beyond its message`, start);
+    return { number, wire, start, begin: at, end: after, low: 0, high: 0 };
+  }
+  if (wire !== 2) badFile(`field ${number} has the wire type ${wire}${wire < 5 ? ', a group' : ''}`, start);
+  const { low, high, end: begin } = readVarint(stretch, at, end);
+  const after = begin + low + high * 2 ** 32;
+  if (after > end) badFile(`field ${number} reaches beyond its message`, start);
+  return { number, wire: 2, start, begin, end: after, low: 0, high: 0 };
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- skeleton
+
+/** The parts of a file that are in memory. */
+export class Skeleton {
+  readonly #stretches: Stretch[] = [];
+  #last: Stretch | undefined;
+
+  /** Adds what comes behind everything else. */
+  add(stretch: Stretch): void {
+    if (stretch.bytes.length > 0) this.#stretches.push(stretch);
+  }
+
+  /** The stretch that holds a byte. Undefined if it was not read. */
+  find(at: number): Stretch | undefined {
+    const holds = (stretch: Stretch | undefined) =>
+      stretch !== undefined && at >= stretch.begin && at < stretch.begin + stretch.bytes.length;
+    if (holds(this.#last)) return this.#last;
+    let [low, high] = [0, this.#stretches.length - 1];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if ((this.#stretches[middle] as Stretch).begin <= at) low = middle;
+      else high = middle - 1;
+    }
+    const found = this.#stretches[low];
+    if (!holds(found)) return undefined;
+    this.#last = found;
+    return found;
+  }
+
+  /** Where the first stretch behind a byte begins. */
+  next(at: number): number {
+    return this.#stretches.find(({ begin }) => begin > at)?.begin ?? Number.POSITIVE_INFINITY;
+  }
+
+  /** The bytes [begin, end), which share memory with the skeleton. Undefined if some of them were not read. */
+  bytes(begin: number, end: number): Uint8Array | undefined {
+    if (begin === end) return new Uint8Array(0);
+    const stretch = this.find(begin);
+    if (stretch === undefined || end > stretch.begin + stretch.bytes.length) return undefined;
+    return stretch.bytes.subarray(begin - stretch.begin, end - stretch.begin);
+  }
+
+  /** The fields of a message that lies at [begin, end). */
+  *fields(begin: number, end: number): Generator<Field> {
+    for (let at = begin; at < end; ) {
+      const stretch = this.find(at);
+      if (stretch === undefined) throw new Error(`byte ${at} was not read`);
+      const field = fieldAt(stretch, at, end);
+      yield field;
+      at = field.end;
+    }
+  }
+}
+
+// --------------------------------------------------------------------------------------------------------------------------- scan
+
+/** Which fields of a message are messages that may hold long values, and which ones hold data. */
+export interface ScanSchema {
+  readonly messages: Readonly<Record<number, ScanSchema>>;
+  readonly data: readonly number[];
+}
+
+/** Messages up to this size are in the skeleton, whatever is in them. */
+const smallMessage = 256;
+/** So are the data of tensors up to this size, and all other values up to the next. */
+const smallData = 256;
+const smallValue = 1 << 16;
+/** Bytes that are read at once behind a gap, where the next head is most often all there is. A short read costs little of a file of the system. */
+const firstWindow = 1 << 17;
+const nearWindow = 1 << 12;
+/** Each further read is so many times as long as the one before it, up to the longest. */
+const windowGrowth = 16;
+const longestWindow = 1 << 20;
+/** Messages inside of each other. protobuf's own readers stop there. */
+export const mostDepth = 100;
+
+/** Goes through a file once, from the start to the end. */
+class Scanner {
+  readonly skeleton = new Skeleton();
+  readonly #source: ByteSource;
+  /** What is in memory, and up to where it is in the skeleton or skipped. */
+  #window: Stretch = { begin: 0, bytes: new Uint8Array(0) };
+  #done = 0;
+  /** What the skeleton gets next. */
+  #pending: Uint8Array[] = [];
+  #pendingBegin = 0;
+  /** Bytes that the first read behind a gap takes, and the last read took. */
+  readonly #first: number;
+  #length: number;
+
+  constructor(source: ByteSource) {
+    this.#source = source;
+    this.#first = source.identity === undefined ? firstWindow : nearWindow;
+    this.#length = this.#first;
+  }
+
+  /** Takes over what comes before an offset. */
+  #keep(end: number): void {
+    const { begin, bytes } = this.#window;
+    const piece = bytes.slice(this.#done - begin, Math.max(0, end - begin));
+    this.#pending.push(piece);
+    this.#done += piece.length;
+  }
+
+  /** Leaves out a value, whose head is in memory. */
+  #skip({ begin, end }: Field): void {
+    this.#keep(begin);
+    this.#flush();
+    this.#done = end;
+    this.#pendingBegin = end;
+  }
+
+  #flush(): void {
+    const bytes = new Uint8Array(this.#pending.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const piece of this.#pending) {
+      bytes.set(piece, at);
+      at += piece.length;
+    }
+    this.skeleton.add({ begin: this.#pendingBegin, bytes });
+    this.#pending = [];
+  }
+
+  /** Brings the head of the field at an offset into memory. */
+  async #load(at: number): Promise<Stretch> {
+    const { size } = this.#source;
+    for (;;) {
+      const { begin, bytes } = this.#window;
+      const end = begin + bytes.length;
+      if (at >= begin && Math.min(at + mostHead, size) <= end) return this.#window;
+      this.#length = this.#done < end ? Math.min(longestWindow, this.#length * windowGrowth) : this.#first;
+      if (this.#done < end) this.#keep(Math.min(at, end));
+      await this.#read(this.#length);
+    }
+  }
+
+  /** Reads on. */
+  async #read(length: number): Promise<void> {
+    const begin = this.#done;
+    this.#window = { begin, bytes: await this.#source.read(begin, Math.min(this.#source.size, begin + length)) };
+  }
+
+  /** Goes through a message. */
+  async scan(begin: number, end: number, schema: ScanSchema, depth = 0): Promise<void> {
+    if (depth > mostDepth) badFile(`messages lie in each other, ${mostDepth} deep`, begin);
+    for (let at = begin; at < end; ) {
+      const field = fieldAt(await this.#load(at), at, end);
+      const child = schema.messages[field.number];
+      const length = field.end - field.begin;
+      if (field.wire === 2) {
+        if (child !== undefined && length > smallMessage) await this.scan(field.begin, field.end, child, depth + 1);
+        else if (length > (schema.data.includes(field.number) ? smallData : smallValue)) this.#skip(field);
+      }
+      at = field.end;
+    }
+  }
+
+  /** Ends with the file. */
+  async finish(): Promise<Skeleton> {
+    const { size } = this.#source;
+    for (;;) {
+      const { begin, bytes } = this.#window;
+      if (this.#done < begin + bytes.length) this.#keep(begin + bytes.length);
+      if (this.#done >= size) break;
+      await this.#read(longestWindow);
+    }
+    this.#flush();
+    return this.skeleton;
+  }
+}
+
+/** Reads the skeleton of a file that holds one message. @throws ScalepointError `BAD_FILE` */
+export async function readSkeleton(source: ByteSource, schema: ScanSchema): Promise<Skeleton> {
+  const scanner = new Scanner(source);
+  await scanner.scan(0, source.size, schema);
+  return scanner.finish();
+}

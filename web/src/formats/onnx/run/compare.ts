@@ -1,0 +1,161 @@
+/** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
+import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
+import type { Opened } from '../../../model/open.js';
+import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
+import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './model.js';
+import {
+  failed,
+  type Loadable,
+  loadRuntime,
+  type Runtime,
+  type RuntimeTensor,
+  type TypedRuntime,
+  withSession,
+} from './runtime.js';
+import { sumsOf } from './sums.js';
+
+/** How two models are run. */
+export interface RunOptions extends InputOptions {
+  /** Whether to compare what comes out of nodes as well, which shows where the error begins. It takes the memory of all of it. @defaultValue false */
+  readonly layers?: boolean | undefined;
+  /** The module onnxruntime-web. @defaultValue the one that is installed; pages have to pass it */
+  readonly runtime?: Runtime | undefined;
+}
+
+/** A value that both models give. */
+export interface ComparedOutput {
+  /** Its name in the models. */
+  readonly name: string;
+  /** Its shape in this run. */
+  readonly shape: readonly number[];
+  /** How far b is from a. Integers count as numbers. */
+  readonly error: ErrorMeasures;
+  /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
+  readonly mismatched: number;
+}
+
+/** What a node of both models gives. */
+export interface ComparedLayer extends ComparedOutput {
+  /** The operator of the node in a. */
+  readonly op: string;
+  /** Decibels of SQNR that are lost against the worst of its inputs that were compared. What is beyond 60 dB counts as 60. */
+  readonly lossDb: number;
+}
+
+/** What two models compute from the same inputs. */
+export interface RunReport {
+  /** In the order of a. */
+  readonly outputs: readonly ComparedOutput[];
+  /** Outputs of both that were not compared, with the reason. */
+  readonly skippedOutputs: readonly {
+    /** Its name in the models. */
+    readonly name: string;
+    /** Why it cannot be compared. */
+    readonly reason: string;
+  }[];
+  /** With `layers`: values that nodes of both main graphs give under one name, in the order of a. */
+  readonly layers?: readonly ComparedLayer[];
+}
+
+type Values = ReadonlyMap<string, RuntimeTensor>;
+
+/** The numbers of a tensor; undefined of texts. */
+function numbersOf({ type, data }: RuntimeTensor): ArrayLike<number> | undefined {
+  if (type === 'string') return undefined;
+  if (type === 'float16' && data instanceof Uint16Array) return Float32Array.from(data, fromHalf);
+  if (type === 'int64' || type === 'uint64') return Float64Array.from(data as ArrayLike<bigint>, Number);
+  return data as ArrayLike<number>;
+}
+
+/** Compares two values of a name. Returns why not, if that is not possible. */
+function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefined): ComparedOutput | string {
+  if (b === undefined) return 'only A has it';
+  if (a.dims.join() !== b.dims.join()) return `shapes ${a.dims.join('×')} and ${b.dims.join('×')}`;
+  const [x, y] = [numbersOf(a), numbersOf(b)];
+  if (x === undefined || y === undefined) return 'texts';
+  const sums = sumsOf(x, y);
+  const mismatched = nonFiniteOf(sums) > 0 ? mismatchesOf(x, y) : 0;
+  return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
+}
+
+/** What to do if sizes were guessed. */
+function hintOf(guessed: ReadonlyMap<string, number>): string {
+  const list = [...guessed].slice(0, 6).map(([name, size]) => `${name} ${size}`);
+  const more = guessed.size > list.length ? ', …' : '';
+  return list.length === 0 ? '' : `; sizes were guessed: ${list.join(', ')}${more}; run.dimensions tells others`;
+}
+
+/** Runs a model once. What it gives is copied, as the session ends. */
+async function runOnce(
+  runtime: TypedRuntime,
+  model: Loadable,
+  label: string,
+  level: 'all' | 'disabled',
+  feedsFor: (session: Parameters<Parameters<typeof withSession>[4]>[0]) => Promise<Feeds>,
+): Promise<Values> {
+  return withSession(runtime, model, label, level, async (session) => {
+    const { values, guessed } = await feedsFor(session);
+    try {
+      // What goes wrong is told by the error.
+      const results = await session.run(values, { logSeverityLevel: 4 });
+      return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
+    } catch (cause) {
+      throw failed(label, 'run', cause, hintOf(guessed));
+    }
+  });
+}
+
+/** SQNR beyond this is as good as none lost. */
+const most = 60;
+
+/** The layers that were compared, with what is lost in each. */
+function layersOf(values: readonly GraphValue[], a: Values, b: Values): ComparedLayer[] {
+  const known = new Map<string, number>();
+  return values.flatMap(({ name, op, inputs }) => {
+    const [x, y] = [a.get(name), b.get(name)];
+    const compared = x === undefined || y === undefined ? '' : compareValue(name, x, y);
+    if (typeof compared === 'string') return [];
+    const sqnr = Math.min(most, compared.error.sqnrDb);
+    known.set(name, sqnr);
+    const before = inputs.reduce((least, input) => Math.min(least, known.get(input) ?? most), most);
+    return [{ ...compared, op, lossDb: Math.max(0, before - sqnr) }];
+  });
+}
+
+/** Values that nodes of both models give. */
+function common(a: RunnableModel, b: RunnableModel): GraphValue[] {
+  const inB = new Set(b.values.map(({ name }) => name));
+  return a.values.filter(({ name }) => inB.has(name));
+}
+
+/** Runs both models. See `compareModels`. */
+export async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
+  const runtime = await loadRuntime(options.runtime);
+  const [first, second] = [await runnableOf(a), await runnableOf(b)];
+  signal?.throwIfAborted();
+  let feeds: Feeds | undefined;
+  const runBoth = async (models: readonly [Loadable, Loadable], level: 'all' | 'disabled') => {
+    const before = await runOnce(runtime, models[0], 'A', level, async ({ inputMetadata }) => {
+      feeds ??= await feedsOf(runtime, inputMetadata, first, options);
+      return feeds;
+    });
+    signal?.throwIfAborted();
+    const after = await runOnce(runtime, models[1], 'B', level, async () => feeds as Feeds);
+    signal?.throwIfAborted();
+    return [before, after] as const;
+  };
+  const [before, after] = await runBoth([first, second], 'all');
+  const outputs: ComparedOutput[] = [];
+  const skippedOutputs: { name: string; reason: string }[] = [];
+  for (const [name, value] of before) {
+    const compared = compareValue(name, value, after.get(name));
+    if (typeof compared === 'string') skippedOutputs.push({ name, reason: compared });
+    else outputs.push(compared);
+  }
+  for (const name of after.keys()) if (!before.has(name)) skippedOutputs.push({ name, reason: 'only B has it' });
+  if (options.layers !== true) return { outputs, skippedOutputs };
+  const values = common(first, second);
+  const names = values.filter(({ isOutput }) => !isOutput).map(({ name }) => name);
+  const [inA, inB] = await runBoth([withOutputs(first, names), withOutputs(second, names)], 'disabled');
+  return { outputs, skippedOutputs, layers: layersOf(values, inA, inB) };
+}

@@ -1,0 +1,322 @@
+/** Inputs of models: those that were given, and random ones for the others, always the same for a seed. */
+import { rangeError } from '../../../core/errors.js';
+import { show } from '../../../core/show.js';
+import { type FileInput, quoted } from '../../../files/bytes.js';
+import { openSource } from '../../../files/open.js';
+import { type NumpyArray, readArrays } from './npz.js';
+import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
+
+/** An input as an array. Numbers are converted to the type that the model takes. */
+export interface InputArray {
+  /** Its elements in row-major order. */
+  readonly data: ArrayLike<number | bigint>;
+  /** Its product is the number of elements. */
+  readonly shape: readonly number[];
+}
+
+/** Inputs by name, as arrays or .npy files; or a .npz file with all of them; or a .npy file for a model with one input. */
+export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputArray>>;
+
+/** What decides about inputs. */
+export interface InputOptions {
+  /** What the models are run on. @defaultValue random values by type, shape and name */
+  readonly inputs?: ModelInputs | undefined;
+  /** Sizes of dimensions that are not fixed, by their names or as `input.axis`. @defaultValue 1 for batches, 16 for sequences, 0 for what is past, 224 for images, 32 for latent ones, 16,000 for sound, 3000 for its features */
+  readonly dimensions?: Readonly<Record<string, number>> | undefined;
+  /** Which random values. @defaultValue 1 */
+  readonly seed?: number | undefined;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------- given
+
+const isPlain = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value));
+
+const isArray = (value: unknown): value is InputArray => isPlain(value) && 'data' in value && 'shape' in value;
+
+/** The numbers of an array in a file. */
+function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number | bigint> {
+  const { buffer } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+  const [at, length] = [bytes.byteOffset % 8 === 0 ? bytes.byteOffset : 0, bytes.byteLength];
+  const make = {
+    BOOL: () => bytes,
+    U8: () => bytes,
+    I8: () => new Int8Array(buffer, at, length),
+    U16: () => new Uint16Array(buffer, at, length / 2),
+    I16: () => new Int16Array(buffer, at, length / 2),
+    U32: () => new Uint32Array(buffer, at, length / 4),
+    I32: () => new Int32Array(buffer, at, length / 4),
+    U64: () => new BigUint64Array(buffer, at, length / 8),
+    I64: () => new BigInt64Array(buffer, at, length / 8),
+    F16: () => Float32Array.from(new Uint16Array(buffer, at, length / 2), fromHalf),
+    F32: () => new Float32Array(buffer, at, length / 4),
+    F64: () => new Float64Array(buffer, at, length / 8),
+  }[dtype as string];
+  if (make === undefined) throw rangeError('inputs', `${quoted(name)} holds ${dtype}, which no input takes`);
+  return make();
+}
+
+/** All that was given, by the names of inputs. */
+async function givenArrays(given: ModelInputs, names: readonly string[]): Promise<Map<string, InputArray>> {
+  const found = new Map<string, InputArray>();
+  const add = async (file: FileInput, alone: string | undefined) => {
+    const source = await openSource(file);
+    try {
+      for (const [key, array] of await readArrays(source)) {
+        const name = key === '' || alone !== undefined ? (alone ?? (names.length === 1 ? names[0] : undefined)) : key;
+        if (name === undefined)
+          throw rangeError('inputs', `the model has ${names.length} inputs; give this one a name`);
+        found.set(name, { data: numbersOf(array, name), shape: array.shape });
+      }
+    } finally {
+      await source.close();
+    }
+  };
+  if (!isPlain(given)) await add(given, undefined);
+  else {
+    for (const [name, value] of Object.entries(given)) {
+      if (isArray(value)) found.set(name, value);
+      else await add(value as FileInput, name);
+    }
+  }
+  for (const name of found.keys()) {
+    if (!names.includes(name))
+      throw rangeError('inputs', `the model has no input ${quoted(name)}, but ${names.join(', ')}`);
+  }
+  return found;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ shapes
+
+/** Where a dimension is. */
+interface Place {
+  readonly input: string;
+  readonly at: number;
+  readonly rank: number;
+}
+
+/** Sizes of dimensions whose names do not tell enough, by names of inputs, number of dimensions, and which one it is. */
+const byInput: readonly (readonly [input: RegExp, is: (place: Place) => boolean, size: number])[] = [
+  // Half a minute as Whisper takes it, and a second of sound.
+  [/input_features/i, ({ at, rank }) => rank === 3 && at === 2, 3000],
+  [/input_values|audio|wave|speech|^wav$/i, ({ at, rank }) => rank > 1 && rank < 4 && at === rank - 1, 16_000],
+  // Images of 256 by 256, an eighth of that as diffusion models have it.
+  [/latent|^sample$/i, ({ at, rank }) => rank === 4 && at > 1, 32],
+];
+
+/** The size of a dimension, by its name and where it is. */
+function sizeOf(name: string, place: Place, sizes: ReadonlyMap<string, number>): number {
+  const { input, at, rank } = place;
+  const known = sizes.get(name);
+  if (known !== undefined) return known;
+  const sum = /^\s*(\w+)\s*\+\s*(\w+)\s*$/.exec(name);
+  // In a sum, digits are a number.
+  const term = (text = '') => (/^\d+$/.test(text) ? Number(text) : sizeOf(text, place, sizes));
+  if (sum !== null) return term(sum[1]) + term(sum[2]);
+  if (/past/i.test(name)) return 0;
+  const listed = byInput.find(([names, is]) => names.test(input) && is(place));
+  if (listed !== undefined) return listed[2];
+  if (/channel|^c$/i.test(name)) return rank === 3 && at === 1 ? 1 : 3;
+  if (/sample|audio/i.test(name)) return 16_000;
+  if (/batch|^n$|^b$|^num/i.test(name)) return 1;
+  if (/seq|len|time|token/i.test(name)) return 16;
+  if (/height|width|^h$|^w$/i.test(name)) return 224;
+  if (at === 0) return 1;
+  return rank === 4 ? (at === 1 ? 3 : 224) : 16;
+}
+
+/**
+ * The shape of an input. Dimensions of one name have one size.
+ * @param channels what a convolution says of the second dimension
+ * @param guessed takes the sizes that neither anybody nor the model tells
+ */
+function shapeOf(
+  { name: input, shape }: InputMetadata,
+  sizes: Map<string, number>,
+  channels: number | undefined,
+  guessed: Map<string, number>,
+): number[] {
+  return shape.map((dimension, at) => {
+    // Dimensions without a size and a name are -1, which onnxruntime-web gives as 2^32 - 1.
+    if (typeof dimension === 'number' && dimension >= 0 && dimension < 2 ** 31) return dimension;
+    const [name, place] = [typeof dimension === 'string' ? dimension : '', `${input}.${at}`];
+    const isNamed = /\w/.test(name);
+    const told = sizes.get(place) ?? (at === 1 && !sizes.has(name) ? channels : undefined) ?? sizes.get(name);
+    const size = told ?? sizeOf(name, { input, at, rank: shape.length }, sizes);
+    if (told === undefined) guessed.set(isNamed ? name : place, size);
+    if (isNamed) sizes.set(name, size);
+    return size;
+  });
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ values
+
+/** Numbers in [0, 1), always the same for a seed (mulberry32). */
+function uniform(seed: number): () => number {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let t = Math.imul(state ^ (state >>> 15), 1 | state);
+    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+    return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** Random values: floats of a normal distribution, indices within their table, masks that leave all. */
+function randomValues(
+  { name, type }: InputMetadata,
+  count: number,
+  limit: number | undefined,
+  random: () => number,
+): ArrayLike<number> {
+  if (type.startsWith('float') && !/attention_mask|padding_mask/i.test(name)) {
+    return Float32Array.from({ length: count }, () => {
+      return Math.sqrt(-2 * Math.log(1 - random())) * Math.cos(2 * Math.PI * random());
+    });
+  }
+  const make = (value: (i: number) => number) => Float64Array.from({ length: count }, (_, i) => value(i));
+  if (type === 'bool') return make(() => (/cache/i.test(name) ? 0 : 1));
+  if (/mask/i.test(name)) return make(() => 1);
+  if (/type/i.test(name)) return make(() => 0);
+  if (/position/i.test(name)) return make((i) => i % (limit ?? Math.max(1, count)));
+  return make(() => Math.floor(random() * (limit ?? 10)));
+}
+
+const bits = new DataView(new ArrayBuffer(4));
+
+/** A float as float16, rounded to even. */
+function toHalf(value: number): number {
+  bits.setFloat32(0, value);
+  const word = bits.getUint32(0);
+  const sign = (word >>> 16) & 0x8000;
+  const magnitude = Math.abs(value);
+  if (Number.isNaN(value)) return sign | 0x7e00;
+  if (magnitude >= 65520) return sign | 0x7c00;
+  // Below 2^-14 steps are 2^-24; above, 2^-10 of the power of two.
+  const exponent = Math.max(-14, Math.floor(Math.log2(magnitude || 2 ** -24)));
+  const steps = magnitude / 2 ** (exponent - 10);
+  const down = Math.floor(steps);
+  const rest = steps - down;
+  const rounded = down + (rest > 0.5 || (rest === 0.5 && down % 2 === 1) ? 1 : 0);
+  return sign | (rounded + (exponent + 14) * 1024);
+}
+
+/** A float16 as a number. */
+export function fromHalf(word: number): number {
+  const [exponent, fraction] = [(word >>> 10) & 31, word & 1023];
+  const sign = word & 0x8000 ? -1 : 1;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : Number.NaN;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (1024 + fraction) * 2 ** (exponent - 25));
+}
+
+/** Types of integers, with their ranges: the first number, and how many there are. */
+const integerRanges: Readonly<Record<string, readonly [least: bigint, count: bigint]>> = {
+  ...Object.fromEntries(
+    [8n, 16n, 32n, 64n].flatMap((width) => [
+      [`int${width}`, [-(2n ** (width - 1n)), 2n ** width]],
+      [`uint${width}`, [0n, 2n ** width]],
+    ]),
+  ),
+  bool: [0n, 2n],
+};
+
+/** Fails if a type of integers does not hold all numbers. */
+function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: string): void {
+  const range = Object.hasOwn(integerRanges, type) ? integerRanges[type] : undefined;
+  if (range === undefined) return;
+  const [least, count] = range;
+  const [low, end] = [Number(least), Number(least + count)];
+  for (let i = 0; i < values.length; i++) {
+    const value = values[i] as number | bigint;
+    // JavaScript's true and false are numbers as well.
+    const number = Number(value);
+    const isHeld =
+      typeof value === 'bigint'
+        ? value >= least && value < least + count
+        : Number.isInteger(number) && number >= low && number < end;
+    if (!isHeld) throw rangeError('inputs', `${quoted(name)} takes ${type}, got ${value} at ${i}`);
+  }
+}
+
+/** Numbers as the array that the runtime takes for a type. */
+function typed(type: string, values: ArrayLike<number | bigint>, name: string): ArrayLike<number | bigint> {
+  checkIntegers(type, values, name);
+  const numbers = (): Iterable<number> & ArrayLike<number> => Array.from(values, Number);
+  const bigs = (): bigint[] => Array.from(values, (value) => BigInt(value));
+  switch (type) {
+    case 'float32':
+      return values instanceof Float32Array ? values : Float32Array.from(numbers());
+    case 'float64':
+      return Float64Array.from(numbers());
+    case 'float16':
+      return Uint16Array.from(numbers(), toHalf);
+    case 'int64':
+      return values instanceof BigInt64Array ? values : BigInt64Array.from(bigs());
+    case 'uint64':
+      return BigUint64Array.from(bigs());
+    case 'int32':
+      return Int32Array.from(numbers());
+    case 'uint32':
+      return Uint32Array.from(numbers());
+    case 'int16':
+      return Int16Array.from(numbers());
+    case 'uint16':
+      return Uint16Array.from(numbers());
+    case 'int8':
+      return Int8Array.from(numbers());
+    case 'uint8':
+    case 'bool':
+      return Uint8Array.from(numbers());
+    default:
+      throw rangeError('inputs', `the input ${quoted(name)} takes ${type}, which cannot be made here`);
+  }
+}
+
+/** What the graph tells of inputs, by their names. */
+export interface Known {
+  /** Of those that are indices: how many rows the table has that they are for. */
+  readonly limits: ReadonlyMap<string, number>;
+  /** Of those that are convolved: how many channels they have. */
+  readonly channels: ReadonlyMap<string, number>;
+}
+
+/** Inputs of a model. */
+export interface Feeds {
+  readonly values: Record<string, RuntimeTensor>;
+  /** Sizes of dimensions that neither anybody nor the model tells, by their names or as `input.axis`. */
+  readonly guessed: ReadonlyMap<string, number>;
+}
+
+/** Makes the inputs of a model. @throws RangeError about what was given; ScalepointError about files */
+export async function feedsOf(
+  { Tensor }: TypedRuntime,
+  metadata: readonly InputMetadata[],
+  { limits, channels }: Known,
+  { inputs, dimensions = {}, seed = 1 }: InputOptions,
+): Promise<Feeds> {
+  const names = metadata.map(({ name }) => name);
+  const given = inputs === undefined ? new Map<string, InputArray>() : await givenArrays(inputs, names);
+  const sizes = new Map(Object.entries(dimensions));
+  // What was given decides about the dimensions of the others.
+  for (const input of metadata) {
+    const array = given.get(input.name);
+    for (const [i, dimension] of (array === undefined ? [] : input.shape).entries()) {
+      if (typeof dimension === 'string' && /\w/.test(dimension)) sizes.set(dimension, array?.shape[i] ?? 1);
+    }
+  }
+  const guessed = new Map<string, number>();
+  const values: Record<string, RuntimeTensor> = {};
+  for (const [i, input] of metadata.entries()) {
+    const { name, type, isTensor } = input;
+    if (!isTensor) throw rangeError('inputs', `the input ${quoted(name)} is no tensor, so that it cannot be made here`);
+    const array = given.get(name);
+    const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name), guessed);
+    const count = shape.reduce((product, size) => product * size, 1);
+    const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
+    if (data.length !== count) {
+      throw rangeError('inputs', `${quoted(name)} has ${data.length} values, not ${count} of shape ${show(shape)}`);
+    }
+    values[name] = new Tensor(type, typed(type, data, name), shape);
+  }
+  return { values, guessed };
+}

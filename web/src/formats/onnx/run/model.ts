@@ -1,0 +1,159 @@
+/** What has to be known of an ONNX model to run it. */
+import { ScalepointError } from '../../../core/errors.js';
+import type { ByteSource } from '../../../files/bytes.js';
+import { Graphs, isMover, mostMoves, type Use } from '../graph.js';
+import type { OnnxModel } from '../model.js';
+import type { OnnxGraph } from '../file/proto.js';
+import { intOf } from '../readers.js';
+import type { Opened } from '../../../model/open.js';
+import type { Known } from './inputs.js';
+import type { Loadable } from './runtime.js';
+
+/** A value of a graph, and the node that gives it. */
+export interface GraphValue {
+  readonly name: string;
+  readonly op: string;
+  readonly inputs: readonly string[];
+  /** Whether the model gives it already. */
+  readonly isOutput: boolean;
+}
+
+/** A model that can be run. */
+export interface RunnableModel extends Loadable, Known {
+  /** Values that nodes of the main graph give, in its order. */
+  readonly values: readonly GraphValue[];
+}
+
+/** A file as a whole. */
+const whole = (source: ByteSource) => source.read(0, source.size);
+
+/** Inputs that are indices, by operator, each with the input that is the table. */
+const lookups: Readonly<Record<string, readonly (readonly [indices: number, table: number])[]>> = {
+  Gather: [[1, 0]],
+  GatherBlockQuantized: [[1, 0]],
+  EmbedLayerNormalization: [
+    [0, 2],
+    [1, 4],
+  ],
+  QEmbedLayerNormalization: [
+    [0, 2],
+    [1, 4],
+  ],
+};
+
+/** Operators that make floats of codes, or other floats, element by element. */
+const widening: readonly string[] = ['DequantizeLinear', 'Cast', 'Mul', 'Sub', 'Identity'];
+
+/** The shape of a table: of a weight, or of the codes that it is made of. */
+function tableShape(graphs: Graphs, graph: OnnxGraph, name: string, moves = 0): readonly number[] | undefined {
+  const value = graphs.valueAt(graph, name);
+  if (value?.weight !== undefined) return value.weight.source.shape;
+  const { producer } = value ?? {};
+  if (value === undefined || producer === undefined || !widening.includes(producer.opType) || moves === mostMoves)
+    return undefined;
+  return tableShape(graphs, value.graph, producer.inputs[0] ?? '', moves + 1);
+}
+
+/** How many rows the table has that a node looks up at the indices of an input; undefined if it does not. */
+function rowsFor(graphs: Graphs, { node, input, graph }: Use): number | undefined {
+  const known = Object.hasOwn(lookups, node.opType) ? lookups[node.opType] : undefined;
+  const found = known?.find(([indices]) => indices === input);
+  const axis = intOf(node, node.opType === 'Gather' ? 'axis' : 'gather_axis', 0);
+  return found && tableShape(graphs, graph, node.inputs[found[1]] ?? '')?.at(axis);
+}
+
+/** The least number of rows of the tables that an input is an index of; undefined if it is none. */
+function limitOf(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
+  if (seen.has(name)) return undefined;
+  seen.add(name);
+  let least: number | undefined;
+  for (const use of graphs.uses(graph, name)) {
+    const { node, input, graph: inside } = use;
+    const moved = isMover(node) && input === 0 ? limitOf(graphs, inside, node.outputs[0] ?? '', seen) : undefined;
+    const found = rowsFor(graphs, use) ?? moved;
+    if (found !== undefined) least = Math.min(found, least ?? found);
+  }
+  return least;
+}
+
+/** Operators that keep the shape of their first input. */
+const shapeless: readonly string[] = [...widening, 'DynamicQuantizeLinear', 'QuantizeLinear', 'Add', 'Div'];
+
+/** How many channels an input has that a convolution reads; undefined if none does. */
+function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new Set<string>()): number | undefined {
+  if (seen.has(name) || seen.size === mostMoves) return undefined;
+  seen.add(name);
+  for (const { node, input, graph: inside } of graphs.uses(graph, name)) {
+    if (input !== 0) continue;
+    if (node.opType === 'Conv' || node.opType === 'ConvInteger') {
+      const each = tableShape(graphs, inside, node.inputs[1] ?? '')?.[1];
+      if (each !== undefined) return each * intOf(node, 'group', 1);
+    } else if (shapeless.includes(node.opType)) {
+      const found = channelsIn(graphs, inside, node.outputs[0] ?? '', seen);
+      if (found !== undefined) return found;
+    }
+  }
+  return undefined;
+}
+
+/** Operators whose outputs are no tensors. */
+const withoutTensors = /^(Sequence|SplitToSequence|Optional)/;
+
+/** Reads all of a model. @throws ScalepointError `RUNTIME` if it is of a format that is not run */
+export async function runnableOf({ format, model }: Opened): Promise<RunnableModel> {
+  if (format.name !== 'onnx') {
+    throw new ScalepointError('RUNTIME', `only ONNX models can be run, and this is ${format.label}`);
+  }
+  const { proto, source, weights, files } = model as OnnxModel;
+  const external = new Map<string, ByteSource>();
+  for (const { source: place, tensor } of weights) {
+    if (tensor.data.kind === 'external') external.set(tensor.data.location, files[place.file ?? 0] as ByteSource);
+  }
+  const externalData = [];
+  for (const [path, file] of external) externalData.push({ path, data: await whole(file) });
+  const graphs = new Graphs(model as OnnxModel);
+  const outputs = new Set(proto.graph.outputs.map(({ name }) => name));
+  const values = proto.graph.nodes.flatMap(({ opType, domain, inputs, outputs: given }) => {
+    if (opType === 'Constant' || (domain === '' && withoutTensors.test(opType))) return [];
+    const named = given.filter((name) => name !== '');
+    return named.map((name): GraphValue => ({ name, op: opType, inputs, isOutput: outputs.has(name) }));
+  });
+  const limits = new Map<string, number>();
+  const channels = new Map<string, number>();
+  for (const { name } of proto.graph.inputs) {
+    const limit = limitOf(graphs, proto.graph, name);
+    if (limit !== undefined) limits.set(name, limit);
+    const count = channelsIn(graphs, proto.graph, name);
+    if (count !== undefined) channels.set(name, count);
+  }
+  return { bytes: await whole(source), externalData, values, limits, channels };
+}
+
+/** The fields of a message that hold bytes: its tag, their length, the bytes. */
+function field(number: number, bytes: readonly number[]): number[] {
+  const length: number[] = [];
+  let rest = bytes.length;
+  for (; rest > 127; rest >>>= 7) length.push((rest & 127) | 128);
+  return [(number << 3) | 2, ...length, rest, ...bytes];
+}
+
+/** The model with more outputs. A graph may come in several messages: the last one holds the outputs. Their types follow from the nodes. */
+export function withOutputs(model: RunnableModel, names: readonly string[]): Loadable {
+  const encoder = new TextEncoder();
+  const outputs = names.map((name) => Uint8Array.from(field(12, field(1, [...encoder.encode(name)]))));
+  const size = outputs.reduce((sum, { length }) => sum + length, 0);
+  const head = field(7, []).slice(0, 1);
+  for (let rest = size; ; rest = Math.floor(rest / 128)) {
+    head.push(rest > 127 ? (rest % 128) + 128 : rest);
+    if (rest <= 127) break;
+  }
+  const bytes = new Uint8Array(model.bytes.length + head.length + size);
+  bytes.set(model.bytes);
+  bytes.set(head, model.bytes.length);
+  let at = model.bytes.length + head.length;
+  for (const output of outputs) {
+    bytes.set(output, at);
+    at += output.length;
+  }
+  return { bytes, externalData: model.externalData };
+}

@@ -1,0 +1,146 @@
+/**
+ * Arrays of files: .npy holds one, .npz several, which is a zip archive with a .npy file for each.
+ * Reference: numpy.savez; PKWARE's APPNOTE.TXT, sections 4.3 and 4.5.
+ */
+import { ScalepointError } from '../../../core/errors.js';
+import { allocate, type ByteSource, quoted } from '../../../files/bytes.js';
+import { openSource } from '../../../files/open.js';
+import { npyMagic, openNpy } from '../../npy/header.js';
+import type { TensorDType } from '../../safetensors/header.js';
+
+/** An array in memory, row by row, little-endian. */
+export interface NumpyArray {
+  readonly dtype: TensorDType;
+  readonly shape: readonly number[];
+  readonly bytes: Uint8Array<ArrayBuffer>;
+}
+
+function bad(message: string, byteOffset: number): never {
+  throw new ScalepointError('BAD_FILE', message, { byteOffset });
+}
+
+async function readNpy(source: ByteSource): Promise<NumpyArray> {
+  const { tensor, read } = await openNpy(source);
+  return { dtype: tensor.dtype, shape: tensor.shape, bytes: await read(0, tensor.bytes) };
+}
+
+/** A file in an archive. */
+interface Entry {
+  readonly name: string;
+  readonly method: number;
+  readonly flags: number;
+  readonly packed: number;
+  readonly size: number;
+  /** Where its own header begins. */
+  readonly at: number;
+}
+
+/** The end of an archive says where the list of its files is. It is followed by a comment, which is mostly empty. */
+const endBytes = 22;
+const mostComment = 0xffff;
+/** What stands for a number that does not fit into 32 bits. */
+const beyond = 0xffff_ffff;
+
+const viewOf = ({ buffer, byteOffset, byteLength }: Uint8Array) => new DataView(buffer, byteOffset, byteLength);
+
+/** Sizes and offset of an entry that do not fit into 32 bits are in an extra field. */
+function widened(view: DataView, from: number, to: number, values: number[], at: number): void {
+  for (let i = from; i + 4 <= to; i += 4 + view.getUint16(i + 2, true)) {
+    if (view.getUint16(i, true) !== 1) continue;
+    let next = i + 4;
+    for (const [k, value] of values.entries()) {
+      if (value !== beyond) continue;
+      if (next + 8 > Math.min(to, i + 4 + view.getUint16(i + 2, true))) bad('a zip entry lacks its size', at + i);
+      values[k] = Number(view.getBigUint64(next, true));
+      next += 8;
+    }
+  }
+}
+
+/** The files of an archive. */
+async function entriesOf(source: ByteSource): Promise<Entry[]> {
+  const start = Math.max(0, source.size - endBytes - mostComment);
+  const tail = viewOf(await source.read(start, source.size));
+  let end = tail.byteLength - endBytes;
+  while (end >= 0 && tail.getUint32(end, true) !== 0x06054b50) end--;
+  if (end < 0) bad('the zip archive has no end', source.size);
+  const [bytes, at] = [tail.getUint32(end + 12, true), tail.getUint32(end + 16, true)];
+  if (at + bytes > start + end) bad('the list of the zip archive lies outside of it', start + end);
+  const list = await source.read(at, at + bytes);
+  const view = viewOf(list);
+  const entries: Entry[] = [];
+  for (let i = 0; i < bytes; ) {
+    const [name, extra, comment] = i + 46 > bytes ? [0, 0, 0] : [28, 30, 32].map((k) => view.getUint16(i + k, true));
+    const after = i + 46 + (name as number) + (extra as number) + (comment as number);
+    if (after > bytes || view.getUint32(i, true) !== 0x02014b50) bad('the list of the zip archive is damaged', at + i);
+    const nameEnd = i + 46 + (name as number);
+    const values = [view.getUint32(i + 24, true), view.getUint32(i + 20, true), view.getUint32(i + 42, true)];
+    widened(view, nameEnd, nameEnd + (extra as number), values, at);
+    const [size, packed, offset] = values as [number, number, number];
+    entries.push({
+      name: new TextDecoder().decode(list.subarray(i + 46, nameEnd)),
+      flags: view.getUint16(i + 8, true),
+      method: view.getUint16(i + 10, true),
+      packed,
+      size,
+      at: offset,
+    });
+    i = after;
+  }
+  return entries;
+}
+
+/** Undoes deflate. Stops at the size that the archive promises, so that a small file does not fill the memory. */
+async function inflated(packed: Uint8Array<ArrayBuffer>, { name, size, at }: Entry): Promise<Uint8Array<ArrayBuffer>> {
+  const result = allocate(size, ` for ${quoted(name)}`);
+  const reader = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw')).getReader();
+  let done = 0;
+  try {
+    for (let part = await reader.read(); !part.done; part = await reader.read()) {
+      if (done + part.value.length > size) bad(`${quoted(name)} is larger than the zip archive says`, at);
+      result.set(part.value, done);
+      done += part.value.length;
+    }
+  } catch (cause) {
+    if (cause instanceof ScalepointError) throw cause;
+    throw new ScalepointError('BAD_FILE', `${quoted(name)} in the zip archive is damaged`, { byteOffset: at, cause });
+  } finally {
+    await reader.cancel().catch(() => {});
+  }
+  if (done !== size) bad(`${quoted(name)} is smaller than the zip archive says`, at);
+  return result;
+}
+
+/** The most that deflate can shrink something. An entry that promises more would only take memory. */
+const mostRatio = 1032;
+
+async function readEntry(source: ByteSource, entry: Entry): Promise<Uint8Array<ArrayBuffer>> {
+  const { name, method, flags, packed, size, at } = entry;
+  if (flags & 1) bad(`${quoted(name)} in the zip archive is encrypted`, at);
+  if (at + 30 > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);
+  const head = viewOf(await source.read(at, at + 30));
+  if (head.getUint32(0, true) !== 0x04034b50) bad(`${quoted(name)} is not where the zip archive says`, at);
+  const begin = at + 30 + head.getUint16(26, true) + head.getUint16(28, true);
+  if (begin + packed > source.size) bad(`${quoted(name)} lies outside of the zip archive`, at);
+  if (method === 0 && packed !== size) bad(`${quoted(name)} has two sizes in the zip archive`, at);
+  if (size > mostRatio * packed + 1024) bad(`${quoted(name)} cannot be as large as the zip archive says`, at);
+  if (method !== 0 && method !== 8) bad(`${quoted(name)} is packed in a way that is not read (${method})`, at);
+  const bytes = await source.read(begin, begin + packed);
+  return method === 0 ? bytes : inflated(bytes, entry);
+}
+
+/** The arrays of a .npz file by name, or the one of a .npy file under the name `''`. @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT` */
+export async function readArrays(source: ByteSource): Promise<Map<string, NumpyArray>> {
+  const head = await source.read(0, Math.min(6, source.size));
+  if (npyMagic.every((byte, i) => head[i] === byte)) return new Map([['', await readNpy(source)]]);
+  if (head[0] !== 0x50 || head[1] !== 0x4b) {
+    throw new ScalepointError('UNKNOWN_FORMAT', `${quoted(source.name ?? 'a file of inputs')} is no .npy or .npz file`);
+  }
+  const arrays = new Map<string, NumpyArray>();
+  for (const entry of await entriesOf(source)) {
+    if (!entry.name.endsWith('.npy')) continue;
+    const inner = await openSource(await readEntry(source, entry));
+    arrays.set(entry.name.slice(0, -'.npy'.length), await readNpy(inner));
+  }
+  return arrays;
+}

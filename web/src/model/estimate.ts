@@ -1,0 +1,73 @@
+/** Measures what a conversion would lose, on a part of each tensor or on all of it. Writes nothing. */
+import { elementsOf } from '../codecs/elements.js';
+import type { FilePlan, Gathered, LogicalTensor } from '../formats/format.js';
+import type { PlanChoices } from '../formats/options.js';
+import { measureAll } from '../pipeline/measuring.js';
+import type { Opened } from './open.js';
+import { planFor } from './plan.js';
+import { type ModelReport, reportOf } from './report.js';
+import type { WorkOptions } from '../pipeline/start.js';
+import { mainPart } from '../pipeline/tiles.js';
+
+/** Options of `estimateModel`, without those of a plan. */
+export interface EstimateOptions extends WorkOptions {
+  /**
+   * Elements of each tensor to measure, about. Of a longer tensor so many rows from its middle stand for all; they are quantized as if
+   * they were the tensor. Infinity measures everything.
+   * @defaultValue 65536
+   */
+  readonly sample?: number;
+}
+
+/** What a conversion would lose. */
+export interface ModelEstimate extends ModelReport {
+  /** How many converted tensors were measured on a part. 0: the errors are those of the result. */
+  readonly sampled: number;
+}
+
+const defaultSample = 1 << 16;
+
+/** Rows from the middle of a tensor as a tensor. The tensor itself if it is short, or if its rows do not lie one after the other. */
+function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
+  const { gathered } = source;
+  if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
+  const { shape, parts } = source;
+  const [rows = 1, ...rest] = shape;
+  const { bytes, byteOffset, rearranged } = mainPart(source);
+  const width = elementsOf(rest);
+  const wanted = Math.max(1, Math.floor(most / Math.max(1, width)));
+  const rowBytes = bytes / rows;
+  if (shape.length < 2 || wanted >= rows || parts.length > 1 || rearranged || !Number.isInteger(rowBytes))
+    return source;
+  const first = Math.floor((rows - wanted) / 2);
+  const tensor = { ...mainPart(source), byteOffset: byteOffset + first * rowBytes, bytes: wanted * rowBytes };
+  return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
+}
+
+/** The same of one of its stored tensors: the one in the middle, whose importance cutWeighted finds there. */
+function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
+  const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
+  const rows = elementsOf(source.shape) / parts.length / width;
+  const { name, type, form } = source;
+  return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
+}
+
+/** Measures what would become of an open model. See `estimateModel`. */
+export async function estimateOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: EstimateOptions,
+): Promise<ModelEstimate> {
+  const { sample = defaultSample } = options;
+  const { model } = opened;
+  const plan: FilePlan = await planFor(opened, choices);
+  let sampled = 0;
+  const chosen = plan.tensors.map((tensor) => {
+    const source = tensor.kept === undefined ? sampleOf(tensor.source, sample) : tensor.source;
+    if (source === tensor.source) return tensor;
+    sampled++;
+    return { ...tensor, source };
+  });
+  const measures = await measureAll(model, chosen, options);
+  return { ...reportOf(model, plan, measures), sampled };
+}

@@ -1,0 +1,276 @@
+/** Results of a given size: the error of each tensor in each type, and the types that fit best. */
+import { elementsOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
+import { rangeError } from '../core/errors.js';
+import type { ErrorMeasures } from '../core/measure.js';
+import { show } from '../core/show.js';
+import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
+import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { formatNamed, type ModelFormat } from '../formats/registry.js';
+import { bytesOf } from '../formats/shards.js';
+import { chooseWithin, frontier } from './budget.js';
+import { makerOf } from './maker.js';
+import { measureAll } from '../pipeline/measuring.js';
+import { rulesFor } from './mixture-rules.js';
+import type { Opened } from './open.js';
+import { planFor, resultBytes } from './plan.js';
+import type { SizeOptions } from './sizes.js';
+import type { WorkOptions } from '../pipeline/start.js';
+
+// ------------------------------------------------------------------------------------------------------------------------- tables
+
+/** A type that a tensor may have in a result, and what it costs. */
+export interface TypeOption {
+  /** As rules call it; `keep` for a tensor that stays as it is. */
+  readonly to: string;
+  /** Bytes that it takes in the file, with what pads it. */
+  readonly bytes: number;
+  /**
+   * What is lost: the squared error in relation to the squares of the tensor, times its weight among all tensors. With an importance matrix
+   * both count by the importance of their columns.
+   */
+  readonly error: number;
+}
+
+/** The types that a tensor may have. */
+export interface TensorTypes {
+  /** Its name in the file. */
+  readonly name: string;
+  /** Number of its elements. */
+  readonly elements: number;
+  /** One where there is no choice. */
+  readonly types: readonly TypeOption[];
+}
+
+/** What each tensor of a model loses in each type. Plain data: it can be stored and sent. */
+export interface TypeTable {
+  /** Format whose types these are. */
+  readonly format: ModelFormat;
+  /** The target that was asked for. */
+  readonly to: string;
+  /** In the order of the input. */
+  readonly tensors: readonly TensorTypes[];
+  /** Bytes of the result that belong to no tensor, such as its header. */
+  readonly otherBytes: number;
+}
+
+/** What the tensors of a table lose in all in a size. */
+export interface SizePoint {
+  /** Size of the result. */
+  readonly bytes: number;
+  /** What is lost: the sum of the tensors' errors. */
+  readonly error: number;
+}
+
+/** Which types fit best. */
+export interface TypeFit {
+  /** What to ask for together with the rules. */
+  readonly to: string;
+  /** A rule for each tensor that has a choice; tensors of different layers share one. */
+  readonly rules: readonly Rule[];
+  /** Size of the result. Of safetensors and ONNX about that. */
+  readonly bytes: number;
+  /** Sum of the errors of all tensors. */
+  readonly error: number;
+  /** No choice of types in this size has a lower sum. Equal to `error` if that is proven to be the least. */
+  readonly bound: number;
+  /** The type of each tensor, in the order of the table. */
+  readonly types: readonly TypeOption[];
+}
+
+// --------------------------------------------------------------------------------------------------------------------- measuring
+
+/** A tensor in a type, as planned. */
+interface PlannedType {
+  readonly to: string;
+  readonly tensor: PlannedTensor;
+  readonly bytes: number;
+}
+
+/** The mixtures of a format for a target. @throws RangeError if there are none */
+function mixturesOf({ mixtures, label }: Format, to: string, option: string) {
+  const types = mixtures?.types(to);
+  if (mixtures === undefined || types === undefined) {
+    throw rangeError(option, `the types of ${aFile(label)} follow from its target; not for to: '${to}'`);
+  }
+  return { mixtures, types };
+}
+
+const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
+  parts.reduce((sum, part) => sum + stored(part.bytes), 0);
+
+/** What each tensor can become. The types of each plan are what rules make of all tensors that the target converts. */
+async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
+  const { format } = makerOf(opened.format, choices.to) ?? opened;
+  const { mixtures, types } = mixturesOf(format, choices.to, option);
+  const { rules = [] } = choices;
+  const base = await planFor(opened, choices);
+  const isOpen = ({ kept, source }: PlannedTensor) =>
+    (kept === undefined || kept === 'same type') && ruleFor(rules, source.name) === undefined;
+  const open = base.tensors.map(isOpen);
+  const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
+  const planned = async (to: string): Promise<FilePlan> =>
+    planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
+  const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor, mixtures), 0);
+  const kept = await planned('keep');
+  const otherBytes = resultBytes(kept) - sum(kept);
+  const found = kept.tensors.map((tensor, i): PlannedType[] => {
+    const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
+    return [{ to: keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
+  });
+  for (const to of types) {
+    const plan = await planned(to);
+    // What the header of the result says of the tensors in addition.
+    const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
+    for (const [i, tensor] of plan.tensors.entries()) {
+      const list = found[i] as PlannedType[];
+      const bytes = bytesIn(tensor, mixtures) + more;
+      const label = nameIn(format, tensor, to);
+      const [asItIs] = list as [PlannedType];
+      // Whatever is as large as the original is no better.
+      const isWorth = open[i] && tensor.kept === undefined && bytes < asItIs.bytes;
+      if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
+    }
+  }
+  return { format, found, otherBytes };
+}
+
+/** What rules call the type that a tensor got. Where rows do not fit a type, another one takes its place. */
+function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
+  const label = codecOf(form).label(form);
+  return ruleTargets.includes(label) ? label : to;
+}
+
+/** What rules call it if a tensor stays as it is. */
+function keptName(format: FormatInfo, { source }: PlannedTensor): string {
+  return format.ruleTargets.includes(source.type) ? source.type : 'keep';
+}
+
+/** The error of a tensor in relation to what is in it, by the importance of its columns if that is known. */
+function lossOf(error: ErrorMeasures | undefined, weight: number): number {
+  return error === undefined || error.mse === 0 ? 0 : weight * (error.weightedL2 ?? error.relativeL2) ** 2;
+}
+
+/** Measures what the tensors of an open model lose in each type that they can have. See `measureTypes`. */
+export async function measureOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: WorkOptions,
+  option = 'to',
+): Promise<TypeTable> {
+  const { format, found, otherBytes } = await plannedTypes(opened, choices, option);
+  const all = found.flat().map(({ tensor }) => tensor);
+  const measures = await measureAll(opened.model, all, options);
+  let next = 0;
+  const tensors = found.map((list): TensorTypes => {
+    const [{ tensor }] = list as [PlannedType];
+    const { name, shape } = tensor.source;
+    const weight = format.mixtures?.weight?.(name) ?? 1;
+    const types = list.map(({ to, bytes }): TypeOption => ({ to, bytes, error: lossOf(measures[next++], weight) }));
+    return { name, elements: elementsOf(shape), types };
+  });
+  return { format: format.name as ModelFormat, to: choices.to, tensors, otherBytes };
+}
+
+// ----------------------------------------------------------------------------------------------------------------------- choosing
+
+/** Bytes that the tensors of a table may take. */
+function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPerWeight = 0 }: SizeOptions): number {
+  if (targetSize !== undefined) return (bytesOf(targetSize) as number) - otherBytes;
+  const elements = tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  return Math.floor((targetBitsPerWeight * elements) / 8);
+}
+
+/** What the smallest types of all tensors take. */
+function leastBytes({ tensors, otherBytes }: TypeTable): number {
+  return tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), otherBytes);
+}
+
+/** The error for a size that is too small, with the smallest one that is not. */
+function tooSmall(table: TypeTable, { targetSize }: SizeOptions, least: number): RangeError {
+  if (targetSize !== undefined) {
+    return rangeError('targetSize', `the smallest types take ${least} bytes, which is more than ${show(targetSize)}`);
+  }
+  const elements = table.tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
+  const bits = (Math.ceil((8e4 * (least - table.otherBytes)) / elements) / 1e4).toFixed(4);
+  return rangeError('targetBitsPerWeight', `the smallest types take ${bits} bits for each weight`);
+}
+
+/** The types with the least sum of errors in a size. @throws RangeError if there is nothing as small */
+export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
+  const fit = fitFor(table, budgetOf(table, size));
+  if (fit === undefined) throw tooSmall(table, size, leastBytes(table));
+  return fit;
+}
+
+/** The same for bytes of tensors; undefined if there is nothing as small. */
+function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
+  const { tensors, otherBytes, format, to } = table;
+  const chosen = chooseWithin(
+    tensors.map((tensor) => tensor.types),
+    budget,
+  );
+  if (chosen === undefined) return undefined;
+  const types = tensors.map((tensor, i) => tensor.types[chosen.picks[i] as number] as TypeOption);
+  const elements = new Map<string, number>();
+  for (const [i, type] of types.entries()) {
+    elements.set(type.to, (elements.get(type.to) ?? 0) + (tensors[i] as TensorTypes).elements);
+  }
+  const named = tensors.flatMap(({ name, types: all }, i) =>
+    all.length > 1 ? [[name, (types[i] as TypeOption).to] as const] : [],
+  );
+  const { mixtures } = formatNamed(format);
+  const { bytes, error, bound } = chosen;
+  return {
+    to: to === 'auto' ? (mixtures?.nearest?.(elements) ?? mixtures?.to ?? to) : to,
+    rules: rulesFor(named),
+    bytes: bytes + otherBytes,
+    error,
+    bound,
+    types,
+  };
+}
+
+/** Sizes of results, and the least that is lost in them. See `sizeCurve`. */
+export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
+  return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
+}
+
+/** The choices with rules in place of a size. */
+export async function fitOpen(
+  opened: Opened,
+  { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
+  options: WorkOptions,
+): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
+  const size = { targetSize, targetBitsPerWeight };
+  const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
+  const isAuto = given.to === 'auto';
+  const start = { ...given, to: isAuto ? (opened.format.mixtures?.to ?? given.to) : given.to };
+  // Parts of the work are parts of the whole that fits.
+  const whole = { ...start, part: undefined };
+  const measured = await measureOpen(opened, whole, options, option);
+  const table = isAuto ? { ...measured, to: 'auto' } : measured;
+  const chosenBy = (fit: TypeFit): PlanChoices => ({
+    ...start,
+    to: fit.to,
+    rules: [...(given.rules ?? []), ...fit.rules],
+  });
+  const sizeOf = async (fit: TypeFit) =>
+    resultBytes(await planFor(opened, { ...chosenBy(fit), part: undefined } as PlanChoices));
+  if (targetSize === undefined) {
+    const fit = fitWithin(table, size);
+    return { choices: chosenBy(fit), fit: { ...fit, bytes: await sizeOf(fit) } };
+  }
+  // Headers may be larger than what the table says. Then the tensors have less room.
+  for (let budget = budgetOf(table, size); ; ) {
+    const fit = fitFor(table, budget);
+    if (fit === undefined) {
+      const smallest = fitFor(table, leastBytes(table) - table.otherBytes) as TypeFit;
+      throw tooSmall(table, size, await sizeOf(smallest));
+    }
+    const bytes = await sizeOf(fit);
+    const over = bytes - (bytesOf(targetSize) as number);
+    if (over <= 0) return { choices: chosenBy(fit), fit: { ...fit, bytes } };
+    budget -= over;
+  }
+}

@@ -1,0 +1,124 @@
+/** Checks options. They come from JavaScript as well, so that they are checked as if they had no types. */
+import { rangeError, typeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import type { Format } from '../formats/format.js';
+import { aFile, didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
+import { formats } from '../formats/registry.js';
+import { accepts, type Maker, makerOf, makersFor } from './maker.js';
+import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
+import type { WorkOptions } from '../pipeline/start.js';
+
+/** One table for formats that share it, with the first of these formats. */
+function tables(): Map<OptionTable, Format> {
+  const found = new Map<OptionTable, Format>();
+  for (const format of formats()) if (!found.has(format.options)) found.set(format.options, format);
+  return found;
+}
+
+function namesIn(table: OptionTable, sidecars: boolean): string[] {
+  return Object.entries(table.entries).flatMap(([name, { sidecar }]) =>
+    (sidecar === undefined) === sidecars ? [] : [name],
+  );
+}
+
+function optionNames(sidecars: boolean): string[] {
+  return [...new Set([...tables().keys()].flatMap((table) => namesIn(table, sidecars)))];
+}
+
+/** Options of `planModel`. */
+export function planNames(): string[] {
+  return ['to', ...optionNames(false), 'rules', ...sizeNames];
+}
+
+/** Options about files beside the result. */
+export function sidecarNames(): string[] {
+  return optionNames(true);
+}
+
+export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
+
+/** Fails if there is an option that nobody knows. */
+export function checkNames(options: object, names: readonly string[]): void {
+  for (const name of Object.keys(options)) {
+    if (names.includes(name)) continue;
+    throw typeError(name, `unknown option; there are ${names.join(', ')}${didYouMean(name, names)}`);
+  }
+}
+
+const targetList = ({ targets }: Format) => targets.map(({ name }) => name).join(', ');
+
+/** What can be told without the file: that all options are known, and the target is one of some format. */
+export function checkPlanOptions(options: object, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) {
+    const example = formats()[0]?.targets[0]?.name;
+    throw typeError('options', `expected an object such as { to: '${example}' }, got ${show(options)}`);
+  }
+  checkNames(options, names);
+  const { to } = options as { to?: unknown };
+  checkSize(options as SizeOptions);
+  if (to === 'auto' && hasSize(options as SizeOptions)) return;
+  if (formats().some((format) => accepts(format, to))) return;
+  const lists = [...tables().values()].map((format) => `${targetList(format)} for ${format.label}`);
+  const known = [...tables().values()].map(({ targets }) => targets.map(({ name }) => name));
+  throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}${didYouMean(to, ...known)}`);
+}
+
+/** The error for a target that a file cannot have. */
+export function targetError(from: Format, to: unknown): RangeError {
+  const names = from.targets.map(({ name }) => name);
+  const more = makersFor(from).flatMap(({ format, converter }) =>
+    converter === undefined ? [] : [`, and ${format.label} if it is ${converter.condition}`],
+  );
+  const hint = didYouMean(to, names);
+  const list = `${names.join(', ')}${more.join('')}`;
+  return rangeError('to', `${aFile(from.label)} can become ${list}, not ${show(to)}${hint}`);
+}
+
+/** Checks everything that decides about a result, for a file of some format. Returns who makes it. */
+export function checkChoices(from: Format, choices: PlanChoices): Maker {
+  const maker = makerOf(from, choices.to);
+  if (maker === undefined) throw targetError(from, choices.to);
+  const { format } = maker;
+  const { entries } = format.options;
+  const given = Object.entries(choices).filter(([, value]) => value !== undefined);
+  for (const [table, owner] of tables()) {
+    if (table === format.options) continue;
+    const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && namesIn(table, false).includes(name));
+    // It would be without effect, and nobody would be told.
+    if (foreign !== undefined) throw rangeError(foreign[0], `this option is for ${owner.label} files`);
+  }
+  for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
+  format.options.check(choices);
+  return maker;
+}
+
+/** What the option `workers` can be at most. */
+export const maxWorkers = 64;
+
+export function checkWorkOptions({ workers, worker, onProgress, signal }: WorkOptions): void {
+  if (workers !== undefined && typeof workers !== 'number') {
+    throw typeError('workers', `expected a whole number, got ${show(workers)}`);
+  }
+  if (workers !== undefined && (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers)) {
+    throw rangeError('workers', `expected 0 to ${maxWorkers}, got ${workers}`);
+  }
+  for (const [name, value] of Object.entries({ worker, onProgress })) {
+    if (value !== undefined && typeof value !== 'function') {
+      throw typeError(name, `expected a function, got ${show(value)}`);
+    }
+  }
+  if (signal !== undefined && !(signal instanceof AbortSignal)) {
+    throw typeError('signal', `expected an AbortSignal, got ${show(signal)}`);
+  }
+}
+
+/** Options of `quantizeModel` that are about no format. */
+export function checkResultOptions(options: { readonly overwrite?: unknown; readonly minSqnrDb?: unknown }): void {
+  const { overwrite, minSqnrDb } = options;
+  if (overwrite !== undefined && typeof overwrite !== 'boolean') {
+    throw typeError('overwrite', `expected true or false, got ${show(overwrite)}`);
+  }
+  if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
+    throw typeError('minSqnrDb', `expected a number, got ${show(minSqnrDb)}`);
+  }
+}

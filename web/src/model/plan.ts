@@ -1,0 +1,141 @@
+/** Plans: what would become of a model. Made from headers alone. */
+import { elementsOf } from '../codecs/elements.js';
+import { codecOf, partsOf } from '../codecs/registry.js';
+import { nameOf as nameIn } from '../files/url.js';
+import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
+import type { PlanChoices } from '../formats/options.js';
+import { formatNamed } from '../formats/registry.js';
+import type { Opened } from './open.js';
+import { checkChoices, targetError } from './options.js';
+import { partPlan } from './parts.js';
+import { ruleNotes } from './rules.js';
+import { storedBytes } from '../pipeline/tiles.js';
+
+/** What would become of a tensor. */
+export interface PlannedTensorInfo {
+  /** Its name in the file. */
+  readonly name: string;
+  /** Its shape in the file. */
+  readonly shape: readonly number[];
+  /** Names of the tensors that it is made of, where it is one of another format. */
+  readonly sources?: readonly string[];
+  /** Its type in the file. */
+  readonly from: string;
+  /** Of packed codes: I4 or I8. */
+  readonly to: string;
+  /** Bytes of it in the file. */
+  readonly bytesBefore: number;
+  /** With scales and zero points. */
+  readonly bytesAfter: number;
+  /** Of tensors that stay as they are: why, in a few words such as `bias`, `1-D` or `rule`. */
+  readonly kept?: string;
+}
+
+/** Sums over a model. */
+export interface ModelTotals {
+  /** Number of tensors that become codes with scales or blocks, that become plain floats of another type, and that are kept. */
+  readonly quantized: number;
+  /** Tensors that become other floats. */
+  readonly cast: number;
+  /** Tensors that stay as they are. */
+  readonly kept: number;
+  /** Sizes of the files, headers included. */
+  readonly bytesBefore: number;
+  /** Bytes of the result, with its header. */
+  readonly bytesAfter: number;
+  /** bytesBefore / bytesAfter. */
+  readonly ratio: number;
+  /** Bits of the result's tensors, scales included, for each element of the original ones. */
+  readonly bitsPerWeight: number;
+}
+
+/** Notes of codecs about the tensors that become their forms. */
+function codecNotes(tensors: readonly PlannedTensor[]): string[] {
+  const byCodec = new Map<string, { shape: readonly number[]; form: PlannedTensor['form'] }[]>();
+  for (const { source, form } of tensors) {
+    if (codecOf(form).notes === undefined) continue;
+    const list = byCodec.get(form.codec) ?? [];
+    list.push({ shape: source.shape, form });
+    byCodec.set(form.codec, list);
+  }
+  return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
+}
+
+/** The name of a result that goes to a path. */
+export function nameOf(output: unknown): string | undefined {
+  if (output instanceof URL) return nameIn(output) || undefined;
+  return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
+}
+
+/**
+ * Plans what becomes of an open model.
+ * @param output the name of the result, if it has one
+ * @throws TypeError or RangeError naming the option; ScalepointError
+ */
+export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
+  const { format, converter } = checkChoices(opened.format, choices);
+  let plan: FilePlan | undefined;
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  else {
+    const converted = await converter.convert(opened.model, opened.beside, choices);
+    if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
+  }
+  if (plan === undefined) throw targetError(opened.format, choices.to);
+  const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
+  return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
+}
+
+/** What a plan says about a tensor. */
+export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTensorInfo {
+  const { name, shape, type: from } = source;
+  const to = codecOf(form).label(form);
+  const bytesBefore = storedBytes(source);
+  const bytesAfter = parts.reduce((sum, { bytes }) => sum + bytes, 0);
+  // Written out: spread objects take several times the memory.
+  const info: PlannedTensorInfo =
+    kept === undefined
+      ? { name, shape, from, to, bytesBefore, bytesAfter }
+      : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+  return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
+}
+
+/** A file of a result. */
+export interface PlannedFile {
+  /** Without its folder, for an output called `model` with the usual extension; `resultFiles` tells those for other outputs. */
+  readonly name: string;
+  /** Size in bytes. */
+  readonly bytes: number;
+}
+
+/** The files of a plan, the main one first. */
+export function plannedFiles({ files, format }: FilePlan): PlannedFile[] {
+  const output = usualOutput(format);
+  return files.map((file) => ({ name: fileName(output, file), bytes: file.size }));
+}
+
+/** What a result is called if nothing was said. */
+export function usualOutput(format: string): string {
+  return `model${formatNamed(format).extensions[0]}`;
+}
+
+/** Size of a result in bytes. */
+export function resultBytes({ files }: FilePlan): number {
+  return files.reduce((sum, { size }) => sum + size, 0);
+}
+
+export function totalsOf(tensors: readonly PlannedTensorInfo[], bytesBefore: number, plan: FilePlan): ModelTotals {
+  const converted = plan.tensors.filter(({ kept }) => kept === undefined);
+  const cast = converted.filter(({ form }) => codecOf(form).isPlain).length;
+  const elements = tensors.reduce((sum, { shape }) => sum + elementsOf(shape), 0);
+  const payload = tensors.reduce((sum, { bytesAfter }) => sum + bytesAfter, 0);
+  const bytesAfter = resultBytes(plan);
+  return {
+    quantized: converted.length - cast,
+    cast,
+    kept: tensors.length - converted.length,
+    bytesBefore,
+    bytesAfter,
+    ratio: bytesBefore / bytesAfter,
+    bitsPerWeight: elements === 0 ? 0 : (8 * payload) / elements,
+  };
+}

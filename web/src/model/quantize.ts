@@ -1,0 +1,191 @@
+/** Makes a model smaller: opens the outputs, carries out the plan, reports. */
+import { rangeError } from '../core/errors.js';
+import { type Waiting, waitingFor } from '../core/waiting.js';
+import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
+import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
+import type { PlanChoices, Sidecar } from '../formats/options.js';
+import { carryOut, convertedElements } from '../pipeline/engine.js';
+import { entriesFor } from './maker.js';
+import type { Opened } from './open.js';
+import { clearIndex, complete, type PlaceOf } from './parts.js';
+import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
+import { checkQuality, type ModelReport, reportOf } from './report.js';
+import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import type { TileRunner } from '../runner/worker-pool.js';
+
+/** Options of `quantizeModel`, without those of formats. */
+export interface ResultOptions extends WorkOptions {
+  /**
+   * Where the result goes: a path or an open file (Node), a FileSystemFileHandle, a WritableStream. A path and a FileSystemFileHandle
+   * show nothing until the result is whole. A result in several files goes to a path, by which all of them are called, or into a
+   * FileSystemDirectoryHandle, where they are called `model`.
+   * @defaultValue memory, see `result.bytes()` and `result.blob()`
+   */
+  readonly output?: ModelOutput;
+  /**
+   * Whether `output` may replace a file.
+   * @defaultValue false
+   */
+  readonly overwrite?: boolean;
+  /**
+   * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
+   * @defaultValue none
+   */
+  readonly minSqnrDb?: number;
+}
+
+/** What came of it. */
+export interface Quantized {
+  readonly report: ModelReport;
+  /** The contents of files beside the result, by option. */
+  readonly sidecars: Readonly<Record<string, unknown>>;
+  /** The files of the result, if they are in memory. */
+  readonly memory: readonly MemorySink[] | undefined;
+  /** Its files, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** Whether the other parts of the work are done, too. */
+  readonly isWhole: boolean;
+}
+
+/**
+ * The content of a file beside a result.
+ * @param before what was given
+ * @param value what is to be added, if anything
+ * @param isCopy whether the result holds the codes that the given content is about
+ */
+function contentOf(
+  sidecar: Sidecar,
+  before: unknown,
+  value: Readonly<Record<string, unknown>> | undefined,
+  isCopy: boolean,
+): unknown {
+  if (value !== undefined) return sidecar.merge(before ?? {}, value);
+  if (before === undefined || isCopy) return before;
+  // An entry of another method is about codes, which the result does not hold.
+  sidecar.merge(before, {});
+  return sidecar.without(before);
+}
+
+/** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
+function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
+  const given = choices as unknown as Readonly<Record<string, unknown>>;
+  const contents: Record<string, unknown> = {};
+  const types = plan.tensors.map(({ source }) => source.type);
+  for (const [option, { sidecar }] of Object.entries(entriesFor(format, choices.to))) {
+    if (sidecar === undefined) continue;
+    const addition = plan.sidecars.find((planned) => planned.option === option);
+    const before = given[option];
+    const content = contentOf(sidecar, before, addition?.value, choices.to === 'copy' && sidecar.fits(types));
+    if (content !== undefined) contents[option] = content;
+  }
+  return contents;
+}
+
+const onlyPaths = 'the result has several files, which only a path or a folder has room for';
+
+/** Where a file of a result goes. */
+function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
+  if (isFolder(output)) return output;
+  if (typeof output === 'string') return fileName(output, file);
+  if (output instanceof URL) return new URL(fileName(output.href, file));
+  if (file.suffix === '') return output;
+  throw rangeError('output', onlyPaths);
+}
+
+/** Where the files of all parts go. */
+function placesOf(output: ModelOutput | undefined): PlaceOf {
+  if (typeof output !== 'string' && !(output instanceof URL))
+    throw rangeError('output', 'parts need a path that all of them have');
+  return (file) => outputOf(output, file) as string | URL;
+}
+
+/** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
+async function openSinks(
+  { files }: FilePlan,
+  { model }: Opened,
+  { output, overwrite = false }: ResultOptions,
+  called: string,
+  waiting: Waiting,
+): Promise<ByteSink[]> {
+  const inputs = model.files.flatMap(({ identity }) => identity ?? []);
+  const options = { overwrite, waiting, inputs };
+  const sinks: ByteSink[] = [];
+  try {
+    for (const file of files) {
+      const name = fileName(called, file);
+      const open = (place: ModelOutput) => openSink(place, { ...options, name });
+      sinks.push(output === undefined ? memorySink(file.size) : await open(outputOf(output, file)));
+    }
+    return sinks;
+  } catch (error) {
+    for (const sink of sinks) await sink.discard(error);
+    throw error;
+  }
+}
+
+/** Makes the files of a result visible: all of them or, if one cannot be, none where nothing was replaced. */
+async function finish(sinks: readonly ByteSink[]): Promise<void> {
+  const done: ByteSink[] = [];
+  try {
+    // The first file is the main one. It appears when all others are there.
+    for (const sink of sinks.toReversed()) {
+      await sink.finish();
+      done.push(sink);
+    }
+  } catch (error) {
+    for (const sink of done) await sink.withdraw?.();
+    throw error;
+  }
+}
+
+/**
+ * Quantizes an open model. See `quantizeModel`.
+ * @param called the name of the result where the output does not tell it. By default `model`, with the usual extension.
+ */
+export async function quantizeOpen(
+  opened: Opened,
+  choices: PlanChoices,
+  options: ResultOptions,
+  called?: string,
+): Promise<Quantized> {
+  const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
+  const { model } = opened;
+  const given = nameOf(output) ?? called;
+  const plan = await planFor(opened, choices, given);
+  const name = given ?? usualOutput(plan.format);
+  const sidecars = sidecarsOf(opened, plan, choices);
+  const { others } = plan;
+  const placeOf = others && placesOf(output);
+  const waiting = waitingFor(signal);
+  let sinks: readonly ByteSink[] = [];
+  let runner: TileRunner | undefined;
+  let failure: unknown;
+  try {
+    if (placeOf !== undefined) await clearIndex(others ?? [], placeOf, overwrite, waiting);
+    sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
+    runner = await waiting.soon(
+      startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
+      (late) => late.dispose(),
+    );
+    const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
+    const made = reportOf(model, plan, measures);
+    const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
+    if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
+    await finish(sinks);
+    const isWhole = placeOf === undefined || (await complete(others ?? [], placeOf, overwrite, waiting));
+    return {
+      report,
+      sidecars,
+      memory: output === undefined ? (sinks as readonly MemorySink[]) : undefined,
+      files: plan.files.map((file) => ({ name: fileName(name, file), bytes: file.size })),
+      isWhole,
+    };
+  } catch (error) {
+    failure = error;
+    throw error;
+  } finally {
+    runner?.dispose(failure);
+    for (const sink of sinks) await sink.discard(failure);
+    waiting.end();
+  }
+}

@@ -1,0 +1,68 @@
+/** Several results of one model. */
+import { rangeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import { isFolder, type ModelOutput } from '../files/sinks.js';
+import type { PlanChoices } from '../formats/options.js';
+import { formats, type ModelTarget } from '../formats/registry.js';
+import type { Progress } from '../pipeline/engine.js';
+import { resultName } from './names.js';
+import type { Opened } from './open.js';
+import { planFor } from './plan.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import { hasSize, type SizeOptions } from './sizes.js';
+
+/** Checks a list of targets. Returns it. */
+export function checkTargets(targets: readonly unknown[], options: SizeOptions): readonly ModelTarget[] {
+  if (targets.length === 0) throw rangeError('to', 'expected at least one target, got an empty list');
+  for (const [i, to] of targets.entries()) {
+    if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, `${show(to)} is in the list already`);
+  }
+  if (hasSize(options)) throw rangeError('to', 'a result of a given size has one target, not several');
+  return targets as readonly ModelTarget[];
+}
+
+/** A path in a folder, or the folder itself if it is one that files are made in by name. */
+function placeIn(folder: ModelOutput | undefined, name: string): ModelOutput | undefined {
+  if (folder === undefined || isFolder(folder)) return folder;
+  if (folder instanceof URL) return new URL(encodeURIComponent(name), folder.href.replace(/\/?$/, '/'));
+  if (typeof folder === 'string') return /[\\/]$/.test(folder) ? folder + name : `${folder}/${name}`;
+  throw rangeError('output', 'several results go into a folder: a path or a FileSystemDirectoryHandle');
+}
+
+/** Whether a target knows an option of its format. */
+function knows(to: string, option: string): boolean {
+  return formats().some(({ targets, aliases }) => {
+    const name = Object.hasOwn(aliases, to) ? (aliases as Readonly<Record<string, string>>)[to] : to;
+    return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
+  });
+}
+
+/** The options of one of several targets: those that only others know are for these. */
+function optionsFor<T extends object>(options: T, to: string, all: readonly string[]): T {
+  const own = Object.entries(options).filter(
+    ([option]) => knows(to, option) || !all.some((other) => knows(other, option)),
+  );
+  return Object.fromEntries(own) as T;
+}
+
+/** Makes a result for each target, each under its usual name. What does not depend on the work is told before any of it. */
+export async function quantizeSeveral(
+  opened: Opened,
+  targets: readonly ModelTarget[],
+  options: Omit<PlanChoices, 'to'> & ResultOptions,
+): Promise<readonly Quantized[]> {
+  const { onProgress } = options;
+  const source = opened.model.files[0]?.name?.split(/[\\/]/).pop() || 'model';
+  const wanted: { choices: PlanChoices & ResultOptions; name: string }[] = [];
+  for (const to of targets) {
+    const report = onProgress && ((progress: Progress) => onProgress({ ...progress, to }));
+    const choices = { ...optionsFor(options, to, targets), to, ...(report && { onProgress: report }) };
+    const { format } = await planFor(opened, choices);
+    const name = resultName(source, { to, format });
+    const output = placeIn(options.output, name);
+    wanted.push({ choices: output === undefined ? choices : { ...choices, output }, name });
+  }
+  const results: Quantized[] = [];
+  for (const { choices, name } of wanted) results.push(await quantizeOpen(opened, choices, choices, name));
+  return results;
+}

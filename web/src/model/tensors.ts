@@ -1,0 +1,283 @@
+// Quantized tensors of arrays, saved to safetensors files and loaded again.
+
+import { castFloat, castToFloat32 } from '../arrays/cast.js';
+import { dequantize, givenTensor, pack, unpack } from '../arrays/kinds.js';
+import { quantizeLinear } from '../arrays/quantize-linear.js';
+import {
+  type BlockTensor,
+  type CodebookTensor,
+  dtypeInfo,
+  type LinearQuantizedTensor,
+  type QuantizedTensor,
+} from '../arrays/tensor.js';
+import { sizeOfShape } from '../core/check.js';
+import { ScalepointError, typeError } from '../core/errors.js';
+import type { LoadOptions } from '../core/load.js';
+import type { Core } from '../core/memory.js';
+import { show } from '../core/show.js';
+import { quoted } from '../files/bytes.js';
+import { madeBytes } from '../formats/format.js';
+import type { TensorDType } from '../formats/safetensors/header.js';
+import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/layout.js';
+import type { Opened } from './open.js';
+import { read, type TensorData } from './read.js';
+
+/** Options of `saveTensors` and `loadTensors`. */
+export interface SavedTensorsOptions {
+  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
+  readonly core?: LoadOptions;
+}
+
+// In the file: the codes under the name of the tensor, `name.scale` and the like beside them, and in `__metadata__` under this key what
+// they mean, as JSON: { version, tensors: { name: Meaning } }.
+const key = 'scalepoint';
+const formatVersion = 1;
+
+/** What the metadata say of a tensor: all of it, except what is in the parts of the file. */
+type Meaning =
+  | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity'>
+  | Pick<CodebookTensor, 'kind' | 'shape' | 'blockSize'>
+  | Pick<BlockTensor, 'kind' | 'type' | 'shape'>;
+
+/** A part of a tensor, as the file holds it. */
+interface Part extends NamedTensor {
+  readonly data: TensorData;
+}
+
+type Stored = Pick<Part, 'dtype' | 'data'>;
+
+/** Whether two arrays hold the same bits. */
+function sameBits(a: Float32Array, b: Float32Array): boolean {
+  const [x, y] = [a, b].map((f) => new Uint32Array(f.buffer, f.byteOffset, f.length)) as [Uint32Array, Uint32Array];
+  return x.every((bits, i) => bits === y[i]);
+}
+
+/** Floats in the smallest type that loses nothing. */
+function storedFloats(core: Core, x: Float32Array): Stored {
+  const half = { bfloat16: 'BF16', float16: 'F16' } as const;
+  for (const format of ['bfloat16', 'float16'] as const) {
+    const bits = castFloat(core, x, format, {}) as Uint16Array;
+    if (sameBits(castToFloat32(core, bits, format, {}) as Float32Array, x)) return { dtype: half[format], data: bits };
+  }
+  return { dtype: 'F32', data: x };
+}
+
+/** Integers in the smallest type that holds them. */
+function storedIntegers(values: Int32Array): Stored {
+  const types = [
+    ['I8', Int8Array],
+    ['U8', Uint8Array],
+    ['I16', Int16Array],
+  ] as const;
+  for (const [dtype, Type] of types) {
+    const data = Type.from(values);
+    if (values.every((value, i) => value === data[i])) return { dtype, data };
+  }
+  return { dtype: 'I32', data: values };
+}
+
+const flat = (name: string, { dtype, data }: Stored): Part => ({ name, dtype, shape: [data.length], data });
+
+/** How scales of codebooks that int8 holds become so: see `absmaxType` of `quantizeCodebook`. */
+const absmaxOptions = (blocks: number) =>
+  ({ dtype: 'int8', shape: [blocks], granularity: { kind: 'per-group', groupSize: 256 } }) as const;
+
+/** The absmax of blocks: codes of int8 with scales of their own if that loses nothing. */
+function absmaxParts(core: Core, name: string, absmax: Float32Array): Part[] {
+  const floats = flat(`${name}.absmax`, storedFloats(core, absmax));
+  if (absmax.length === 0) return [floats];
+  const q = quantizeLinear(core, absmax, absmaxOptions(absmax.length));
+  const same = sameBits(dequantize(core, q, {}) as Float32Array, absmax);
+  const coded = [
+    flat(`${name}.absmax`, { dtype: 'I8', data: q.data as Int8Array }),
+    flat(`${name}.absmax_scale`, storedFloats(core, q.scale)),
+  ];
+  const bytes = (parts: readonly Part[]) => parts.reduce((sum, { data }) => sum + data.byteLength, 0);
+  return same && bytes(coded) < bytes([floats]) ? coded : [floats];
+}
+
+const codeTypes = { int8: 'I8', uint8: 'U8', int16: 'I16', uint16: 'U16' } as const;
+
+/** The type of codes that are stored as they are; undefined for those that are packed. */
+function plainType(q: { readonly kind: 'linear' | 'codebook'; readonly dtype?: string }): TensorDType | undefined {
+  return codeTypes[q.dtype as keyof typeof codeTypes];
+}
+
+/** A tensor as parts of a file, and what is said of it. */
+function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: Part[] } {
+  // The core of this call cannot see arrays in the wasm memory of another one.
+  const q = { ...tensor, data: 'view' in tensor.data ? tensor.data.view : tensor.data } as QuantizedTensor;
+  // Checks all of it, down to every scale.
+  givenTensor(core, q, `tensors.${name}`);
+  const { kind, shape } = q;
+  if (kind === 'blocks') {
+    const part = flat(name, { dtype: 'U8', data: q.data as TensorData });
+    return { meaning: { kind, type: q.type, shape }, parts: [part] };
+  }
+  if (kind === 'codebook') {
+    const codes = flat(name, { dtype: 'U8', data: pack(core, q) });
+    const values = flat(`${name}.codebook`, storedFloats(core, q.codebook));
+    const parts = [codes, values, ...absmaxParts(core, name, q.absmax)];
+    return { meaning: { kind, shape, blockSize: q.blockSize }, parts };
+  }
+  const plain = plainType(q);
+  const codes: Part =
+    plain === undefined
+      ? flat(name, { dtype: 'U8', data: pack(core, q) })
+      : { name, dtype: plain, shape, data: q.data as TensorData };
+  const parts = [codes, flat(`${name}.scale`, storedFloats(core, q.scale))];
+  if (q.zeroPoint.some((zero) => zero !== 0)) parts.push(flat(`${name}.zero_point`, storedIntegers(q.zeroPoint)));
+  return { meaning: { kind, dtype: q.dtype, shape, granularity: q.granularity }, parts };
+}
+
+/** @throws TypeError naming the tensor */
+export function writeTensors(core: Core, tensors: Readonly<Record<string, QuantizedTensor>>): Uint8Array<ArrayBuffer> {
+  const meanings: [string, Meaning][] = [];
+  const parts: Part[] = [];
+  for (const [name, q] of Object.entries(tensors)) {
+    if (!['linear', 'codebook', 'blocks'].includes(q?.kind)) {
+      throw typeError(`tensors.${name}`, `expected a quantized tensor, got ${show(q)}`);
+    }
+    const one = partsOf(core, name, q);
+    meanings.push([name, one.meaning]);
+    parts.push(...one.parts);
+  }
+  const metadata = JSON.stringify({ version: formatVersion, tensors: Object.fromEntries(meanings) });
+  const { header, offsets, size } = layoutSafetensors(parts, { [key]: metadata });
+  const file = new Uint8Array(size);
+  file.set(madeBytes(header));
+  for (const [i, { data }] of parts.entries()) {
+    file.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength), offsets[i] as number);
+  }
+  return file;
+}
+
+// ------------------------------------------------------------------------------------------------------------------------ load
+
+function bad(message: string, tensor?: string, cause?: unknown): ScalepointError {
+  const where = tensor === undefined ? '' : `tensor ${quoted(tensor)}: `;
+  return new ScalepointError('BAD_FILE', `${where}${message}`, { ...(tensor !== undefined && { tensor }), cause });
+}
+
+/** What the metadata say of each tensor. */
+type Meanings = [name: string, meaning: Record<string, unknown>][];
+
+/** What the metadata say. Nothing in it is believed yet, except that it is an object for each tensor. */
+export function meaningsOf({ format, model }: Opened): Meanings {
+  const text = format.name === 'safetensors' ? model.metadata[key] : undefined;
+  if (typeof text !== 'string') {
+    throw bad(`the file was not made by saveTensors: readTensor and readQuantized read tensors of model files`);
+  }
+  let found: unknown;
+  try {
+    found = JSON.parse(text);
+  } catch (error) {
+    throw bad('the metadata of saveTensors are no JSON', undefined, error);
+  }
+  const { version, tensors } = (found ?? {}) as { version?: unknown; tensors?: unknown };
+  if (version !== formatVersion) throw bad(`saveTensors wrote version ${formatVersion}, not ${show(version)}`);
+  const isObject = (value: unknown) => typeof value === 'object' && value !== null && !Array.isArray(value);
+  if (!isObject(tensors)) throw bad('the metadata of saveTensors list no tensors');
+  return Object.entries(tensors as object).map(([name, meaning]) => {
+    if (!isObject(meaning)) throw bad(`the metadata of saveTensors say ${show(meaning)}`, name);
+    return [name, meaning];
+  });
+}
+
+/** Reads parts of a file. */
+class Parts {
+  constructor(
+    private readonly core: Core,
+    private readonly opened: Opened,
+    private readonly tensor: string,
+  ) {}
+
+  has(end: string): boolean {
+    return this.opened.model.tensors.some(({ name }) => name === this.tensor + end);
+  }
+
+  /** A part that has one of these types. */
+  async take(end: string, dtypes: readonly string[]): Promise<{ dtype: string; data: TensorData }> {
+    const name = this.tensor + end;
+    if (!this.has(end)) throw bad(`${quoted(name)} is missing`, this.tensor);
+    const { dtype, data } = await read(this.opened, name);
+    if (!dtypes.includes(dtype)) throw bad(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
+    return { dtype, data };
+  }
+
+  async floats(end: string): Promise<Float32Array<ArrayBuffer>> {
+    const { dtype, data } = await this.take(end, ['F32', 'F16', 'BF16']);
+    if (dtype === 'F32') return data as Float32Array<ArrayBuffer>;
+    const format = dtype === 'F16' ? 'float16' : 'bfloat16';
+    return castToFloat32(this.core, data as Uint16Array, format, {}) as Float32Array<ArrayBuffer>;
+  }
+
+  async integers(end: string, count: number): Promise<Int32Array<ArrayBuffer>> {
+    if (!this.has(end)) return new Int32Array(count);
+    const { data } = await this.take(end, ['I8', 'U8', 'I16', 'I32']);
+    return Int32Array.from(data as Int32Array);
+  }
+
+  async packed(): Promise<Uint8Array> {
+    return (await this.take('', ['U8'])).data as Uint8Array;
+  }
+
+  async absmax(blocks: number): Promise<Float32Array<ArrayBuffer>> {
+    if (!this.has('.absmax_scale')) return this.floats('.absmax');
+    const { data } = await this.take('.absmax', ['I8']);
+    const scale = await this.floats('.absmax_scale');
+    const q = {
+      kind: 'linear',
+      ...absmaxOptions(blocks),
+      data: data as Int8Array,
+      scale,
+      zeroPoint: new Int32Array(scale.length),
+    } as const;
+    return dequantize(this.core, q, {}) as Float32Array<ArrayBuffer>;
+  }
+}
+
+/** Puts a tensor together from its parts. What is wrong shows when it is checked as a whole. */
+async function assemble(core: Core, parts: Parts, meaning: Meaning): Promise<QuantizedTensor> {
+  const { kind, shape } = meaning;
+  if (kind === 'blocks') return { kind, type: meaning.type, shape, data: await parts.packed() };
+  if (kind === 'codebook') {
+    const codebook = await parts.floats('.codebook');
+    const { blockSize } = meaning;
+    const data = unpack(core, await parts.packed(), { kind, codebook, shape }) as Uint8Array;
+    const absmax = await parts.absmax(Math.ceil(sizeOfShape(shape) / blockSize));
+    return { kind, codebook, blockSize, absmax, data, shape };
+  }
+  if (kind !== 'linear') throw new RangeError(`the kind is ${show(kind)}`);
+  const { dtype, granularity } = meaning;
+  const { name } = dtypeInfo(dtype);
+  const plain = plainType({ kind, dtype: name });
+  const data =
+    plain === undefined
+      ? unpack(core, await parts.packed(), { dtype, shape })
+      : ((await parts.take('', [plain])).data as Int8Array);
+  const scale = await parts.floats('.scale');
+  const zeroPoint = await parts.integers('.zero_point', scale.length);
+  return { kind, dtype, shape, granularity, data, scale, zeroPoint };
+}
+
+/** @throws ScalepointError `BAD_FILE` */
+export async function readTensors(
+  core: Core,
+  opened: Opened,
+  meanings: Meanings,
+): Promise<Record<string, QuantizedTensor>> {
+  const tensors: [string, QuantizedTensor][] = [];
+  for (const [name, meaning] of meanings) {
+    try {
+      const q = await assemble(core, new Parts(core, opened, name), meaning as unknown as Meaning);
+      givenTensor(core, q, 'q');
+      tensors.push([name, q]);
+    } catch (error) {
+      // What checks arguments speaks of those: here they came from the file.
+      if (error instanceof RangeError || error instanceof TypeError) throw bad(error.message, name, error);
+      throw error;
+    }
+  }
+  return Object.fromEntries(tensors);
+}
