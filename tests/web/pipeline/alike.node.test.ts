@@ -3,10 +3,10 @@ import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
 import { keptTensor } from '../../../web/src/formats/tensors.js';
-import { TileConverter } from '../../../web/src/runner/convert.js';
-import { InputReader } from '../../../web/src/runner/tile-input.js';
-import { type EncodeTask, inputsOf } from '../../../web/src/runner/task.js';
 import { stepsOf } from '../../../web/src/pipeline/tiles.js';
+import { TileConverter } from '../../../web/src/runner/convert.js';
+import { type EncodeTask, inputsOf } from '../../../web/src/runner/task.js';
+import { InputReader } from '../../../web/src/runner/tile-input.js';
 
 const [f32, f16] = [
   { codec: 'cast', to: 'F32' },

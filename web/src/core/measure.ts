@@ -29,7 +29,7 @@ export interface ErrorMeasures {
 export const sumCount = ErrorSums.bytes / 8;
 
 /** The index of each sum. */
-const order = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
+export const sumIndex = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
 
 /** Sums in the order of the door's ErrorSums. */
 export type Sums = Float64Array | number[];
@@ -38,18 +38,18 @@ export type Sums = Float64Array | number[];
 export function addSums(sums: Sums, more: Sums, at = 0, from = 0): void {
   for (let i = 0; i < sumCount; i++) {
     const [sum, value] = [sums[at + i] as number, more[from + i] as number];
-    sums[at + i] = i === order.maxAbsoluteError ? Math.max(sum, value) : sum + value;
+    sums[at + i] = i === sumIndex.maxAbsoluteError ? Math.max(sum, value) : sum + value;
   }
 }
 
 /** How many of the pairs have a NaN or an infinity. */
 export function nonFiniteOf(sums: Float64Array): number {
-  return sums[order.nonFinite] as number;
+  return sums[sumIndex.nonFinite] as number;
 }
 
 /** The length of the first of both vectors. */
 export function normOf(sums: Float64Array): number {
-  return Math.sqrt(sums[order.squaredX] as number);
+  return Math.sqrt(sums[sumIndex.squaredX] as number);
 }
 
 /** How many pairs have a NaN or an infinity, and are not the same value twice. */

@@ -38,7 +38,13 @@ import type { ErrorMeasures } from '../core/measure.js';
 import type { Core, WasmDType } from '../core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from '../core/wasm-array.js';
 import { Importance } from '../layers/importance.js';
-import { type FloatLinearOptions, floatLayer, type Layer, type LinearOptions, quantizedLayer } from '../layers/layer.js';
+import {
+  type FloatLinearOptions,
+  floatLayer,
+  type Layer,
+  type LinearOptions,
+  quantizedLayer,
+} from '../layers/layer.js';
 import { type IndexOptions, VectorIndex } from '../layers/vector-index.js';
 import type { VectorInput } from '../layers/vectors.js';
 

@@ -9,14 +9,14 @@ import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sum
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
-import type { Progress } from '../pipeline/engine.js';
+import type { Progress } from '../pipeline/progress.js';
+import { reportTimes } from '../pipeline/progress.js';
+import { pieceOf } from '../pipeline/rectangle-bytes.js';
+import { mainPart } from '../pipeline/tiles.js';
+import { BatchLimit, type BatchResult, type CompareTask, TaskError } from '../runner/task.js';
+import type { TileRunner } from '../runner/worker-pool.js';
 import { makersFor } from './maker.js';
 import type { Opened } from './open.js';
-import { pieceOf } from '../pipeline/rectangle-bytes.js';
-import { reportTimes } from '../pipeline/progress.js';
-import { BatchLimit, type BatchResult, type CompareTask, TaskError } from '../runner/task.js';
-import { mainPart } from '../pipeline/tiles.js';
-import type { TileRunner } from '../runner/worker-pool.js';
 
 /** A tensor that both models have. */
 export interface ComparedTensor {

@@ -3,11 +3,11 @@ import { elementsOf } from '../codecs/elements.js';
 import type { FilePlan, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { measureAll } from '../pipeline/measuring.js';
+import type { WorkOptions } from '../pipeline/start.js';
+import { mainPart } from '../pipeline/tiles.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type ModelReport, reportOf } from './report.js';
-import type { WorkOptions } from '../pipeline/start.js';
-import { mainPart } from '../pipeline/tiles.js';
 
 /** Options of `estimateModel`, without those of a plan. */
 export interface EstimateOptions extends WorkOptions {

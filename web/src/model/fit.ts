@@ -8,14 +8,14 @@ import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../f
 import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
+import { measureAll } from '../pipeline/measuring.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import { chooseWithin, frontier } from './budget.js';
 import { makerOf } from './maker.js';
-import { measureAll } from '../pipeline/measuring.js';
 import { rulesFor } from './mixture-rules.js';
 import type { Opened } from './open.js';
 import { planFor, resultBytes } from './plan.js';
 import type { SizeOptions } from './sizes.js';
-import type { WorkOptions } from '../pipeline/start.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 

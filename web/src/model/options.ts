@@ -4,9 +4,9 @@ import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
 import { aFile, didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
-import type { WorkOptions } from '../pipeline/start.js';
 
 /** One table for formats that share it, with the first of these formats. */
 function tables(): Map<OptionTable, Format> {

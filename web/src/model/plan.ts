@@ -5,11 +5,11 @@ import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
+import { storedBytes } from '../pipeline/tiles.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
 import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
-import { storedBytes } from '../pipeline/tiles.js';
 
 /** What would become of a tensor. */
 export interface PlannedTensorInfo {

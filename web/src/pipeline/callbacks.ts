@@ -1,5 +1,5 @@
 /** Functions that the caller gave. */
-import type { Progress } from './engine.js';
+import type { Progress } from './progress.js';
 
 /** What ends a work, and what hears of it. */
 interface Callbacks {

@@ -11,29 +11,11 @@ import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { ByteSink } from '../files/sinks.js';
 import type { FilePlan, LogicalTensor, PlannedTensor } from '../formats/format.js';
-import { type BatchStep, batchesOf, type Tile, type Write } from './batches.js';
-import { reportTimes } from './progress.js';
 import { type Batch, type BatchResult, problemIn, type RangeTask, type SetsTask, TaskError } from '../runner/task.js';
-import { elementAt, mainPart, stepsOf, storedBytes } from './tiles.js';
 import type { TileRunner } from '../runner/worker-pool.js';
-
-/** How far a conversion is. */
-export interface Progress {
-  /** What is being done. */
-  readonly phase: 'quantize' | 'copy' | 'verify';
-  /** Name of the tensor. */
-  readonly tensor: string;
-  /** Which tensor, from 0, in the order of the input. */
-  readonly index: number;
-  /** How many tensors there are. */
-  readonly count: number;
-  /** Of several targets: the one whose result is being made. The numbers are about this result. */
-  readonly to?: string;
-  /** Bytes of tensors done so far, and in all. */
-  readonly bytesDone: number;
-  /** All bytes that there are to do. */
-  readonly bytesTotal: number;
-}
+import { type BatchStep, batchesOf, type Tile, type Write } from './batches.js';
+import { type Progress, reportTimes } from './progress.js';
+import { elementAt, mainPart, stepsOf, storedBytes } from './tiles.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- errors
 

@@ -3,8 +3,6 @@ import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { addSums, type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import type { OpenModel, PlannedTensor } from '../formats/format.js';
-import { convertedElements, problemError, type Work } from './engine.js';
-import { startRunner, type WorkOptions } from './start.js';
 import {
   BatchLimit,
   type BatchResult,
@@ -15,6 +13,8 @@ import {
   TaskError,
   type TileTask,
 } from '../runner/task.js';
+import { convertedElements, problemError, type Work } from './engine.js';
+import { startRunner, type WorkOptions } from './start.js';
 import { answerTo, elementAt, storedBytes, type TileStep, tilesOf } from './tiles.js';
 
 /** Memory for the parts of a tile, which nobody reads, from an offset on. */

@@ -3,10 +3,10 @@
 import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import type { Progress } from './engine.js';
 import { inlineRunner } from '../runner/calling-thread.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { type TileRunner, WorkerPool, type WorkFiles } from '../runner/worker-pool.js';
+import type { Progress } from './progress.js';
 
 /** How the work is done. */
 export interface WorkOptions {

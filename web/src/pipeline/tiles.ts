@@ -26,8 +26,6 @@ import type {
   Segment,
   SourceTensor,
 } from '../formats/format.js';
-import { KeptRectangles } from '../runner/cache-owners.js';
-import { pieceOf } from './rectangle-bytes.js';
 import {
   type Answer,
   type EncodeTask,
@@ -38,6 +36,8 @@ import {
   type RangeTask,
   type SetsTask,
 } from '../runner/task.js';
+import { KeptRectangles } from './kept-rectangles.js';
+import { pieceOf } from './rectangle-bytes.js';
 
 /** Bytes that are known. */
 export interface BytesStep {

@@ -8,7 +8,6 @@ import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
-import type { InputReader } from './tile-input.js';
 import { KeptInputs } from './input-cache.js';
 import { isAlike } from './messages.js';
 import {
@@ -24,6 +23,7 @@ import {
   TaskError,
   type TileTask,
 } from './task.js';
+import type { InputReader } from './tile-input.js';
 
 /** What a task gives, in wasm memory. */
 type Outcome = Encoded & Omit<Answer, 'task'>;

@@ -19,9 +19,6 @@ import {
   tensorPieces,
   textField,
 } from './file/encode.js';
-import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { irVersionOf, type Rewritten, raising } from './opsets.js';
 import {
   attributeField,
   graphField,
@@ -33,6 +30,9 @@ import {
   typeNumber,
 } from './file/proto.js';
 import type { Field } from './file/wire.js';
+import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
+import type { OnnxModel, Weight } from './model.js';
+import { irVersionOf, type Rewritten, raising } from './opsets.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;

@@ -6,10 +6,10 @@
 import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
 import type { Builder } from './builder.js';
 import { int64Piece, type NewNode, type Piece } from './file/encode.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
 import { swaps, typeRead } from './nbits.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { type Channels, channelAxis, floatOf, intOf, isCalled } from './readers.js';
 import { convertTogether, type DynamicOptions } from './together.js';
 import {

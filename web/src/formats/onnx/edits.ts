@@ -4,9 +4,9 @@
  */
 import type { Copied, OutputFile, PlannedTensor, Segment } from '../format.js';
 import { type Piece, piecesField, sizeOf } from './file/encode.js';
-import type { OnnxModel } from './model.js';
 import { modelSchema } from './file/proto.js';
 import type { ScanSchema } from './file/wire.js';
+import type { OnnxModel } from './model.js';
 
 /** Changes, by the offsets of the fields and messages that they concern. */
 export class Edits {

@@ -5,13 +5,13 @@
  */
 import type { Builder } from './builder.js';
 import type { NewNode } from './file/encode.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import type { Use, Value } from './graph.js';
 import { halfForm, scaled } from './half.js';
 import { castAttribute, fillWithZeros, floatOf, replaceConstant, setTypes } from './half-edits.js';
 import { constantOf, type Weight } from './model.js';
 import { batchesMoved } from './moved.js';
 import { computedFromIntegers, spreads } from './precise.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { fewestElements } from './readers.js';
 import { Types } from './types.js';
 

@@ -4,10 +4,10 @@ import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { LogicalTensor } from '../format.js';
 import { elementCount, plainTensor } from '../tensors.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { Graphs, type Reader } from './graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { productOf, swaps } from './nbits.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { intOf } from './readers.js';
 import { linearForm } from './weights.js';
 

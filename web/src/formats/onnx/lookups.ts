@@ -5,8 +5,8 @@
  */
 import type { Builder } from './builder.js';
 import { int64Piece, type NewNode } from './file/encode.js';
-import type { Reader } from './graph.js';
 import { type OnnxGraph, typeNumber } from './file/proto.js';
+import type { Reader } from './graph.js';
 
 /** Blocks of a table with `rows` rows. */
 export interface Table {

@@ -6,10 +6,10 @@ import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
 import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
 import type { Builder } from './builder.js';
 import { castNode, int64Piece, type NewNode } from './file/encode.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
 import type { Weight } from './model.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { type Channels, floatOf, intOf, isCalled } from './readers.js';
 
 /** What decides about blocks. */

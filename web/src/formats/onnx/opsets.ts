@@ -4,8 +4,8 @@
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h
  */
 import type { AttributeValue } from './file/encode.js';
-import type { Graphs, Scope } from './graph.js';
 import type { OnnxGraph, OnnxNode } from './file/proto.js';
+import type { Graphs, Scope } from './graph.js';
 import { floatOf, intOf } from './readers.js';
 
 /** How a node is written in a newer version. */

@@ -4,9 +4,9 @@ import { canSearch } from '../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../core/range.js';
 import type { Builder } from './builder.js';
 import type { NewNode, Piece } from './file/encode.js';
+import type { OnnxNode } from './file/proto.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
-import type { OnnxNode } from './file/proto.js';
 import { intOf, reasonToKeep } from './readers.js';
 import { type CodeNames, isSmaller, linearForm, storeCodes } from './weights.js';
 

@@ -4,9 +4,9 @@ import { canSearch } from '../../codecs/dequantize-linear.js';
 import type { SearchedRange } from '../../core/range.js';
 import type { Builder } from './builder.js';
 import { castNode, type NewNode, type NewTensor } from './file/encode.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import type { Reader } from './graph.js';
 import type { Weight } from './model.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
 import { type Channels, intOf } from './readers.js';
 
 /** What decides about codes. */

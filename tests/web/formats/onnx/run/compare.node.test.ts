@@ -5,9 +5,9 @@ import { join } from 'node:path';
 import { deflateRawSync } from 'node:zlib';
 import { compareModels, quantizeModel, type Runtime } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { npy, zip as zipOf } from '../../../support/npz.js';
 import * as onnx from '../encoder.js';
 import { encoderModel } from '../transformer.js';
-import { npy, zip as zipOf } from '../../../support/npz.js';
 
 const encoder = encoderModel();
 const made = async (to: 'q8' | 'q4' | 'fp16' | 'int8-weights') =>

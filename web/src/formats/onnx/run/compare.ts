@@ -1,8 +1,7 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
 import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
-import type { Opened } from '../../../model/open.js';
 import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
-import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './model.js';
+import { type GraphValue, type OpenedModel, type RunnableModel, runnableOf, withOutputs } from './model.js';
 import {
   failed,
   type Loadable,
@@ -129,7 +128,12 @@ function common(a: RunnableModel, b: RunnableModel): GraphValue[] {
 }
 
 /** Runs both models. See `compareModels`. */
-export async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
+export async function compareRuns(
+  a: OpenedModel,
+  b: OpenedModel,
+  options: RunOptions,
+  signal?: AbortSignal,
+): Promise<RunReport> {
   const runtime = await loadRuntime(options.runtime);
   const [first, second] = [await runnableOf(a), await runnableOf(b)];
   signal?.throwIfAborted();

@@ -1,11 +1,11 @@
 /** What has to be known of an ONNX model to run it. */
 import { ScalepointError } from '../../../core/errors.js';
 import type { ByteSource } from '../../../files/bytes.js';
+import type { FormatInfo, OpenModel } from '../../format.js';
+import type { OnnxGraph } from '../file/proto.js';
 import { Graphs, isMover, mostMoves, type Use } from '../graph.js';
 import type { OnnxModel } from '../model.js';
-import type { OnnxGraph } from '../file/proto.js';
 import { intOf } from '../readers.js';
-import type { Opened } from '../../../model/open.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
@@ -99,8 +99,14 @@ function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new S
 /** Operators whose outputs are no tensors. */
 const withoutTensors = /^(Sequence|SplitToSequence|Optional)/;
 
+/** An open model of any format. */
+export interface OpenedModel {
+  readonly format: Pick<FormatInfo, 'name' | 'label'>;
+  readonly model: OpenModel;
+}
+
 /** Reads all of a model. @throws ScalepointError `RUNTIME` if it is of a format that is not run */
-export async function runnableOf({ format, model }: Opened): Promise<RunnableModel> {
+export async function runnableOf({ format, model }: OpenedModel): Promise<RunnableModel> {
   if (format.name !== 'onnx') {
     throw new ScalepointError('RUNTIME', `only ONNX models can be run, and this is ${format.label}`);
   }

@@ -1,9 +1,5 @@
 /** Sums of errors without the core: what runs models need not load it. */
-import { ErrorSums } from '../../../core/door.js';
-import { sumCount } from '../../../core/measure.js';
-
-/** The index of each sum. */
-const sumIndex = ErrorSums.read({ HEAPF64: Float64Array.from({ length: sumCount }, (_, i) => i) }, 0);
+import { sumCount, sumIndex } from '../../../core/measure.js';
 
 /** The sums of pairs in memory, which need no core. They are added up in double. */
 export function sumsOf(x: ArrayLike<number>, y: ArrayLike<number>): Float64Array {

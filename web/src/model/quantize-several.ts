@@ -4,7 +4,7 @@ import { show } from '../core/show.js';
 import { isFolder, type ModelOutput } from '../files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formats, type ModelTarget } from '../formats/registry.js';
-import type { Progress } from '../pipeline/engine.js';
+import type { Progress } from '../pipeline/progress.js';
 import { resultName } from './names.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';

@@ -5,15 +5,8 @@ import type { ModelOutput } from '../files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
-import {
-  curveOf,
-  fitOpen,
-  fitWithin,
-  measureOpen,
-  type SizePoint,
-  type TypeFit,
-  type TypeTable,
-} from './fit.js';
+import type { WorkOptions } from '../pipeline/start.js';
+import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { entriesFor } from './maker.js';
 import { type ModelInput, type Opened, withModel } from './open.js';
 import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './options.js';
@@ -28,7 +21,6 @@ import {
   totalsOf,
 } from './plan.js';
 import { checkSize, hasSize, type SizeOptions } from './sizes.js';
-import type { WorkOptions } from '../pipeline/start.js';
 
 /** What decides about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {

@@ -4,9 +4,9 @@ import { typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { show } from '../core/show.js';
 import { pathSink } from '../files/path-sink.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type OpenOptions, withModel } from './open.js';
 import { checkNames, checkWorkOptions } from './options.js';
-import type { WorkOptions } from '../pipeline/start.js';
 import type { SavedTensorsOptions } from './tensors.js';
 
 function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {

@@ -1,0 +1,26 @@
+import { rangeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import { withCallbacks } from '../pipeline/callbacks.js';
+import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';
+import { type ModelInput, withModel } from './open.js';
+import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './options.js';
+import { fitted, type PlanOptions } from './plan-model.js';
+
+/**
+ * What a conversion would lose: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of a
+ * plan. Writes nothing, and reads no more than the sample.
+ * @example const { tensors } = await estimateModel('model.safetensors', { to: 'int4' });
+ * @throws what `planModel` throws; ScalepointError `NON_FINITE`, `OVERFLOW`, `WORKER` or `OUT_OF_MEMORY`; the signal's reason
+ */
+export async function estimateModel(file: ModelInput, options: PlanOptions & EstimateOptions): Promise<ModelEstimate> {
+  checkPlanOptions(options, [...planNames(), 'sample', ...workNames]);
+  checkWorkOptions(options);
+  const { sample } = options;
+  if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {
+    throw rangeError('sample', `expected a number of at least 1, got ${show(sample)}`);
+  }
+  options.signal?.throwIfAborted();
+  return withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => estimateOpen(opened, (await fitted(opened, own, own)).choices, own)),
+  );
+}

@@ -1,0 +1,110 @@
+/** Looks into model files: what is in them, and single tensors. */
+import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
+import { typeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import { withCallbacks } from '../pipeline/callbacks.js';
+import type { WorkOptions } from '../pipeline/start.js';
+import { type ModelInput, type Opened, type OpenOptions, withModel } from './open.js';
+import { checkNames, checkWorkOptions, workNames } from './options.js';
+import {
+  describe,
+  type FloatTensor,
+  type ModelInfo,
+  read,
+  readAsFloats,
+  readCodes,
+  readStored,
+  type Tensor,
+} from './read.js';
+
+/** Checks the options of a call that makes no file. */
+function checkOptions(options: WorkOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, workNames);
+  checkWorkOptions(options);
+  options.signal?.throwIfAborted();
+}
+
+function checkOpenOptions(options: OpenOptions): void {
+  if (typeof options !== 'object' || options === null) {
+    throw typeError('options', `expected an object, got ${show(options)}`);
+  }
+  checkNames(options, ['signal']);
+  checkWorkOptions(options as WorkOptions);
+}
+
+/**
+ * What is in a model. Reads headers only; the format is told by the content, not by the name. Takes at most four times the memory of the
+ * header, and 1 KiB for each tensor and each key of its metadata.
+ * @example const { tensors } = await inspectModel('model.safetensors');
+ * @throws ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE` or `IO`; TypeError if `file` is nothing to read; the signal's reason
+ */
+export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
+  checkOpenOptions(options);
+  return withModel(file, options, async (opened) => describe(opened));
+}
+
+/**
+ * Reads one tensor of a model file into a new array. Floats, and blocks of ggml, can go to the calls of `scalepoint` as they are.
+ * @example const q = sp.quantize(await readTensor('model.safetensors', 'fc1.weight'));
+ * @throws ScalepointError `NOT_FOUND`, and what `inspectModel` throws
+ */
+export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => read(opened, name));
+}
+
+/**
+ * Reads all tensors of a model file one by one, in the order of their bytes. The file is open until the loop ends.
+ * @example for await (const tensor of tensors('model.safetensors')) console.log(tensor.name, tensor.data.length);
+ * @throws what `inspectModel` throws
+ */
+export async function* tensors(file: ModelInput, options: OpenOptions = {}): AsyncGenerator<Tensor, void, void> {
+  checkOpenOptions(options);
+  let close = () => {};
+  const closed = new Promise<void>((resolve) => {
+    close = resolve;
+  });
+  let work: Promise<void> | undefined;
+  const opened = await new Promise<Opened>((resolve, reject) => {
+    work = withModel(file, options, (model) => {
+      resolve(model);
+      return closed;
+    });
+    work.catch(reject);
+  });
+  try {
+    for (const tensor of opened.model.tensors) yield await readStored(opened, tensor);
+  } finally {
+    close();
+    await work;
+  }
+}
+
+/**
+ * Reads what one tensor of a model file stands for into a new array of floats: floats of any type; codes with their scales and zero
+ * points, by the name of the weight (`X.weight`, also where the file holds `X.weight_packed`); blocks of GGUF.
+ * @example const { shape, data } = await readFloats('model.int8.safetensors', 'conv1.weight');
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
+ */
+export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
+  checkOptions(options);
+  return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
+}
+
+/**
+ * Reads one quantized tensor of a model file as `scalepoint` has it, for `dequantize`, `compare` or `linear`: integer codes by the name of
+ * the weight, or blocks of GGUF.
+ * @example const layer = sp.linear(await readQuantized('model.int4.safetensors', 'fc1.weight'));
+ * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor has no integer codes; and what `inspectModel` throws
+ */
+export async function readQuantized(
+  file: ModelInput,
+  name: string,
+  options: OpenOptions = {},
+): Promise<LinearQuantizedTensor<Int8Array<ArrayBuffer>> | BlockTensor<Uint8Array<ArrayBuffer>>> {
+  checkOpenOptions(options);
+  return withModel(file, options, (opened) => readCodes(opened, name));
+}

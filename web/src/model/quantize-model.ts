@@ -1,0 +1,173 @@
+import { typeError } from '../core/errors.js';
+import { show } from '../core/show.js';
+import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
+import { withCallbacks } from '../pipeline/callbacks.js';
+import { type ModelInput, withModel } from './open.js';
+import {
+  checkPlanOptions,
+  checkResultOptions,
+  checkWorkOptions,
+  planNames,
+  sidecarNames,
+  workNames,
+} from './options.js';
+import type { PlannedFile } from './plan.js';
+import { fitted, type ModelFit, type ModelPlan, type SizedPlanOptions } from './plan-model.js';
+import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import { checkTargets, quantizeSeveral } from './quantize-several.js';
+import type { ModelReport } from './report.js';
+import type { SizeOptions } from './sizes.js';
+
+/** Options of `quantizeModel`. */
+export interface QuantizeModelOptions extends SizedPlanOptions, FormatSidecars, ResultOptions {}
+
+/** Options of `quantizeModel` for several results. */
+export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' | 'targetSize' | 'targetBitsPerWeight'> {
+  /** Targets of one format, each of them once. */
+  readonly to: readonly ModelTarget[];
+  /**
+   * The folder that the results go to, each under its usual name: a path or URL (Node) of one that is there, or a
+   * FileSystemDirectoryHandle.
+   * @defaultValue memory
+   */
+  readonly output?: string | URL | FileSystemDirectoryHandle;
+}
+
+/** The result of `quantizeModel`. */
+export interface QuantizeModelResult {
+  /** What became of each tensor, and how far it is from the original. */
+  readonly report: ModelReport;
+  /**
+   * safetensors with codes: the given config.json, or an empty one, with the `quantization_config`. Without codes: the given one without
+   * its `quantization_config`, if it has one.
+   */
+  readonly config?: Readonly<Record<string, unknown>>;
+  /** The files that were made, the main one first. */
+  readonly files: readonly PlannedFile[];
+  /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
+  readonly fit?: ModelFit;
+  /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
+  readonly isWhole: boolean;
+  /**
+   * The file's bytes.
+   * @param name of one of several files
+   * @throws TypeError if it went to `output`, or there are several files and this is the name of none
+   */
+  bytes(name?: string): Promise<Uint8Array<ArrayBuffer>>;
+  /** The same as a Blob. */
+  blob(name?: string): Promise<Blob>;
+}
+
+/** The options of a call that may have been given a plan. A plan of the same file says how to make the same again. */
+function optionsOf(
+  choices: QuantizeModelOptions | ModelPlan,
+  more: FormatSidecars & ResultOptions,
+): QuantizeModelOptions {
+  const isPlan = typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
+  if (!isPlan) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
+  if (choices.options === undefined) {
+    throw typeError('plan', 'expected what planModel gave itself: copies have lost what it was made with');
+  }
+  return { ...choices.options, ...more } as QuantizeModelOptions;
+}
+
+/**
+ * Makes a model smaller.
+ *
+ * safetensors become safetensors in compressed-tensors' layout: by default int8 codes with one scale for each output channel, `X.weight`
+ * and `X.weight_scale`, float8 codes likewise, or packed int4 in groups of 128; with the `quantization_config` that config.json needs to
+ * say so. Embeddings, norms, biases, 1-D tensors and lm_head are kept, and whatever would not become smaller; `rules` change that. GGUF
+ * files become what llama-quantize makes of them, byte for byte. A .npy file becomes a safetensors file with one weight.
+ *
+ * safetensors also become GGUF, by the types of GGUF: language models with their config.json and tokenizer, which are looked for beside the
+ * file or given in a list with it, as llama.cpp converts and quantizes them; and checkpoints of diffusion models by the rules of
+ * ComfyUI-GGUF's tools.
+ *
+ * Kept tensors are copied bit by bit and appear in the report with the reason.
+ *
+ * Memory: at most 64 MiB a worker and four times the header, whatever the size of the model; 1 KiB for each tensor; in Node up to 40 MiB for
+ * the garbage of connections and Blobs; and the result unless there is an `output`.
+ * @example await quantizeModel('model.safetensors', { to: 'int8', output: 'model.int8.safetensors' });
+ * @example await quantizeModel(file, await planModel(file, { to: 'int8' }), { output });
+ * @example const [q8, q4] = await quantizeModel('model.onnx', { to: ['q8', 'q4'], output: 'onnx' });
+ * @param plan of the same file
+ * @param more options in addition to those of a plan
+ * @throws TypeError or RangeError naming the option. ScalepointError `UNKNOWN_FORMAT`, `BAD_FILE`, `UNSUPPORTED_DTYPE`, `IO`,
+ *   `CHANGED`, `EXISTS`, `WORKER`, `OUT_OF_MEMORY`; `NON_FINITE` if a weight that becomes codes holds NaN or an infinity, `OVERFLOW` if
+ *   one is beyond the type that it is to be stored in; `QUALITY` (a QualityError). The signal's reason if it was aborted. After an error
+ *   there is no output, nor a part of one.
+ */
+export function quantizeModel(
+  file: ModelInput,
+  plan: ModelPlan,
+  more?: FormatSidecars & ResultOptions,
+): Promise<QuantizeModelResult>;
+/**
+ * Makes several results of one model, one after the other, each called as its users look for it: `model.onnx` becomes
+ * `model_quantized.onnx` and `model_q4.onnx`. They come in the order of the targets. If one fails, those before it stay.
+ */
+export function quantizeModel(
+  file: ModelInput,
+  options: QuantizeModelsOptions,
+): Promise<readonly QuantizeModelResult[]>;
+export function quantizeModel(file: ModelInput, options: QuantizeModelOptions): Promise<QuantizeModelResult>;
+export async function quantizeModel(
+  file: ModelInput,
+  choices: QuantizeModelOptions | QuantizeModelsOptions | ModelPlan,
+  more: FormatSidecars & ResultOptions = {},
+): Promise<QuantizeModelResult | readonly QuantizeModelResult[]> {
+  if (isForSeveral(choices)) return quantizeEach(file, choices);
+  const options = optionsOf(choices, more);
+  checkQuantizeOptions(options);
+  const made = await withCallbacks(options, (own) =>
+    withModel(file, own, async (opened) => {
+      const { choices, fit } = await fitted(opened, own, own);
+      return { ...(await quantizeOpen(opened, choices, own)), fit };
+    }),
+  );
+  return resultOf(made, made.fit);
+}
+
+/** Whether options name a list of targets. */
+function isForSeveral(choices: unknown): choices is QuantizeModelsOptions {
+  return Array.isArray((choices as { to?: unknown } | null | undefined)?.to);
+}
+
+async function quantizeEach(file: ModelInput, options: QuantizeModelsOptions): Promise<QuantizeModelResult[]> {
+  const targets = checkTargets(options.to, options as SizeOptions);
+  for (const to of targets) checkQuantizeOptions({ ...options, to });
+  const { to: _, ...rest } = options;
+  const made = await withCallbacks(rest, (own) =>
+    withModel(file, own, (opened) => quantizeSeveral(opened, targets, own)),
+  );
+  return made.map((one) => resultOf(one, undefined));
+}
+
+function checkQuantizeOptions(options: QuantizeModelOptions): void {
+  const names = [...planNames(), 'output', 'overwrite', ...sidecarNames(), 'minSqnrDb', ...workNames];
+  checkPlanOptions(options, names);
+  checkWorkOptions(options);
+  checkResultOptions(options);
+  options.signal?.throwIfAborted();
+}
+
+function resultOf(
+  { report, sidecars, memory, files, isWhole }: Quantized,
+  fit: ModelFit | undefined,
+): QuantizeModelResult {
+  const inMemory = (name: string | undefined) => {
+    if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
+    const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
+    if (found !== undefined) return found;
+    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
+  };
+  return {
+    report,
+    ...sidecars,
+    files,
+    isWhole,
+    ...(fit === undefined ? {} : { fit }),
+    bytes: async (name) => inMemory(name).bytes(),
+    blob: async (name) => inMemory(name).blob(),
+  };
+}
