@@ -6,7 +6,7 @@
 
 namespace scalepoint {
 
-/// An integer type of 2 to 8, or of 16 bits. A code takes one byte, or two if it has 16 bits; pack.h stores codes without gaps.
+/// An integer type of 2 to 8, or of 16 bits. A code takes one byte, or two if it has 16 bits; pack_bits.h stores codes without gaps.
 struct DType {
   int32_t bits = 8;
   bool is_signed = true;

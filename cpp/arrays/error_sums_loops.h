@@ -12,11 +12,11 @@
 #include <cstdint>
 #include <limits>
 
-#include "../error_sums.h"
-#include "fetch.h"
-#include "lanes.h"
-#include "linear.h"
-#include "metrics.h"
+#include "arrays/error_sums.h"
+#include "arrays/linear_loops.h"
+#include "arrays/metrics_loops.h"
+#include "lanes/fetch.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

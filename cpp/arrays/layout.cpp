@@ -1,7 +1,7 @@
-#include "layout.h"
+#include "arrays/layout.h"
 
-#include "round.h"
-#include "stretches.h"
+#include "arrays/stretches.h"
+#include "lanes/round.h"
 
 namespace scalepoint {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "status.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

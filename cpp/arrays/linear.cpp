@@ -1,12 +1,12 @@
-#include "linear.h"
+#include "arrays/linear.h"
 
 #include <cstring>
 
-#include "kernels/linear.h"
-#include "metrics.h"
-#include "qparams.h"
-#include "range.h"
-#include "stretches.h"
+#include "arrays/linear_loops.h"
+#include "arrays/metrics.h"
+#include "arrays/min_max.h"
+#include "arrays/qparams.h"
+#include "arrays/stretches.h"
 
 namespace scalepoint {
 namespace {
@@ -23,7 +23,7 @@ void quantize_slowly(const float* x, const Stretch& s, const float* scale, const
   }
 }
 
-/// Whether the kernels' fast rounding does not reach all of the parameters.
+/// Whether the loops' fast rounding does not reach all of the parameters.
 bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
   if (rounding == Rounding::kFused) return false;  // adds the zero point before it rounds
   for (size_t i = 0, n = s.uniform ? 1 : s.size; i < n; i++) {
@@ -44,7 +44,7 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
                      : kernels::quantize_each(from, n, scale + first, zero_point + first, format, to);
   };
   if (quickly(x, 0, s.size, codes)) return true;
-  // Some value is beyond the kernels. Only the pieces that hold such values are converted value by value.
+  // Some value is beyond the loops. Only the pieces that hold such values are converted value by value.
   constexpr size_t kPiece = 1024;
   bool finite = true;
   for (size_t i = 0; i < s.size; i += kPiece) {
@@ -58,7 +58,7 @@ bool quantize_stretch(const float* x, const Stretch& s, const float* scale, cons
   return finite;
 }
 
-/// Whether the kernels can take runs four at a time. Longer runs gain nothing by it: a run's own elements hide its division.
+/// Whether the loops can take runs four at a time. Longer runs gain nothing by it: a run's own elements hide its division.
 bool are_even_runs(size_t line_size, size_t run_size, const QuantizationSpec& spec) {
   return spec.dtype.bits <= 8 && run_size % 16 == 0 && line_size % run_size == 0 && run_size <= 4096 &&
          (spec.scheme == Scheme::kSymmetric || spec.include_zero);

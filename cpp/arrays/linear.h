@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "error_sums.h"
-#include "layout.h"
-#include "spec.h"
-#include "status.h"
+#include "arrays/error_sums.h"
+#include "arrays/layout.h"
+#include "arrays/spec.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

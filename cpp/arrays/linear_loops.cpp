@@ -1,10 +1,10 @@
-#include "linear.h"
+#include "arrays/linear_loops.h"
 
 #include <cstring>
 
-#include "dispatch.h"
-#include "lanes.h"
-#include "rounding.h"
+#include "arrays/dispatch_loops.h"
+#include "arrays/rounding_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,13 +1,13 @@
-// The loops between floats and codes with a scale and a zero point. No checks: the callers have made them. Pointers need the
+// The loops between floats and codes with a scale and a zero point. Callers check arguments. Pointers need the
 // alignment of their elements. Any n is fine, 0 too, unless a comment says otherwise.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "../error_sums.h"
-#include "../spec.h"
-#include "metrics.h"
+#include "arrays/error_sums.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/spec.h"
 
 namespace scalepoint::kernels {
 
@@ -35,7 +35,7 @@ bool quantize_each(const float* x, size_t n, const float* scale, const int32_t* 
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* codes);
 
-/// quantize_uniform for each run and accumulate_code_error (metrics.h) in one pass: the same codes and the same sums, bit for bit.
+/// quantize_uniform for each run and accumulate_code_error (metrics_loops.h) in one pass: the same codes and the same sums, bit for bit.
 /// The dtype has at most 8 bits. Returns whether the codes hold; if not, sums are as before.
 bool quantize_measured(const float* x, size_t n, const Runs& runs, CodeFormat format, void* codes, ErrorSums& sums);
 

@@ -1,8 +1,8 @@
-// Codes and their error sums in one pass (linear.h: quantize_measured).
-#include "dispatch.h"
-#include "error_blocks.h"
-#include "linear.h"
-#include "rounding.h"
+// Codes and their error sums in one pass (quantize_measured in linear_loops.h).
+#include "arrays/dispatch_loops.h"
+#include "arrays/error_sums_loops.h"
+#include "arrays/linear_loops.h"
+#include "arrays/rounding_loops.h"
 
 namespace scalepoint::kernels {
 namespace {

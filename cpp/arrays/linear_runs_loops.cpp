@@ -1,9 +1,9 @@
-// Range, parameters and codes of adjacent runs (linear.h: quantize_even_runs).
-#include "dispatch.h"
-#include "extremes.h"
-#include "lanes.h"
-#include "linear.h"
-#include "rounding.h"
+// Range, parameters and codes of adjacent runs (quantize_even_runs in linear_loops.h).
+#include "arrays/dispatch_loops.h"
+#include "arrays/linear_loops.h"
+#include "arrays/rounding_loops.h"
+#include "lanes/extremes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -134,8 +134,8 @@ constexpr PerRounding<PerSign<Kernel>> kRunsOfAny = SCALEPOINT_BYTES_PER_ROUNDIN
 
 uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const QuantizationSpec& spec, float* scale,
                             int32_t* zero_point, void* codes) {
-  const auto& kernel = run_size == 32 ? kRunsOf32 : kRunsOfAny;
-  return kernel[spec.rounding][spec.dtype](x, run_size, runs, spec, scale, zero_point, codes);
+  const auto& loop = run_size == 32 ? kRunsOf32 : kRunsOfAny;
+  return loop[spec.rounding][spec.dtype](x, run_size, runs, spec, scale, zero_point, codes);
 }
 
 }  // namespace scalepoint::kernels

@@ -1,8 +1,8 @@
-#include "metrics.h"
+#include "arrays/metrics.h"
 
-#include "kernels/metrics.h"
-#include "linear.h"
-#include "stretches.h"
+#include "arrays/linear.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/stretches.h"
 
 namespace scalepoint {
 

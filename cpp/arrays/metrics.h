@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <span>
 
-#include "dtype.h"
-#include "error_sums.h"
-#include "layout.h"
-#include "status.h"
+#include "arrays/dtype.h"
+#include "arrays/error_sums.h"
+#include "arrays/layout.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

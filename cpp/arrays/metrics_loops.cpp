@@ -1,10 +1,10 @@
-#include "metrics.h"
+#include "arrays/metrics_loops.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "dispatch.h"
-#include "error_blocks.h"
+#include "arrays/dispatch_loops.h"
+#include "arrays/error_sums_loops.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,11 +1,11 @@
-// The loops of the error measures. No checks: the callers have made them. Any n is fine, 0 too.
+// The loops of the error measures. Callers check arguments. Any n is fine, 0 too.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "../dtype.h"
-#include "../error_sums.h"
+#include "arrays/dtype.h"
+#include "arrays/error_sums.h"
 
 namespace scalepoint::kernels {
 

@@ -1,9 +1,9 @@
-#include "range.h"
+#include "arrays/min_max.h"
 
 #include <limits>
 
-#include "kernels/range.h"
-#include "stretches.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/stretches.h"
 
 namespace scalepoint {
 

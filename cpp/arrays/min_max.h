@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "layout.h"
-#include "spec.h"
-#include "status.h"
+#include "arrays/layout.h"
+#include "arrays/spec.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

@@ -1,10 +1,10 @@
-#include "range.h"
+#include "arrays/min_max_loops.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "extremes.h"
-#include "lanes.h"
+#include "lanes/extremes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,4 +1,4 @@
-// The loops over ranges: smallest, largest and farthest value. No checks: the callers have made them. Pointers need the alignment
+// The loops over ranges: smallest, largest and farthest value. Callers check arguments. Pointers need the alignment
 // of their elements.
 #pragma once
 

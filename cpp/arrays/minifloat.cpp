@@ -1,11 +1,11 @@
-#include "minifloat.h"
+#include "arrays/minifloat.h"
 
 #include <algorithm>
 #include <iterator>
 
-#include "kernels/minifloat.h"
-#include "round.h"
-#include "stretches.h"
+#include "arrays/minifloat_loops.h"
+#include "arrays/stretches.h"
+#include "lanes/round.h"
 
 namespace scalepoint {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "dtype.h"
-#include "layout.h"
-#include "status.h"
+#include "arrays/dtype.h"
+#include "arrays/layout.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

@@ -1,9 +1,9 @@
-#include "minifloat.h"
+#include "arrays/minifloat_loops.h"
 
 #include <cstring>
 
-#include "lanes.h"
-#include "range.h"
+#include "arrays/min_max_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

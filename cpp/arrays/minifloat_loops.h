@@ -1,10 +1,10 @@
-// The loops between float32 and narrower floats. No checks: cpp/minifloat.cpp has made them. Any n is fine, 0 too.
+// The loops between float32 and narrower floats. minifloat.cpp checks arguments. Any n is fine, 0 too.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "../dtype.h"
+#include "arrays/dtype.h"
 
 namespace scalepoint::kernels {
 

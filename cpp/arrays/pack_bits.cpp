@@ -1,10 +1,10 @@
-#include "pack.h"
+#include "arrays/pack_bits.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
-#include "kernels/pack.h"
+#include "arrays/pack_bits_loops.h"
 
 namespace scalepoint {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "dtype.h"
-#include "status.h"
+#include "arrays/dtype.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

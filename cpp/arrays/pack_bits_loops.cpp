@@ -1,9 +1,9 @@
-#include "pack.h"
+#include "arrays/pack_bits_loops.h"
 
 #include <cstring>
 
-#include "../dtype.h"
-#include "lanes.h"
+#include "arrays/dtype.h"
+#include "lanes/lanes.h"
 
 // Both tiers work in steps of a fixed number of codes, a multiple of 8, so that each step begins with a whole byte on the packed
 // side. A step may read and write some bytes beyond its own; the next step overwrites them.

@@ -1,4 +1,4 @@
-#include "qparams.h"
+#include "arrays/qparams.h"
 
 #include <cfloat>
 #include <cmath>

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "spec.h"
-#include "status.h"
+#include "arrays/spec.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

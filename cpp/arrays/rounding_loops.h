@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../dtype.h"
-#include "lanes.h"
+#include "arrays/dtype.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

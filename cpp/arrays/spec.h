@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "dtype.h"
-#include "round.h"
+#include "arrays/dtype.h"
+#include "lanes/round.h"
 
 namespace scalepoint {
 

@@ -1,8 +1,8 @@
 // Walks a piece of an array in stretches: elements in a row that share one parameter, or that have consecutive parameters.
 #pragma once
 
-#include "kernels/metrics.h"
-#include "layout.h"
+#include "arrays/layout.h"
+#include "arrays/metrics_loops.h"
 
 namespace scalepoint {
 

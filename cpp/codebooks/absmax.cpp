@@ -1,10 +1,10 @@
-#include "absmax.h"
+#include "codebooks/absmax.h"
 
 #include <cmath>
 
-#include "codebook_parts.h"
-#include "kernels/range.h"
-#include "range.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "codebooks/codebook_parts.h"
 
 namespace scalepoint {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "codebook.h"
-#include "status.h"
+#include "arrays/status.h"
+#include "codebooks/codebook.h"
 
 namespace scalepoint {
 

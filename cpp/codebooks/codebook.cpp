@@ -1,9 +1,9 @@
-#include "codebook.h"
+#include "codebooks/codebook.h"
 
-#include "codebook_parts.h"
-#include "kernels/metrics.h"
-#include "kernels/range.h"
-#include "range.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "codebooks/codebook_parts.h"
 
 namespace scalepoint {
 namespace {

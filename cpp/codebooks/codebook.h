@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "error_sums.h"
-#include "status.h"
+#include "arrays/error_sums.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 

@@ -1,11 +1,11 @@
-#include "codebook_learning.h"
+#include "codebooks/codebook_learning.h"
 
 #include <cstddef>
 #include <cstring>
 
-#include "codebook_parts.h"
-#include "kernels/codebook.h"
-#include "kernels/range.h"
+#include "arrays/min_max_loops.h"
+#include "codebooks/codebook_loops.h"
+#include "codebooks/codebook_parts.h"
 
 namespace scalepoint {
 namespace {

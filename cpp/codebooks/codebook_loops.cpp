@@ -1,10 +1,10 @@
 // Most of these loops go value by value: they look up a table at every value, and wasm has no vector instruction that gathers.
 // Only search_codes_by_counting needs no table of more than 16 bytes.
-#include "codebook.h"
+#include "codebooks/codebook_loops.h"
 
 #include <cstring>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,4 +1,4 @@
-// The loops of codebooks. No checks: the callers have made them. Any n is fine, 0 too.
+// The loops of codebooks. Callers check arguments. Any n is fine, 0 too.
 #pragma once
 
 #include <cstddef>

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <iterator>
 
-#include "codebook.h"
-#include "kernels/codebook.h"
-#include "round.h"
+#include "codebooks/codebook.h"
+#include "codebooks/codebook_loops.h"
+#include "lanes/round.h"
 
 namespace scalepoint {
 

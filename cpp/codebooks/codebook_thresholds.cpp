@@ -1,7 +1,7 @@
 // Which quotients get which code: the thresholds between the values of a codebook.
 #include <limits>
 
-#include "codebook_parts.h"
+#include "codebooks/codebook_parts.h"
 
 namespace scalepoint {
 namespace {

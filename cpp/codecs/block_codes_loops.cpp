@@ -1,12 +1,12 @@
-#include "block_codes.h"
+#include "codecs/block_codes_loops.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "lanes.h"
-#include "minifloat.h"
-#include "range.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/minifloat_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

@@ -1,10 +1,10 @@
-#include "block_fit.h"
+#include "codecs/block_fit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
+#include "arrays/minifloat_loops.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,11 +1,11 @@
-#include "cast.h"
+#include "codecs/cast.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
-#include "../kernels/range.h"
-#include "../round.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/minifloat_loops.h"
+#include "lanes/round.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -16,9 +16,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../error_sums.h"
-#include "../kernels/kernels.h"
-#include "../status.h"
+#include "arrays/error_sums.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/status.h"
 
 namespace scalepoint::codecs {
 

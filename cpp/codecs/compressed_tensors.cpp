@@ -1,16 +1,16 @@
-#include "compressed_tensors.h"
+#include "codecs/compressed_tensors.h"
 
 #include <cassert>
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
-#include "../kernels/pack.h"
-#include "../linear.h"
-#include "../metrics.h"
-#include "../minifloat.h"
-#include "../pack.h"
-#include "../range.h"
+#include "arrays/linear.h"
+#include "arrays/metrics.h"
+#include "arrays/min_max.h"
+#include "arrays/minifloat.h"
+#include "arrays/minifloat_loops.h"
+#include "arrays/pack_bits.h"
+#include "arrays/pack_bits_loops.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,6 +1,6 @@
-#include "copy.h"
+#include "codecs/copy.h"
 
-#include "elements.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 

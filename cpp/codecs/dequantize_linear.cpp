@@ -1,17 +1,17 @@
-#include "dequantize_linear.h"
+#include "codecs/dequantize_linear.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "../kernels/block_codes.h"
-#include "../kernels/linear.h"
-#include "../kernels/metrics.h"
-#include "../kernels/pack.h"
-#include "../kernels/range.h"
-#include "../linear.h"
-#include "../range.h"
-#include "block_fit.h"
+#include "arrays/linear.h"
+#include "arrays/linear_loops.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/pack_bits_loops.h"
+#include "codecs/block_codes_loops.h"
+#include "codecs/block_fit.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,11 +1,11 @@
-#include "elements.h"
+#include "codecs/elements.h"
 
 #include <cassert>
 #include <cstring>
 
-#include "../blocks.h"
-#include "../kernels/minifloat.h"
-#include "../range.h"
+#include "arrays/min_max.h"
+#include "arrays/minifloat_loops.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,12 +1,12 @@
-#include "matmul_bnb4.h"
+#include "codecs/matmul_bnb4.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "../absmax.h"
-#include "../codebook_parts.h"
-#include "../kernels/block_codes.h"
-#include "../kernels/metrics.h"
+#include "arrays/metrics_loops.h"
+#include "codebooks/absmax.h"
+#include "codebooks/codebook_parts.h"
+#include "codecs/block_codes_loops.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,16 +1,16 @@
-#include "matmul_nbits.h"
+#include "codecs/matmul_nbits.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "../absmax.h"
-#include "../kernels/block_codes.h"
-#include "../kernels/metrics.h"
-#include "../kernels/pack.h"
-#include "../kernels/range.h"
-#include "../range_search.h"
-#include "block_codes.h"
-#include "block_fit.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/pack_bits_loops.h"
+#include "codebooks/absmax.h"
+#include "codecs/block_codes.h"
+#include "codecs/block_codes_loops.h"
+#include "codecs/block_fit.h"
+#include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
 namespace {

@@ -1,10 +1,10 @@
-#include "best_blocks.h"
+#include "ggml/best_search_loops.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "../float16.h"
-#include "lanes.h"
+#include "lanes/float16.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {
@@ -344,7 +344,7 @@ class SuperBlock {
   Parts parts_ = {};
 };
 
-// The bits of levels lie where superblock_packing.h says.
+// k_quants_packing_loops.h says where the bits of levels lie.
 constexpr BestRule kRules[] = {
     {BlockType::kQ4_0, 32, 1, Values::kEven, false, -8, 7, 8, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
     {BlockType::kQ4_1, 32, 1, Values::kEven, true, 0, 15, 0, 0, {{2, 16, 4, 0, 4}}, 0, 0, 0, 0, {}},

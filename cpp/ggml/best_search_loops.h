@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../block_type.h"
+#include "ggml/ggml_types.h"
 
 namespace scalepoint::kernels {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels::blocks32 {
 

@@ -1,11 +1,11 @@
-#include "blocks.h"
+#include "ggml/ggml_blocks.h"
 
 #include <algorithm>
 
-#include "kernels/best_blocks.h"
-#include "kernels/blocks.h"
-#include "kernels/range.h"
-#include "range.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "ggml/best_search_loops.h"
+#include "ggml/ggml_loops.h"
 
 namespace scalepoint {
 namespace {

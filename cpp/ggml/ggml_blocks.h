@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <span>
 
-#include "block_type.h"
-#include "status.h"
+#include "arrays/status.h"
+#include "ggml/ggml_types.h"
 
 namespace scalepoint {
 

@@ -1,4 +1,4 @@
-// The loops over ggml's blocks. No checks: cpp/blocks.cpp has made them. n counts blocks. The results are ggml's, byte for byte:
+// The loops over ggml's blocks. ggml_blocks.cpp checks arguments. n counts blocks. The results are ggml's, byte for byte:
 // float32 throughout, sums in the order of the elements, no contraction of products and sums.
 #pragma once
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "../float16.h"
-#include "blocks.h"
-#include "blocks32.h"
-#include "grid_bytes.h"
-#include "grid_search.h"
+#include "ggml/blocks32_loops.h"
+#include "ggml/ggml_loops.h"
+#include "ggml/iq_grid_bytes_loops.h"
+#include "ggml/iq_grid_search_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::kernels {
 namespace {

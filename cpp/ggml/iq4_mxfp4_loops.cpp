@@ -1,11 +1,11 @@
 // ggml's types whose levels stand for 16 values: IQ4_NL, IQ4_XS and MXFP4. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cmath>
 
-#include "../float16.h"
-#include "blocks.h"
-#include "blocks32.h"
-#include "superblock_columns.h"
-#include "superblock_search.h"
+#include "ggml/blocks32_loops.h"
+#include "ggml/ggml_loops.h"
+#include "ggml/k_quants_columns_loops.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::kernels {
 namespace {

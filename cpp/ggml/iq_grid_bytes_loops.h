@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
-#include "lanes.h"
-#include "superblock_search.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

@@ -1,10 +1,10 @@
-#include "grid_search.h"
+#include "ggml/iq_grid_search_loops.h"
 
 #include <cfloat>
 #include <cmath>
 
-#include "lanes.h"
-#include "superblock_search.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

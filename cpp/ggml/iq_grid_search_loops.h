@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "grids.h"
+#include "ggml/iq_grids.h"
 
 namespace scalepoint::kernels {
 

@@ -1,4 +1,4 @@
-#include "grids.h"
+#include "ggml/iq_grids.h"
 
 #include <iterator>
 

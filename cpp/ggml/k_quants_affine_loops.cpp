@@ -1,8 +1,8 @@
-// The search for the scale and the minimum of many sub-blocks (Q2_K, Q4_K and Q5_K; see superblock_columns.h). Sub-blocks that
+// The search for the scale and the minimum of many sub-blocks (Q2_K, Q4_K and Q5_K; see k_quants_columns_loops.h). Sub-blocks that
 // these loops cannot follow exactly go to the reference.
-#include "lanes.h"
-#include "superblock_columns.h"
-#include "superblock_search.h"
+#include "ggml/k_quants_columns_loops.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

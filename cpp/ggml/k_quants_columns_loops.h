@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

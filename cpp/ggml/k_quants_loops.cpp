@@ -1,13 +1,13 @@
 // ggml's super-blocks: the layouts of Q2_K to Q6_K, and how a super-block is made from the scales of its sub-blocks. The searches
-// for those scales are in superblock_search.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
+// for those scales are in k_quants_search_loops.h. Source: github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "../float16.h"
-#include "blocks.h"
-#include "superblock_packing.h"
-#include "superblock_search.h"
+#include "ggml/ggml_loops.h"
+#include "ggml/k_quants_packing_loops.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::kernels {
 namespace {

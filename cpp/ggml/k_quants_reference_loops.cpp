@@ -1,12 +1,12 @@
 // The searches of the K-quants one sub-block at a time, element by element as ggml goes. They have a file of their own because
-// they do what the loops over lanes (superblocks_affine.cpp, superblocks_scale.cpp) do not:
+// they do what the loops over lanes (k_quants_affine_loops.cpp, k_quants_scale_loops.cpp) do not:
 //   - they search a single sub-block: one with a quantized scale of 0 keeps the levels of its own search;
 //   - they follow ggml's rounding where it wraps, for levels from 2^22 on;
 //   - they are small. The build without SIMD runs them alone. With the loops over lanes it would give the same bytes in about 0.8
 //     of the time (Q3_K: 1.5 times), but be 6 kB larger, compressed.
 #include <cstring>
 
-#include "superblock_search.h"
+#include "ggml/k_quants_search_loops.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,8 +1,8 @@
-// The search for the scales of many sub-blocks without a minimum (Q6_K and Q3_K; see superblock_columns.h). Sub-blocks of Q3_K
+// The search for the scales of many sub-blocks without a minimum (Q6_K and Q3_K; see k_quants_columns_loops.h). Sub-blocks of Q3_K
 // that these loops cannot follow exactly go to the reference.
-#include "lanes.h"
-#include "superblock_columns.h"
-#include "superblock_search.h"
+#include "ggml/k_quants_columns_loops.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,10 +1,10 @@
 // Which of the two forms of a search a build runs: with SIMD the loops over lanes, else the reference alone, which is smaller
-// (superblocks_reference.cpp).
-#include "superblock_search.h"
+// (k_quants_reference_loops.cpp).
+#include "ggml/k_quants_search_loops.h"
 
 #include <cstring>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -2,8 +2,8 @@
 // ggml's, bit for bit: float32 throughout, candidates in ggml's order, sums in the order of the elements. Inputs are finite.
 //
 // Each search is there twice, and the native tests hold the two against each other:
-//   search_*  one sub-block at a time, as ggml does it (superblocks_reference.cpp)
-//   find_*    many sub-blocks side by side, one a lane (superblocks_affine.cpp, superblocks_scale.cpp)
+//   search_*  one sub-block at a time, as ggml does it (k_quants_reference_loops.cpp)
+//   find_*    many sub-blocks side by side, one a lane (k_quants_affine_loops.cpp, k_quants_scale_loops.cpp)
 // fit_* run the one that the build is for.
 //
 // `weights` say how much the error of an element counts, one for each; without them (null) they follow from the elements. Levels
@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "../round.h"
+#include "lanes/round.h"
 
 namespace scalepoint::kernels {
 

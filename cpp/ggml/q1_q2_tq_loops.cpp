@@ -2,9 +2,9 @@
 // github.com/ggml-org/ggml, src/ggml-quants.c.
 #include <cstring>
 
-#include "../float16.h"
-#include "blocks.h"
-#include "blocks32.h"
+#include "ggml/blocks32_loops.h"
+#include "ggml/ggml_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::kernels {
 namespace {

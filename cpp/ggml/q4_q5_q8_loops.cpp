@@ -1,9 +1,9 @@
 // ggml's blocks of 32 with evenly spaced levels: Q8_0, Q4_0, Q4_1, Q5_0 and Q5_1. Source: github.com/ggml-org/ggml,
 // src/ggml-quants.c.
-#include "../float16.h"
-#include "blocks.h"
-#include "blocks32.h"
-#include "superblock_search.h"
+#include "ggml/blocks32_loops.h"
+#include "ggml/ggml_loops.h"
+#include "ggml/k_quants_search_loops.h"
+#include "lanes/float16.h"
 
 namespace scalepoint::kernels {
 namespace blocks32 {

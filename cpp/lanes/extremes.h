@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "round.h"
+#include "lanes/round.h"
 
 namespace scalepoint {
 

@@ -1,8 +1,8 @@
-// Four lanes: SIMD vectors where the build has them, plain arrays elsewhere. A kernel includes this header and is written once
+// Four lanes: SIMD vectors where the build has them, plain arrays elsewhere. A file of loops includes this header and is written once
 // for both.
 #pragma once
 
-#include "../round.h"
+#include "lanes/round.h"
 
 /// Before a loop: keeps the compiler from unrolling it. V8 issues all loads of a loop body before its arithmetic, so an unrolled
 /// loop runs out of registers.
@@ -16,12 +16,12 @@
 // stands before a loop over the few vectors of a step, which is unrolled only there. SCALEPOINT_SHARED stands for `inline` before
 // what several loops do: it is inlined only there, since the build without SIMD is kept small.
 #if defined(__wasm_simd128__) || defined(SCALEPOINT_SIMDE)
-#include "lanes_simd128.h"
+#include "lanes/lanes_simd128.h"
 #define SCALEPOINT_SIMD_LANES
 #define SCALEPOINT_PER_VECTOR
 #define SCALEPOINT_SHARED inline
 #else
-#include "lanes_scalar.h"
+#include "lanes/lanes_scalar.h"
 #define SCALEPOINT_PER_VECTOR SCALEPOINT_NO_UNROLL
 #define SCALEPOINT_SHARED [[gnu::noinline]] inline
 #endif

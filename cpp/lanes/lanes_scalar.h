@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "../round.h"
+#include "lanes/round.h"
 
 namespace scalepoint::lanes {
 

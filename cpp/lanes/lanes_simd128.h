@@ -324,7 +324,7 @@ inline void to_floats(U8x16 bytes, F32x4* out) {
   out[3] = to_float(opaque({wasm_i32x4_extend_high_i16x8(high)}));
 }
 
-// For codes of less than a byte, which the scalar tier packs in 64-bit words instead (pack.cpp).
+// For codes of less than a byte, which the scalar tier packs in 64-bit words instead (pack_bits_loops.cpp).
 
 inline U8x16 bit_xor(U8x16 a, U8x16 b) { return {wasm_v128_xor(a.v, b.v)}; }
 /// Two bytes as one integer, the lower one first; and back.

@@ -1,4 +1,4 @@
-// The numerics contract for one value at a time. The kernels do the same for many values at a time, and tests hold them to it.
+// The numerics contract for one value at a time. The loops do the same for many values at a time, and tests hold them to it.
 #pragma once
 
 #include <cmath>

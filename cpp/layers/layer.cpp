@@ -1,12 +1,12 @@
-// Making and filling a layer: weights go into the tiles that the kernels walk. layer_forward.cpp multiplies.
-#include "layer.h"
+// Making and filling a layer: weights go into the tiles that the loops walk. layer_forward.cpp multiplies.
+#include "layers/layer.h"
 
 #include <cstring>
 
-#include "float16.h"
-#include "kernels/range.h"
-#include "layer_memory.h"
-#include "round.h"
+#include "arrays/min_max_loops.h"
+#include "lanes/float16.h"
+#include "lanes/round.h"
+#include "layers/layer_memory.h"
 
 namespace scalepoint {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "blocks.h"
-#include "dtype.h"
-#include "status.h"
+#include "arrays/dtype.h"
+#include "arrays/status.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstring>
 
-#include "layer_memory.h"
-#include "linear.h"
-#include "round.h"
+#include "arrays/linear.h"
+#include "lanes/round.h"
+#include "layers/layer_memory.h"
 
 namespace scalepoint {
 namespace {

@@ -1,11 +1,11 @@
-// Dot products of integers; layer.h says how weights and activations lie. V8 loads all that a step needs before it computes, and
+// Dot products of integers; layer_loops.h says how weights and activations lie. V8 loads all that a step needs before it computes, and
 // 14 vectors fit into the registers. So the loops keep few vectors alive: eight sums at most.
-#include "layer.h"
+#include "layers/layer_loops.h"
 
 #include <cmath>
 
-#include "../round.h"
-#include "lanes.h"
+#include "lanes/lanes.h"
+#include "lanes/round.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,4 +1,4 @@
-// The loops of quantized layers. No checks: cpp/layer.cpp and cpp/layer_forward.cpp have made them.
+// The loops of quantized layers. layer.cpp and layer_forward.cpp check arguments.
 //
 // Weights lie in tiles of eight rows. A vector of 16-bit weights holds two columns of four rows. Its dot product with a pair of
 // activations is four outputs, so no sum crosses lanes.

@@ -1,4 +1,4 @@
-#include "layer_memory.h"
+#include "layers/layer_memory.h"
 
 namespace scalepoint {
 

@@ -2,8 +2,8 @@
 // of its columns, bias, scales, zero points and weights.
 #pragma once
 
-#include "kernels/layer.h"
-#include "layer.h"
+#include "layers/layer.h"
+#include "layers/layer_loops.h"
 
 namespace scalepoint {
 

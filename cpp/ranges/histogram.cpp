@@ -1,7 +1,7 @@
-#include "histogram.h"
+#include "ranges/histogram.h"
 
-#include "kernels/histogram.h"
-#include "round.h"
+#include "lanes/round.h"
+#include "ranges/histogram_loops.h"
 
 namespace scalepoint {
 

@@ -1,7 +1,7 @@
 // With SIMD the bins of four values at a time. Counting itself goes value by value: wasm has no vector instruction that scatters.
-#include "histogram.h"
+#include "ranges/histogram_loops.h"
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,4 +1,4 @@
-// The loop that counts values into bins. No checks: cpp/histogram.cpp has made them.
+// The loop that counts values into bins. histogram.cpp checks arguments.
 #pragma once
 
 #include <cstddef>

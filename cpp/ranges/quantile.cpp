@@ -1,4 +1,4 @@
-#include "quantile.h"
+#include "ranges/quantile.h"
 
 #include <cstddef>
 #include <utility>

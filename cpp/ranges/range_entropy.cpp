@@ -1,4 +1,4 @@
-#include "range_entropy.h"
+#include "ranges/range_entropy.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,14 +1,14 @@
-#include "range_mse.h"
+#include "ranges/range_mse.h"
 
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 
-#include "kernels/range_search.h"
-#include "qparams.h"
-#include "range_scale_search.h"
-#include "range_stand_ins.h"
-#include "round.h"
+#include "arrays/qparams.h"
+#include "lanes/round.h"
+#include "ranges/range_mse_scale_search.h"
+#include "ranges/range_mse_stand_ins.h"
+#include "ranges/range_search_loops.h"
 
 namespace scalepoint {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/range_search.h"
-#include "spec.h"
+#include "arrays/spec.h"
+#include "ranges/range_search_loops.h"
 
 namespace scalepoint {
 

@@ -1,4 +1,4 @@
-#include "range_scale_search.h"
+#include "ranges/range_mse_scale_search.h"
 
 #include <algorithm>
 #include <cfloat>

@@ -1,12 +1,12 @@
-#include "range_stand_ins.h"
+#include "ranges/range_mse_stand_ins.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "range_mse.h"
-#include "round.h"
+#include "lanes/round.h"
+#include "ranges/range_mse.h"
 
 namespace scalepoint {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-#include "kernels/range_search.h"
+#include "ranges/range_search_loops.h"
 
 namespace scalepoint {
 

@@ -1,17 +1,17 @@
 // Ranges that are searched for: finds the values of each parameter and hands them to the search.
-#include "range_search.h"
+#include "ranges/range_search.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "kernels/range.h"
-#include "kernels/range_search.h"
-#include "qparams.h"
-#include "quantile.h"
-#include "range.h"
-#include "range_entropy.h"
-#include "range_mse.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/qparams.h"
+#include "ranges/quantile.h"
+#include "ranges/range_entropy.h"
+#include "ranges/range_mse.h"
+#include "ranges/range_search_loops.h"
 
 namespace scalepoint {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <span>
 
-#include "layout.h"
-#include "spec.h"
-#include "status.h"
+#include "arrays/layout.h"
+#include "arrays/spec.h"
+#include "arrays/status.h"
 
 namespace scalepoint {
 
@@ -23,7 +23,7 @@ enum class RangeMethod : int32_t {
 
 /// Chooses scale and zero point of every parameter of a whole array, each by its own finite values.
 ///   kMse         The scale and zero point with the least squared error. For up to 32,768 values all scales are ruled out one
-///                interval after the other (range_scale_search.h). More values are first replaced by the means of small bins.
+///                interval after the other (range_mse_scale_search.h). More values are first replaced by the means of small bins.
 ///   kPercentile  percentile: above 50, at most 100; between two of the sorted values by linear interpolation, as numpy does. The
 ///                range then goes through choose_qparams.
 ///   kEntropy     A histogram of |x| with 2048 bins up to the largest is cut at a threshold; the rest goes into the last bin. Of

@@ -1,7 +1,7 @@
-#include "range_search.h"
+#include "ranges/range_search_loops.h"
 
-#include "../round.h"
-#include "lanes.h"
+#include "lanes/lanes.h"
+#include "lanes/round.h"
 
 namespace scalepoint::kernels {
 namespace {

@@ -1,10 +1,10 @@
-// The loops of the search for ranges. No checks: the callers have made them.
+// The loops of the search for ranges. Callers check arguments.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "lanes.h"
+#include "lanes/lanes.h"
 
 namespace scalepoint::kernels {
 

@@ -1,8 +1,8 @@
 // Elements of files as floats, and the arena that all codecs work on.
-#include "blocks.h"
+#include "arrays/minifloat_loops.h"
 #include "codecs/copy.h"
 #include "codecs_helpers.h"
-#include "kernels/minifloat.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::tests {
 namespace {

@@ -1,8 +1,7 @@
 // The search for lower errors: what it promises on numbers of all kinds. Bytes are compared between the builds in tests/web.
-#include "kernels/best_blocks.h"
-
-#include "blocks.h"
 #include "codecs_helpers.h"
+#include "ggml/best_search_loops.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::tests {
 namespace {

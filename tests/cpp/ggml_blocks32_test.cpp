@@ -234,7 +234,7 @@ TEST(Blocks32, quantize_as_the_formats_say) {
   int overflowing = 0;
   // 7000 blocks, so that each type sees each kind 500 times.
   for (int round = 0; round < 2000; round++) {
-    // A number of blocks at once, as the kernels take them four by four.
+    // A number of blocks at once, as the loops take them four by four.
     std::vector<Floats> blocks(1 + random.below(6));
     for (Floats& block : blocks) block = make_block(random);
     for (const BlockType type : kTypes) {

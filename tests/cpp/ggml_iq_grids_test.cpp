@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "blocks.h"
+#include "ggml/ggml_blocks.h"
+#include "ggml/iq_grid_search_loops.h"
 #include "helpers.h"
-#include "kernels/grid_search.h"
 
 namespace scalepoint::tests {
 namespace {

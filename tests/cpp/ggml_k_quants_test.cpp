@@ -2,8 +2,8 @@
 // time. The library itself is asked in tests/web/arrays/superblocks.node.test.ts.
 #include <array>
 
+#include "ggml/ggml_loops.h"
 #include "helpers.h"
-#include "kernels/blocks.h"
 
 namespace scalepoint::tests {
 namespace {
@@ -348,7 +348,7 @@ float normal(Random& random) {
   return sum;
 }
 
-/// A super-block of each kind that a kernel could get wrong.
+/// A super-block of each kind that a loop could get wrong.
 std::vector<std::pair<std::string, Floats>> kinds(Random& random) {
   std::vector<std::pair<std::string, Floats>> result;
   const auto add = [&](const char* name, auto make) {

@@ -1,6 +1,5 @@
 // Ranges of arrays, the search for values that are not finite, histograms.
-#include "kernels/range.h"
-
+#include "arrays/min_max_loops.h"
 #include "helpers.h"
 
 namespace scalepoint::tests {

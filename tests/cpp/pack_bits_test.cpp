@@ -1,6 +1,5 @@
 // Dense storage of codes.
-#include "kernels/pack.h"
-
+#include "arrays/pack_bits_loops.h"
 #include "helpers.h"
 
 namespace scalepoint::tests {
@@ -151,7 +150,7 @@ TEST(Pack, refuses_lengths_that_do_not_belong_together) {
   }
 }
 
-// ---------------------------------------------------------------------------------------------------------------- kernels
+// ------------------------------------------------------------------------------------------------------------------ loops
 
 using kernels::CodeForm;
 
