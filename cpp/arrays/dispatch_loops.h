@@ -9,7 +9,7 @@
 #include "arrays/dtype.h"
 #include "lanes/round.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 template <class Function>
 struct PerCodeType {
@@ -65,4 +65,4 @@ struct PerRounding {
         SCALEPOINT_BYTES_OF_ROUNDING(f, Rounding::kReciprocal)                                           \
   }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -18,7 +18,7 @@
 #include "lanes/fetch.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// An array.
 struct FloatValues {
@@ -151,4 +151,4 @@ void accumulate_error_of(const float* all_x, Values all_y, size_t all, ErrorSums
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

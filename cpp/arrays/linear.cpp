@@ -12,7 +12,7 @@ namespace scalepoint {
 namespace {
 
 /// Converts value by value.
-void quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
+void quantize_slowly(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, loops::CodeFormat format,
                      std::byte* codes) {
   const DType dtype = format.dtype;
   for (size_t i = 0; i < s.size; i++) {
@@ -27,7 +27,7 @@ void quantize_slowly(const float* x, const Stretch& s, const float* scale, const
 bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* zero_point, Rounding rounding) {
   if (rounding == Rounding::kFused) return false;  // adds the zero point before it rounds
   for (size_t i = 0, n = s.uniform ? 1 : s.size; i < n; i++) {
-    if (zero_point[i] > kernels::kMaxFastZeroPoint || zero_point[i] < -kernels::kMaxFastZeroPoint) return true;
+    if (zero_point[i] > loops::kMaxFastZeroPoint || zero_point[i] < -loops::kMaxFastZeroPoint) return true;
     // The reciprocal of a smaller scale is infinite, and its product with 0 is NaN.
     if (rounding == Rounding::kReciprocal && scale[i] < kMinScale) return true;
   }
@@ -35,13 +35,13 @@ bool needs_slow_rounding(const Stretch& s, const float* scale, const int32_t* ze
 }
 
 /// Makes the codes of a stretch. Returns whether all of x is finite.
-bool quantize_stretch(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, kernels::CodeFormat format,
+bool quantize_stretch(const float* x, const Stretch& s, const float* scale, const int32_t* zero_point, loops::CodeFormat format,
                       std::byte* codes) {
   const bool slow = needs_slow_rounding(s, scale, zero_point, format.rounding);
   const auto quickly = [&](const float* from, size_t first, size_t n, std::byte* to) {
     if (slow) return false;
-    return s.uniform ? kernels::quantize_uniform(from, n, *scale, *zero_point, format, to)
-                     : kernels::quantize_each(from, n, scale + first, zero_point + first, format, to);
+    return s.uniform ? loops::quantize_uniform(from, n, *scale, *zero_point, format, to)
+                     : loops::quantize_each(from, n, scale + first, zero_point + first, format, to);
   };
   if (quickly(x, 0, s.size, codes)) return true;
   // Some value is beyond the loops. Only the pieces that hold such values are converted value by value.
@@ -84,7 +84,7 @@ Status quantize_linear(std::span<const float> x, const Layout& layout, uint64_t 
   if (!layout.valid()) return Status::kBadLayout;
   if (codes.size() != x.size() * spec.dtype.storage_bytes()) return Status::kSizeMismatch;
   if (const Status s = check_parameters(layout, start, x.size(), scale, zero_point); s != Status::kOk) return s;
-  const kernels::CodeFormat format = {spec.dtype, spec.rounding};
+  const loops::CodeFormat format = {spec.dtype, spec.rounding};
   bool finite = true;
   for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
     const std::span<const float> from = x.subspan(s.offset, s.size);
@@ -109,11 +109,11 @@ Status quantize_linear_measured(std::span<const float> x, const Layout& layout, 
     const Part part = part_at(layout, start + i, x.size() - i);
     const std::span<const float> from = x.subspan(i, part.size);
     const std::span<std::byte> to = codes.subspan(i * bytes, part.size * bytes);
-    const kernels::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
+    const loops::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
     const bool done =
         part.run_size > 0 && spec.dtype.bits <= 8 &&
         !needs_slow_rounding({0, part.size / part.run_size, 0, false}, runs.scale, runs.zero_point, spec.rounding) &&
-        kernels::quantize_measured(from.data(), part.size, runs, {spec.dtype, spec.rounding}, to.data(), sums);
+        loops::quantize_measured(from.data(), part.size, runs, {spec.dtype, spec.rounding}, to.data(), sums);
     if (!done) {
       Status status = quantize_linear(from, layout, start + i, scale, zero_point, spec, to);
       if (status == Status::kNonFinite) {
@@ -141,7 +141,7 @@ Status quantize_runs(std::span<const float> x, size_t line_size, size_t run_size
   if (are_even_runs(line_size, run_size, spec)) {
     const size_t even = runs - runs % 4;
     const uint32_t largest =
-        kernels::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
+        loops::quantize_even_runs(x.data(), run_size, even, spec, scale.data(), zero_point.data(), codes.data());
     if (largest >= kInfinityBits && spec.non_finite == NonFinite::kError) return Status::kNonFinite;
     // The rest of this function repeats the runs if a value is not finite, or so large that choose_qparams may have to lower a
     // scale: below 2^126 a scale times its farthest code, at most the width of the range but for roundings, is finite.
@@ -171,9 +171,9 @@ Status dequantize_linear(std::span<const std::byte> codes, DType dtype, const La
     const std::byte* from = codes.data() + s.offset * dtype.storage_bytes();
     float* to = x.data() + s.offset;
     if (s.uniform) {
-      kernels::dequantize_uniform(from, dtype, s.size, scale[s.parameter], zero_point[s.parameter], to);
+      loops::dequantize_uniform(from, dtype, s.size, scale[s.parameter], zero_point[s.parameter], to);
     } else {
-      kernels::dequantize_each(from, dtype, s.size, &scale[s.parameter], &zero_point[s.parameter], to);
+      loops::dequantize_each(from, dtype, s.size, &scale[s.parameter], &zero_point[s.parameter], to);
     }
   });
   return Status::kOk;

@@ -6,7 +6,7 @@
 #include "arrays/rounding_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -125,4 +125,4 @@ void dequantize_each(const void* codes, DType dtype, size_t n, const float* scal
   kDequantizeEach[dtype](codes, n, scale, zero_point, x);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

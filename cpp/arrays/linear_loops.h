@@ -9,7 +9,7 @@
 #include "arrays/metrics_loops.h"
 #include "arrays/spec.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// How codes are made; see quantize_value.
 struct CodeFormat {
@@ -45,4 +45,4 @@ void dequantize_uniform(const void* codes, DType dtype, size_t n, float scale, i
 /// The same with a scale and a zero point for every element.
 void dequantize_each(const void* codes, DType dtype, size_t n, const float* scale, const int32_t* zero_point, float* x);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -4,7 +4,7 @@
 #include "arrays/linear_loops.h"
 #include "arrays/rounding_loops.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -74,4 +74,4 @@ bool quantize_measured(const float* x, size_t n, const Runs& runs, CodeFormat fo
   return kQuantizeMeasured[format.rounding][format.dtype](x, n, runs, format.dtype, codes, sums);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

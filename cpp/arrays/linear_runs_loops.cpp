@@ -5,7 +5,7 @@
 #include "lanes/extremes.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -138,4 +138,4 @@ uint32_t quantize_even_runs(const float* x, size_t run_size, size_t runs, const 
   return loop[spec.rounding][spec.dtype](x, run_size, runs, spec, scale, zero_point, codes);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -8,7 +8,7 @@ namespace scalepoint {
 
 Status accumulate_error(std::span<const float> x, std::span<const float> y, ErrorSums& sums) noexcept {
   if (x.size() != y.size()) return Status::kSizeMismatch;
-  kernels::accumulate_error(x.data(), y.data(), x.size(), sums);
+  loops::accumulate_error(x.data(), y.data(), x.size(), sums);
   return Status::kOk;
 }
 
@@ -25,13 +25,13 @@ Status accumulate_code_error(std::span<const float> x, std::span<const std::byte
     const float* from = x.data() + i;
     const std::span<const std::byte> given = codes.subspan(i * bytes, part.size * bytes);
     if (part.run_size > 0) {
-      const kernels::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
-      kernels::accumulate_code_error(from, given.data(), dtype, part.size, runs, sums);
+      const loops::Runs runs = {part.run_size, &scale[part.parameter], &zero_point[part.parameter]};
+      loops::accumulate_code_error(from, given.data(), dtype, part.size, runs, sums);
     } else {
       float y[kPartSize];
       const Status status = dequantize_linear(given, dtype, layout, start + i, scale, zero_point, {y, part.size});
       if (status != Status::kOk) return status;
-      kernels::accumulate_error(from, y, part.size, sums);
+      loops::accumulate_error(from, y, part.size, sums);
     }
     i += part.size;
   }
@@ -45,9 +45,9 @@ Status accumulate_error_each(std::span<const float> x, std::span<const float> y,
   for_each_stretch(layout, start, x.size(), [&](const Stretch& s) {
     const float *a = x.data() + s.offset, *b = y.data() + s.offset;
     if (s.uniform) {
-      kernels::accumulate_error(a, b, s.size, sums[s.parameter]);
+      loops::accumulate_error(a, b, s.size, sums[s.parameter]);
     } else {
-      kernels::accumulate_error_each(a, b, s.size, &sums[s.parameter]);
+      loops::accumulate_error_each(a, b, s.size, &sums[s.parameter]);
     }
   });
   return Status::kOk;

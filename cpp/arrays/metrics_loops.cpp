@@ -6,7 +6,7 @@
 #include "arrays/dispatch_loops.h"
 #include "arrays/error_sums_loops.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -187,4 +187,4 @@ void accumulate_error_each(const float* x, const float* y, size_t n, ErrorSums* 
   for (size_t i = 0; i < n; i++) add_pair(x[i], y[i], sums[i]);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

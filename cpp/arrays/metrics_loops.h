@@ -7,7 +7,7 @@
 #include "arrays/dtype.h"
 #include "arrays/error_sums.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Elements that are summed in float32 before the sums are added to doubles.
 inline constexpr size_t kErrorBlock = 512;
@@ -35,4 +35,4 @@ void accumulate_weighted_error(const float* x, const float* y, size_t n, const f
 /// Adds the pair (x[i], y[i]) to sums[i], in double.
 void accumulate_error_each(const float* x, const float* y, size_t n, ErrorSums* sums);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -24,13 +24,13 @@ Status observe(std::span<const float> x, const Layout& layout, uint64_t start, N
     float *low = min.data() + s.parameter, *high = max.data() + s.parameter;
     uint32_t seen;
     if (s.uniform) {
-      kernels::Range r = kernels::range(p, s.size);
+      loops::Range r = loops::range(p, s.size);
       seen = r.largest;
-      if (seen >= kInfinityBits && finite_only) r = kernels::finite_range(p, s.size);
+      if (seen >= kInfinityBits && finite_only) r = loops::finite_range(p, s.size);
       if (r.min < *low) *low = r.min;
       if (r.max > *high) *high = r.max;
     } else {
-      seen = kernels::range_each(p, s.size, finite_only, low, high);
+      seen = loops::range_each(p, s.size, finite_only, low, high);
     }
     largest = seen > largest ? seen : largest;
   });
@@ -40,7 +40,7 @@ Status observe(std::span<const float> x, const Layout& layout, uint64_t start, N
 size_t first_non_finite(std::span<const float> x) noexcept {
   constexpr size_t kPiece = 512;
   size_t i = 0, left = x.size();
-  for (; left >= kPiece && kernels::largest_magnitude(&x[i], kPiece) < kInfinityBits; left -= kPiece) i += kPiece;
+  for (; left >= kPiece && loops::largest_magnitude(&x[i], kPiece) < kInfinityBits; left -= kPiece) i += kPiece;
   while (i < x.size() && is_finite(x[i])) i++;
   return i;
 }

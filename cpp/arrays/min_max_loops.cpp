@@ -6,7 +6,7 @@
 #include "lanes/extremes.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -178,4 +178,4 @@ void copy_steps(const float* from, size_t from_step, size_t n, float factor, flo
   for (size_t i = 0; i < n; i++, from = opaque(from + from_step), to = opaque(to + to_step)) *to = factor * *from;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

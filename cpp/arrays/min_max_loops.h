@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 struct Range {
   float min;
@@ -36,4 +36,4 @@ void copy_steps(const float* from, size_t from_step, size_t n, float factor, flo
 /// Whether no value is 0, an infinity or NaN. May be false in any case.
 [[nodiscard]] bool all_finite_nonzero(const float* x, size_t n);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

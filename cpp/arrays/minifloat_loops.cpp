@@ -5,7 +5,7 @@
 #include "arrays/min_max_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -235,4 +235,4 @@ void round_to_float16(const float* x, size_t n, uint16_t* codes, float* y) {
   float16_to_float32(codes + i, n - i, y + i);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -6,7 +6,7 @@
 
 #include "arrays/dtype.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 void float16_to_float32(const uint16_t* bits, size_t n, float* x);
 void bfloat16_to_float32(const uint16_t* bits, size_t n, float* x);
@@ -23,4 +23,4 @@ void divide_by_scale(const float* x, size_t n, const float* scale, bool uniform,
 /// x[i] *= scale[i], or scale[0] if `uniform`.
 void multiply_by_scale(float* x, size_t n, const float* scale, bool uniform);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

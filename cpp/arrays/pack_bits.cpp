@@ -12,9 +12,7 @@ namespace {
 const uint8_t* bytes(std::span<const std::byte> span) { return reinterpret_cast<const uint8_t*>(span.data()); }
 uint8_t* bytes(std::span<std::byte> span) { return reinterpret_cast<uint8_t*>(span.data()); }
 
-kernels::CodeForm form_of(DType dtype) {
-  return dtype.is_signed ? kernels::CodeForm::kTwosComplement : kernels::CodeForm::kUnsigned;
-}
+loops::CodeForm form_of(DType dtype) { return dtype.is_signed ? loops::CodeForm::kTwosComplement : loops::CodeForm::kUnsigned; }
 
 /// Checks the sizes in bytes of codes and of what they are packed into.
 [[gnu::noinline]] Status check(size_t codes, DType dtype, size_t packed) {
@@ -29,7 +27,7 @@ Status pack(std::span<const std::byte> codes, DType dtype, std::span<std::byte> 
   const Status status = check(codes.size(), dtype, packed.size());
   if (status != Status::kOk) return status;
   if (dtype.bits < 8) {
-    kernels::pack_codes(bytes(codes), codes.size(), dtype.bits, form_of(dtype), bytes(packed));
+    loops::pack_codes(bytes(codes), codes.size(), dtype.bits, form_of(dtype), bytes(packed));
   } else if (!codes.empty()) {  // one code fills its storage
     std::memcpy(packed.data(), codes.data(), codes.size());
   }
@@ -40,7 +38,7 @@ Status unpack(std::span<const std::byte> packed, DType dtype, std::span<std::byt
   const Status status = check(codes.size(), dtype, packed.size());
   if (status != Status::kOk) return status;
   if (dtype.bits < 8) {
-    kernels::unpack_codes(bytes(packed), codes.size(), dtype.bits, form_of(dtype), bytes(codes));
+    loops::unpack_codes(bytes(packed), codes.size(), dtype.bits, form_of(dtype), bytes(codes));
   } else if (!codes.empty()) {
     std::memcpy(codes.data(), packed.data(), codes.size());
   }
@@ -69,7 +67,7 @@ bool all_below(std::span<const uint8_t> codes, size_t values) {
 Status pack_codebook(std::span<const uint8_t> codes, size_t values, int32_t bits, std::span<std::byte> packed) noexcept {
   if (bits == 1) {  // the one width that no dtype has
     if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
-    kernels::pack_codes(codes.data(), codes.size(), bits, kernels::CodeForm::kUnsigned, bytes(packed));
+    loops::pack_codes(codes.data(), codes.size(), bits, loops::CodeForm::kUnsigned, bytes(packed));
   } else if (const Status s = pack(std::as_bytes(codes), {bits > 8 ? 0 : bits, false}, packed); s != Status::kOk) {
     return s;
   }
@@ -79,7 +77,7 @@ Status pack_codebook(std::span<const uint8_t> codes, size_t values, int32_t bits
 Status unpack_codebook(std::span<const std::byte> packed, int32_t bits, std::span<uint8_t> codes) noexcept {
   if (bits != 1) return unpack(packed, {bits > 8 ? 0 : bits, false}, std::as_writable_bytes(codes));
   if (packed.size() != packed_bytes(codes.size(), bits)) return Status::kSizeMismatch;
-  kernels::unpack_codes(bytes(packed), codes.size(), bits, kernels::CodeForm::kUnsigned, codes.data());
+  loops::unpack_codes(bytes(packed), codes.size(), bits, loops::CodeForm::kUnsigned, codes.data());
   return Status::kOk;
 }
 

@@ -8,7 +8,7 @@
 // Both tiers work in steps of a fixed number of codes, a multiple of 8, so that each step begins with a whole byte on the packed
 // side. A step may read and write some bytes beyond its own; the next step overwrites them.
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 /// A code is stored as code ^ flip, and restored as (bits ^ flip) - offset.
@@ -257,4 +257,4 @@ void unpack_codes(const uint8_t* packed, size_t n, int32_t bits, CodeForm form, 
   run(unpack_steps_of(bits), bits, signs, packed, static_cast<size_t>(packed_bytes(n, bits)), step * bits / 8, codes, n, step);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// What the bits of a packed code say.
 ///   kUnsigned        the code itself
@@ -20,4 +20,4 @@ void pack_codes(const uint8_t* codes, size_t n, int32_t bits, CodeForm form, uin
 /// The reverse of pack_codes; it ignores unused bits of the last byte.
 void unpack_codes(const uint8_t* packed, size_t n, int32_t bits, CodeForm form, uint8_t* codes);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -7,7 +7,7 @@
 #include "arrays/dtype.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Elements of one step of a loop. V8 issues the loads of a step before its arithmetic. Four vectors of loads and up to ten that
 /// live across steps fill the registers; larger steps spill.
@@ -56,4 +56,4 @@ inline void quantize_step(const float* x, Code* codes, const Params& p, DType dt
   store_codes(codes, c[0], c[1], c[2], c[3], dtype.qmin(), dtype.qmax());
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

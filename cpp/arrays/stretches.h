@@ -68,10 +68,10 @@ inline Stretch stretch_at(const Layout& layout, uint64_t start, size_t size) {
 }
 
 /// Elements of a part without a common parameter: 8 KiB of floats, which stay in the first-level cache between two passes.
-inline constexpr size_t kPartSize = 4 * kernels::kErrorBlock;
+inline constexpr size_t kPartSize = 4 * loops::kErrorBlock;
 
 /// What the error sums take at a time: as many whole blocks as have one parameter, or as have a parameter for each run of a size
-/// that kernels::kErrorBlock is a multiple of, or else kPartSize elements of any parameters. Blocks count from the start of the piece.
+/// that loops::kErrorBlock is a multiple of, or else kPartSize elements of any parameters. Blocks count from the start of the piece.
 struct Part {
   size_t size;
   uint64_t parameter;  ///< the first
@@ -92,7 +92,7 @@ inline size_t size_of_runs(const Layout& layout, const Stretch& run, size_t size
 
 /// The first part of the elements [start, start + size). size > 0.
 inline Part part_at(const Layout& layout, uint64_t start, size_t size) {
-  using kernels::kErrorBlock;
+  using loops::kErrorBlock;
   const Stretch s = stretch_at(layout, start, size);
   if (s.uniform && s.size == size) return {size, s.parameter, size};
   if (s.uniform && s.size >= kErrorBlock) return {s.size - s.size % kErrorBlock, s.parameter, s.size - s.size % kErrorBlock};

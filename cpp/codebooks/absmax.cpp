@@ -52,12 +52,12 @@ float largest_of(std::span<const float> values) {
 
 /// A codebook made ready for a search. Its search finds ranks instead of codes.
 struct Book {
-  kernels::CodeSearch search;
+  loops::CodeSearch search;
   double values[kMaxCodebookSize];  ///< by rank
   float largest;
   double step;
-  kernels::Sweep sweep;  ///< over the scales between kWidest and kNarrow
-  kernels::SweepSums sums;
+  loops::Sweep sweep;  ///< over the scales between kWidest and kNarrow
+  loops::SweepSums sums;
 };
 
 void prepare_book(std::span<const float> codebook, Decision decision, Book& book) {
@@ -67,7 +67,7 @@ void prepare_book(std::span<const float> codebook, Decision decision, Book& book
     book.values[i] = codebook[book.search.code[i]];
     book.search.code[i] = static_cast<uint8_t>(i);
   }
-  kernels::Crossing *up = book.sweep.crossings, *down = up + kMaxCodebookSize + 2;
+  loops::Crossing *up = book.sweep.crossings, *down = up + kMaxCodebookSize + 2;
   for (size_t i = 0; i < last; i++) {
     const float bound = book.search.threshold[i];
     const double low = book.values[i], high = book.values[i + 1];
@@ -80,17 +80,17 @@ void prepare_book(std::span<const float> codebook, Decision decision, Book& book
   book.step = last < 16 ? kStepOfFew : kStepOfMany;
   size_t scales = 0;
   for (double width = kWidest; width > kNarrow; width *= book.step) scales++;
-  kernels::prepare_sweep(book.step, scales, book.sweep);
+  loops::prepare_sweep(book.step, scales, book.sweep);
 }
 
 /// What a block leaves with the codes of one scale. Its squared error at the scale s is energy - 2 s products + s^2 squares, with
 /// the sum of its squares for the energy.
-double error_of(const kernels::FitSums& fit, double energy, double scale) {
+double error_of(const loops::FitSums& fit, double energy, double scale) {
   return energy - 2 * scale * fit.products + scale * scale * fit.squares;
 }
 
 /// The scale with the least error for these codes.
-double best_scale_of(const kernels::FitSums& fit) { return fit.squares > 0 ? fit.products / fit.squares : 0; }
+double best_scale_of(const loops::FitSums& fit) { return fit.squares > 0 ? fit.products / fit.squares : 0; }
 
 /// Calls f(offset, size) for pieces of n elements.
 template <class F>
@@ -98,14 +98,14 @@ void for_each_piece(size_t n, F f) {
   for (size_t i = 0; i < n; i += kPiece) f(i, std::min(kPiece, n - i));
 }
 
-[[gnu::noinline]] kernels::FitSums fit(std::span<const float> x, float scale, const Book& book) {
-  kernels::FitSums sums;
+[[gnu::noinline]] loops::FitSums fit(std::span<const float> x, float scale, const Book& book) {
+  loops::FitSums sums;
   size_t done = 0;
   with_factor(x, scale, [&](std::span<const float> some, float factor) {
     for_each_piece(some.size(), [&](size_t i, size_t size) {
       uint8_t ranks[kPiece];
-      kernels::search_codes(&some[i], size, factor, book.search, ranks);
-      kernels::fit_codes(&x[done], size, ranks, book.values, &sums.products, &sums.squares);
+      loops::search_codes(&some[i], size, factor, book.search, ranks);
+      loops::fit_codes(&x[done], size, ranks, book.values, &sums.products, &sums.squares);
       done += size;
     });
   });
@@ -122,7 +122,7 @@ bool many_factors(double reach, const Book& book, float* factors) {
     factors[i] = 1 / scale;
     if (!exists(scale) || !is_finite(factors[i])) return false;
   }
-  std::fill_n(factors + book.sweep.scales, kernels::kBehindSweep, HUGE_VALF);
+  std::fill_n(factors + book.sweep.scales, loops::kBehindSweep, HUGE_VALF);
   return true;
 }
 
@@ -130,7 +130,7 @@ bool many_factors(double reach, const Book& book, float* factors) {
 void fit_many(std::span<const float> x, const float* factors, bool negative, Book& book) {
   for_each_piece(x.size(), [&](size_t i, size_t size) {
     uint8_t ranks[kPiece];
-    kernels::search_codes(&x[i], size, negative ? -factors[0] : factors[0], book.search, ranks);
+    loops::search_codes(&x[i], size, negative ? -factors[0] : factors[0], book.search, ranks);
     book.sums.sweep(&x[i], ranks, size, factors, negative, book.search, book.values, book.sweep);
   });
 }
@@ -147,7 +147,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
   float found = largest;
   double least = error_of(fit(x, largest, book), energy, largest);
   const double reach = largest / (book.largest > 0 ? book.largest : 1);
-  float factors[kernels::kMostInSweep + kernels::kBehindSweep];
+  float factors[loops::kMostInSweep + loops::kBehindSweep];
   const bool sweeps = many_factors(reach, book, factors);
   const double alike = kRounding * energy;
   double promised = least;
@@ -161,7 +161,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
       const auto tried = static_cast<float>(reach * sign * width);
       const bool is_swept = sweeps && i < book.sweep.scales;
       if (!exists(tried) || (width <= kNarrow && error >= kPromising * promised)) break;
-      const kernels::FitSums sums = is_swept ? book.sums.take(i, book.sweep) : fit(x, tried, book);
+      const loops::FitSums sums = is_swept ? book.sums.take(i, book.sweep) : fit(x, tried, book);
       const double scale = best_scale_of(sums);
       error = error_of(sums, energy, scale);
       if (error < promised - alike) count = 0;
@@ -175,7 +175,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
     promised = least;
     best = 0;
     for (size_t i = 0; i < count; i++) {
-      const kernels::FitSums sums = fit(x, near[i], book);
+      const loops::FitSums sums = fit(x, near[i], book);
       const double scale = best_scale_of(sums), error = error_of(sums, energy, scale);
       if (error >= promised) continue;
       promised = error;
@@ -184,7 +184,7 @@ float search_scale(std::span<const float> x, float largest, Book& book) {
   }
   // The codes of the improved scale may have a better one yet.
   for (int i = 0; i < kImprovements && best != 0 && is_finite(best); i++) {
-    const kernels::FitSums sums = fit(x, best, book);
+    const loops::FitSums sums = fit(x, best, book);
     const double error = error_of(sums, energy, best);
     if (error >= least) break;
     least = error;
@@ -236,7 +236,7 @@ Status observe_absmax(std::span<const float> x, Blocks blocks, std::span<float> 
   if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    const uint32_t largest = kernels::largest_magnitude(&x[i], size);
+    const uint32_t largest = loops::largest_magnitude(&x[i], size);
     if (largest >= kInfinityBits) finite = false;
     if (largest > bit_cast<uint32_t>(absmax[block])) absmax[block] = bit_cast<float>(largest);
   });

@@ -46,20 +46,20 @@ Status quantize_codebook(std::span<const float> x, Blocks blocks, std::span<cons
   if (codes.size() != x.size() || !has_size(codebook, decision)) return Status::kSizeMismatch;
   if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
   if (first_non_finite(codebook) < codebook.size()) return Status::kBadRange;
-  kernels::CodeSearch search;
+  loops::CodeSearch search;
   prepare_search(codebook, decision, search);
   return quantize_prepared(x, blocks, absmax, search, codes);
 }
 
-Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
-                         const kernels::CodeSearch& search, std::span<uint8_t> codes) {
+Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax, const loops::CodeSearch& search,
+                         std::span<uint8_t> codes) {
   if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    if (kernels::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
+    if (loops::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
     uint8_t* to = &codes[i];
     with_factor(x.subspan(i, size), absmax[block], [&](std::span<const float> some, float factor) {
-      kernels::search_codes(some.data(), some.size(), factor, search, to);
+      loops::search_codes(some.data(), some.size(), factor, search, to);
       to += some.size();
     });
   });
@@ -74,7 +74,7 @@ Status dequantize_codebook(std::span<const uint8_t> codes, Blocks blocks, std::s
   std::copy(codebook.begin(), codebook.end(), values);
   uint32_t largest = 0;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    const uint32_t code = kernels::restore_codes(&codes[i], size, values, absmax[block], &x[i]);
+    const uint32_t code = loops::restore_codes(&codes[i], size, values, absmax[block], &x[i]);
     largest = code > largest ? code : largest;
   });
   return largest < codebook.size() ? Status::kOk : Status::kBadRange;
@@ -84,7 +84,7 @@ Status accumulate_codebook_error(std::span<const float> x, std::span<const uint8
                                  std::span<const float> absmax, std::span<const float> codebook, ErrorSums& sums) noexcept {
   if (codes.size() != x.size()) return Status::kSizeMismatch;
   if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
-  float y[kernels::kErrorBlock];
+  float y[loops::kErrorBlock];
   for (size_t i = 0; i < x.size(); i += std::size(y)) {
     const size_t size = std::min(std::size(y), x.size() - i);
     const uint64_t at = blocks.offset + i;
@@ -92,7 +92,7 @@ Status accumulate_codebook_error(std::span<const float> x, std::span<const uint8
     const std::span<const float> some = absmax.subspan(static_cast<size_t>(at / blocks.size), rest.count(size));
     const Status status = dequantize_codebook(codes.subspan(i, size), rest, some, codebook, {y, size});
     if (status != Status::kOk) return status;
-    kernels::accumulate_error(&x[i], y, size, sums);
+    loops::accumulate_error(&x[i], y, size, sums);
   }
   return Status::kOk;
 }

@@ -10,7 +10,7 @@
 namespace scalepoint {
 namespace {
 
-using kernels::kQuotientBins;
+using loops::kQuotientBins;
 
 /// Groups of bins that dynamic programming goes over. Its time grows with their number times its logarithm, its memory with their
 /// number times the number of cells. Lloyd's iteration, which follows, goes over all bins.
@@ -156,11 +156,11 @@ Status observe_codebook(std::span<const float> x, Blocks blocks, std::span<const
   if (const Status s = check_absmax(x.size(), blocks, absmax); s != Status::kOk) return s;
   bool finite = true;
   for_each_block(x.size(), blocks, [&](size_t i, size_t size, size_t block) {
-    if (kernels::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
+    if (loops::largest_magnitude(&x[i], size) >= kInfinityBits) finite = false;
     const double weight = static_cast<double>(absmax[block]) * absmax[block];
     if (!finite || weight == 0) return;
     with_factor(x.subspan(i, size), absmax[block], [&](std::span<const float> some, float factor) {
-      kernels::count_quotients(some.data(), some.size(), factor, weight, to->weight, to->moment);
+      loops::count_quotients(some.data(), some.size(), factor, weight, to->weight, to->moment);
     });
   });
   return finite ? Status::kOk : Status::kNonFinite;

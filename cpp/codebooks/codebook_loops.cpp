@@ -6,7 +6,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -196,4 +196,4 @@ void count_quotients(const float* x, size_t n, float factor, double weight, doub
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Values of a codebook: codes take a byte.
 inline constexpr size_t kMostCodes = 256;
@@ -94,4 +94,4 @@ inline constexpr size_t kQuotientBins = 2 * kQuotientSide + 1;
 /// For each v = x * factor, adds weight to the weight of its bin, and weight * v to the moment.
 void count_quotients(const float* x, size_t n, float factor, double weight, double* weights, double* moments);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -10,7 +10,7 @@
 
 namespace scalepoint {
 
-static_assert(kMaxCodebookSize == kernels::kMostCodes);
+static_assert(kMaxCodebookSize == loops::kMostCodes);
 
 /// kBadLayout, kSizeMismatch or kBadScale unless each of the blocks that n elements touch has a finite absmax.
 [[nodiscard]] Status check_absmax(size_t n, Blocks blocks, std::span<const float> absmax);
@@ -29,11 +29,11 @@ inline float next_below(float x) {
 }
 
 /// Makes ready what finds codes.
-void prepare_search(std::span<const float> codebook, Decision decision, kernels::CodeSearch& search);
+void prepare_search(std::span<const float> codebook, Decision decision, loops::CodeSearch& search);
 
 /// quantize_codebook with a codebook that was made ready.
 [[nodiscard]] Status quantize_prepared(std::span<const float> x, Blocks blocks, std::span<const float> absmax,
-                                       const kernels::CodeSearch& search, std::span<uint8_t> codes);
+                                       const loops::CodeSearch& search, std::span<uint8_t> codes);
 
 /// Calls f(offset, size, block) for every stretch of n elements that lies in one block.
 template <class F>

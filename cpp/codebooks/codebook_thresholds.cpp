@@ -29,19 +29,19 @@ float middle_of(float a, float b) {
   return nearest > sum / 2 || (nearest == sum / 2 && left < 0) ? next_below(middle) : middle;
 }
 
-void search_nearest(std::span<const float> codebook, kernels::CodeSearch& search) {
+void search_nearest(std::span<const float> codebook, loops::CodeSearch& search) {
   const size_t n = codebook.size();
   for (size_t i = 0; i < n; i++) search.code[i] = static_cast<uint8_t>(i);
   sort_few(search.code, n, [codebook](uint8_t a, uint8_t b) { return codebook[a] < codebook[b]; });
   for (size_t i = 0; i + 1 < n; i++) search.threshold[i] = middle_of(codebook[search.code[i]], codebook[search.code[i + 1]]);
 }
 
-void search_nf4(kernels::CodeSearch& search) {
+void search_nf4(loops::CodeSearch& search) {
   std::copy(std::begin(kNf4Thresholds), std::end(kNf4Thresholds), search.threshold);
   for (size_t i = 0; i < 16; i++) search.code[i] = static_cast<uint8_t>(i);
 }
 
-void search_fp4(kernels::CodeSearch& search) {
+void search_fp4(loops::CodeSearch& search) {
   // bitsandbytes compares |v| with a threshold t. For negative v, |v| <= t means v >= -t, and so v > the float below -t.
   for (size_t i = 0; i < 7; i++) {
     search.threshold[6 - i] = next_below(-kFp4Thresholds[i]);
@@ -56,7 +56,7 @@ void search_fp4(kernels::CodeSearch& search) {
 
 }  // namespace
 
-void prepare_search(std::span<const float> codebook, Decision decision, kernels::CodeSearch& search) {
+void prepare_search(std::span<const float> codebook, Decision decision, loops::CodeSearch& search) {
   search.thresholds = static_cast<uint32_t>(codebook.size() - 1);
   std::fill(std::begin(search.threshold), std::end(search.threshold), kInfinity);
   if (decision == Decision::kNf4) {
@@ -66,7 +66,7 @@ void prepare_search(std::span<const float> codebook, Decision decision, kernels:
   } else {
     search_nearest(codebook, search);
   }
-  kernels::prepare(search);
+  loops::prepare(search);
 }
 
 }  // namespace scalepoint

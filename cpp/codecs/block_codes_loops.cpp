@@ -8,7 +8,7 @@
 #include "arrays/minifloat_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 using namespace lanes;
 
@@ -217,4 +217,4 @@ void gather_columns(const float* x, size_t rows, size_t width, size_t some, floa
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

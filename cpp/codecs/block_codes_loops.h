@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Columns of a panel: a cache line.
 inline constexpr size_t kPanel = 16;
@@ -55,4 +55,4 @@ void gather_columns(const float* x, size_t rows, size_t width, size_t some, floa
 /// Floats from one gathered column to the next: not a power of two, as then all would lie in the same lines of the cache.
 constexpr size_t column_stride(size_t rows) { return (rows + 15) / 16 * 16 + 16; }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

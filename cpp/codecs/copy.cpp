@@ -14,7 +14,7 @@ Status encode(const Tile& tile, const Copy&, Arena& arena, Encoded& result) noex
   for (uint64_t at = 0; at < size; at += kStepSize) {
     const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
     const float* const x = floats.read(at, n);
-    kernels::accumulate_error(x, x, n, result.sums);
+    loops::accumulate_error(x, x, n, result.sums);
   }
   return Status::kOk;
 }

@@ -6,7 +6,7 @@
 #include "lanes/float16.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -440,4 +440,4 @@ void quantize_best(const BestRule& rule, const float* x, const float* importance
   pack(rule, parts, reinterpret_cast<uint8_t*>(out));
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -7,7 +7,7 @@
 
 #include "ggml/ggml_types.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Elements of the longest block.
 inline constexpr size_t kLongestBlock = 256;
@@ -45,4 +45,4 @@ struct BestRule {
 /// equal. Magnitudes whose squares overflow or underflow float32 give poor blocks: quantize_blocks keeps ggml's where they are better.
 void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

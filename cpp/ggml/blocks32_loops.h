@@ -7,7 +7,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels::blocks32 {
+namespace scalepoint::loops::blocks32 {
 
 using namespace lanes;
 
@@ -169,4 +169,4 @@ SCALEPOINT_SHARED void load_nibbles(const uint8_t* from, U8x16 (&levels)[2]) {
   levels[1] = shift_right<4>(pairs);
 }
 
-}  // namespace scalepoint::kernels::blocks32
+}  // namespace scalepoint::loops::blocks32

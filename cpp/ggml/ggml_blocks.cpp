@@ -48,7 +48,7 @@ bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte
 /// beyond float16.
 bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
-  if (kernels::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
+  if (loops::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
   if (format.grid != nullptr) return format.grid(x, weights, n, out);
   format.weighted(x, weights, n, out);
   return finite_scales(format, bytes, n, out);
@@ -65,16 +65,16 @@ bool quantize_rows(const Format& format, const float* x, size_t n, std::span<con
       const float* const p = x + k * elements;
       const auto size = static_cast<float>(elements);
       if (format.mean == Mean::kRow && k % row == 0) {
-        mean = kernels::sum_squares(p, importance.size()) / static_cast<float>(importance.size());
+        mean = loops::sum_squares(p, importance.size()) / static_cast<float>(importance.size());
       }
-      if (format.mean == Mean::kBlock) mean = kernels::sum_squares(p, elements) / size;
-      if (format.mean == Mean::kTwiceBlock) mean = 2 * kernels::sum_squares(p, elements) / size;
+      if (format.mean == Mean::kBlock) mean = loops::sum_squares(p, elements) / size;
+      if (format.mean == Mean::kTwiceBlock) mean = 2 * loops::sum_squares(p, elements) / size;
       float* const to = weights + (k - i) * elements;
       const float* const from = importance.data() + k % row * elements;
       if (format.mean == Mean::kNone) {
         std::copy_n(from, elements, to);
       } else {
-        kernels::make_weights(p, from, elements, mean, to);
+        loops::make_weights(p, from, elements, mean, to);
       }
     }
     if (!quantize_checked(format, x + i * elements, weights, count, out + i * bytes)) return false;
@@ -83,32 +83,32 @@ bool quantize_rows(const Format& format, const float* x, size_t n, std::span<con
 }
 
 constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, kernels::quantize_q4_0, kernels::dequantize_q4_0, kernels::quantize_weighted_q4_0, Mean::kRow, 0, 1},
-    {BlockType::kQ4_1, kernels::quantize_q4_1, kernels::dequantize_q4_1, kernels::quantize_weighted_q4_1, Mean::kRow, 0, 2},
-    {BlockType::kQ5_0, kernels::quantize_q5_0, kernels::dequantize_q5_0, kernels::quantize_weighted_q5_0, Mean::kRow, 0, 1},
-    {BlockType::kQ5_1, kernels::quantize_q5_1, kernels::dequantize_q5_1, kernels::quantize_weighted_q5_1, Mean::kRow, 0, 2},
-    {BlockType::kQ8_0, kernels::quantize_q8_0, kernels::dequantize_q8_0},
-    {BlockType::kQ2_K, nullptr, kernels::dequantize_q2_k, kernels::quantize_q2_k, Mean::kBlock, 80, 2},
-    {BlockType::kQ3_K, nullptr, kernels::dequantize_q3_k, kernels::quantize_q3_k, Mean::kTwiceBlock, 108, 1},
-    {BlockType::kQ4_K, nullptr, kernels::dequantize_q4_k, kernels::quantize_q4_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ5_K, nullptr, kernels::dequantize_q5_k, kernels::quantize_q5_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ6_K, nullptr, kernels::dequantize_q6_k, kernels::quantize_q6_k, Mean::kNone, 208, 1},
-    {BlockType::kIQ4_NL, kernels::quantize_iq4_nl, kernels::dequantize_iq4_nl, kernels::quantize_weighted_iq4_nl,
-     Mean::kTwiceBlock, 0, 1},
-    {BlockType::kIQ4_XS, kernels::quantize_iq4_xs, kernels::dequantize_iq4_xs, kernels::quantize_weighted_iq4_xs,
-     Mean::kTwiceBlock, 0, 1},
-    {BlockType::kTQ1_0, kernels::quantize_tq1_0, kernels::dequantize_tq1_0},
-    {BlockType::kTQ2_0, kernels::quantize_tq2_0, kernels::dequantize_tq2_0},
-    {BlockType::kMXFP4, kernels::quantize_mxfp4, kernels::dequantize_mxfp4},
-    {BlockType::kQ1_0, kernels::quantize_q1_0, kernels::dequantize_q1_0},
-    {BlockType::kQ2_0, kernels::quantize_q2_0, kernels::dequantize_q2_0},
-    grid_format(BlockType::kIQ3_XXS, kernels::quantize_iq3_xxs, kernels::dequantize_iq3_xxs, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ3_S, kernels::quantize_iq3_s, kernels::dequantize_iq3_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ2_XXS, kernels::quantize_iq2_xxs, kernels::dequantize_iq2_xxs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_XS, kernels::quantize_iq2_xs, kernels::dequantize_iq2_xs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_S, kernels::quantize_iq2_s, kernels::dequantize_iq2_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_S, kernels::quantize_iq1_s, kernels::dequantize_iq1_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_M, kernels::quantize_iq1_m, kernels::dequantize_iq1_m, Mean::kTwiceBlock),
+    {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow, 0, 1},
+    {BlockType::kQ4_1, loops::quantize_q4_1, loops::dequantize_q4_1, loops::quantize_weighted_q4_1, Mean::kRow, 0, 2},
+    {BlockType::kQ5_0, loops::quantize_q5_0, loops::dequantize_q5_0, loops::quantize_weighted_q5_0, Mean::kRow, 0, 1},
+    {BlockType::kQ5_1, loops::quantize_q5_1, loops::dequantize_q5_1, loops::quantize_weighted_q5_1, Mean::kRow, 0, 2},
+    {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0},
+    {BlockType::kQ2_K, nullptr, loops::dequantize_q2_k, loops::quantize_q2_k, Mean::kBlock, 80, 2},
+    {BlockType::kQ3_K, nullptr, loops::dequantize_q3_k, loops::quantize_q3_k, Mean::kTwiceBlock, 108, 1},
+    {BlockType::kQ4_K, nullptr, loops::dequantize_q4_k, loops::quantize_q4_k, Mean::kTwiceBlock, 0, 2},
+    {BlockType::kQ5_K, nullptr, loops::dequantize_q5_k, loops::quantize_q5_k, Mean::kTwiceBlock, 0, 2},
+    {BlockType::kQ6_K, nullptr, loops::dequantize_q6_k, loops::quantize_q6_k, Mean::kNone, 208, 1},
+    {BlockType::kIQ4_NL, loops::quantize_iq4_nl, loops::dequantize_iq4_nl, loops::quantize_weighted_iq4_nl, Mean::kTwiceBlock, 0,
+     1},
+    {BlockType::kIQ4_XS, loops::quantize_iq4_xs, loops::dequantize_iq4_xs, loops::quantize_weighted_iq4_xs, Mean::kTwiceBlock, 0,
+     1},
+    {BlockType::kTQ1_0, loops::quantize_tq1_0, loops::dequantize_tq1_0},
+    {BlockType::kTQ2_0, loops::quantize_tq2_0, loops::dequantize_tq2_0},
+    {BlockType::kMXFP4, loops::quantize_mxfp4, loops::dequantize_mxfp4},
+    {BlockType::kQ1_0, loops::quantize_q1_0, loops::dequantize_q1_0},
+    {BlockType::kQ2_0, loops::quantize_q2_0, loops::dequantize_q2_0},
+    grid_format(BlockType::kIQ3_XXS, loops::quantize_iq3_xxs, loops::dequantize_iq3_xxs, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ3_S, loops::quantize_iq3_s, loops::dequantize_iq3_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ2_XXS, loops::quantize_iq2_xxs, loops::dequantize_iq2_xxs, Mean::kBlock),
+    grid_format(BlockType::kIQ2_XS, loops::quantize_iq2_xs, loops::dequantize_iq2_xs, Mean::kBlock),
+    grid_format(BlockType::kIQ2_S, loops::quantize_iq2_s, loops::dequantize_iq2_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ1_S, loops::quantize_iq1_s, loops::dequantize_iq1_s, Mean::kTwiceBlock),
+    grid_format(BlockType::kIQ1_M, loops::quantize_iq1_m, loops::dequantize_iq1_m, Mean::kTwiceBlock),
 };
 
 /// Quantizes n blocks without weights.
@@ -124,7 +124,7 @@ bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* o
 
 /// The sum of squared errors, each by its importance, of the elements that a block stands for.
 double block_error(const Format& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
-  float restored[kernels::kLongestBlock];
+  float restored[loops::kLongestBlock];
   format.dequantize(block, 1, restored);
   double sum = 0;
   for (size_t i = 0; i < elements; i++) {
@@ -135,14 +135,14 @@ double block_error(const Format& format, size_t elements, const float* x, const 
 }
 
 /// Puts the best blocks in the place of those that are not as good.
-void improve(const Format& format, const kernels::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
+void improve(const Format& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
              std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   const size_t row = importance.size() / elements;
-  std::byte made[kernels::kLongestBlock];
+  std::byte made[loops::kLongestBlock];
   for (size_t i = 0; i < n; i++, x += elements, out += bytes) {
     const float* const weights = row == 0 ? nullptr : importance.data() + i % row * elements;
-    kernels::quantize_best(rule, x, weights, made);
+    loops::quantize_best(rule, x, weights, made);
     if (block_error(format, elements, x, weights, made) < block_error(format, elements, x, weights, out)) {
       std::copy_n(made, bytes, out);
     }
@@ -164,7 +164,7 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
                        BlockSearch search) noexcept {
   const Format* format = find(type);
-  const kernels::BestRule* best = search == BlockSearch::kBest ? kernels::best_rule(type) : nullptr;
+  const loops::BestRule* best = search == BlockSearch::kBest ? loops::best_rule(type) : nullptr;
   if (format == nullptr || (best == nullptr && search == BlockSearch::kBest)) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;

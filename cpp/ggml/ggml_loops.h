@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Returns false if x holds NaN or an infinity, or if a scale or minimum is beyond float16; `out` then means nothing.
 bool quantize_q8_0(const float* x, size_t n, std::byte* out);
@@ -77,4 +77,4 @@ void dequantize_iq2_s(const std::byte* blocks, size_t n, float* x);
 void dequantize_iq1_s(const std::byte* blocks, size_t n, float* x);
 void dequantize_iq1_m(const std::byte* blocks, size_t n, float* x);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

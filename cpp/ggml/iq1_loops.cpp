@@ -10,7 +10,7 @@
 #include "ggml/iq_grid_search_loops.h"
 #include "lanes/float16.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace blocks32;
@@ -360,4 +360,4 @@ void dequantize_iq1_m(const std::byte* blocks, size_t n, float* x) {
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -10,7 +10,7 @@
 #include "lanes/float16.h"
 #include "lanes/round.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace blocks32;
@@ -251,4 +251,4 @@ SCALEPOINT_GRID_TYPE(iq2_xs, kIQ2_XS)
 SCALEPOINT_GRID_TYPE(iq2_s, kIQ2_S)
 #undef SCALEPOINT_GRID_TYPE
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

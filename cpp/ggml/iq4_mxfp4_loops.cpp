@@ -7,7 +7,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/float16.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace blocks32;
@@ -335,4 +335,4 @@ void dequantize_mxfp4(const std::byte* blocks, size_t n, float* x) {
       x);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -8,7 +8,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Eight numbers of four bits as bytes, the lowest first.
 inline uint64_t spread(uint64_t word) {
@@ -40,4 +40,4 @@ inline float quantize_scales(const float* scales, size_t count, int32_t top, uin
   return most;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -6,7 +6,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -334,4 +334,4 @@ bool search_grid(const float* x, const float* weights, const GridRule& rule, Gri
   return Search(rule, grid_of(rule.grid)).run(x, weights, block);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -7,7 +7,7 @@
 
 #include "ggml/iq_grids.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// How the types differ. An element is about scale * q, with q = 2 * level + 1.
 struct GridRule {
@@ -40,4 +40,4 @@ bool search_grid(const float* x, const float* weights, const GridRule& rule, Gri
 int32_t nearest_point(const Grid& grid, const uint16_t* list, const float* x, const float* weights, float scale,
                       const float* values);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

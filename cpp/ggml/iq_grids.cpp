@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 // ------------------------------------------------------------------------------------------------------------------ tables
@@ -141,4 +141,4 @@ const Grid& grid_of(GridName name) {
   return grid;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 enum class GridName : uint8_t { kIQ3_XXS, kIQ3_S, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ1 };
 
@@ -30,4 +30,4 @@ struct Grid {
 /// together.
 const Grid& grid_of(GridName name);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

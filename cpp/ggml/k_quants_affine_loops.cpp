@@ -4,7 +4,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -245,4 +245,4 @@ void find_affine(const float* x, size_t sub_blocks, const AffineRule& rule, cons
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -6,7 +6,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Four sub-blocks to a column: element i of sub-block k becomes lane k of vector i.
 inline void to_column(const float* const (&rows)[4], size_t size, float* column) {
@@ -36,4 +36,4 @@ inline void from_column(const float* column, size_t size, lanes::F32x4 mask, int
 /// Groups whose chains of additions run side by side.
 inline constexpr size_t kGroups = 4;
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

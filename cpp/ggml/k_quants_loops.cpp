@@ -9,7 +9,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/float16.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace superblocks;
@@ -334,4 +334,4 @@ void dequantize_q6_k(const std::byte* blocks, size_t n, float* x) {
   });
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -7,7 +7,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels::superblocks {
+namespace scalepoint::loops::superblocks {
 
 using namespace lanes;
 
@@ -100,4 +100,4 @@ void unpack(const uint8_t* from, uint8_t* levels) {
 }
 #endif
 
-}  // namespace scalepoint::kernels::superblocks
+}  // namespace scalepoint::loops::superblocks

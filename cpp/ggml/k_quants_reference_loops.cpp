@@ -8,7 +8,7 @@
 
 #include "ggml/k_quants_search_loops.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 void affine_weights(const float* x, const AffineRule& rule, const float* given, float* weights) {
@@ -202,4 +202,4 @@ float search_descent(const float* x, uint8_t* levels) {
   return sums.l2 > 0 ? sums.lx / sums.l2 : 0;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -4,7 +4,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -292,4 +292,4 @@ void find_descents(const float* x, size_t super_blocks, float* scales) {
   for (size_t b = 0; b < sub_blocks; b++) scales[b] = sums.far[b] != 0 && sums.l2[b] > 0 ? sums.lx[b] / sums.l2[b] : 0;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -6,7 +6,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 /// Sub-blocks that were filled up with zeros to kTogether.
@@ -65,4 +65,4 @@ void fit_descents(const float* x, size_t super_blocks, float* scales) {
   for (size_t b = 0; b < 16 * super_blocks; b++) scales[b] = search_descent(x + 16 * b, levels);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -16,7 +16,7 @@
 
 #include "lanes/round.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// ggml's rounding, half to even. It takes the value from the low 23 bits of the sum, so it wraps beyond +-2^22 and gives 0 for
 /// NaN.
@@ -125,4 +125,4 @@ inline constexpr size_t kDescents = 4;
 void find_descents(const float* x, size_t super_blocks, float* scales);
 void fit_descents(const float* x, size_t super_blocks, float* scales);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -6,7 +6,7 @@
 #include "ggml/ggml_loops.h"
 #include "lanes/float16.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace blocks32;
@@ -263,4 +263,4 @@ void dequantize_q2_0(const std::byte* blocks, size_t n, float* x) { dequantize_t
 void dequantize_tq1_0(const std::byte* blocks, size_t n, float* x) { dequantize_ternary(blocks, n, kTQ1_0, x); }
 void dequantize_tq2_0(const std::byte* blocks, size_t n, float* x) { dequantize_ternary(blocks, n, kTQ2_0, x); }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -5,7 +5,7 @@
 #include "ggml/k_quants_search_loops.h"
 #include "lanes/float16.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace blocks32 {
 
 F32x4 first_with_magnitude(const float* x, F32x4 far) {
@@ -237,4 +237,4 @@ void dequantize_q4_1(const std::byte* blocks, size_t n, float* x) { dequantize_n
 void dequantize_q5_0(const std::byte* blocks, size_t n, float* x) { dequantize_nibbles<5, false>(blocks, n, x); }
 void dequantize_q5_1(const std::byte* blocks, size_t n, float* x) { dequantize_nibbles<5, true>(blocks, n, x); }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

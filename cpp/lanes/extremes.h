@@ -5,7 +5,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Four lanes' worth of a range. It takes two integer operations a vector; floats and their signs would take four.
 ///   up    the largest bits as signed integers: those of the largest float without a sign bit, or negative if there is none
@@ -26,4 +26,4 @@ struct Extremes {
   }
 };
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

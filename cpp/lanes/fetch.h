@@ -6,7 +6,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Loads a byte of every second cache line of an array, so that the lines come in together, each with its neighbor. A loop with
 /// many instructions for a line asks for the next one only when it is done with most of them. For 16 Mi floats outside of the
@@ -26,4 +26,4 @@ inline void fetch([[maybe_unused]] const void* from, [[maybe_unused]] size_t byt
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

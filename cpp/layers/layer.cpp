@@ -11,7 +11,7 @@
 namespace scalepoint {
 namespace {
 
-using kernels::kTileRows;
+using loops::kTileRows;
 
 /// What is added to codes before they are stored, so that codes of 8 bits are signed and those of 4 bits are not.
 int32_t code_offset(DType dtype) {
@@ -30,7 +30,7 @@ void make_segments(const Layer& layer) {
     for (uint64_t at = 0; at < columns; at += segment_size) {
       const uint64_t count = columns - at < segment_size ? columns - at : segment_size;
       layer.segments[n++] = {.start = static_cast<uint32_t>(group * layer.form.padded_group + at),
-                             .length = static_cast<uint32_t>(round_up(count, kernels::kColumnStep)),
+                             .length = static_cast<uint32_t>(round_up(count, loops::kColumnStep)),
                              .group = static_cast<uint32_t>(group),
                              .column = static_cast<uint32_t>(column + at),
                              .count = static_cast<uint32_t>(count)};
@@ -134,7 +134,7 @@ Status set_layer_floats(std::span<std::byte> memory, uint32_t row, std::span<con
   for (uint64_t r = row; r < row + rows; r++) {
     auto* const to = reinterpret_cast<float*>(layer.tile_weights(r / kTileRows)) + r % kTileRows;
     const float* const from = weights.data() + (r - row) * spec.columns;
-    kernels::copy_steps(from, 1, spec.columns, 1, to, kTileRows);
+    loops::copy_steps(from, 1, spec.columns, 1, to, kTileRows);
   }
   return Status::kOk;
 }

@@ -13,8 +13,8 @@
 namespace scalepoint {
 namespace {
 
-using kernels::kTileRows;
-using kernels::Segment;
+using loops::kTileRows;
+using loops::Segment;
 
 /// Rounds of fixed point that a segment can need. Each takes at least 29 bits off what is left, and floats span 277.
 constexpr size_t kMaxRounds = 10;
@@ -61,7 +61,7 @@ struct Workspace {
     panel = parts.take<int16_t>(many * form.padded_columns * planes(spec.activations));
     panel_factor = parts.take<double>(floats ? many * form.segments : 0);
     panel_sum = parts.take<double>(many * form.segments);
-    wide = parts.take<int16_t>(many > 0 ? kernels::kWideColumns * kTileRows : 0);
+    wide = parts.take<int16_t>(many > 0 ? loops::kWideColumns * kTileRows : 0);
     total = parts.take<double>(many * kTileRows);
     size = parts.used();
   }
@@ -83,10 +83,10 @@ Row prepare_float(const Layer& layer, const float* x, uint32_t together, uint32_
   Row row = Row::kPlain;
   for (uint64_t i = 0; i < layer.form.segments; i++) {
     const Segment& s = layer.segments[i];
-    float block[kernels::kFixedPointColumns];
+    float block[loops::kFixedPointColumns];
     copy_segment(x, s, block);
-    const kernels::FixedPoint p =
-        kernels::to_fixed_point(block, s.length, size_t{4} * together, values + size_t{s.start} * 2 * together + 4 * slot);
+    const loops::FixedPoint p =
+        loops::to_fixed_point(block, s.length, size_t{4} * together, values + size_t{s.start} * 2 * together + 4 * slot);
     if (!p.finite) return Row::kNonFinite;
     if (p.more) row = Row::kRounds;
     factor[i * together + slot] = p.factor;
@@ -105,11 +105,11 @@ uint64_t prepare_rounds(const Layer& layer, const float* x, const Workspace& wor
   int16_t* values = work.values + layer.form.padded_columns * 2;
   for (uint64_t i = 0; i < layer.form.segments; i++) {
     const Segment& s = layer.segments[i];
-    float block[kernels::kFixedPointColumns];
+    float block[loops::kFixedPointColumns];
     copy_segment(x, s, block);
     // The first round again, for its remainder.
-    for (kernels::FixedPoint p = kernels::to_fixed_point(block, s.length, 4, values); p.more; n++, values += s.length * 2) {
-      p = kernels::to_fixed_point(block, s.length, 4, values);
+    for (loops::FixedPoint p = loops::to_fixed_point(block, s.length, 4, values); p.more; n++, values += s.length * 2) {
+      p = loops::to_fixed_point(block, s.length, 4, values);
       work.segments[n] = s;
       work.factor[n] = p.factor;
       work.sum[n] = p.sum;
@@ -182,7 +182,7 @@ void propagate(const Layer& layer, const float* x, float* y) {
 template <class F>
 bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64_t first_tile, uint64_t end_tile, F f) {
   const LayerSpec& spec = layer.spec();
-  kernels::Activations a = {layer.segments, layer.form.segments, work.values, work.factor, work.sum};
+  loops::Activations a = {layer.segments, layer.form.segments, work.values, work.factor, work.sum};
   double scale = 1;
   if (is_float(spec)) {
     a.segments = work.segments;
@@ -192,7 +192,7 @@ bool run_alone(const Layer& layer, const float* x, const Workspace& work, uint64
     scale = prepare_int8(layer, x, 1, 0, work.codes, work.values, work.sum);
     if (scale == 0) return false;
   }
-  const auto run = is_float(spec) ? kernels::accumulate_float32 : kernels::accumulate_int8;
+  const auto run = is_float(spec) ? loops::accumulate_float32 : loops::accumulate_int8;
   for (uint64_t t = first_tile; t < end_tile; t++) {
     double total[kTileRows] = {};
     run(static_cast<int>(spec.bits), layer.tile(t), a, total);
@@ -255,21 +255,21 @@ RowCounts fill_panel(const Layer& layer, const float* x, uint32_t batch, const P
 /// The sums of a tile for all rows in the panel.
 void run_tile(const Layer& layer, uint64_t t, uint32_t count, const Panel& panel, const Workspace& work) {
   const LayerSpec& spec = layer.spec();
-  const auto run = is_float(spec) ? kernels::accumulate_float32 : kernels::accumulate_int8;
+  const auto run = is_float(spec) ? loops::accumulate_float32 : loops::accumulate_int8;
   // A zero point that all weights share is taken from the widened weights, as long as the sums then fit (see kInt8Columns).
   const bool take_zero = !spec.zero_points && std::fabs(layer.head->common_zero) <= 127;
   const auto less = static_cast<int16_t>(take_zero ? layer.head->common_zero : 0);
   std::memset(work.total, 0, count * kTileRows * sizeof(double));
-  kernels::Tile tile = layer.tile(t);
+  loops::Tile tile = layer.tile(t);
   const std::byte* const weights = tile.weights;
   if (take_zero) tile.common_zero = 0;
   for (uint64_t i = 0, end = 0; i < layer.form.segments; i = end) {
     const uint32_t start = layer.segments[i].start;
     uint32_t columns = 0;
-    for (; end < layer.form.segments && columns + layer.segments[end].length <= kernels::kWideColumns; end++) {
+    for (; end < layer.form.segments && columns + layer.segments[end].length <= loops::kWideColumns; end++) {
       columns += layer.segments[end].length;
     }
-    kernels::widen_tile(static_cast<int>(spec.bits), weights + size_t{start} * spec.bits, columns, less, work.wide);
+    loops::widen_tile(static_cast<int>(spec.bits), weights + size_t{start} * spec.bits, columns, less, work.wide);
     // The segments count their columns from the start of the tile.
     tile.weights = reinterpret_cast<const std::byte*>(work.wide) - size_t{start} * 16;
     for (uint32_t c = 0; c < count; c += panel.together) {
@@ -335,7 +335,7 @@ void forward_floats(const Layer& layer, const float* x, uint32_t batch, float* y
     const uint64_t first = t * kTileRows, left = spec.rows - first, n = left < kTileRows ? left : kTileRows;
     for_each_rows(batch, [&](FloatRows part) {
       float total[4 * kTileRows] = {};
-      kernels::accumulate_plain(part.rows, weights, columns, values + part.row * columns, total);
+      loops::accumulate_plain(part.rows, weights, columns, values + part.row * columns, total);
       for (uint32_t r = 0; r < part.rows; r++) {
         float* const to = y + size_t{part.row + r} * spec.rows + first;
         for (uint64_t i = 0; i < n; i++) to[i] = total[r * kTileRows + i] + layer.bias[first + i];

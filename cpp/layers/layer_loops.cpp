@@ -7,7 +7,7 @@
 #include "lanes/lanes.h"
 #include "lanes/round.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -265,4 +265,4 @@ void accumulate_plain(size_t rows, const float* weights, size_t columns, const f
     accumulate_floats<1>(weights, columns, x, total);
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 inline constexpr size_t kTileRows = 8;
 /// Columns are padded to a multiple of this, with zeros.
@@ -82,4 +82,4 @@ FixedPoint to_fixed_point(float* x, size_t n, size_t step, int16_t* to);
 void accumulate_plain(size_t rows, const float* weights, size_t columns, const float* x, float* total);
 inline constexpr size_t kFloatBlock = 256;
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

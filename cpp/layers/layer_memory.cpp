@@ -2,8 +2,8 @@
 
 namespace scalepoint {
 
-using kernels::kColumnStep;
-using kernels::kTileRows;
+using loops::kColumnStep;
+using loops::kTileRows;
 
 LayerForm::LayerForm(const LayerSpec& spec) {
   tiles = round_up(spec.rows, kTileRows) / kTileRows;
@@ -11,7 +11,7 @@ LayerForm::LayerForm(const LayerSpec& spec) {
   padded_group = round_up(spec.group_size, kColumnStep);
   const uint64_t last = spec.columns - (groups - 1) * spec.group_size;
   padded_columns = (groups - 1) * padded_group + round_up(last, kColumnStep);
-  segment_size = spec.activations == ActivationType::kFloat32 ? kernels::kFixedPointColumns : kernels::kInt8Columns;
+  segment_size = spec.activations == ActivationType::kFloat32 ? loops::kFixedPointColumns : loops::kInt8Columns;
   const auto segments_of = [&](uint64_t columns) { return round_up(columns, segment_size) / segment_size; };
   segments = (groups - 1) * segments_of(spec.group_size) + segments_of(last);
 }
@@ -19,7 +19,7 @@ LayerForm::LayerForm(const LayerSpec& spec) {
 Layer::Layer(const LayerSpec& spec, std::byte* base) : form(spec) {
   Parts parts(base);
   head = parts.take<LayerHead>(1);
-  segments = parts.take<kernels::Segment>(spec.bits == 32 ? 0 : form.segments);
+  segments = parts.take<loops::Segment>(spec.bits == 32 ? 0 : form.segments);
   bias = parts.take<float>(form.tiles * kTileRows);
   scale = parts.take<float>(spec.bits == 32 ? 0 : form.tiles * form.groups * kTileRows);
   zero = parts.take<float>(spec.zero_points ? form.tiles * form.groups * kTileRows : 0);
@@ -27,7 +27,7 @@ Layer::Layer(const LayerSpec& spec, std::byte* base) : form(spec) {
   size = parts.used();
 }
 
-kernels::Tile Layer::tile(uint64_t tile) const {
+loops::Tile Layer::tile(uint64_t tile) const {
   const uint64_t at = tile * form.groups * kTileRows;
   return {.weights = tile_weights(tile),
           .scale = form.groups > 1 ? scale + at : nullptr,

@@ -45,7 +45,7 @@ struct Layer {
   LayerForm form;
   uint64_t size;
   LayerHead* head;
-  kernels::Segment* segments;
+  loops::Segment* segments;
   float* bias;
   float* scale;
   float* zero;
@@ -58,7 +58,7 @@ struct Layer {
   }
   [[nodiscard]] const LayerSpec& spec() const { return head->spec; }
   [[nodiscard]] std::byte* tile_weights(uint64_t tile) const { return weights + tile * tile_bytes(spec(), form); }
-  [[nodiscard]] kernels::Tile tile(uint64_t tile) const;
+  [[nodiscard]] loops::Tile tile(uint64_t tile) const;
 
   /// Whether rows [row, row + count) are rows of the layer.
   [[nodiscard]] bool holds(uint32_t row, uint64_t count) const { return row <= spec().rows && count <= spec().rows - row; }
@@ -70,7 +70,7 @@ struct Layer {
 
   /// The place of a row and group among the scales and zero points.
   [[nodiscard]] uint64_t parameter_place(uint64_t row, uint64_t group) const {
-    return (row / kernels::kTileRows * form.groups + group) * kernels::kTileRows + row % kernels::kTileRows;
+    return (row / loops::kTileRows * form.groups + group) * loops::kTileRows + row % loops::kTileRows;
   }
 };
 

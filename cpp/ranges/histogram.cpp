@@ -12,8 +12,8 @@ Status histogram(std::span<const float> x, float min, float max, std::span<uint3
   const double width = static_cast<double>(max) - min;
   // The quotient is finite: two different float32 numbers are at least 2^-149 apart.
   const double per_unit = width > 0 ? static_cast<double>(counts.size()) / width : 0;
-  const kernels::Outside outside =
-      kernels::count_into_bins(x.data(), x.size(), {min, max, min, per_unit, counts.size()}, counts.data());
+  const loops::Outside outside =
+      loops::count_into_bins(x.data(), x.size(), {min, max, min, per_unit, counts.size()}, counts.data());
   *below += static_cast<double>(outside.below);
   *above += static_cast<double>(outside.above);
   return Status::kOk;

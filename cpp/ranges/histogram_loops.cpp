@@ -3,7 +3,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -109,4 +109,4 @@ Outside count_into_bins(const float* x, size_t n, const Bins& bins, uint32_t* co
   return outside;
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// The bins of [min, max].
 struct Bins {
@@ -24,4 +24,4 @@ struct Outside {
 /// Adds 1 to the bin of each x within [min, max]. Counts the others, but for NaN.
 Outside count_into_bins(const float* x, size_t n, const Bins& bins, uint32_t* counts);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

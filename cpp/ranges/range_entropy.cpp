@@ -38,11 +38,11 @@ double EntropySearch::divergence(size_t bins, size_t levels) const {
   return sum / all - std::log(all / inside);
 }
 
-double EntropySearch::threshold(const kernels::Run& run, double largest, size_t levels) {
+double EntropySearch::threshold(const loops::Run& run, double largest, size_t levels) {
   if (!run.weighted && run.n < kFewestValues) return largest;
   std::fill(std::begin(counts_), std::end(counts_), 0);
   const double per_unit = kBins / largest;
-  kernels::count_magnitudes(run, per_unit, counts_, kBins);
+  loops::count_magnitudes(run, per_unit, counts_, kBins);
   sum_up();
   if (held_[kBins] < kFewestValues) return largest;
   double least = HUGE_VAL;

@@ -22,7 +22,7 @@ class EntropySearch {
 
   /// The magnitude up to which values are kept: the end of the histogram that diverges least, among those that keep at least
   /// kLeastKept of the values. `largest` is the largest |x|, and the result for fewer values than kFewestValues.
-  double threshold(const kernels::Run& run, double largest, size_t levels);
+  double threshold(const loops::Run& run, double largest, size_t levels);
 
  private:
   /// Thresholds that make sense clip 3 % of the values at most, with 2 bits and a Laplace distribution of 3000 values. But with

@@ -83,9 +83,9 @@ struct Squares {
   double count, sum;
 };
 
-Squares squares_of(const kernels::Run& run, float factor) {
+Squares squares_of(const loops::Run& run, float factor) {
   if (!run.weighted) {
-    return {static_cast<double>(run.n), kernels::error_of_run(run.x, run.n, factor, 1, 0, 0)};
+    return {static_cast<double>(run.n), loops::error_of_run(run.x, run.n, factor, 1, 0, 0)};
   }
   Squares squares = {};
   for (size_t i = 0; i < run.n; i++) {
@@ -97,12 +97,12 @@ Squares squares_of(const kernels::Run& run, float factor) {
 }
 
 /// The squared error of values times the factor, with levels from `low` on.
-double error_of(const kernels::Run& run, float factor, double scale, double low, double levels) {
+double error_of(const loops::Run& run, float factor, double scale, double low, double levels) {
   const auto bottom = static_cast<float>(low), top = static_cast<float>(low + levels);
-  if (!run.weighted) return kernels::error_of_run(run.x, run.n, factor, static_cast<float>(scale), bottom, top);
-  const kernels::Trials trials = {lanes::splat(1.0f), lanes::splat(bottom), lanes::splat(top)};
-  kernels::TrialSums sums;
-  kernels::try_levels(run, factor / scale, trials, kernels::Sums::kFit, sums);
+  if (!run.weighted) return loops::error_of_run(run.x, run.n, factor, static_cast<float>(scale), bottom, top);
+  const loops::Trials trials = {lanes::splat(1.0f), lanes::splat(bottom), lanes::splat(top)};
+  loops::TrialSums sums;
+  loops::try_levels(run, factor / scale, trials, loops::Sums::kFit, sums);
   float error[4];
   store(error, sums.error);
   return error[0] * scale * scale;
@@ -115,7 +115,7 @@ void set_small(ScaleSpan& span, size_t n) {
 }
 
 /// How many of the pairs at the front are below the limit in magnitude.
-size_t small_pairs(const kernels::Run& run, double limit) {
+size_t small_pairs(const loops::Run& run, double limit) {
   size_t n = 0;
   while (n < run.n && std::fabs(run.x[2 * n]) < limit) n++;
   return n;
@@ -128,13 +128,13 @@ int bin_bits(int bits) { return std::min(bits + 5, kMostBinBits); }
 
 /// Brings the run into the form that is searched: times the factor, small values first, many values by stand-ins.
 void prepare_run(ScaleSpan& span, float min, float max, float factor, int bin_bits, std::byte* room) {
-  const kernels::Run run = span.run;
+  const loops::Run run = span.run;
   const double small = kSmall * span.root_mean;
   auto* const to = reinterpret_cast<float*>(room);
   if (!run.weighted && run.n <= kLongestDirectRun) {
     if (factor == 1 && (span.start - span.first) * span.root_mean <= kManySteps) return;
     span.run.x = to;
-    return set_small(span, kernels::small_ones_first(run.x, run.n, factor, static_cast<float>(small), to));
+    return set_small(span, loops::small_ones_first(run.x, run.n, factor, static_cast<float>(small), to));
   }
   if (!run.weighted) {
     span.run = stand_in({run.x, run.n}, min, max, span.root_mean / factor, factor, bin_bits, room);
@@ -160,7 +160,7 @@ float unit_factor(double largest) {
   return static_cast<float>(std::ldexp(1.0, std::clamp(-e, -126, 126)));
 }
 
-void search_mse(kernels::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
+void search_mse(loops::Run run, float min, float max, const QuantizationSpec& spec, std::byte* room, float& scale,
                 int32_t& zero_point) {
   const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
   if (largest == 0) return;
@@ -181,7 +181,7 @@ void search_mse(kernels::Run run, float min, float max, const QuantizationSpec& 
   if (found.scale == 0) return;
   found.scale /= factor;
   if (found.error < kTinyError && !run.weighted) {
-    found.scale = kernels::fit_scale(run.x, run.n, found.scale, found.low, found.low + windows.levels);
+    found.scale = loops::fit_scale(run.x, run.n, found.scale, found.low, found.low + windows.levels);
   }
   const auto better = static_cast<float>(found.scale);
   const auto farthest = static_cast<float>(std::max(-found.low, found.low + windows.levels));

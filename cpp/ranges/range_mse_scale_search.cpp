@@ -121,7 +121,7 @@ class ScaleSearch {
   FoundScale search() {
     const auto start = static_cast<float>(span_.start * span_.root_mean);
     const auto least = static_cast<float>(span_.first * span_.root_mean);
-    if (is_proven() && windows_.levels > kFewLevels && span_.run.n > kernels::kFewValues) {
+    if (is_proven() && windows_.levels > kFewLevels && span_.run.n > loops::kFewValues) {
       const float end = find_end(start), first = span_.small.size > 0 ? std::max(least, kGridStart * start) : least;
       walk_down(first, search_grid(first, end), least);
       drain();
@@ -176,9 +176,9 @@ class ScaleSearch {
   }
 
   /// Fills in the errors of a grid, and takes the best fit to its levels.
-  void take_grid(const kernels::Grid& grid) {
-    const double energy = kernels::sum_steps(span_.run, grid, windows_.lowest, windows_.lowest + windows_.levels, level_sums_);
-    kernels::LevelSums sums = {0, 0}, best = {0, 1};
+  void take_grid(const loops::Grid& grid) {
+    const double energy = loops::sum_steps(span_.run, grid, windows_.lowest, windows_.lowest + windows_.levels, level_sums_);
+    loops::LevelSums sums = {0, 0}, best = {0, 1};
     for (size_t i = 0; i <= grid.size; i++) {
       const double t = grid.first + static_cast<double>(i) * grid.step;
       sums.products += level_sums_[i].products;
@@ -197,13 +197,13 @@ class ScaleSearch {
 
   /// Tries four u. center: of the windows, about.
   Nodes attempt(F32x4 u, F32x4 center) {
-    kernels::Trials trials = {u, lowest_, add(lowest_, levels_)};
-    kernels::TrialSums sums;
+    loops::Trials trials = {u, lowest_, add(lowest_, levels_)};
+    loops::TrialSums sums;
     F32x4 place = trials.low;
     if (!windows_.fixed() && place_windows(trials, sub(mul(center, u), half_))) {
       place = move_windows(trials, sums);
     } else {
-      kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kFit, sums);
+      loops::try_levels(span_.run, t_per_u_, trials, loops::Sums::kFit, sums);
     }
     trials_left_ -= 4;
     const F32x4 error = mul(sums.error, splat(per_value_)), slope = mul(sums.slope, splat(per_value_));
@@ -213,15 +213,15 @@ class ScaleSearch {
 
   /// The errors of four u below the start, where hardly a value is clipped: those without clipping, which are no larger.
   Nodes attempt_below(F32x4 u) {
-    const kernels::Trials trials = {u, splat(-kFarAway), splat(kFarAway)};
-    kernels::TrialSums sums;
-    kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kError, sums);
+    const loops::Trials trials = {u, splat(-kFarAway), splat(kFarAway)};
+    loops::TrialSums sums;
+    loops::try_levels(span_.run, t_per_u_, trials, loops::Sums::kError, sums);
     trials_left_ -= 4;
     return {u, mul(sums.error, splat(per_value_)), u};
   }
 
   /// The best scale for the levels that a t assigns: sum x k / sum k^2, with k = x t - r.
-  void take_fits(const kernels::Trials& trials, F32x4 errors, F32x4 slopes) {
+  void take_fits(const loops::Trials& trials, F32x4 errors, F32x4 slopes) {
     const F32x4 square = mul(trials.u, trials.u), level_square = add(sub(square, add(slopes, slopes)), errors);
     const F32x4 product = mul(square, errors), squares = mul(square, level_square);
     // No more than what t itself leaves, and no less than what rounding could feign.
@@ -249,7 +249,7 @@ class ScaleSearch {
   }
 
   /// Fills in the windows. Returns whether one of them has to clip values, so that the best has to be searched for.
-  bool place_windows(kernels::Trials& trials, F32x4 guess) const {
+  bool place_windows(loops::Trials& trials, F32x4 guess) const {
     const F32x4 first = nearest(mul(min_, trials.u)), last = nearest(mul(max_, trials.u));
     const F32x4 spare = sub(levels_, sub(last, first));
     const I32x4 clips = greater(splat(0.0f), spare);
@@ -263,11 +263,11 @@ class ScaleSearch {
 
   /// Moves each window to where the error is least. As a function of the lowest level it is convex, so that steps downhill lead
   /// there. Returns that place as a fraction, by how much the error would grow on either side.
-  F32x4 move_windows(kernels::Trials& trials, kernels::TrialSums& sums) const {
+  F32x4 move_windows(loops::Trials& trials, loops::TrialSums& sums) const {
     const F32x4 zero = splat(0.0f);
     I32x4 went_up = splat(0), went_down = splat(0);
     while (true) {
-      kernels::try_levels(span_.run, t_per_u_, trials, kernels::Sums::kWindows, sums);
+      loops::try_levels(span_.run, t_per_u_, trials, loops::Sums::kWindows, sums);
       // No step back: both sums may be rounded to where they pretend to a gain.
       const I32x4 up = bit_and_not(bit_and(greater(zero, sums.up), greater(highest_, trials.low)), went_down);
       const I32x4 down = bit_and_not(bit_and(greater(zero, sums.down), greater(trials.low, lowest_)), bit_or(went_up, up));
@@ -382,7 +382,7 @@ class ScaleSearch {
   /// The same with the small values alone, whose error is no larger than that of all. Intervals that they leave undecided are
   /// tried with all values.
   void walk_down_small(float u, float first) {
-    const kernels::Run run = {span_.run.x, span_.small.size, span_.run.weighted};
+    const loops::Run run = {span_.run.x, span_.small.size, span_.run.weighted};
     const auto squares = static_cast<float>(span_.small.squares);
     const F32x4 root = splat(std::sqrt(squares)), per_value = splat(per_value_);
     Row row;      // in units of the small values
@@ -390,9 +390,9 @@ class ScaleSearch {
     for (bool begun = false; u > first && trials_left_ > 0; begun = true) {
       const float small = small_step(u), step = small > 0 ? small : step_;
       const F32x4 us = pmax(steps(begun ? u - step : u, -step), splat(first));
-      const kernels::Trials trials = {us, splat(-kFarAway), splat(kFarAway)};
-      kernels::TrialSums sums;
-      kernels::try_levels(run, t_per_u_, trials, kernels::Sums::kError, sums);
+      const loops::Trials trials = {us, splat(-kFarAway), splat(kFarAway)};
+      loops::TrialSums sums;
+      loops::try_levels(run, t_per_u_, trials, loops::Sums::kError, sums);
       trials_left_ -= 4;
       row.put({mul(us, root), mul(sums.error, per_value), us});
       store(at + 4, us);
@@ -483,7 +483,7 @@ class ScaleSearch {
   float best_ = FLT_MAX;   ///< error of the best in mean squares of the run
   float bound_ = FLT_MAX;  ///< what is not below it is no better
   FoundScale found_;
-  kernels::LevelSums level_sums_[kGridSize + 1];
+  loops::LevelSums level_sums_[kGridSize + 1];
   float errors_[kGridSize + 4];         ///< at the t of a grid, and infinity behind
   float waiting_[kMostWaiting + 4][4];  ///< intervals: from, to, from_error, to_error
   float centers_[kMostWaiting + 4];

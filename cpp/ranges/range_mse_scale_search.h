@@ -50,7 +50,7 @@ struct FoundScale {
 
 /// What to search, and where.
 struct ScaleSpan {
-  kernels::Run run;
+  loops::Run run;
   double count;         ///< values, each as often as it counts
   double min, max;      ///< the range of the values, widened to 0 if the windows have to hold 0
   double root_mean;     ///< of the squares, above 0

@@ -39,7 +39,7 @@ size_t largest_place(const Layout& layout, size_t size) { return size == 0 ? 0 :
 /// Copies the finite values of a parameter. Returns how many there are.
 size_t gather(const float* x, const Place& place, float* to) {
   for (size_t line = 0; line < place.lines; line++) {
-    kernels::copy_steps(x + place.offset + line * place.line_step, place.step, place.length, 1, to + line * place.length, 1);
+    loops::copy_steps(x + place.offset + line * place.line_step, place.step, place.length, 1, to + line * place.length, 1);
   }
   const size_t n = place.size();
   size_t kept = first_non_finite({to, n});
@@ -53,7 +53,7 @@ size_t gather(const float* x, const Place& place, float* to) {
 size_t room_bytes(size_t run) { return std::max(sizeof(EntropySearch), mse_room(run)); }
 
 /// Cuts a range at the threshold of least entropy loss.
-void clip(EntropySearch& entropy, const kernels::Run& run, DType dtype, float& min, float& max) {
+void clip(EntropySearch& entropy, const loops::Run& run, DType dtype, float& min, float& max) {
   const double largest = std::max(std::fabs(static_cast<double>(min)), std::fabs(static_cast<double>(max)));
   if (largest == 0) return;
   const double threshold = entropy.threshold(run, largest, size_t{1} << (dtype.bits - 1));
@@ -101,13 +101,13 @@ class RangeSearch {
   Values values_at(const Place& place) {
     if (place.step == 1 && place.lines == 1) {
       const float* values = x_.data() + place.offset;
-      const kernels::Range range = kernels::range(values, place.length);
+      const loops::Range range = loops::range(values, place.length);
       if (range.largest < kInfinityBits) return {values, place.length, false, range.min, range.max};
     }
     const size_t n = gather(x_.data(), place, gathered_);
     if (n < place.size()) finite_ = false;
     if (n == 0) return {gathered_, 0, true, 0, 0};
-    const kernels::Range range = kernels::range(gathered_, n);
+    const loops::Range range = loops::range(gathered_, n);
     return {gathered_, n, true, range.min, range.max};
   }
 
@@ -185,7 +185,7 @@ Status search_weighted(std::span<float> pairs, const QuantizationSpec& spec, Ran
                        float& scale, int32_t& zero_point) noexcept {
   const size_t n = pairs.size() / 2;
   if (n < 2 || scratch.size() < room_bytes(0)) return Status::kSizeMismatch;
-  const kernels::Run run = {pairs.data(), n, true};
+  const loops::Run run = {pairs.data(), n, true};
   const float one = pairs[2 * n - 4], other = pairs[2 * n - 2], min = std::min(one, other), max = std::max(one, other);
   float low = min, high = max;
   if (method == RangeMethod::kEntropy) {
@@ -211,11 +211,11 @@ Status take_better(std::span<const float> x, size_t run_size, DType dtype, std::
     if (!is_scale(scale[p])) return Status::kBadScale;
     if (run_size == 0) continue;
     const float* const values = x.data() + p * run_size;
-    const kernels::Range range = kernels::range(values, run_size);
+    const loops::Range range = loops::range(values, run_size);
     const float factor = unit_factor(std::max(std::fabs(range.min), std::fabs(range.max)));
     const auto error = [&](float s, int32_t zero) {
-      return kernels::error_of_run(values, run_size, factor, s * factor, static_cast<float>(dtype.qmin() - zero),
-                                   static_cast<float>(dtype.qmax() - zero));
+      return loops::error_of_run(values, run_size, factor, s * factor, static_cast<float>(dtype.qmin() - zero),
+                                 static_cast<float>(dtype.qmax() - zero));
     };
     double least = error(scale[p], zero_point[p]);
     for (size_t other = p; other < other_scale.size(); other += runs) {

@@ -3,7 +3,7 @@
 #include "lanes/lanes.h"
 #include "lanes/round.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 namespace {
 
 using namespace lanes;
@@ -339,4 +339,4 @@ void count_magnitudes(const Run& run, double per_unit, double* counts, size_t bi
   }
 }
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

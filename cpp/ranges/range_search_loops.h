@@ -6,7 +6,7 @@
 
 #include "lanes/lanes.h"
 
-namespace scalepoint::kernels {
+namespace scalepoint::loops {
 
 /// Four candidates, one a lane. With t = 1 / scale = u * t_per_u, value x lies at v = x t between the levels, which are the whole
 /// numbers from low to high. Below, k = clamp(round_half_even(v), low, high) is the level of x.
@@ -78,4 +78,4 @@ void add_to_bins(const float* x, size_t n, float middle, float per_unit, int res
 /// Adds to the counts: |x| goes into bin |x| * per_unit, or into the last.
 void count_magnitudes(const Run& run, double per_unit, double* counts, size_t bins);
 
-}  // namespace scalepoint::kernels
+}  // namespace scalepoint::loops

@@ -20,7 +20,7 @@ double error_of(const std::vector<float>& x, const std::vector<float>& y, const 
 TEST(BestBlocks, have_no_larger_errors_than_those_of_ggml) {
   Random random(3);
   for (const auto& [type, size] : kBlockTypes) {
-    if (kernels::best_rule(type) == nullptr) continue;
+    if (loops::best_rule(type) == nullptr) continue;
     const size_t rows = 10, columns = 2 * size_t{size.elements};
     for (const double largest : {1.0, 1e-30, 1e-6, 6e4}) {
       const std::vector<double> values = hard_rows(random, rows, columns, 8, largest);
@@ -50,7 +50,7 @@ TEST(BestBlocks, are_for_types_that_have_such_a_search) {
   const std::vector<float> x(256);
   for (const auto& [type, size] : kBlockTypes) {
     std::vector<std::byte> blocks(blocks_bytes(type, x.size()));
-    const Status expected = kernels::best_rule(type) == nullptr ? Status::kBadDType : Status::kOk;
+    const Status expected = loops::best_rule(type) == nullptr ? Status::kBadDType : Status::kOk;
     EXPECT_EQ(quantize_blocks(x, type, blocks, {}, BlockSearch::kBest), expected) << static_cast<int>(type);
   }
 }

@@ -13,9 +13,9 @@
 namespace scalepoint::tests {
 namespace {
 
-using kernels::GridBlock;
-using kernels::GridName;
-using kernels::GridRule;
+using loops::GridBlock;
+using loops::GridName;
+using loops::GridRule;
 using Floats = std::vector<float>;
 using Levels = std::vector<int>;
 
@@ -46,7 +46,7 @@ Levels levels_of(uint32_t point, size_t each) {
 
 /// The points that a search chooses among: the one of these levels, or its neighbors in ggml's order.
 std::vector<size_t> choices(const Known& grid, const Levels& levels) {
-  const uint32_t* points = kernels::grid_points(grid.name);
+  const uint32_t* points = loops::grid_points(grid.name);
   std::vector<int> distances;
   for (size_t k = 0; k < grid.count; k++) {
     const Levels other = levels_of(points[k], grid.each);
@@ -85,7 +85,7 @@ void choose(const Known& grid, const float* x, const float* w, float inverse, fl
   float least = FLT_MAX;
   size_t best = found[0];
   for (const size_t k : found) {
-    const Levels other = levels_of(kernels::grid_points(grid.name)[k], grid.each);
+    const Levels other = levels_of(loops::grid_points(grid.name)[k], grid.each);
     float sum = 0;
     for (size_t i = 0; i < grid.each; i++) {
       const float difference = scale * static_cast<float>(2 * other[i] + 1) - x[i];
@@ -103,7 +103,7 @@ void choose(const Known& grid, const float* x, const float* w, float inverse, fl
 void add_up(const Known& grid, const Floats& x, const Floats& w, Fit& fit) {
   fit.qx = fit.q2 = 0;
   for (size_t i = 0; i < x.size(); i++) {
-    const Levels levels = levels_of(kernels::grid_points(grid.name)[fit.points[i / grid.each]], grid.each);
+    const Levels levels = levels_of(loops::grid_points(grid.name)[fit.points[i / grid.each]], grid.each);
     const auto q = static_cast<float>(2 * levels[i % grid.each] + 1);
     fit.qx += w[i] * x[i] * q;
     fit.q2 += w[i] * q * q;
@@ -169,8 +169,8 @@ GridBlock search(const Floats& given, const Floats& w, const GridRule& rule) {
 
 TEST(Grids, hold_points_in_the_order_of_their_codes) {
   for (const Known& one : kGrids) {
-    const uint32_t* points = kernels::grid_points(one.name);
-    EXPECT_EQ(kernels::grid_of(one.name).count, one.count);
+    const uint32_t* points = loops::grid_points(one.name);
+    EXPECT_EQ(loops::grid_of(one.name).count, one.count);
     for (size_t k = 0; k < one.count; k++) {
       for (const int level : levels_of(points[k], one.each)) EXPECT_LE(level, one.each == 4 ? 7 : 2);
       EXPECT_TRUE(k == 0 || points[k] > points[k - 1]);
@@ -181,7 +181,7 @@ TEST(Grids, hold_points_in_the_order_of_their_codes) {
 TEST(Grids, list_the_nearest_points_in_order) {
   Random random(80);
   for (const Known& one : kGrids) {
-    const kernels::Grid& grid = kernels::grid_of(one.name);
+    const loops::Grid& grid = loops::grid_of(one.name);
     const int radix = one.each == 4 ? 8 : 3;
     for (int i = 0; i < 20; i++) {
       const int code = static_cast<int>(random.below(one.each == 4 ? 4096 : 6561));
@@ -214,7 +214,7 @@ TEST(Grids, are_searched_as_one_candidate_after_the_other) {
         for (float& v : x) v = v * v * v;
       const GridBlock expected = search(x, w, rule);
       GridBlock found;
-      ASSERT_TRUE(kernels::search_grid(x.data(), w.data(), rule, found));
+      ASSERT_TRUE(loops::search_grid(x.data(), w.data(), rule, found));
       EXPECT_EQ(found.scale, expected.scale);
       for (size_t k = 0; k < rule.size / rule.each; k++) EXPECT_EQ(found.point[k], expected.point[k]);
       for (size_t k = 0; k < rule.size / 8; k++) EXPECT_EQ(found.signs[k], expected.signs[k]);

@@ -187,11 +187,11 @@ void plain(const float* x, size_t n, std::byte* out) {
   kQuantize(x, nullptr, n, out);
 }
 
-constexpr Format kFormats[] = {{"Q2_K", 84, 16, 80, true, plain<kernels::quantize_q2_k>, kernels::dequantize_q2_k},
-                               {"Q3_K", 110, 16, 108, false, plain<kernels::quantize_q3_k>, kernels::dequantize_q3_k},
-                               {"Q4_K", 144, 32, 0, true, plain<kernels::quantize_q4_k>, kernels::dequantize_q4_k},
-                               {"Q5_K", 176, 32, 0, true, plain<kernels::quantize_q5_k>, kernels::dequantize_q5_k},
-                               {"Q6_K", 210, 16, 208, false, plain<kernels::quantize_q6_k>, kernels::dequantize_q6_k}};
+constexpr Format kFormats[] = {{"Q2_K", 84, 16, 80, true, plain<loops::quantize_q2_k>, loops::dequantize_q2_k},
+                               {"Q3_K", 110, 16, 108, false, plain<loops::quantize_q3_k>, loops::dequantize_q3_k},
+                               {"Q4_K", 144, 32, 0, true, plain<loops::quantize_q4_k>, loops::dequantize_q4_k},
+                               {"Q5_K", 176, 32, 0, true, plain<loops::quantize_q5_k>, loops::dequantize_q5_k},
+                               {"Q6_K", 210, 16, 208, false, plain<loops::quantize_q6_k>, loops::dequantize_q6_k}};
 bool is(const Format& format, const char* name) { return std::strcmp(format.name, name) == 0; }
 
 /// The byte and the lowest bit that element i has in each of its fields, and how many bits. Levels put together lowest field first.

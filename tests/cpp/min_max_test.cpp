@@ -274,7 +274,7 @@ TEST(RangeColumns, holds_zero_and_the_extremes_of_each_column) {
         if (i % columns == 2) x[i] = random.coin() ? 0.0f : -0.0f;
       }
       Buffer<float> min(std::vector<float>(columns, 0.0f), 1), max(std::vector<float>(columns, 0.0f), 3);
-      const uint32_t largest = kernels::range_columns(Buffer<float>(x, 1).data(), rows, columns, min.data(), max.data());
+      const uint32_t largest = loops::range_columns(Buffer<float>(x, 1).data(), rows, columns, min.data(), max.data());
       float farthest = 0;
       for (size_t i = 0; i < columns; i++) {
         float low = 0, high = 0;
@@ -288,7 +288,7 @@ TEST(RangeColumns, holds_zero_and_the_extremes_of_each_column) {
         std::vector<float> with = x;
         with[random.below(with.size())] = bad;
         std::vector<float> low(columns), high(columns);
-        EXPECT_GE(kernels::range_columns(with.data(), rows, columns, low.data(), high.data()), kInfinityBits) << bad;
+        EXPECT_GE(loops::range_columns(with.data(), rows, columns, low.data(), high.data()), kInfinityBits) << bad;
       }
     }
   }
@@ -297,19 +297,19 @@ TEST(RangeColumns, holds_zero_and_the_extremes_of_each_column) {
 TEST(AllFiniteNonzero, never_passes_what_is_not) {
   // The build without vectors looks at nothing.
   const float one = 1;
-  const bool looks = kernels::all_finite_nonzero(&one, 1);
+  const bool looks = loops::all_finite_nonzero(&one, 1);
   for (const size_t n : kLengths) {
     const std::vector<float> x(n, -1.5f);
-    EXPECT_EQ(kernels::all_finite_nonzero(Buffer<float>(x, 1).data(), n), looks) << n;
+    EXPECT_EQ(loops::all_finite_nonzero(Buffer<float>(x, 1).data(), n), looks) << n;
     for (const float bad : {0.0f, -0.0f, kNan, -kNan, kInfinity, -kInfinity}) {
       for (size_t i = 0; i < n; i++) {
         std::vector<float> with = x;
         with[i] = bad;
-        EXPECT_FALSE(kernels::all_finite_nonzero(with.data(), n)) << n << " " << i << " " << bad;
+        EXPECT_FALSE(loops::all_finite_nonzero(with.data(), n)) << n << " " << i << " " << bad;
       }
     }
     for (const float good : {std::numeric_limits<float>::denorm_min(), -std::numeric_limits<float>::max()}) {
-      EXPECT_EQ(kernels::all_finite_nonzero(std::vector<float>(n, good).data(), n), looks) << n << " " << good;
+      EXPECT_EQ(loops::all_finite_nonzero(std::vector<float>(n, good).data(), n), looks) << n << " " << good;
     }
   }
 }

@@ -152,7 +152,7 @@ TEST(Pack, refuses_lengths_that_do_not_belong_together) {
 
 // ------------------------------------------------------------------------------------------------------------------ loops
 
-using kernels::CodeForm;
+using loops::CodeForm;
 
 constexpr CodeForm kForms[] = {CodeForm::kUnsigned, CodeForm::kTwosComplement, CodeForm::kOffsetBinary};
 
@@ -202,11 +202,11 @@ void expect_exact(Random& random, int32_t bits, CodeForm form, size_t n, size_t 
   const std::vector<uint8_t> codes = random_bytes(random, n), bytes = random_bytes(random, packed_bytes(n, bits));
   {
     Buffer<uint8_t> from(codes, code_offset), to(bytes.size(), packed_offset);
-    kernels::pack_codes(from.data(), n, bits, form, to.data());
+    loops::pack_codes(from.data(), n, bits, form, to.data());
     ASSERT_TRUE(same(slowly_packed(codes, bits, form), to.values())) << name(bits, form, n);
   }
   Buffer<uint8_t> from(bytes, packed_offset), to(n, code_offset);
-  kernels::unpack_codes(from.data(), n, bits, form, to.data());
+  loops::unpack_codes(from.data(), n, bits, form, to.data());
   ASSERT_TRUE(same(slowly_unpacked(bytes, bits, form, n), to.values())) << name(bits, form, n);
 }
 
@@ -243,9 +243,9 @@ TEST(PackCodes, know_every_code_at_every_place) {
         for (size_t place = 0; place < 40; place++) {
           std::vector<uint8_t> codes(40, static_cast<uint8_t>(~code)), packed(packed_bytes(40, bits)), again(40);
           codes[place] = static_cast<uint8_t>(code);
-          kernels::pack_codes(codes.data(), 40, bits, form, packed.data());
+          loops::pack_codes(codes.data(), 40, bits, form, packed.data());
           ASSERT_TRUE(same(slowly_packed(codes, bits, form), packed)) << name(bits, form, 40) << ", " << code << " at " << place;
-          kernels::unpack_codes(packed.data(), 40, bits, form, again.data());
+          loops::unpack_codes(packed.data(), 40, bits, form, again.data());
           ASSERT_TRUE(same(slowly_unpacked(packed, bits, form, 40), again)) << name(bits, form, 40) << ", " << code;
         }
       }
@@ -261,15 +261,15 @@ TEST(PackCodes, write_the_words_of_compressed_tensors) {
     for (const size_t n : {8, 40, 1000}) {
       const std::vector<uint8_t> codes = random_bytes(random, n);
       std::vector<uint8_t> words(packed_bytes(n, bits)), expected(words.size());
-      kernels::pack_codes(codes.data(), n, bits, CodeForm::kOffsetBinary, words.data());
-      kernels::pack_codes(codes.data(), n, bits, CodeForm::kTwosComplement, expected.data());
+      loops::pack_codes(codes.data(), n, bits, CodeForm::kOffsetBinary, words.data());
+      loops::pack_codes(codes.data(), n, bits, CodeForm::kTwosComplement, expected.data());
       for (uint8_t& byte : expected) byte ^= flip;
       EXPECT_TRUE(same(expected, words)) << bits << " bits, " << n << " codes";
     }
   }
   const std::vector<uint8_t> one = {0xF9};  // -7
   std::vector<uint8_t> byte(1);
-  kernels::pack_codes(one.data(), 1, 4, CodeForm::kOffsetBinary, byte.data());
+  loops::pack_codes(one.data(), 1, 4, CodeForm::kOffsetBinary, byte.data());
   EXPECT_EQ(byte[0], 0x01);
 }
 
