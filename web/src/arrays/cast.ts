@@ -2,6 +2,7 @@
 import { checkBoolean, checkKeys } from '../core/check.js';
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
+import { oneOf } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
 import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
@@ -72,7 +73,7 @@ const formats = new Map<unknown, FormatInfo>([
 function formatOf(format: unknown, what: string): FormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
-    throw rangeError(what, `expected one of ${[...formats.keys()].join(', ')}, got ${show(format)}`);
+    throw rangeError(what, oneOf([...formats.keys()]), format);
   }
   return info;
 }
@@ -116,7 +117,7 @@ export function castToFloat32(
   const { out } = options;
   const codes = new CodeSource(core, bits, format.storage, 'bits');
   const x = new Sink(core, 'float32', codes.length, out, 'out');
-  checkApart(bits, out, 'out');
+  checkApart(bits, out, 'out', 'bits');
   const { module } = core;
   const tile = core.scratch.x;
   forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {

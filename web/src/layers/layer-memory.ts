@@ -84,7 +84,7 @@ export class LayerMemory {
 export function floatWeights(core: Core, source: Source, shape: readonly number[]): Weights {
   const [outputs, inputs] = checkMatrix(shape, 'shape');
   if (!Number.isSafeInteger(outputs) || !Number.isSafeInteger(inputs) || outputs * inputs !== source.length) {
-    throw rangeError('shape', `${show(shape)} does not hold the ${source.length} elements of w`);
+    throw rangeError('shape', { kind: 'shape', elements: source.length }, shape);
   }
   return {
     ...floatForm(outputs, inputs),

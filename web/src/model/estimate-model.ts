@@ -17,7 +17,7 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
   checkWorkOptions(options);
   const { sample } = options;
   if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {
-    throw rangeError('sample', `expected a number of at least 1, got ${show(sample)}`);
+    throw rangeError('sample', { kind: 'number', min: 1 }, sample);
   }
   options.signal?.throwIfAborted();
   return withCallbacks(options, (own) =>

@@ -3,6 +3,7 @@
  * result by themselves if they can, read straight into wasm memory and write from there. For the others this thread reads and writes.
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
+import { ofType } from '../core/option-problem.js';
 import { sumCount } from '../core/measure.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
@@ -130,7 +131,7 @@ function checkWorker(worker: unknown): WorkerLike {
   if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
   // A promise that rejects while nobody waits for it would end the process.
   quietly(() => worker);
-  throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
+  throw typeError('worker()', ofType('Worker'), worker);
 }
 
 function isResult(result: Partial<BatchResult> | undefined): boolean {
