@@ -11,9 +11,8 @@ import {
 import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
 import { BlockSearch as Searches, Status } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
-import { count, mention, oneOf } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix } from './layout.js';
@@ -71,7 +70,8 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
     return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
   }
-  if (info.needsWeights) throw rangeError('weights', { kind: 'required' }, undefined, { kind: 'with', options: [mention('type', type)] });
+  if (info.needsWeights)
+    throw rangeError('weights', { kind: 'required' }, undefined, { kind: 'with', options: [mention('type', type)] });
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;

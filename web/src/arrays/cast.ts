@@ -2,9 +2,8 @@
 import { checkBoolean, checkKeys } from '../core/check.js';
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import { oneOf } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkApart, Sink } from './sink.js';
 import { CodeSource, type FloatInput, type HalfFormat, sourceOf } from './source.js';

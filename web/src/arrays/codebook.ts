@@ -2,10 +2,9 @@
 import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/check.js';
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { count, ofType, whole } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';

@@ -2,10 +2,9 @@
 import { checkKeys, checkShape, choice } from '../core/check.js';
 import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import { count, oneOf } from '../core/option-problem.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, oneOf } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
 import { givenTensor, isQuantized } from './kinds.js';

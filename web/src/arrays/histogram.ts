@@ -1,8 +1,8 @@
 // Counts of equally wide bins.
 import { checkKeys, checkNumber } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
-import { mention, whole } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { mention, whole } from '../core/option-problem.js';
 import { checkBound } from './job.js';
 import { finiteRange } from './parameters.js';
 import { type FloatInput, type HalfFormat, sourceOf } from './source.js';
@@ -51,7 +51,8 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
   const found = given ? { min: 0, max: 0 } : finiteRange(core, source);
   const min = Math.fround(options.min ?? found.min);
   const max = Math.fround(options.max ?? found.max);
-  if (min > max) throw rangeError('min', { kind: 'number', max }, min, { kind: 'with', options: [mention('max', max)] });
+  if (min > max)
+    throw rangeError('min', { kind: 'number', max }, min, { kind: 'with', options: [mention('max', max)] });
   return core.withMemory(bins * 4 + 24, (address) => {
     const belowAbove = address + 8 - (address % 8);
     const counts = belowAbove + 16;

@@ -2,9 +2,8 @@
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { count, ofType, type Expected, whole } from '../core/option-problem.js';
-import { searchedRangeForm, type RangeSearch, searchOf } from '../core/range.js';
-import { show } from '../core/show.js';
+import { count, type Expected, ofType, whole } from '../core/option-problem.js';
+import { type RangeSearch, searchedRangeForm, searchOf } from '../core/range.js';
 import { type Layout, layoutOf, resolveGranularity } from './layout.js';
 import type { QuantizeOptions } from './options.js';
 import { type DTypeInfo, dtypeInfo, type Granularity } from './tensor.js';
@@ -130,11 +129,7 @@ function perParameter<T extends Float32Array | Int32Array>(
 /** What the option `range` can be. */
 const rangeForm: Expected = {
   kind: 'anyOf',
-  of: [
-    searchedRangeForm,
-    { kind: 'object', keys: ['min', 'max'] },
-    { kind: 'object', keys: ['scale', 'zeroPoint'] },
-  ],
+  of: [searchedRangeForm, { kind: 'object', keys: ['min', 'max'] }, { kind: 'object', keys: ['scale', 'zeroPoint'] }],
 };
 
 function resolveRange(range: unknown, parameters: number): ResolvedRange {

@@ -2,7 +2,6 @@
 import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
-import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { GivenBlocks } from './blocks.js';
 import { GivenCodebook, type PackedCodebookTensor, unpackCodebook } from './codebook.js';
@@ -120,7 +119,12 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
         for (let at = 0; at < count; at += stepSize) restore(start + at, Math.min(stepSize, count - at), own + at * 4);
       });
       const bad = core.module.firstNonFinite(own, count);
-      if (bad < count) throw rangeError(`q.data[${start + bad}]`, { kind: 'number', finite: true }, core.view('float32', own + 4 * bad, 1)[0]);
+      if (bad < count)
+        throw rangeError(
+          `q.data[${start + bad}]`,
+          { kind: 'number', finite: true },
+          core.view('float32', own + 4 * bad, 1)[0],
+        );
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };

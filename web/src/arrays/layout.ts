@@ -4,7 +4,6 @@ import { checkNumber, checkWhole } from '../core/check.js';
 import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { oneOf, whole } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { Granularity } from './tensor.js';
 
 /** The layout of scales over an array, as the core has it, and what follows from it. */

@@ -2,10 +2,9 @@
 import { checkOwnShape, sizeOfShape } from '../core/check.js';
 import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { count, ofType, whole } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';

@@ -2,9 +2,9 @@
 import { checkKeys, checkNumber, choice } from '../core/check.js';
 import { Layout as LayoutRecord, RangeMethod, Scheme, Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import { onlyWith } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { searchedRangeForm, type SearchedRange } from '../core/range.js';
+import { onlyWith } from '../core/option-problem.js';
+import { type SearchedRange, searchedRangeForm } from '../core/range.js';
 import { type Job, jobOf } from './job.js';
 import type { QuantizationParameters, QuantizeOptions } from './options.js';
 import { chooseParameters, failQuantizing, withParameters } from './parameters.js';

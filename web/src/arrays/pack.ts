@@ -2,8 +2,8 @@
 
 import type { Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
-import { count } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count } from '../core/option-problem.js';
 import { Sink } from './sink.js';
 import { CodeSource } from './source.js';
 import type { CodeArray, DTypeInfo } from './tensor.js';

@@ -2,9 +2,8 @@
 import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
 import { Decision, PublishedCodebook, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { ofType, oneOf, type Expected } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkCount, type Places, valuesOf, withPlaces } from './codebook.js';
 import { checkApart, Sink } from './sink.js';

@@ -2,9 +2,8 @@
 import { checkKeys } from '../core/check.js';
 import { QuantizationSpec, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
-import { type Expected, ofType } from '../core/option-problem.js';
 import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { ErrorSum, withSums } from './error-sum.js';
 import { type Job, jobOf, quantizeKeys } from './job.js';

@@ -1,9 +1,8 @@
 // What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
 import { rangeError, typeError } from '../core/errors.js';
-import { count, ofType } from '../core/option-problem.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
+import { count, ofType } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { addressOfView, checkAttached, checkUnchanged, isStored } from './source.js';
 

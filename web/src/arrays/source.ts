@@ -1,6 +1,5 @@
 // What goes into the core: reads any kind of input in wasm memory, tile by tile. Arrays that lie there already are used in place.
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { mention, ofType, oneOf, type Hint, without } from '../core/option-problem.js';
 import {
   arrayTypes,
   type Core,
@@ -10,8 +9,8 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
+import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
 /** A Float16Array, which not all engines have. */

@@ -2,10 +2,9 @@
 import { checkKeys } from '../core/check.js';
 import { ErrorSums, LinearJob, Scheme, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { type Job, jobOf, quantizeKeys } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';

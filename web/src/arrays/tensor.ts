@@ -2,7 +2,6 @@
 import type { BlockType } from '../core/blocks.js';
 import { rangeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
 
 const names = [

@@ -1,8 +1,8 @@
 // Runs the benchmark.
 import { checkBoolean, checkKeys, checkNumber, choice } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
-import { type Expected } from '../core/option-problem.js';
 import type { LoadOptions } from '../core/load.js';
+import type { Expected } from '../core/option-problem.js';
 import { load } from '../instance/scalepoint.js';
 import { makeLimits } from './limits.js';
 import { arrays, blocks, layers } from './parts.js';

@@ -2,7 +2,6 @@
 import { BlockType as ids, blockTypes as sizes } from './door.js';
 import { rangeError } from './errors.js';
 import { mention, oneOf, onlyWith } from './option-problem.js';
-import { show } from './show.js';
 
 /** A block type, in ggml's spelling. */
 export type BlockType = keyof typeof ids;

@@ -1,7 +1,7 @@
 // Checks of arguments that several rooms share. Arguments come from JavaScript, so nothing is taken for granted. What fails is a TypeError
 // or a RangeError whose `option` is the path of the argument.
 import { rangeError, typeError } from './errors.js';
-import { type Expected, oneOf, ofType, whole } from './option-problem.js';
+import { type Expected, ofType, oneOf, whole } from './option-problem.js';
 
 /** Fails unless it is an object without other keys than these. */
 export function checkKeys(options: unknown, known: ReadonlySet<string>): void {
@@ -50,7 +50,8 @@ export function enumChoice<Name extends string, T extends number>(
 ): T {
   const value = (options as Record<string, unknown>)[name];
   if (value === undefined) return fallback;
-  if (typeof value !== 'string' || !Object.hasOwn(values, value)) throw rangeError(name, oneOf(Object.keys(values)), value);
+  if (typeof value !== 'string' || !Object.hasOwn(values, value))
+    throw rangeError(name, oneOf(Object.keys(values)), value);
   return values[value as Name];
 }
 

@@ -4,11 +4,10 @@ import { checkKeys } from './check.js';
 import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
 import { rangeError, ScalepointError, typeError } from './errors.js';
-import { ofType, oneOf } from './option-problem.js';
 import { Core } from './memory.js';
+import { ofType, oneOf } from './option-problem.js';
 import { ownWasm } from './own-wasm.js';
 import { isBuffer } from './realms.js';
-import { show } from './show.js';
 import type { Tier, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
 
@@ -195,8 +194,7 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
 
 /** @throws TypeError unless it is an AbortSignal, of any window; its reason if it has aborted */
 function checkSignal(signal: AbortSignal): void {
-  if (typeof signal?.throwIfAborted !== 'function')
-    throw typeError('signal', ofType('AbortSignal'), signal);
+  if (typeof signal?.throwIfAborted !== 'function') throw typeError('signal', ofType('AbortSignal'), signal);
   signal.throwIfAborted();
 }
 

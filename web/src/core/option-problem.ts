@@ -135,6 +135,8 @@ export interface OptionWords {
   withValues(path: string, values: readonly unknown[]): string;
   /** A value that was expected. */
   value(value: unknown): string;
+  /** Whether the name of an option says its value as well. */
+  isSwitch?(path: string): boolean;
 }
 
 const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : show(value));
@@ -142,8 +144,7 @@ const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : sh
 /** The words of the API: `to: 'int8'`. */
 export const apiWords: OptionWords = {
   option: (path) => path,
-  withValues: (path, values) =>
-    `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${values.map(quote).join(' or ')}`,
+  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${values.map(quote).join(' or ')}`,
   value: quote,
 };
 
@@ -228,7 +229,7 @@ function alternatives(expected: Expected, words: OptionWords): readonly string[]
   }
 }
 
-/** How sentences begin that do not say what was given. */
+/** How sentences begin that are about something else than the value. */
 const openings: { readonly [Kind in Expected['kind']]?: string } = {
   knownOption: 'unknown option; there are ',
   required: 'required',
@@ -244,13 +245,27 @@ export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): 
   return hint?.kind === 'because' ? `: ${hint.message}` : '';
 }
 
+/** What was given, at the end of a sentence. */
+function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): string {
+  switch (expected.kind) {
+    case 'knownOption':
+    case 'required':
+      return '';
+    case 'onlyWith':
+      return got === undefined ? '' : `, got ${words.withValues(expected.option, [got])}`;
+    case 'without':
+    case 'onlyFor':
+      return got === undefined || words.isSwitch?.(option) ? '' : `, got ${show(got)}`;
+    default:
+      return `, got ${show(got)}`;
+  }
+}
+
 /** What is wrong, without the option's name: `expected a number, got "a"`. */
-export function sayProblem({ expected, got, hint }: OptionProblem, words: OptionWords = apiWords): string {
-  const opening = openings[expected.kind];
-  let text = (opening ?? 'expected ') + listed(alternatives(expected, words));
+export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
+  const { expected, hint } = problem;
+  let text = (openings[expected.kind] ?? 'expected ') + listed(alternatives(expected, words));
   if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
   if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
-  if (opening === undefined) text += `, got ${show(got)}`;
-  else if (expected.kind === 'onlyWith' && got !== undefined) text += `, got ${words.withValues(expected.option, [got])}`;
-  return text + sayHint(hint, words);
+  return text + sayGot(problem, words) + sayHint(hint, words);
 }

@@ -2,9 +2,8 @@
 // Arrays that live in wasm memory, so that calls read and write them in place.
 import { checkWhole } from './check.js';
 import { disposedError, rangeError, typeError } from './errors.js';
-import { oneOf } from './option-problem.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from './memory.js';
-import { show } from './show.js';
+import { oneOf } from './option-problem.js';
 
 /**
  * An array inside the wasm instance, made by `sp.allocate`. Reading and writing it costs no copy.

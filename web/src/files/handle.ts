@@ -3,8 +3,8 @@
  * so that this file loads in a browser as it is.
  */
 import { ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import { aMoment } from '../core/waiting.js';
 import {

@@ -1,10 +1,9 @@
 /** Opens files to read: bytes in memory, Blobs, URLs, and in Node paths and open files. */
 
 import { ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import { nodeModule } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes } from '../core/realms.js';
-import { show } from '../core/show.js';
 import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
 import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioError } from './bytes.js';
 import { handleSource, pathSource } from './handle.js';

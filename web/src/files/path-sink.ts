@@ -1,7 +1,7 @@
 /** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
 import { ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { checkCount, ioError, placeOf, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';

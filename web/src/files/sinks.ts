@@ -4,9 +4,8 @@
  */
 
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
 import { allocate, type FileIdentity, ioError, placeOf, quoted } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';

@@ -3,9 +3,9 @@
  * that nothing about an option is written down twice.
  */
 import { rangeError, typeError } from '../core/errors.js';
-import { type Hint, mention, oneOf, ofType, without } from '../core/option-problem.js';
-import { isNamedRange, searchedRangeForm, rangeNames, type SearchedRange, searchOf } from '../core/range.js';
-import { article, show } from '../core/show.js';
+import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
+import { isNamedRange, rangeNames, type SearchedRange, searchedRangeForm, searchOf } from '../core/range.js';
+import { article } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -141,7 +141,10 @@ export function aFile(label: string): string {
 }
 
 /** The hint for an unknown name: the nearest of each list. */
-export function didYouMean(word: unknown, ...lists: readonly (readonly string[])[]): Hint {
+export function didYouMean(
+  word: unknown,
+  ...lists: readonly (readonly string[])[]
+): Extract<Hint, { kind: 'didYouMean' }> {
   const found = new Set(lists.flatMap((names) => nearest(word, names) ?? []));
   return { kind: 'didYouMean', names: [...found].filter((name) => name !== word) };
 }

@@ -3,9 +3,8 @@
  * is ever cut inside of a tensor.
  */
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { type Expected, without } from '../core/option-problem.js';
 import { nodeModule } from '../core/node.js';
-import { show } from '../core/show.js';
+import { type Expected, without } from '../core/option-problem.js';
 import { type ByteSource, type FileInput, quoted } from '../files/bytes.js';
 import type { OpenInput, Target } from './format.js';
 import type { OptionInfo, PlanChoices } from './options.js';
@@ -114,8 +113,7 @@ export function copyTarget(options: readonly string[]): Target & { readonly name
 
 /** @throws RangeError if rules are to convert what is to be copied */
 export function checkCopy({ to, rules = [] }: PlanChoices): void {
-  if (to === 'copy' && rules.length > 0)
-    throw rangeError('rules', without('to', 'copy'));
+  if (to === 'copy' && rules.length > 0) throw rangeError('rules', without('to', 'copy'));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting

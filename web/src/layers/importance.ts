@@ -2,9 +2,8 @@
 import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf } from '../arrays/source.js';
 import { checkKeys, checkWhole } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { mention, oneOf, ofType, whole } from '../core/option-problem.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { mention, ofType, oneOf, whole } from '../core/option-problem.js';
 import type { Layer } from './layer.js';
 
 /** Numbers with dimensions, as tensors of onnxruntime-web have them. */
@@ -99,7 +98,8 @@ export class Importance {
     const matrices = checkWhole(options.matrices ?? known?.counts.length ?? 1, 'matrices', 1);
     const shape = last ?? (Array.isArray(source.shape) && source.shape.length > 1 ? source.shape.at(-1) : undefined);
     const given = options.columns ?? shape ?? (known && known.sums.length / known.counts.length);
-    if (given === undefined) throw rangeError('columns', { kind: 'required' }, given, { kind: 'with', options: [mention('name', name)] });
+    if (given === undefined)
+      throw rangeError('columns', { kind: 'required' }, given, { kind: 'with', options: [mention('name', name)] });
     const columns = checkWhole(given, 'columns', 1);
     const matrix = checkWhole(options.matrix ?? 0, 'matrix', 0);
     if (matrix >= matrices) throw rangeError('matrix', whole(0, matrices - 1), matrix);
@@ -127,17 +127,20 @@ export class Importance {
 
   /** What is known of a weight. If that is nothing, it is new, and not remembered yet. */
   #weightOf(name: unknown, columns: number, matrices: number): ActivationSums {
-    if (typeof name !== 'string' || name === '')
-      throw typeError('name', ofType('string'), name);
+    if (typeof name !== 'string' || name === '') throw typeError('name', ofType('string'), name);
     const known = this.#weights.get(name);
     if (known === undefined) {
       return { name, sums: new Float64Array(columns * matrices), counts: new Float64Array(matrices) };
     }
     if (known.counts.length !== matrices) {
-      throw rangeError('matrices', oneOf([known.counts.length]), matrices, { kind: 'with', options: [mention('name', name)] });
+      throw rangeError('matrices', oneOf([known.counts.length]), matrices, {
+        kind: 'with',
+        options: [mention('name', name)],
+      });
     }
     const before = known.sums.length / matrices;
-    if (before !== columns) throw rangeError('columns', oneOf([before]), columns, { kind: 'with', options: [mention('name', name)] });
+    if (before !== columns)
+      throw rangeError('columns', oneOf([before]), columns, { kind: 'with', options: [mention('name', name)] });
     return known;
   }
 

@@ -5,7 +5,6 @@ import { addressOf, type Source } from '../arrays/source.js';
 import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
 
 /** What decides about the size of a layer, and how it computes. */
 type Form = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };

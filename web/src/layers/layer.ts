@@ -8,9 +8,8 @@ import type { QuantizedTensor } from '../arrays/tensor.js';
 import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { count, mention, oneOf, onlyWith } from '../core/option-problem.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, mention, oneOf, onlyWith } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { floatWeights, LayerMemory } from './layer-memory.js';
 
@@ -134,7 +133,10 @@ export class Layer {
     if (batch !== undefined) {
       const rows = checkWhole(batch, 'batch', 0);
       if (rows * inputs !== length) {
-        throw rangeError('x', count(rows * inputs, 'elements'), length, { kind: 'with', options: [mention('rows', rows)] });
+        throw rangeError('x', count(rows * inputs, 'elements'), length, {
+          kind: 'with',
+          options: [mention('rows', rows)],
+        });
       }
       return rows;
     }

@@ -9,8 +9,8 @@ import { dtypeInfo, type LinearQuantizedTensor, plain, type QuantizedTensor } fr
 import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { count as exactly, oneOf, without } from '../core/option-problem.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
+import { count as exactly, oneOf, without } from '../core/option-problem.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
 import { LayerMemory } from './layer-memory.js';
@@ -376,7 +376,10 @@ export class VectorIndex {
     const found = list.map((query) => new Set(this.search(query, k).indices));
     const given = vectorsOf(core, vectors, shapeFor(vectors), options.from, 'vectors');
     if (given.count !== count || given.dimension !== dimension) {
-      throw rangeError('vectors', oneOf([[count, dimension]]), [given.count, given.dimension], { kind: 'as', option: 'shape' });
+      throw rangeError('vectors', oneOf([[count, dimension]]), [given.count, given.dimension], {
+        kind: 'as',
+        option: 'shape',
+      });
     }
     let hits = 0;
     for (const [i, best] of searchFloats(core, given, list, this.metric, k).entries()) {

@@ -2,9 +2,8 @@
 import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arrays/source.js';
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { count, type Expected } from '../core/option-problem.js';
 import type { Core } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, type Expected } from '../core/option-problem.js';
 
 /** Vectors in one array, or one by one. */
 export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[])[];
@@ -29,7 +28,10 @@ function joined(list: readonly ArrayLike<number>[], dimension: number, what: str
   const all = new Float32Array(list.length * dimension);
   for (const [i, vector] of list.entries()) {
     if (typeof vector !== 'object' || vector === null || vector.length !== dimension) {
-      throw rangeError(`${what}[${i}]`, count(dimension, 'elements'), vector?.length, { kind: 'as', option: `${what}[0]` });
+      throw rangeError(`${what}[${i}]`, count(dimension, 'elements'), vector?.length, {
+        kind: 'as',
+        option: `${what}[0]`,
+      });
     }
     all.set(vector, i * dimension);
   }

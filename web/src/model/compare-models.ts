@@ -1,6 +1,5 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import { compareRuns, type RunOptions, type RunReport } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';

@@ -1,5 +1,4 @@
 import { rangeError } from '../core/errors.js';
-import { show } from '../core/show.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';
 import { type ModelInput, withModel } from './open.js';

@@ -2,11 +2,10 @@
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { rangeError } from '../core/errors.js';
-import { without } from '../core/option-problem.js';
 import type { ErrorMeasures } from '../core/measure.js';
-import { show } from '../core/show.js';
+import { without } from '../core/option-problem.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
-import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
 import { measureAll } from '../pipeline/measuring.js';
@@ -89,7 +88,7 @@ interface PlannedType {
 }
 
 /** The mixtures of a format for a target. @throws RangeError if there are none */
-function mixturesOf({ mixtures, label }: Format, to: string, option: string) {
+function mixturesOf({ mixtures }: Format, to: string, option: string) {
   const types = mixtures?.types(to);
   if (mixtures === undefined || types === undefined) {
     throw rangeError(option, without('to', to));

@@ -1,7 +1,5 @@
 /** Looks into model files: what is in them, and single tensors. */
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
-import { typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './open.js';

@@ -1,6 +1,6 @@
 /** Rules that give each tensor a type of its own, and rules as lines of text. */
 import { rangeError } from '../core/errors.js';
-import { oneOf, ofType } from '../core/option-problem.js';
+import { ofType, oneOf } from '../core/option-problem.js';
 import type { Rule } from '../formats/options.js';
 
 /** A name as a regular expression. */

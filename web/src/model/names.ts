@@ -3,7 +3,6 @@ import type { ConverterInfo } from '../conversions/converter.js';
 import { converters } from '../conversions/registry.js';
 import { rangeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { FormatInfo, Target } from '../formats/format.js';
 import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';

@@ -2,7 +2,6 @@
 import type { Beside } from '../conversions/converter.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';

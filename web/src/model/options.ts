@@ -1,7 +1,6 @@
 /** Checks options. They come from JavaScript as well, so that they are checked as if they had no types. */
 import { rangeError, typeError } from '../core/errors.js';
-import { type Expected, oneOf, ofType, whole } from '../core/option-problem.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType, oneOf, whole } from '../core/option-problem.js';
 import type { Format } from '../formats/format.js';
 import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
@@ -42,7 +41,8 @@ export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onPro
 export function checkOptions(options: unknown, names: readonly string[]): void {
   if (typeof options !== 'object' || options === null) throw typeError('options', ofType('object'), options);
   for (const name of Object.keys(options)) {
-    if (!names.includes(name)) throw typeError(name, { kind: 'knownOption', names }, undefined, didYouMean(name, names));
+    if (!names.includes(name))
+      throw typeError(name, { kind: 'knownOption', names }, undefined, didYouMean(name, names));
   }
 }
 
@@ -86,7 +86,8 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
     if (table === format.options) continue;
     const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && namesIn(table, false).includes(name));
     // It would be without effect, and nobody would be told.
-    if (foreign !== undefined) throw rangeError(foreign[0], { kind: 'onlyFor', files: `${owner.label} files` }, foreign[1]);
+    if (foreign !== undefined)
+      throw rangeError(foreign[0], { kind: 'onlyFor', files: `${owner.label} files` }, foreign[1]);
   }
   for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
   format.options.check(choices);

@@ -1,10 +1,10 @@
 /** Plans, also for results of a given size. */
 import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { ModelOutput } from '../files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
+import { sizeForm } from '../formats/shards.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
@@ -174,8 +174,7 @@ export async function measureTypes(
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkSize(size);
-  if (!hasSize(size))
-    throw typeError('targetSize', sizeForm, undefined);
+  if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
   return fitWithin(table, size);
 }
 

@@ -1,6 +1,5 @@
 import { typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type ModelInput, withModel } from './open.js';

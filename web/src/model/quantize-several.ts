@@ -1,7 +1,6 @@
 /** Several results of one model. */
 import { rangeError } from '../core/errors.js';
 import { count, mention, ofType } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import { isFolder, type ModelOutput } from '../files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formats, type ModelTarget } from '../formats/registry.js';
@@ -10,7 +9,7 @@ import { resultName } from './names.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
-import { hasSize, type SizeOptions } from './sizes.js';
+import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 
 /** Checks a list of targets. Returns it. */
 export function checkTargets(targets: readonly unknown[], options: SizeOptions): readonly ModelTarget[] {
@@ -18,7 +17,11 @@ export function checkTargets(targets: readonly unknown[], options: SizeOptions):
   for (const [i, to] of targets.entries()) {
     if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
   }
-  if (hasSize(options)) throw rangeError('to', count(1, 'targets'), targets.length, { kind: 'with', options: sizes.map((name) => mention(name)) });
+  if (hasSize(options))
+    throw rangeError('to', count(1, 'targets'), targets.length, {
+      kind: 'with',
+      options: sizeNames.map((name) => mention(name)),
+    });
   return targets as readonly ModelTarget[];
 }
 

@@ -1,9 +1,8 @@
 // What users call to write small files and to read them back: quantized tensors of arrays (tensors.ts does it), and files beside a result.
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import type { Core } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { pathSink } from '../files/path-sink.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type OpenOptions, withModel } from './open.js';

@@ -1,7 +1,6 @@
 /** Options that say how large a result may be. */
 import { rangeError, typeError } from '../core/errors.js';
 import { type Expected, without } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import { bytesOf, sizeForm } from '../formats/shards.js';
 
 /** What says how large a result may be. */

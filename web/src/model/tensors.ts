@@ -137,7 +137,8 @@ export function writeTensors(core: Core, tensors: Readonly<Record<string, Quanti
   const meanings: [string, Meaning][] = [];
   const parts: Part[] = [];
   for (const [name, q] of Object.entries(tensors)) {
-    if (!tensorKinds.includes(q?.kind)) throw typeError(`tensors.${name}`, { kind: 'quantized', kinds: tensorKinds }, q);
+    if (!tensorKinds.includes(q?.kind))
+      throw typeError(`tensors.${name}`, { kind: 'quantized', kinds: tensorKinds }, q);
     const one = partsOf(core, name, q);
     meanings.push([name, one.meaning]);
     parts.push(...one.parts);

@@ -1,6 +1,5 @@
 import { typeError } from '../core/errors.js';
 import { ofType } from '../core/option-problem.js';
-import { show } from '../core/show.js';
 import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';

@@ -3,8 +3,8 @@
  * result by themselves if they can, read straight into wasm memory and write from there. For the others this thread reads and writes.
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
-import { ofType } from '../core/option-problem.js';
 import { sumCount } from '../core/measure.js';
+import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
 import type { ByteSource, SourceReference } from '../files/bytes.js';

@@ -1,4 +1,5 @@
 /** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
+import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
@@ -36,8 +37,10 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   if (missing === 0) return;
   const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
   if (missingBytes === 'refuse')
-    badFile(file, `${text}; llama.cpp ends its process at the first character without a token`, {
-      hint: { kind: 'try', option: mention('missingBytes', 'keep'), effect: 'converts it all the same' },
+    badFile(file, `${text}; llama.cpp ends its process at the first character without a token`, undefined, {
+      kind: 'try',
+      option: mention('missingBytes', 'keep'),
+      effect: 'converts it all the same',
     });
   vocabulary.notes.push(`${text}: llama.cpp ends its process at the first character that the vocabulary lacks`);
 }

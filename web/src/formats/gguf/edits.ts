@@ -1,9 +1,8 @@
 /** Edits of the metadata of a GGUF file, as llama-quantize makes them with --override-kv. Tensors stay as they are. */
 import { rangeError, typeError } from '../../core/errors.js';
-import { type Expected, type Hint, oneOf, ofType, whole } from '../../core/option-problem.js';
 import { nodeModule } from '../../core/node.js';
-import { show } from '../../core/show.js';
-import { quoted, systemMessage } from '../../files/bytes.js';
+import { type Expected, type Hint, ofType, oneOf, whole } from '../../core/option-problem.js';
+import { systemMessage } from '../../files/bytes.js';
 import type { OptionInfo } from '../options.js';
 import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
 import { pairOf } from './pairs.js';
@@ -112,7 +111,8 @@ function override(word: string): readonly [key: string, value: MetadataEdit] {
 /** The text of a file (Node). @throws RangeError if it cannot be read */
 function textOf(path: string): string {
   const fs = nodeModule('node:fs');
-  if (fs === undefined) throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message: 'paths need Node' });
+  if (fs === undefined)
+    throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message: 'paths need Node' });
   try {
     const bytes = fs.readFileSync(path);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);

@@ -2,9 +2,9 @@
  * Writes importance matrices in the GGUF form of llama-imatrix.
  * Reference: github.com/ggml-org/llama.cpp, tools/imatrix/imatrix.cpp.
  */
+import { checkKeys } from '../../core/check.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { ofType, whole } from '../../core/option-problem.js';
-import { show } from '../../core/show.js';
 import { compareNames } from '../tensors.js';
 import { layoutGguf } from './layout.js';
 import { type GgufKey, pairOf } from './pairs.js';

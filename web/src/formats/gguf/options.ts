@@ -2,10 +2,9 @@
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockSearch, type BlockType, blockTypes, checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
-import { oneOf, ofType, onlyWith, whole, without } from '../../core/option-problem.js';
-import { show } from '../../core/show.js';
+import { ofType, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { FileInput } from '../../files/bytes.js';
-import { isFileInput } from '../../files/open.js';
+import { fileForm, isFileInput } from '../../files/open.js';
 import type { Target } from '../format.js';
 import {
   checkRules,
@@ -262,8 +261,7 @@ function partsOfNames(flag: Flag): OptionInfo {
 function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
   if (matrix !== undefined && to === 'copy') throw rangeError('importance', without('to', 'copy'));
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
-    if (value !== undefined && matrix === undefined)
-      throw rangeError(name, onlyWith('importance'));
+    if (value !== undefined && matrix === undefined) throw rangeError(name, onlyWith('importance'));
   }
   if (includeWeights !== undefined && excludeWeights !== undefined) {
     throw rangeError('excludeWeights', without('includeWeights'));

@@ -234,7 +234,8 @@ export function planGguf(
   matrix?: ImportanceMatrix,
 ): FilePlan {
   const { to, metadata } = choices;
-  if (sources !== undefined && choices.keepSplit === true) throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
+  if (sources !== undefined && choices.keepSplit === true)
+    throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
   let read = 0;
   const tensors = view.tensors.map((tensor, i): Sourced => {
     const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];

@@ -4,7 +4,6 @@
  */
 import { rangeError, typeError } from '../../core/errors.js';
 import { ofType, whole } from '../../core/option-problem.js';
-import { show } from '../../core/show.js';
 import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { u32Pair } from './pairs.js';
@@ -18,8 +17,7 @@ export const pruneLayers: OptionInfo = {
   check(value, name) {
     if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
     const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
-    if (wrong !== undefined)
-      throw rangeError(name, whole(0, mostLayer), wrong);
+    if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
   },
   read({ 'prune-layers': text }) {
     if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);

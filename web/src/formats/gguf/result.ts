@@ -86,7 +86,8 @@ function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | un
   if (count === 1) return undefined;
   return Array.from({ length: count }, (_, file) => {
     const begin = files.indexOf(file);
-    if (begin < 0) throw rangeError('keepSplit', without('pruneLayers'), true, {
+    if (begin < 0)
+      throw rangeError('keepSplit', without('pruneLayers'), true, {
         kind: 'because',
         message: `no tensor of file ${file + 1} of ${count} is left`,
       });

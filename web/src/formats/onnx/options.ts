@@ -1,8 +1,7 @@
 /** What ONNX models can become, and the options that decide about it. */
 import { rangeError, typeError } from '../../core/errors.js';
-import { mention, oneOf, without } from '../../core/option-problem.js';
+import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
 import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 
@@ -128,8 +127,7 @@ export const options = optionTable<OnnxOptions>({
         },
       ],
       check(value, name) {
-        if (value !== 'linear' && value !== 'cast')
-          throw rangeError(name, oneOf(['linear', 'cast']), value);
+        if (value !== 'linear' && value !== 'cast') throw rangeError(name, oneOf(['linear', 'cast']), value);
       },
       read: (words) => words.dequantize,
     },
@@ -155,7 +153,7 @@ export const options = optionTable<OnnxOptions>({
     }
     const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q2f16'];
     if (zeroPoints === 'float' && !takesFloats.includes(to as OnnxTarget)) {
-      throw rangeError('zeroPoints', oneOf([true, false]), zeroPoints, { kind: 'with', options: [mention('to', to)] });
+      throw rangeError('zeroPoints', onlyWith('to', ...takesFloats), to);
     }
     const searched: readonly OnnxTarget[] = [...takesFloats, 'q8-blocks'];
     if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {

@@ -2,7 +2,6 @@
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { ScalepointError, typeError } from '../../core/errors.js';
 import { ofType } from '../../core/option-problem.js';
-import { show } from '../../core/show.js';
 import { quoted } from '../../files/bytes.js';
 import { whyNoJson } from '../../files/json.js';
 import type { PlannedTensor } from '../format.js';

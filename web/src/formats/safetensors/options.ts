@@ -3,7 +3,6 @@ import { type CodeWidth, codeWidths } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { show } from '../../core/show.js';
 import type { Reader, Target } from '../format.js';
 import {
   checkRules,
@@ -296,7 +295,8 @@ function checkUse(choices: Choices): void {
   const { to, scheme, granularity, range, packed, activations, include } = choices;
   const all = targetsIn(choices);
   // Rules name their weights themselves.
-  if (include !== undefined && !hasCodes(to)) throw rangeError('include', onlyWith('to', ...safetensorsTargets.filter(hasCodes)), to);
+  if (include !== undefined && !hasCodes(to))
+    throw rangeError('include', onlyWith('to', ...safetensorsTargets.filter(hasCodes)), to);
   if (all.some((target) => bitsOf(target) !== undefined)) return;
   const float8 = all.find(isFloat8);
   const refuse = (option: string, ...targets: string[]) => {
@@ -309,7 +309,7 @@ function checkUse(choices: Choices): void {
       throw rangeError('granularity.kind', oneOf(['per-channel']), granularity.kind, beside);
     }
     if (scheme === 'asymmetric') throw rangeError('scheme', oneOf(['symmetric']), scheme, beside);
-    if (packed === true) throw rangeError('packed', oneOf([false]), packed, beside);
+    if (packed === true) throw rangeError('packed', without('to', float8), packed);
   } else {
     if (granularity !== undefined) refuse('granularity', ...integers);
     if (scheme !== undefined) refuse('scheme', ...integers);
@@ -369,10 +369,10 @@ function weightsOf(choices: Choices): IntegerWeights[] {
 
 function checkForm({ packed, activations }: Choices, { path, to, bits, kind }: IntegerWeights): void {
   if (packed === false && bits === 4) {
-    throw rangeError('packed', oneOf([true]), packed, { kind: 'with', options: [mention(`${path}to`, to)] });
+    throw rangeError('packed', without(`${path}to`, to), packed);
   }
   if (packed === false && kind === 'per-group') {
-    throw rangeError('packed', oneOf([true]), packed, { kind: 'with', options: [mention(`${path}granularity.kind`, kind)] });
+    throw rangeError('packed', without(`${path}granularity.kind`, kind), packed);
   }
   if (activations === undefined) return;
   // The kernels for 8-bit activations take int8 weights with one scale a row.
@@ -388,6 +388,6 @@ function checkActivations({ activations, scheme, packed }: Choices): void {
     throw rangeError('activations', onlyWith('scheme', 'symmetric'), scheme);
   }
   if (packed === true) {
-    throw rangeError('activations', onlyWith('packed', false), packed);
+    throw rangeError('activations', without('packed', true), activations);
   }
 }

@@ -167,7 +167,8 @@ export async function openShards(
   given: readonly ByteSource[] = [],
   openInput: OpenInput = openSource,
 ): Promise<Shards> {
-  const open = given.length > 0 ? amongGiven(given) : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
+  const open =
+    given.length > 0 ? amongGiven(given) : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
   const index = await inFile(source.name, readIndex(source));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];

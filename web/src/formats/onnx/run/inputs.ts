@@ -1,7 +1,6 @@
 /** Inputs of models: those that were given, and random ones for the others, always the same for a seed. */
 import { rangeError } from '../../../core/errors.js';
-import { count as exactly, oneOf, ofType, whole } from '../../../core/option-problem.js';
-import { show } from '../../../core/show.js';
+import { count as exactly, ofType, oneOf, whole } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
 import { type NumpyArray, readArrays } from './npz.js';
@@ -57,6 +56,9 @@ function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number
   return make();
 }
 
+/** The path of an input in the options. */
+const pathOf = (name: string) => `inputs[${quoted(name)}]`;
+
 /** All that was given, by the names of inputs. */
 async function givenArrays(given: ModelInputs, names: readonly string[]): Promise<Map<string, InputArray>> {
   const found = new Map<string, InputArray>();
@@ -65,8 +67,7 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
     try {
       for (const [key, array] of await readArrays(source)) {
         const name = key === '' || alone !== undefined ? (alone ?? (names.length === 1 ? names[0] : undefined)) : key;
-        if (name === undefined)
-          throw rangeError('inputs', { kind: 'object', keys: names }, file);
+        if (name === undefined) throw rangeError('inputs', { kind: 'object', keys: names }, file);
         found.set(name, { data: numbersOf(array, name), shape: array.shape });
       }
     } finally {
@@ -81,8 +82,7 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
     }
   }
   for (const name of found.keys()) {
-    if (!names.includes(name))
-      throw rangeError(pathOf(name), { kind: 'knownOption', names });
+    if (!names.includes(name)) throw rangeError(pathOf(name), { kind: 'knownOption', names });
   }
   return found;
 }
@@ -269,7 +269,7 @@ function typed(type: string, values: ArrayLike<number | bigint>, name: string): 
     case 'bool':
       return Uint8Array.from(numbers());
     default:
-      throw rangeError(pathOf(name), oneOf(inputTypes), type);
+      throw rangeError(pathOf(name), oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
   }
 }
 
