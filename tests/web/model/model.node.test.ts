@@ -591,7 +591,7 @@ describe('failing', () => {
     const wrong: [options: object, option: string, problem: object, type: new (...args: never[]) => Error][] = [
       [{}, 'to', { expected: targets, got: undefined }, RangeError],
       [{ to: 'int9' }, 'to', { expected: targets, got: 'int9' }, RangeError],
-      [{ to: 'Q4_0' }, 'to', { expected: { of: [{ for: 'safetensors' }] }, got: 'Q4_0' }, RangeError],
+      [{ to: 'Q4_0' }, 'to', { expected: targets, got: 'Q4_0' }, RangeError],
       [{ to: 'int8', pure: true }, 'pure', { expected: { kind: 'onlyFor', files: 'GGUF files' } }, RangeError],
       [{ to: 'int8', group: 5 }, 'group', { expected: { kind: 'knownOption' } }, TypeError],
       [{ to: 'int8', rules: 'x' }, 'rules', { expected: { types: ['array'] }, got: 'x' }, TypeError],

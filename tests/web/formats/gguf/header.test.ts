@@ -497,7 +497,7 @@ describe('planning a GGUF result', () => {
     }
     for (const to of ggufTargets) plan(to);
     expect(thrownBy(() => plan('MXFP5'))).toMatchObject({
-      problem: { expected: { of: [{ kind: 'oneOf', values: [...ggufTargets], for: 'GGUF' }] }, got: 'MXFP5' },
+      problem: { expected: { of: [{ kind: 'oneOf', values: [...ggufTargets, 'copy'], for: 'GGUF' }] }, got: 'MXFP5' },
     });
     expectRefusal(() => plan('Q8_0', { pure: 1 }), TypeError, 'pure');
     expectRefusal(() => plan('Q8_0', { requantize: 'yes' }), TypeError, 'requantize');
