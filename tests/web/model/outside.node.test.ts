@@ -161,7 +161,7 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
       levels: {
         flags: [{ name: 'levels', value: 'N', about: 'steps between 0 and the peak' }],
         check(value, name) {
-          if (!Number.isInteger(value)) throw rangeError(name, `expected a whole number, got ${String(value)}`);
+          if (!Number.isInteger(value)) throw rangeError(name, { kind: 'number', whole: true }, value);
         },
         read: ({ levels }) => Number(levels),
       },
@@ -358,9 +358,9 @@ describe('a format and a codec from outside', () => {
       stderr: expect.stringMatching(/--levels: expected a whole number, got NaN/),
     });
     const foreign = await command('plan', path, '--to', 'share', '--pure');
-    expect(foreign.stderr).toMatch(/--pure: this option is for GGUF files/);
+    expect(foreign.stderr).toMatch(/--pure: only for GGUF files/);
     const other = await command('plan', path, '--to', 'int8');
-    expect(other.stderr).toMatch(/--to: a BOX file can become share, not "int8"/);
+    expect(other.stderr).toMatch(/--to: expected share for BOX, got "int8"/);
   });
 
   it('are named where the formats are listed', async () => {
@@ -368,7 +368,7 @@ describe('a format and a codec from outside', () => {
       /supported are safetensors, GGUF, ONNX, \.npy, BOX and the/,
     );
     await expect(planModel(file, { to: 'none' } as unknown as PlanOptions)).rejects.toThrow(
-      /, or share for BOX, got "none"/,
+      / or 'share' for BOX, got "none"/,
     );
     await expect(planModel(file, { to: 'share', none: 1 } as unknown as PlanOptions)).rejects.toThrow(
       /zeroPoints, levels, rules, targetSize, targetBitsPerWeight, output, workers, worker, core, onProgress, signal$/,

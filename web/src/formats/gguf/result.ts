@@ -3,12 +3,13 @@ import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
+import { without } from '../../core/option-problem.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
-import { fixAlignmentMention, type GgufChoices, isCastType } from './options.js';
+import { type GgufChoices, isCastType } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
@@ -32,7 +33,7 @@ export interface ResultTensor extends Choice {
 function alignmentNote(stated: number): string {
   return (
     `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
-    `tensors. ${fixAlignmentMention} states 32`
+    `tensors. fixAlignment states 32`
   );
 }
 
@@ -85,7 +86,11 @@ function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | un
   if (count === 1) return undefined;
   return Array.from({ length: count }, (_, file) => {
     const begin = files.indexOf(file);
-    if (begin < 0) throw rangeError('keepSplit', `no tensor of file ${file + 1} of ${count} is left`);
+    if (begin < 0)
+      throw rangeError('keepSplit', without('pruneLayers'), true, {
+        kind: 'because',
+        message: `no tensor of file ${file + 1} of ${count} is left`,
+      });
     return begin;
   });
 }

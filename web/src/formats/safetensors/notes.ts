@@ -2,14 +2,7 @@
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
 import { linearOnly } from './keep.js';
-import {
-  defaultGroupSizes,
-  groupSizeMention,
-  includeMention,
-  isPlain,
-  perChannelMention,
-  type SafetensorsOptions,
-} from './options.js';
+import { defaultGroupSizes, isPlain, type SafetensorsOptions } from './options.js';
 
 /** A weight that is kept although something would take it along. */
 export interface Left {
@@ -33,7 +26,7 @@ function otherGroups(rows: readonly Left[]): string {
   const size = defaultGroupSizes.find(
     (known) => known < most && rows.every(({ source: { shape } }) => (shape[1] as number) % known === 0),
   );
-  return size === undefined ? perChannelMention : `${groupSizeMention} ${size}`;
+  return size === undefined ? "granularity: { kind: 'per-channel' }" : `groupSize: ${size}`;
 }
 
 /** Lengths of rows in a list, the first few. */
@@ -60,7 +53,7 @@ function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[])
   const convertedBytes = () =>
     bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
   if (others.length > 0 && bytesOf(others) > convertedBytes()) {
-    const what = `loaders decode linear layers only; ${includeMention} takes ${them(others.length)} along`;
+    const what = `loaders decode linear layers only; include: 'all' takes ${them(others.length)} along`;
     notes.push(`${stay(others.length)}: ${what}, for programs that read the file with Scalepoint`);
   }
   return notes;
