@@ -1,4 +1,4 @@
-import type { ModelFormat } from 'scalepoint/model';
+import type { ModelFormat, OptionWords } from 'scalepoint/model';
 import { type Choice, infoOf, optionNames } from './choice.js';
 
 type Words = Choice['words'];
@@ -70,6 +70,25 @@ const notHere = ['externalData', 'config'];
 
 /** Options that mean something only where a model becomes one of another format, and only where it does not. */
 const [whenConverted, whenNot] = [['missingBytes'], ['requantize', 'fixAlignment']];
+
+/** The words of the page for options: those of their controls, if it has some. */
+export const pageWords: OptionWords = {
+  option(path) {
+    const control = controls.find(({ option }) => option === path.split('.')[0]);
+    return control === undefined ? path : `“${control.label}” under More`;
+  },
+  withValues(path, values) {
+    if (path === 'rules[].keep') return 'Keep in its row';
+    const control = controls.find(({ option }) => option === path.split('.')[0]);
+    if (control === undefined) return `${path}: ${values.map(pageWords.value).join(' or ')}`;
+    if (control.values.length === 2) return pageWords.option(path);
+    const isMeant = ({ words }: Control['values'][number]) =>
+      Object.values(words).some((word) => values.map(String).includes(String(word)));
+    const labels = control.values.filter(isMeant).map(({ label }) => label);
+    return `“${[control.label, ...labels].join(': ')}” under More`;
+  },
+  value: (value) => `“${value}”`,
+};
 
 /** The controls for a target. `isConverted` tells whether the model has another format. */
 export function controlsFor(format: ModelFormat, to: string, isConverted = false): Control[] {

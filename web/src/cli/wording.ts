@@ -1,5 +1,5 @@
 /** Messages of the model functions, which speak of options, in the words of a command line. */
-import { keepMention, modelFormats, type OptionInfo } from '../model.js';
+import { keepMention, modelFormats, type OptionInfo, type OptionWords } from '../model.js';
 
 /** Options that are about no format. */
 export const plainFlags: Readonly<Record<string, string>> = {
@@ -15,6 +15,27 @@ export const plainFlags: Readonly<Record<string, string>> = {
 function optionsByName(): ReadonlyMap<string, OptionInfo> {
   return new Map(modelFormats().flatMap(({ options }) => Object.entries(options.entries)));
 }
+
+/** The first option of that name, in whatever format. */
+const optionNamed = (name: string) => optionsByName().get(name);
+
+/** The words of a command line: `--to int8`. */
+export const commandWords: OptionWords = {
+  option(path) {
+    const [name = path, member] = path.split('.');
+    const flags = optionNamed(name)?.flags ?? [];
+    const flag = flags.find((one) => one.member === member) ?? flags[0];
+    return `--${flag?.name ?? plainFlags[name] ?? name}`;
+  },
+  withValues(path, values) {
+    if (path === 'rules[].keep') return "--rule 'REGEX=keep'";
+    const flag = commandWords.option(path);
+    const [name = path] = path.split('.');
+    const isSwitch = optionNamed(name)?.flags.some((one) => `--${one.name}` === flag && one.value === undefined);
+    return isSwitch ? flag : `${flag} ${values.map(commandWords.value).join(' or ')}`;
+  },
+  value: String,
+};
 
 /** A message about anything: what can be done is told in flags. */
 export function inCommandWords(message: string): string {

@@ -219,7 +219,6 @@ export interface GgufOptions extends ShardOptions {
 
 /** How messages mention options. */
 export const requantizeMention = 'requantize: true';
-export const fixAlignmentMention = 'fixAlignment';
 export const importanceMention = 'importance: file';
 export const missingBytesMention = "missingBytes: 'keep'";
 
@@ -316,14 +315,11 @@ export const options = optionTable<GgufOptions>({
   entries: {
     pure: toggle({ name: 'pure', about: "every weight in TYPE, without llama-quantize's mixture" }),
     requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
-    fixAlignment: toggle(
-      {
-        name: 'fix-alignment',
-        about:
-          'correct general.alignment where FILE states one that the result does not have; llama-quantize leaves it wrong',
-      },
-      fixAlignmentMention,
-    ),
+    fixAlignment: toggle({
+      name: 'fix-alignment',
+      about:
+        'correct general.alignment where FILE states one that the result does not have; llama-quantize leaves it wrong',
+    }),
     leaveOutputTensor: toggle({ name: 'leave-output-tensor', about: 'keep output.weight as it is' }),
     pruneLayers,
     importance,

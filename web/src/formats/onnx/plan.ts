@@ -1,6 +1,7 @@
 /** Plans ONNX results: decides about each weight, and changes the graph accordingly. Everything follows from the skeleton. */
-import { mention } from '../../core/mention.js';
+
 import { noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
 import { elementCount } from '../tensors.js';

@@ -156,10 +156,6 @@ function checkGranularity(value: unknown, name: string): void {
   }
 }
 
-/** How messages mention other granularities. */
-export const groupSizeMention = 'groupSize:';
-export const perChannelMention = "granularity: { kind: 'per-channel' }";
-
 /** --granularity and --group-size. */
 const granularity: OptionInfo = {
   flags: [
@@ -167,7 +163,6 @@ const granularity: OptionInfo = {
       name: 'granularity',
       value: 'G',
       about: 'per-channel, or per-group (the default)',
-      mention: [perChannelMention, '--granularity per-channel'],
     },
     {
       name: 'group-size',
@@ -175,7 +170,6 @@ const granularity: OptionInfo = {
       member: 'groupSize',
       about:
         'elements that share a scale, a multiple of 8; 128 by default, for int8 also 64 or 32 where 128 does not divide the rows',
-      mention: [groupSizeMention, '--group-size'],
     },
   ],
   check: checkGranularity,
@@ -208,9 +202,6 @@ const packed: OptionInfo = {
   },
 };
 
-/** How messages mention that everything can have codes. */
-export const includeMention = "include: 'all'";
-
 /** --all. */
 const include: OptionInfo = {
   ...choice(['linear', 'all'], {
@@ -218,7 +209,6 @@ const include: OptionInfo = {
     about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
   }),
   read: () => 'all',
-  mention: includeMention,
 };
 
 const configFlag: Flag = {
