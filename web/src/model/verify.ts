@@ -85,7 +85,7 @@ function findingOf({ check, count, first }: Running, tensor: SourceTensor): Find
   const where = place === undefined ? indexOf(index, tensor.shape) : `${place} ${index}`;
   const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
   const offset = tensor.rearranged ? {} : { byteOffset: tensor.byteOffset + first };
-  return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, ...offset }];
+  return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];
 }
 
 /** What the stored tensors are, by name: of whole tensors and of their parts. */

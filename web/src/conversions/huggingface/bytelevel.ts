@@ -33,7 +33,7 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
   if (missing.length > 0)
     vocabulary.notes.push(
       noteOf(
-        'missingBytes',
+        'lostBytes',
         { count: missing.length },
         `${missing.length} of 256 bytes have no token; text with them is lost, in Hugging Face too`,
       ),
