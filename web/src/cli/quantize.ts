@@ -7,6 +7,8 @@ import {
   type ModelPlan,
   type ModelReport,
   modelFormats,
+  type Note,
+  noteText,
   type PlanModelOptions,
   type PlanOptions,
   type Preset,
@@ -59,6 +61,7 @@ import {
 import { planText, reportText } from './tables.js';
 import { count, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
+import { commandWords } from './wording.js';
 
 /** Options of no format. */
 const options = {
@@ -165,9 +168,14 @@ async function requestsOf({ values, words }: Line, input: Input): Promise<readon
   });
 }
 
+/** Prints remarks on stderr. */
+function remark(texts: readonly string[]): void {
+  for (const text of texts) process.stderr.write(`scalepoint: ${printable(text)}\n`);
+}
+
 /** Prints notes about the result on stderr. */
-function remark(notes: readonly string[]): void {
-  for (const note of notes) process.stderr.write(`scalepoint: ${printable(note)}\n`);
+function remarkNotes(notes: readonly Note[]): void {
+  remark(notes.map((note) => noteText(note, commandWords)));
 }
 
 /** Makes a model smaller. Returns the exit code. */
@@ -283,7 +291,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
-  if (!values.quiet) remark(planned.notes);
+  if (!values.quiet) remarkNotes(planned.notes);
   return documents;
 }
 
@@ -493,7 +501,7 @@ async function carryOut(
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
-  remark(result.report.notes);
+  remarkNotes(result.report.notes);
   remarkOnSidecars(places, output, planned);
   return documents;
 }

@@ -3,8 +3,10 @@
  * that others say about it comes from here: options and help of the command line, the lists of the page, error messages.
  */
 import type { Form, Part, Role } from '../codecs/codec.js';
+import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
+import type { Reason } from './reason.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
@@ -114,8 +116,8 @@ export interface PlannedTensor {
    * form may share the list.
    */
   readonly parts: readonly Part[];
-  /** Why it is copied, in a few words such as `bias`, `1-D` or `rule`; undefined if it is converted. */
-  readonly kept?: string;
+  /** Why it is copied; undefined if it is converted. */
+  readonly kept?: Reason;
 }
 
 /** Bytes of a file of the input. */
@@ -194,8 +196,8 @@ export interface FilePlan {
   readonly others?: readonly OutputFile[];
   /** In the order of the input. */
   readonly tensors: readonly PlannedTensor[];
-  /** What the user should know about the result, in sentences without a full stop. */
-  readonly notes: readonly string[];
+  /** What the user should know about the result. */
+  readonly notes: readonly Note[];
   readonly sidecars: readonly SidecarContent[];
 }
 
@@ -207,15 +209,19 @@ export type PartsOf = (shape: readonly number[], form: Form) => readonly Part[];
 /** Something that was noticed about a model. */
 export interface Finding {
   /** A problem makes the model wrong; a note is what its users should know, and may be intended. */
-  readonly kind: 'problem' | 'note';
-  /** What it is, without the tensor's name. */
-  readonly message: string;
+  readonly severity: 'problem' | 'note';
+  /** What it is about, such as `notFinite`. Programs decide by this, never by the text. */
+  readonly kind: string;
+  /** What it is in words, without the tensor's name. */
+  readonly text: string;
   /** Name of the tensor that it is about. */
   readonly tensor?: string;
   /** Name of the file, if the model has several. */
   readonly file?: string;
   /** Where it is, from the start of the file. */
   readonly byteOffset?: number;
+  /** More about it, by kind. */
+  readonly [datum: string]: unknown;
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ formats
@@ -345,6 +351,8 @@ export interface Format<
     partsOf: PartsOf,
     output?: string | undefined,
   ): FilePlan | Promise<FilePlan>;
+  /** The words of its own reasons to keep a tensor, a few of them; undefined for other reasons. */
+  reasonText?(reason: Reason): string | undefined;
   /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

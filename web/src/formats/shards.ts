@@ -4,8 +4,9 @@
  */
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
+import { type Note, noteOf } from '../core/note.js';
 import { type Expected, without } from '../core/option-problem.js';
-import { type ByteSource, type FileInput, quoted } from '../files/bytes.js';
+import { type ByteSource, type FileInput, quoted, quotedNames } from '../files/bytes.js';
 import type { OpenInput, Target } from './format.js';
 import type { OptionInfo, PlanChoices } from './options.js';
 
@@ -165,18 +166,17 @@ export function shardsOf(
   throw rangeError('shardSize', { kind: 'number', max: mostFiles, unit: 'files' }, begins.length);
 }
 
-/** The note about tensors that are larger than the files that were asked for; none if there are none. */
+/** The note about tensors that are larger than the files that were asked for. */
 export function largeNote(
   { shardSize: size }: ShardOptions,
   tensors: readonly { readonly name: string }[],
   sizes: readonly number[],
-): string[] {
+): Note[] {
   const limit = bytesOf(size) ?? Number.POSITIVE_INFINITY;
-  const large = tensors.filter((_, i) => (sizes[i] ?? 0) > limit);
-  const [first] = large;
-  if (first === undefined) return [];
-  const more = large.length > 1 ? ` and ${large.length - 1} more` : '';
-  return [`larger than the files that were asked for, and in a file alone: ${quoted(first.name)}${more}`];
+  const names = tensors.filter((_, i) => (sizes[i] ?? 0) > limit).map(({ name }) => name);
+  if (names.length === 0) return [];
+  const text = `larger than the files that were asked for, and in a file alone: ${quotedNames(names, 1)}`;
+  return [noteOf('largerThanFile', { tensors: names }, text)];
 }
 
 /** What the name of one of several files has behind that of the whole, `-00001-of-00003.gguf`. @param index from 0 */

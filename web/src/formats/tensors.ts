@@ -5,6 +5,7 @@ import type { CopyForm } from '../codecs/copy.js';
 import type { GgmlForm } from '../codecs/ggml.js';
 import { isBlockType } from '../core/blocks.js';
 import type { LogicalTensor, PlannedTensor, SourceTensor } from './format.js';
+import type { Reason } from './reason.js';
 
 /** Number of elements of a shape, or undefined if it is no safe integer. Zeros do not hide an overflow of the other dimensions. */
 export function elementCount(shape: readonly number[]): number | undefined {
@@ -71,7 +72,7 @@ export function convertedTensor(tensor: SourceTensor, form: Form, parts: readonl
 export type Copies = Map<string, { readonly form: CopyForm; readonly parts: readonly Part[] }>;
 
 /** A stored tensor that is copied, and why. @param copies those before it, to share what they have in common */
-export function keptTensor(tensor: SourceTensor, kept: string, copies: Copies = new Map()): PlannedTensor {
+export function keptTensor(tensor: SourceTensor, kept: Reason, copies: Copies = new Map()): PlannedTensor {
   const { name, shape, dtype, bytes } = tensor;
   const key = `${dtype} ${shape}`;
   let copy = copies.get(key);
@@ -86,7 +87,7 @@ export function keptTensor(tensor: SourceTensor, kept: string, copies: Copies = 
 }
 
 /** The same for a tensor of another name or shape than the stored one, which is one part as it is. */
-export function keptLogical(source: LogicalTensor, kept: string): PlannedTensor {
+export function keptLogical(source: LogicalTensor, kept: Reason): PlannedTensor {
   const [{ tensor }] = source.parts as [LogicalTensor['parts'][number]];
   const { dtype, bytes } = tensor;
   const form: CopyForm = { codec: 'copy', dtype, bytes };

@@ -6,6 +6,7 @@ import type { ErrorMeasures } from '../core/measure.js';
 import { without } from '../core/option-problem.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
 import { measureAll } from '../pipeline/measuring.js';
@@ -106,7 +107,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
   const isOpen = ({ kept, source }: PlannedTensor) =>
-    (kept === undefined || kept === 'same type') && ruleFor(rules, source.name) === undefined;
+    (kept === undefined || isKeptFor('sameType', kept)) && ruleFor(rules, source.name) === undefined;
   const open = base.tensors.map(isOpen);
   const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
   const planned = async (to: string): Promise<FilePlan> =>

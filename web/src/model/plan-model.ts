@@ -1,5 +1,6 @@
 /** Plans, also for results of a given size. */
 import { typeError } from '../core/errors.js';
+import type { Note } from '../core/note.js';
 import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
@@ -80,7 +81,7 @@ export interface ModelPlan {
   /** With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and what it loses. */
   readonly fit?: ModelFit;
   /** What you should know about the result; mostly nothing. */
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
   readonly options: PlanOptions;
 }
@@ -127,7 +128,7 @@ async function planOpen(
 ): Promise<ModelPlan> {
   const { choices, fit } = await fitted(opened, options, options);
   const plan = await planFor(opened, choices, output);
-  const tensors = plan.tensors.map(infoOf);
+  const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
   const entries = entriesFor(opened.format, choices.to);
   const result = {
     format: plan.format as ResultFormat,

@@ -1,4 +1,5 @@
 /** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
+import { noteOf } from '../../core/note.js';
 import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
@@ -42,7 +43,8 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
       option: mention('missingBytes', 'keep'),
       effect: 'converts it all the same',
     });
-  vocabulary.notes.push(`${text}: llama.cpp ends its process at the first character that the vocabulary lacks`);
+  const note = `${text}: llama.cpp ends its process at the first character that the vocabulary lacks`;
+  vocabulary.notes.push(noteOf('missingBytes', { count: missing }, note));
 }
 
 /** The keys of a vocabulary with scores, in writing order. */
@@ -119,7 +121,9 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
   putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
   if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
-  if (model.removesBlanks) vocabulary.notes.push(`${file} joins runs of blanks, which llama.cpp does not`);
+  if (model.removesBlanks) {
+    vocabulary.notes.push(noteOf('joinsBlanks', { file }, `${file} joins runs of blanks, which llama.cpp does not`));
+  }
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
   return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };

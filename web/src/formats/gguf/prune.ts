@@ -3,6 +3,7 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
 import { rangeError, typeError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { ofType, whole } from '../../core/option-problem.js';
 import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
@@ -66,8 +67,8 @@ class Numbers {
 /** Layers that a note lists. */
 const mostListed = 5;
 
-/** What is to be said of layers that are to be left out and are not there. */
-function missingNotes(layers: readonly number[], seen: readonly number[]): readonly string[] {
+/** The note about layers to leave out that the model does not have. */
+function missingNotes(layers: readonly number[], seen: readonly number[]): readonly Note[] {
   const there = new Set(seen);
   const missing = [...new Set(layers)].filter((layer) => !there.has(layer)).sort((a, b) => a - b);
   if (missing.length === 0) return [];
@@ -76,7 +77,7 @@ function missingNotes(layers: readonly number[], seen: readonly number[]): reado
   const what = missing.length === 1 ? `there is no layer ${list}` : `there are no layers ${list}`;
   const last = seen.reduce((most, layer) => Math.max(most, layer), -1);
   const has = last < 0 ? 'no layers' : last === 0 ? 'layer 0 alone' : `layers 0 to ${last}`;
-  return [`${what} to leave out: the model has ${has}`];
+  return [noteOf('missingLayers', { layers: missing, lastLayer: last }, `${what} to leave out: the model has ${has}`)];
 }
 
 /** A result without some layers. */
@@ -85,7 +86,7 @@ export interface Pruned {
   readonly tensors: readonly Renamed[];
   /** The number of layers that the metadata state. Undefined: as before. */
   readonly layers: number | undefined;
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
 }
 
 /**

@@ -1,6 +1,7 @@
 /** A result in the making: what becomes of each tensor, and what changes in the graphs. */
 import type { Form, Part } from '../../codecs/codec.js';
 import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
+import { type Reason, reasons } from '../reason.js';
 import { keptTensor, plainTensor } from '../tensors.js';
 import { Edits, layOut } from './edits.js';
 import {
@@ -36,6 +37,8 @@ import { irVersionOf, type Rewritten, raising } from './opsets.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;
+
+const wordsReason = (words: string): Reason => ({ kind: 'words', words });
 
 /** Where nodes are put: before a node, or behind one that may be the last; else at the start of the graph. */
 export interface Position {
@@ -111,7 +114,7 @@ export class Builder {
   /** Copies a tensor. */
   keep(weight: Weight, reason: string): void {
     const index = this.#indexOf(weight);
-    this.#tensors[index] = keptTensor(weight.source, reason);
+    this.#tensors[index] = keptTensor(weight.source, reason === 'rule' ? reasons.rule : wordsReason(reason));
     const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
     const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
     const external = isShape ? undefined : this.#place(weight.graph, bytes);
@@ -414,7 +417,7 @@ export class Builder {
     const main = layOut(this.model, pieces, tensors, placed);
     // All may be too small, or in branches.
     const files = this.#data === undefined || placed.size === 0 ? [main] : [main, this.#data.file()];
-    return { format: 'onnx', files, tensors, notes: this.notes, sidecars: [] };
+    return { format: 'onnx', files, tensors, notes: [], sidecars: [] };
   }
 }
 

@@ -101,4 +101,6 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   tensors: async (model) => logicalTensors(model),
 
   plan: planOnnx,
+
+  reasonText: ({ kind, words }) => (kind === 'words' ? String(words) : undefined),
 };

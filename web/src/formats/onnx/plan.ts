@@ -1,4 +1,7 @@
 /** Plans ONNX results: decides about each weight, and changes the graph accordingly. Everything follows from the skeleton. */
+
+import { noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
 import { elementCount } from '../tensors.js';
@@ -227,7 +230,15 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
           choices,
           converted.map(({ form }) => form.codec),
         );
-  return { ...plan, notes: [...plan.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes] };
+  return {
+    ...plan,
+    notes: [...builder.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes].map((text) => {
+      const [before = '', after] = text.split(castMention);
+      return after === undefined
+        ? noteOf('onnx', {}, text)
+        : noteOf('onnx', {}, before, mention('dequantize', 'cast'), after);
+    }),
+  };
 }
 
 /** The note that tells why nothing is converted, and what would help. */
@@ -246,7 +257,7 @@ function whyNothing({ graphs }: Builder, { tensors }: FilePlan, to: OnnxTarget):
       why = `the weights are ${narrow}; ${others}the model they were made of, in F32, can be converted`;
     }
   } else if (to in blockBits || to === 'bnb4' || to === 'int4-weights') {
-    const isKept = (reason: string) => large.some(({ kept }) => kept?.endsWith(reason));
+    const isKept = (reason: string) => large.some(({ kept }) => String(kept?.words ?? '').endsWith(reason));
     const other = ['Conv', 'ConvTranspose', 'LSTM', 'GRU', 'RNN'].find((opType) => {
       const isShape = isKept('-D') && graphs.nodes.some(({ node }) => node.opType === opType);
       return isKept(`read by ${opType}`) || (to === 'int4-weights' && isShape);

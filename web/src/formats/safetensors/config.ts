@@ -6,6 +6,7 @@ import { quoted } from '../../files/bytes.js';
 import { whyNoJson } from '../../files/json.js';
 import type { PlannedTensor } from '../format.js';
 import type { Sidecar } from '../options.js';
+import { isKeptFor } from '../reason.js';
 import { keeperByName, linearOnly } from './keep.js';
 
 // ------------------------------------------------------------------------------------------------------------ quantization_config
@@ -79,7 +80,7 @@ function specialModules(members: Group['members']): string[] {
   const keptByName = keeperByName([]);
   const notLinear = linearOnly(members);
   return members.flatMap(({ name, shape }) => {
-    const special = notLinear(name, shape) !== undefined || keptByName(name) === 'embedding';
+    const special = notLinear(name, shape) !== undefined || isKeptFor('embedding', keptByName(name));
     return special ? (moduleOf(name) ?? []) : [];
   });
 }
