@@ -56,10 +56,7 @@ export {
   presets,
   presetTarget,
   resultFiles,
-  resultName,
 } from './model/names.js';
-export type { ModelInput, OpenOptions } from './model/open.js';
-export { maxWorkers } from './model/options.js';
 export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './model/plan.js';
 export {
   fitTypes,
@@ -79,13 +76,18 @@ export {
   type QuantizeModelsOptions,
   quantizeModel,
 } from './model/quantize-model.js';
-export type { FloatTensor, ModelInfo, ModelTensor, OtherDType, Tensor, TensorData } from './model/read.js';
+export type { FloatTensor, ModelInfo, ModelTensor } from './model/read.js';
+export type { ModelInput, OpenOptions } from './model/recognize.js';
 export { type ModelReport, QualityError, type TensorReport } from './model/report.js';
-export { loadTensors, saveTensors, writeSidecar } from './model/save-tensors.js';
+export { resultName } from './model/result-name.js';
+export { loadTensors, saveTensors } from './model/save-tensors.js';
 export type { SizeOptions } from './model/sizes.js';
+export type { OtherDType, Tensor, TensorData } from './model/stored-tensor.js';
 export type { SavedTensorsOptions } from './model/tensors.js';
 export type { VerifyOptions, VerifyReport } from './model/verify.js';
 export { type VerifyModelOptions, verifyModel } from './model/verify-model.js';
+export { maxWorkers } from './model/work-options.js';
+export { writeSidecar } from './model/write-sidecar.js';
 export type { Progress } from './pipeline/progress.js';
 export type { WorkOptions } from './pipeline/start.js';
 export type { WorkerLike } from './runner/worker-like.js';

@@ -4,8 +4,9 @@ import { compareRuns, type RunOptions, type RunReport } from '../formats/registr
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
-import { type ModelInput, withModel } from './open.js';
-import { checkNames, checkWorkOptions, workNames } from './options.js';
+import { withModel } from './open.js';
+import type { ModelInput } from './recognize.js';
+import { checkNames, checkWorkOptions, workNames } from './work-options.js';
 
 /** Options of `compareModels`. */
 export interface CompareModelsOptions extends WorkOptions {

@@ -4,7 +4,7 @@ import { converters } from '../conversions/registry.js';
 import { rangeError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import type { FormatInfo, Target } from '../formats/format.js';
-import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
+import { formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
 
 /**
@@ -21,20 +21,6 @@ export function modelFormats(): readonly FormatInfo[] {
  */
 export function modelConversions(): readonly ConverterInfo[] {
   return converters();
-}
-
-/**
- * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. Copies are called like the whole model, without
- * the number of a file.
- */
-export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = formatNamed(format);
-  const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
-  return stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
 }
 
 /**

@@ -4,9 +4,9 @@ import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
 import { aFile, didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
-import type { WorkOptions } from '../pipeline/start.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
+import { checkNames } from './work-options.js';
 
 /** One table for formats that share it, with the first of these formats. */
 function tables(): Map<OptionTable, Format> {
@@ -33,16 +33,6 @@ export function planNames(): string[] {
 /** Options about files beside the result. */
 export function sidecarNames(): string[] {
   return optionNames(true);
-}
-
-export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
-
-/** Fails if there is an option that nobody knows. */
-export function checkNames(options: object, names: readonly string[]): void {
-  for (const name of Object.keys(options)) {
-    if (names.includes(name)) continue;
-    throw typeError(name, `unknown option; there are ${names.join(', ')}${didYouMean(name, names)}`);
-  }
 }
 
 const targetList = ({ targets }: Format) => targets.map(({ name }) => name).join(', ');
@@ -90,26 +80,6 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
   for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
   format.options.check(choices);
   return maker;
-}
-
-/** What the option `workers` can be at most. */
-export const maxWorkers = 64;
-
-export function checkWorkOptions({ workers, worker, onProgress, signal }: WorkOptions): void {
-  if (workers !== undefined && typeof workers !== 'number') {
-    throw typeError('workers', `expected a whole number, got ${show(workers)}`);
-  }
-  if (workers !== undefined && (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers)) {
-    throw rangeError('workers', `expected 0 to ${maxWorkers}, got ${workers}`);
-  }
-  for (const [name, value] of Object.entries({ worker, onProgress })) {
-    if (value !== undefined && typeof value !== 'function') {
-      throw typeError(name, `expected a function, got ${show(value)}`);
-    }
-  }
-  if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw typeError('signal', `expected an AbortSignal, got ${show(signal)}`);
-  }
 }
 
 /** Options of `quantizeModel` that are about no format. */

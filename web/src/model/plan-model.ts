@@ -8,8 +8,8 @@ import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { entriesFor } from './maker.js';
-import { type ModelInput, type Opened, withModel } from './open.js';
-import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './options.js';
+import { type Opened, withModel } from './open.js';
+import { checkPlanOptions, planNames } from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -20,7 +20,9 @@ import {
   plannedFiles,
   totalsOf,
 } from './plan.js';
+import type { ModelInput } from './recognize.js';
 import { checkSize, hasSize, type SizeOptions } from './sizes.js';
+import { checkWorkOptions, workNames } from './work-options.js';
 
 /** What decides about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {

@@ -2,21 +2,16 @@ import { typeError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
-import { type ModelInput, withModel } from './open.js';
-import {
-  checkPlanOptions,
-  checkResultOptions,
-  checkWorkOptions,
-  planNames,
-  sidecarNames,
-  workNames,
-} from './options.js';
+import { withModel } from './open.js';
+import { checkPlanOptions, checkResultOptions, planNames, sidecarNames } from './options.js';
 import type { PlannedFile } from './plan.js';
 import { fitted, type ModelFit, type ModelPlan, type SizedPlanOptions } from './plan-model.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import { checkTargets, quantizeSeveral } from './quantize-several.js';
+import type { ModelInput } from './recognize.js';
 import type { ModelReport } from './report.js';
 import type { SizeOptions } from './sizes.js';
+import { checkWorkOptions, workNames } from './work-options.js';
 
 /** Options of `quantizeModel`. */
 export interface QuantizeModelOptions extends SizedPlanOptions, FormatSidecars, ResultOptions {}

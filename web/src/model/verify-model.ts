@@ -3,9 +3,11 @@ import { show } from '../core/show.js';
 import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { type ModelInput, withModel } from './open.js';
-import { checkNames, checkWorkOptions, sidecarNames } from './options.js';
+import { withModel } from './open.js';
+import { sidecarNames } from './options.js';
+import type { ModelInput } from './recognize.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './verify.js';
+import { checkNames, checkWorkOptions } from './work-options.js';
 
 /** Options of `verifyModel`. */
 export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}

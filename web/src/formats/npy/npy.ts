@@ -6,15 +6,13 @@ import { readers } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import { plainTensor } from '../tensors.js';
-import { npyMagic, openNpy } from './header.js';
+import { openNpy } from './header.js';
+import { npySignature } from './signature.js';
 
 const { targets, aliases, ruleTargets, options } = safetensors;
 
 export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOptions, SafetensorsSidecars> = {
-  name: 'npy',
-  label: 'npy',
-  files: '.npy',
-  extensions: ['.npy'],
+  ...npySignature,
   result: 'safetensors',
   about: 'A .npy file becomes safetensors.',
   examples: ['weights.npy --to int8 --min-sqnr 35 --json'],
@@ -24,8 +22,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   options,
   unit: 'element',
   readers,
-
-  magic: npyMagic,
 
   async open(files) {
     const [{ source }] = files as [OpenFile];
