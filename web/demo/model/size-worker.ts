@@ -6,7 +6,6 @@ import {
   type PlanOptions,
   planModel,
   ScalepointError,
-  type SizedPlanOptions,
   sizeCurve,
   type TypeTable,
 } from 'scalepoint/model';
@@ -26,14 +25,14 @@ export type SizeQuestion =
   | {
       readonly kind: 'measure';
       readonly files: readonly File[];
-      readonly options: SizedPlanOptions;
+      readonly options: PlanOptions;
       readonly view: View;
     }
   | { readonly kind: 'view'; readonly view: View }
   | {
       readonly kind: 'fit';
       readonly id: number;
-      readonly options: SizedPlanOptions;
+      readonly options: PlanOptions;
       readonly bytes: number;
       /** Names of tensors that stay as they are. */
       readonly kept: readonly string[];

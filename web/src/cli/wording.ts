@@ -1,5 +1,5 @@
 /** Messages of the model functions, which speak of options, in the words of a command line. */
-import { keepMention, modelFormats, type OptionInfo } from '../model.js';
+import { formats, keepMention, type OptionInfo } from '../tooling.js';
 
 /** Options that are about no format. */
 export const plainFlags: Readonly<Record<string, string>> = {
@@ -13,7 +13,7 @@ export const plainFlags: Readonly<Record<string, string>> = {
 };
 
 function optionsByName(): ReadonlyMap<string, OptionInfo> {
-  return new Map(modelFormats().flatMap(({ options }) => Object.entries(options.entries)));
+  return new Map(formats().flatMap(({ options }) => Object.entries(options.entries)));
 }
 
 /** A message about anything: what can be done is told in flags. */

@@ -8,7 +8,7 @@ import type { OpenedModel } from './onnx/run/model.js';
 import { safetensors } from './safetensors/safetensors.js';
 import { registerSignature } from './signatures.js';
 
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './onnx/run/compare.js';
+export type { RunOptions, RunReport } from './onnx/run/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './onnx/run/inputs.js';
 export type { Runtime } from './onnx/run/runtime.js';
 

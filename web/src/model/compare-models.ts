@@ -1,6 +1,6 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { show } from '../core/show.js';
-import { compareRuns, type RunOptions, type RunReport } from '../formats/registry.js';
+import { compareRuns, type RunOptions } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
@@ -16,9 +16,6 @@ export interface CompareModelsOptions extends WorkOptions {
    */
   readonly run?: boolean | RunOptions;
 }
-
-/** The result of `compareModels`; with `run`, also what the models compute. */
-export type CompareModelsReport = CompareReport & Partial<RunReport>;
 
 const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'runtime'];
 
@@ -54,7 +51,7 @@ export async function compareModels(
   a: ModelInput,
   b: ModelInput,
   options: CompareModelsOptions = {},
-): Promise<CompareModelsReport> {
+): Promise<CompareReport> {
   if (typeof options !== 'object' || options === null) {
     throw typeError('options', `expected an object, got ${show(options)}`);
   }

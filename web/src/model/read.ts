@@ -5,7 +5,7 @@ import { convertersFrom } from '../conversions/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
-import type { FilePlan, ModelContents } from '../formats/format.js';
+import type { FilePlan, MetadataValue } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { carryOut, convertedElements } from '../pipeline/engine.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
@@ -42,7 +42,7 @@ export interface ModelInfo {
    * The strings of safetensors' `__metadata__`, or the key-value pairs of a GGUF file, whose long arrays are shown by their length and
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
-  readonly metadata: ModelContents['metadata'];
+  readonly metadata: Readonly<Record<string, MetadataValue>>;
   /** What it can be converted to, if that is another format: a target of that format may be asked for. */
   readonly conversion?: {
     /** Format of the results. */

@@ -1,4 +1,4 @@
-/** Saves quantized tensors of arrays and loads them again. tensors.ts does the work, and is imported when it is needed. */
+/** Saves quantized tensors of arrays and loads them again. saved-tensors.ts does the work, and is imported when it is needed. */
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
@@ -6,10 +6,11 @@ import { show } from '../core/show.js';
 import { openWithin } from '../files/open.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type OpenOptions, withFiles } from './recognize.js';
-import type { SavedTensorsOptions } from './tensors.js';
 import { checkNames, checkWorkOptions } from './work-options.js';
 
-function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
+type CoreOptions = Pick<WorkOptions, 'core'>;
+
+function checkTensorOptions(options: CoreOptions & OpenOptions, names: readonly string[]): void {
   if (typeof options !== 'object' || options === null) {
     throw typeError('options', `expected an object, got ${show(options)}`);
   }
@@ -18,7 +19,7 @@ function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: r
 }
 
 /** Loads the core for one call. */
-async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
+async function withCore<T>({ core: options }: CoreOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
   // Import it here, so that apps that only inspect files load no wasm.
   const load = await import('../core/load.js');
   const core = await load.loadCore(options);
@@ -37,13 +38,13 @@ async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: C
  */
 export async function saveTensors(
   tensors: Readonly<Record<string, QuantizedTensor>>,
-  options: SavedTensorsOptions = {},
+  options: Pick<WorkOptions, 'core'> = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
     throw typeError('tensors', `expected an object of quantized tensors by name, got ${show(tensors)}`);
   }
   checkTensorOptions(options, ['core']);
-  const { writeTensors } = await import('./tensors.js');
+  const { writeTensors } = await import('./saved-tensors.js');
   return withCore(options, (core) => writeTensors(core, tensors));
 }
 
@@ -56,11 +57,11 @@ export async function saveTensors(
  */
 export async function loadTensors(
   file: ModelInput,
-  options: SavedTensorsOptions & OpenOptions = {},
+  options: Pick<WorkOptions, 'core'> & OpenOptions = {},
 ): Promise<Record<string, QuantizedTensor>> {
   checkTensorOptions(options, ['core', 'signal']);
   return withFiles(file, options, async (files, waiting) => {
-    const { openTensors } = await import('./tensors.js');
+    const { openTensors } = await import('./saved-tensors.js');
     const saved = await openTensors(files, (input) => openWithin(waiting, input));
     try {
       return await withCore(options, (core) => saved.read(core));

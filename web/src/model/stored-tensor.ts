@@ -37,23 +37,6 @@ interface ElementArrays {
   U64: BigUint64Array<ArrayBuffer>;
 }
 
-/** Element types that are given as bytes: of safetensors and ONNX, and the blocks of ggml that nothing here restores. */
-export type OtherDType =
-  | 'BOOL'
-  | 'F4'
-  | `F6_${string}`
-  | `F8_${string}`
-  | 'C128'
-  | 'STRING'
-  | 'I2'
-  | 'U2'
-  | 'I4'
-  | 'U4'
-  | `IQ${string}`
-  | `TQ${string}`
-  | `Q8_${string}`
-  | 'NVFP4';
-
 /**
  * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
  * and blocks as they are.
@@ -83,8 +66,22 @@ export type Tensor = {
       readonly data: Uint8Array<ArrayBuffer>;
     }
   | {
-      /** Its type in the file. */
-      readonly dtype: OtherDType;
+      /** Its type in the file: of safetensors or ONNX, or ggml's name of blocks that `dequantize` does not restore. */
+      readonly dtype:
+        | 'BOOL'
+        | 'F4'
+        | `F6_${string}`
+        | `F8_${string}`
+        | 'C128'
+        | 'STRING'
+        | 'I2'
+        | 'U2'
+        | 'I4'
+        | 'U4'
+        | `IQ${string}`
+        | `TQ${string}`
+        | `Q8_${string}`
+        | 'NVFP4';
       /** Its bytes, as the file holds them. */
       readonly data: Uint8Array<ArrayBuffer>;
     }

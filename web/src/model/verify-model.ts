@@ -6,11 +6,11 @@ import type { WorkOptions } from '../pipeline/start.js';
 import { withModel } from './open.js';
 import { sidecarNames } from './options.js';
 import type { ModelInput } from './recognize.js';
-import { type VerifyOptions, type VerifyReport, verifyOpen } from './verify.js';
+import { type VerifyReport, verifyOpen } from './verify.js';
 import { checkNames, checkWorkOptions } from './work-options.js';
 
 /** Options of `verifyModel`. */
-export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
+export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
 
 /**
  * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit

@@ -12,7 +12,6 @@ import {
 } from '../arrays/tensor.js';
 import { sizeOfShape } from '../core/check.js';
 import { ScalepointError, typeError } from '../core/errors.js';
-import type { LoadOptions } from '../core/load.js';
 import type { Core } from '../core/memory.js';
 import { show } from '../core/show.js';
 import { quoted } from '../files/bytes.js';
@@ -22,12 +21,6 @@ import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/layo
 import { openSafetensors } from '../formats/safetensors/open.js';
 import { recognize } from './recognize.js';
 import { readNamed, type TensorData } from './stored-tensor.js';
-
-/** Options of `saveTensors` and `loadTensors`. */
-export interface SavedTensorsOptions {
-  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
-  readonly core?: LoadOptions;
-}
 
 // The file holds the codes under the name of the tensor, and `name.scale` and the like beside them. `__metadata__` holds under this key the
 // rest, as JSON: { version, tensors: { name: Meaning } }.
