@@ -6,7 +6,7 @@ export { ScalepointError } from './core/errors.js';
 export type { NodeFileHandle } from './core/node.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
-export type { Finding, MetadataScalar, MetadataValue } from './formats/format.js';
+export type { Finding, MetadataValue } from './formats/format.js';
 export type { MetadataEdits } from './formats/gguf/edits.js';
 export type { ModelGranularity, Rule } from './formats/options.js';
 export type {
@@ -28,8 +28,7 @@ export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
 export { estimateModel } from './model/estimate-model.js';
 export type { SizePoint, TypeFit, TypeOption, TypeTable } from './model/fit.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './model/inspect-model.js';
-export { rulesFrom, rulesText } from './model/mixture-rules.js';
-export { type ModelFormatInfo, modelFormats, presetTarget } from './model/names.js';
+export { type ModelFormatInfo, modelFormats, presetTarget, resultFiles } from './model/names.js';
 export type { ModelTotals, PlannedFile, PlannedTensorInfo } from './model/plan.js';
 export {
   fitTypes,

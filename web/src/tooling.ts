@@ -18,8 +18,8 @@ export {
   type Words,
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
-export { ruleFrom } from './model/mixture-rules.js';
-export { type Preset, presets, resultFiles } from './model/names.js';
+export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
+export { type Preset, presets } from './model/names.js';
 export { maxWorkers } from './model/work-options.js';
 export { writeSidecar } from './model/write-sidecar.js';
 

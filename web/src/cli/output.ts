@@ -6,10 +6,11 @@ import {
   type ModelPlan,
   modelFormats,
   type QuantizeModelResult,
+  resultFiles,
   resultName,
   ScalepointError,
 } from '../model.js';
-import { aFile, resultFiles, type Words } from '../tooling.js';
+import { aFile, type Words } from '../tooling.js';
 import { fileFlags } from './formats.js';
 import type { Input } from './input.js';
 import { Interrupted, systemText, UsageError } from './process.js';

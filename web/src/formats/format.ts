@@ -8,13 +8,13 @@ import type { OptionTable, PlanChoices } from './options.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
-/** One value of the metadata. */
-export type MetadataScalar = string | number | bigint | boolean;
-
 /** A value of the metadata. 64-bit integers are bigints where a number would round them. */
 export type MetadataValue =
-  | MetadataScalar
-  | readonly MetadataScalar[]
+  | string
+  | number
+  | bigint
+  | boolean
+  | readonly (string | number | bigint | boolean)[]
   /** A long array. */
   | {
       /** Such as `string`, `i32`, `f32`. */
@@ -22,7 +22,7 @@ export type MetadataValue =
       /** Number of its elements. */
       readonly length: number;
       /** The first of its elements. */
-      readonly first: readonly MetadataScalar[];
+      readonly first: readonly (string | number | bigint | boolean)[];
     };
 
 /** A tensor as a file stores it. */

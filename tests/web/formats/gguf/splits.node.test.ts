@@ -10,9 +10,9 @@ import {
   planModel,
   quantizeModel,
   readTensor,
+  resultFiles,
   verifyModel,
 } from '../../../../web/src/model.js';
-import { resultFiles } from '../../../../web/src/tooling.js';
 import { expectBytes, rejectionOf } from '../../support/models.js';
 import { everyPair, ggufFile, type Pair, tinyLlama, weights } from '../../support/tiny-llama.js';
 
