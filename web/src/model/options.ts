@@ -1,4 +1,4 @@
-/** Checks options. They come from JavaScript as well, so that they are checked as if they had no types. */
+/** Checks options of plans and results. Calls come from JavaScript as well, so nothing is taken for granted. */
 import { rangeError, typeError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import type { Format } from '../formats/format.js';
@@ -8,7 +8,7 @@ import { accepts, type Maker, makerOf, makersFor } from './maker.js';
 import { checkSize, hasSize, type SizeOptions, sizeNames } from './sizes.js';
 import { checkNames } from './work-options.js';
 
-/** One table for formats that share it, with the first of these formats. */
+/** Lists each table of options once, with the first of the formats that share it. */
 function tables(): Map<OptionTable, Format> {
   const found = new Map<OptionTable, Format>();
   for (const format of formats()) if (!found.has(format.options)) found.set(format.options, format);
@@ -37,7 +37,7 @@ export function sidecarNames(): string[] {
 
 const targetList = ({ targets }: Format) => targets.map(({ name }) => name).join(', ');
 
-/** What can be told without the file: that all options are known, and the target is one of some format. */
+/** Checks options before the file is open: their names, and that some format has the target. */
 export function checkPlanOptions(options: object, names: readonly string[]): void {
   if (typeof options !== 'object' || options === null) {
     const example = formats()[0]?.targets[0]?.name;
@@ -53,7 +53,7 @@ export function checkPlanOptions(options: object, names: readonly string[]): voi
   throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}${didYouMean(to, ...known)}`);
 }
 
-/** The error for a target that a file cannot have. */
+/** The error for a target that is impossible for files of a format. */
 export function targetError(from: Format, to: unknown): RangeError {
   const names = from.targets.map(({ name }) => name);
   const more = makersFor(from).flatMap(({ format, converter }) =>
@@ -64,7 +64,7 @@ export function targetError(from: Format, to: unknown): RangeError {
   return rangeError('to', `${aFile(from.label)} can become ${list}, not ${show(to)}${hint}`);
 }
 
-/** Checks everything that decides about a result, for a file of some format. Returns who makes it. */
+/** Checks everything that decides about a result of a file of this format. Returns its maker. */
 export function checkChoices(from: Format, choices: PlanChoices): Maker {
   const maker = makerOf(from, choices.to);
   if (maker === undefined) throw targetError(from, choices.to);
@@ -74,7 +74,7 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
   for (const [table, owner] of tables()) {
     if (table === format.options) continue;
     const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && namesIn(table, false).includes(name));
-    // It would be without effect, and nobody would be told.
+    // Reject options of other formats: they would have no effect.
     if (foreign !== undefined) throw rangeError(foreign[0], `this option is for ${owner.label} files`);
   }
   for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
