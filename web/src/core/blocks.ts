@@ -47,7 +47,7 @@ export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) a
 /** How the scales of blocks are chosen. */
 export type BlockSearch = 'usual' | 'best';
 
-/** Types with a better search than ggml's (cpp/kernels/best_blocks.cpp). */
+/** Types with a better search than ggml's (cpp/ggml/best_search_loops.cpp). */
 export const searchedTypes: readonly BlockType[] = Object.freeze([
   'Q4_0',
   'Q4_1',
