@@ -9,15 +9,18 @@ import { type FormatSignature, signatures } from '../formats/signatures.js';
 import { separated } from './beside.js';
 
 /**
- * A model: a file; or a sharded safetensors model, as its index (`model.safetensors.index.json`, which in Node finds the shards beside
- * it) or as a list of the index and all shards; or a split GGUF model, as its first file (which in Node finds the others) or as a list of
- * all of them.
- * A list may also have what else is in the folder of a model, such as `config.json` and `tokenizer.json`. Without a list, that is looked
- * for beside a path or URL.
+ * A model. One of:
+ * - a file;
+ * - the index of a sharded safetensors model (`model.safetensors.index.json`), whose shards Node finds beside it, or a list of the index and
+ *   all shards;
+ * - the first file of a split GGUF model, whose other files Node finds beside it, or a list of all its files.
+ *
+ * A list may also hold the other files of the model's folder, such as `config.json` and `tokenizer.json`. Without a list, they are looked for
+ * beside a path or URL.
  */
 export type ModelInput = FileInput | readonly FileInput[];
 
-/** How a model is opened. */
+/** Options of calls that open a model. */
 export interface OpenOptions {
   /** Stops the work; the promise is rejected with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
@@ -45,11 +48,11 @@ export async function withFiles<T>(
 /** The files of a model by their purpose. */
 export interface RecognizedFiles {
   readonly format: FormatSignature;
-  /** The files to open, as `Format.open` takes them: the model or index first. */
+  /** The files of the model in the order that `Format.open` expects: the model or the index first. */
   readonly model: readonly OpenFile[];
-  /** The first of these files as they were given. Files beside the model are looked for in its folder. */
+  /** The first given file of the model. Files beside the model are looked for in its folder. */
   readonly first: OpenFile;
-  /** The files beside the model that were given. */
+  /** Given files that are not part of the model, such as its configuration. */
   readonly beside: readonly OpenFile[];
 }
 

@@ -1,10 +1,10 @@
-/** Tensors as files store them. */
+/** Reads tensors as files store them. */
 import { type BlockType, blockTypes } from '../core/blocks.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { OpenModel, SourceTensor } from '../formats/format.js';
 
-/** The array that holds a tensor's elements as they are stored. */
+/** Arrays that hold elements as files store them. */
 export type TensorData =
   | Float32Array
   | Float64Array
@@ -17,7 +17,7 @@ export type TensorData =
   | BigInt64Array
   | BigUint64Array;
 
-/** Element types whose arrays are not bytes. */
+/** The array of each element type. Types that are not listed are bytes. */
 interface ElementArrays {
   F32: Float32Array<ArrayBuffer>;
   F64: Float64Array<ArrayBuffer>;
@@ -38,8 +38,8 @@ interface ElementArrays {
 }
 
 /**
- * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
- * and blocks as they are.
+ * A tensor with its elements, in the array that belongs to its `dtype`. `quantize`, `compare` and the other calls of `scalepoint` take
+ * tensors of floats and blocks as they are.
  */
 export type Tensor = {
   /** Its name in the file. */
@@ -87,7 +87,7 @@ export type Tensor = {
     }
 );
 
-/** The arrays of types; all others are bytes. */
+/** The array of each element type, at run time. */
 const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> = {
   F32: Float32Array,
   C64: Float32Array,
