@@ -1,6 +1,6 @@
 // The arrows between the rooms of web/, as rules of dependency-cruiser. `npm test` checks them. An import of a type counts like any other.
 
-/** Rooms that a room may import from, besides itself. What is not listed is forbidden. */
+/** The rooms that each room may import from, besides itself. */
 const arrows = {
   core: [],
   files: ['core'],
@@ -17,8 +17,18 @@ const arrows = {
   inline: ['runner', 'core'],
 };
 
-/** Modules of web/src itself: the entry points, and the class that `index.ts` offers. */
-const entries = '^web/src/(index|model|bench|inline)[.]ts$';
+/** What each module in the root of web/src may import: entry points, tooling, or rooms. The root holds nothing else. */
+const roots = {
+  index: ['instance/', 'layers/', 'arrays/', 'core/'],
+  model: ['model/', 'pipeline/', 'runner/', 'formats/', 'files/', 'core/'],
+  bench: ['bench/'],
+  inline: ['index.ts', 'model.ts'],
+  tooling: ['model.ts', 'model/', 'conversions/', 'formats/', 'core/'],
+  cli: ['cli/'],
+};
+
+const pattern = (path) => path.replace('.', '[.]');
+const anyRoot = `^web/src/(${Object.keys(roots).join('|')})[.]ts$`;
 
 const rooms = Object.entries(arrows).map(([room, others]) => ({
   name: `${room} imports only what is below it`,
@@ -30,9 +40,29 @@ const rooms = Object.entries(arrows).map(([room, others]) => ({
   },
 }));
 
+const fromRoots = Object.entries(roots).map(([root, others]) => ({
+  name: `${root}.ts imports only what is below it`,
+  severity: 'error',
+  from: { path: `^web/src/${root}[.]ts$` },
+  to: { path: '^web/', pathNot: [`^web/src/(${others.map(pattern).join('|')})`] },
+}));
+
 export default {
   forbidden: [
     ...rooms,
+    ...fromRoots,
+    {
+      name: 'the root of web/src holds entry points and tooling alone: others import from it',
+      severity: 'error',
+      from: { path: '^web/src/[^/]+$', pathNot: [anyRoot] },
+      to: {},
+    },
+    {
+      name: 'the root of web/src holds entry points and tooling alone: others are imported from it',
+      severity: 'error',
+      from: {},
+      to: { path: '^web/src/[^/]+$', pathNot: [anyRoot] },
+    },
     {
       name: 'no cycles',
       severity: 'error',
@@ -40,10 +70,16 @@ export default {
       to: { circular: true },
     },
     {
-      name: 'the command line and the page import entry points only',
+      name: 'the command line and the page import tooling and entry points only',
       severity: 'error',
-      from: { path: '^web/(src/cli/|src/cli[.]ts|demo/)' },
-      to: { path: '^web/', pathNot: ['^web/(src/cli|demo)/', entries] },
+      from: { path: '^web/(src/cli|demo)/' },
+      to: { path: '^web/', pathNot: ['^web/(src/cli|demo)/', '^web/src/(index|model|bench|tooling)[.]ts$'] },
+    },
+    {
+      name: 'arrays and layers read files of formats on demand only',
+      severity: 'error',
+      from: { path: '^web/src/instance/' },
+      to: { path: '^web/src/formats/', dynamic: false },
     },
     {
       name: 'formats and conversions load no wasm',
@@ -54,8 +90,8 @@ export default {
     {
       name: 'runner, pipeline and model know formats, conversions and codecs by their registries',
       severity: 'error',
-      // Quantized tensors of arrays are saved as safetensors.
-      from: { path: '^web/src/(runner|pipeline|model)/', pathNot: '^web/src/model/tensors[.]ts$' },
+      // Arrays are saved as safetensors, without the code that converts models.
+      from: { path: '^web/src/(runner|pipeline|model)/', pathNot: '^web/src/model/saved-tensors[.]ts$' },
       to: { path: ['^web/src/formats/[^/]+/', '^web/src/conversions/(?!registry|converter)', '^web/src/codecs/(cast|copy|ggml|compressed-tensors)[.]'] },
     },
   ],

@@ -21,9 +21,32 @@ export const worker = {
   output: { file: 'web/src/runner/scalepoint-worker.js', format: 'esm', sourcemap: true },
 };
 
+/**
+ * Gives modules that apps use without the rest of scalepoint/model chunks of their own, so that every bundler can leave out the rest. They
+ * are entries while chunks are cut; the entries themselves are empty and are removed.
+ */
+const light = {
+  name: 'light modules',
+  buildStart() {
+    for (const module of ['result-name', 'save-tensors']) {
+      this.emitFile({ type: 'chunk', name: 'empty', id: `web/src/model/${module}.ts`, preserveSignature: false });
+    }
+  },
+  generateBundle(_options, bundle) {
+    for (const name of Object.keys(bundle)) if (name.startsWith('chunk-empty')) delete bundle[name];
+  },
+};
+
 /** The entry points of the package and the command line, with shared chunks. */
 export const packages = [
-  { input: { index: 'web/src/index.ts', model: 'web/src/model.ts', bench: 'web/src/bench.ts', cli: 'web/src/cli.ts' }, external: [/^node:/], output },
+  {
+    input: {
+      ...Object.fromEntries(['index', 'model', 'bench', 'cli'].map((name) => [name, `web/src/${name}.ts`])),
+    },
+    plugins: [light],
+    external: [/^node:/],
+    output,
+  },
 ];
 
 /** What scalepoint/inline has in place of modules that find files beside them. */

@@ -5,18 +5,18 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
   compareModels,
-  ggufTargets,
   inspectModel,
   type ModelInput,
-  mergeConfig,
   type PlanOptions,
   planModel,
   type QuantizeModelOptions,
   quantizeModel,
   readTensor,
-  safetensorsTargets,
 } from 'scalepoint/model';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { ggufTargets } from '../../web/src/formats/gguf/options.js';
+import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
+import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
 import { type Digests, digestOf, Golden, outcomeOf, factsOf } from './support/digests.js';

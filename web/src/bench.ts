@@ -1,4 +1,4 @@
-// The benchmark that needs nothing but the library: its operations against the memory limit and plain JavaScript, in turns.
+/** The benchmark: times the operations of the library, the memory limit and plain JavaScript in turns. It needs nothing but the library. */
 export { type Limits, makeLimits } from './bench/limits.js';
 export * as plain from './bench/plain.js';
 export { type Contestant, type RaceOptions, race } from './bench/race.js';

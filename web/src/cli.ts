@@ -3,12 +3,12 @@
 import { explain, run } from './cli/main.js';
 import { systemText } from './cli/process.js';
 
-/** Why nothing more goes to stdout. */
+/** The error that closed stdout. */
 let failure: NodeJS.ErrnoException | undefined;
-/** What the command ended with, once it has. */
+/** The exit code of the command, once it has ended. */
 let ended: number | undefined;
 
-/** Ends the process with what the command ended with, or with what became of its output. An error has been told already. */
+/** Sets the exit code once the command has ended, and reports an output that could not be written unless another error was printed. */
 function end(): void {
   if (ended === undefined) return;
   process.exitCode = failure === undefined ? ended : Math.max(1, ended);
@@ -17,12 +17,12 @@ function end(): void {
 }
 
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // It is no error if a reader such as `head` has seen enough, nor if the terminal was closed.
+  // Ignore a reader such as `head` that has seen enough, and a closed terminal.
   if (error.code === 'EPIPE' || error.code === 'EIO' || failure !== undefined) return;
   failure = error;
   end();
 });
-// Nobody is left to tell.
+// Errors cannot be reported without stderr.
 process.stderr.on('error', () => {});
 
 const args = process.argv.slice(2);

@@ -1,3 +1,7 @@
+/**
+ * Arrays: quantize and restore them, measure the error, multiply and search with the codes. `load` gives an instance of the core with all
+ * of these calls; the other names are types, and tables of dtypes and block types.
+ */
 export type { BlockOptions } from './arrays/blocks.js';
 export type { CastOptions, FloatFormat, Minifloat, WidenOptions } from './arrays/cast.js';
 export type { PackedCodebookTensor } from './arrays/codebook.js';

@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { link, mkdir, readdir, readFile, symlink, writeFile } from 'node:fs/promises';
-import { inspectModel, modelFormats, presets, presetTarget, quantizeModel } from 'scalepoint/model';
+import { inspectModel, modelFormats, presetTarget, quantizeModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { presets } from '../../../web/src/tooling.js';
 import { tinyLlama } from '../support/tiny-llama.js';
 import { path, programFile, put, putModel, run, safetensors, start, useFolder, wave } from './support.js';
 

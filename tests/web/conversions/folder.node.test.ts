@@ -9,7 +9,6 @@ import {
   compareModels,
   estimateModel,
   type FileInput,
-  type GgufTarget,
   inspectModel,
   planModel,
   type QuantizeModelOptions,
@@ -18,6 +17,7 @@ import {
 } from 'scalepoint/model';
 import { beforeAll, describe, expect, it } from 'vitest';
 import { convertHuggingface } from '../../../web/src/conversions/huggingface/index.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
 import { activationsOf, matrixFile } from '../support/importance.js';
 import { fileTypes, llamaQuantize } from '../support/llama.js';
 import { NativeModel } from '../support/llama-run.js';

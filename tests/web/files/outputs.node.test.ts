@@ -18,8 +18,9 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { build } from 'rolldown';
-import { quantizeModel, writeSidecar } from 'scalepoint/model';
+import { quantizeModel } from 'scalepoint/model';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
+import { writeSidecar } from '../../../web/src/tooling.js';
 import { rejectionOf, safetensors, weights } from '../support/models.js';
 
 const model = safetensors({ 'a.weight': weights('F32', [8, 64]) });

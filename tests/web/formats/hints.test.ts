@@ -1,6 +1,8 @@
-import { ggufTargets, planModel, safetensorsTargets } from 'scalepoint/model';
+import { planModel } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { ggufTargets } from '../../../web/src/formats/gguf/options.js';
 import { didYouMean, nearest } from '../../../web/src/formats/options.js';
+import { safetensorsTargets } from '../../../web/src/formats/safetensors/targets.js';
 
 describe('nearest', () => {
   it.each([

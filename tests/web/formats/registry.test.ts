@@ -1,8 +1,9 @@
-import { modelFormats, resultName } from 'scalepoint/model';
+import { resultName } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import { formats } from '../../../web/src/tooling.js';
 
 describe('what formats say about themselves', () => {
-  it.each(modelFormats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
+  it.each(formats().map((format) => [format.name, format] as const))('agrees with itself: %s', (_name, format) => {
     const { extensions, targets, aliases, ruleTargets, options, result, examples } = format;
     const names = targets.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
@@ -17,7 +18,7 @@ describe('what formats say about themselves', () => {
     expect([...presets].sort()).toEqual(['balanced', 'safe', 'small']);
     expect(ruleTargets.length).toBeGreaterThan(0);
     for (const extension of extensions) expect(extension).toMatch(/^\.[a-z.]+$/);
-    expect(modelFormats().map(({ name }) => name)).toContain(result);
+    expect(formats().map(({ name }) => name)).toContain(result);
     const flags = Object.values(options.entries).flatMap((entry) => entry.flags.map(({ name }) => `--${name}`));
     const common = ['--to', '--rule', '--min-sqnr', '--json'];
     for (const example of examples) {
@@ -26,7 +27,7 @@ describe('what formats say about themselves', () => {
   });
 
   it('has no flag twice, except for options of one name that several tables have', () => {
-    const tables = new Set(modelFormats().map(({ options }) => options));
+    const tables = new Set(formats().map(({ options }) => options));
     const options = new Map<string, Set<string>>();
     for (const { entries } of tables) {
       for (const [option, { flags }] of Object.entries(entries)) {

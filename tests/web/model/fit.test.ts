@@ -8,11 +8,10 @@ import {
   planModel,
   quantizeModel,
   readTensor,
-  rulesFrom,
-  rulesText,
   type SizeOptions,
   sizeCurve,
 } from '../../../web/src/model.js';
+import { rulesFrom, rulesText } from '../../../web/src/tooling.js';
 import { activationsOf, matrixFile, meansOf } from '../support/importance.js';
 import { safetensors, weights } from '../support/models.js';
 import { thrownBy } from '../support/support.js';

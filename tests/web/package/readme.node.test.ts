@@ -64,7 +64,7 @@ describe('the examples of the README', () => {
       report: model.ModelReport;
       config: Record<string, unknown>;
       small: Blob;
-      total: model.ErrorMeasures;
+      total: model.CompareReport['total'];
       problems: unknown[];
     };
     expect(problems).toEqual([]);

@@ -1,7 +1,8 @@
 // Shared by the tests of the pipeline, in Node and in Chromium: safetensors files in memory, and checks of a result that compute one number
 // at a time. It shares no code with web/src.
-import type { ErrorMeasures, ModelReport, QuantizeModelOptions } from 'scalepoint/model';
+import type { ModelReport, QuantizeModelOptions } from 'scalepoint/model';
 import { expect } from 'vitest';
+import type { ErrorMeasures } from '../../../web/src/core/measure.js';
 import {
   nearestOf,
   numbersOf,

@@ -1,6 +1,7 @@
 // Whole files beside those of llama_model_quantize, byte by byte (Node only).
 import { expect } from 'vitest';
-import { type GgufTarget, type QuantizeModelOptions, quantizeModel } from '../../../web/src/model.js';
+import type { GgufTarget } from '../../../web/src/formats/gguf/options.js';
+import { type QuantizeModelOptions, quantizeModel } from '../../../web/src/model.js';
 import { fileTypes, llamaQuantize, type NativeOptions } from './llama.js';
 
 /** Fails unless a file has the bytes that the native library made. */

@@ -1,4 +1,5 @@
-import { modelConversions, noteText, type QuantizeModelResult } from 'scalepoint/model';
+import type { QuantizeModelResult } from 'scalepoint/model';
+import { converters, noteText } from '../../src/tooling.js';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
@@ -49,7 +50,7 @@ const stemOf = (name: string) => name.replace(/\.[^.]*$/, '');
 function readersOf({ model, choice, plan }: State, name: string): Node[] {
   if (model === undefined || choice === undefined) return [];
   const format = formatFor(model, choice.to);
-  const conversion = modelConversions().find(({ from, result }) => from === model.format && result === format);
+  const conversion = converters().find(({ from, result }) => from === model.format && result === format);
   const { architecture } = plan ?? {};
   const own = architecture === undefined ? undefined : conversion?.readers?.(architecture, name);
   return (own ?? infoOf(format).readers?.(choice.to, name) ?? []).map(({ program, code, needs }) => {

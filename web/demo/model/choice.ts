@@ -1,14 +1,12 @@
 import {
-  type FormatInfo,
   type ModelFormat,
-  modelFormats,
   type PlanOptions,
   presetTarget,
   type Rule,
   resultName,
-  type SizedPlanOptions,
   type TypeFit,
 } from 'scalepoint/model';
+import { type FormatInfo, formats } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { bytesIn } from './sizes.js';
 
@@ -31,7 +29,7 @@ export type Fit = Pick<TypeFit, 'to' | 'rules' | 'bytes' | 'error' | 'bound'>;
 
 /** What the package says about a format. */
 export function infoOf(format: ModelFormat): FormatInfo {
-  const info = modelFormats().find(({ name }) => name === format);
+  const info = formats().find(({ name }) => name === format);
   if (info === undefined) throw new Error(`there is no format ${format}`);
   return info;
 }
@@ -114,7 +112,7 @@ function valuesOf(format: ModelFormat, { to, words }: Choice): Record<string, un
  * The choices as options of `planModel` and `quantizeModel`: with the size that they have, or with the types that fit into it.
  * @throws SyntaxError for a rule, RangeError for an option
  */
-export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): SizedPlanOptions {
+export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): PlanOptions {
   const pattern = keptPattern(choice);
   const rules = [
     ...(pattern === undefined ? [] : [{ match: new RegExp(pattern), keep: true } as const]),
@@ -125,7 +123,7 @@ export function optionsOf(format: ModelFormat, choice: Choice, fit?: Fit): Sized
     to: fit?.to ?? choice.to,
     ...valuesOf(format, choice),
     ...(choice.size === undefined || fit !== undefined ? {} : { targetSize: choice.size }),
-  } as SizedPlanOptions;
+  } as PlanOptions;
   return rules.length === 0 ? base : { ...base, rules };
 }
 

@@ -1,4 +1,5 @@
-import { problemOf, ScalepointError, sayHint, sayProblem } from 'scalepoint/model';
+import { ScalepointError } from 'scalepoint/model';
+import { problemOf, sayHint, sayProblem } from '../../src/tooling.js';
 import { FileError } from '../shared/files.js';
 import { messageOf, type Problem } from '../shared/problems.js';
 import { pageWords } from './options.js';

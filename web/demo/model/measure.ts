@@ -2,12 +2,12 @@ import {
   estimateModel,
   type ModelPlan,
   type PlanOptions,
-  type Preset,
   planModel,
   presetTarget,
   type Rule,
   ScalepointError,
 } from 'scalepoint/model';
+import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { type Choice, escaped, formatFor, optionsOf, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';

@@ -1,4 +1,4 @@
-import { type Preset, presets } from 'scalepoint/model';
+import { type Preset, presets } from '../../src/tooling.js';
 import { byId, html } from '../shared/dom.js';
 import { formatBytes } from '../shared/format.js';
 import { formatFor, infoOf } from './choice.js';

@@ -1,4 +1,5 @@
-import { type ModelFormat, modelFormats, type OptionWords } from 'scalepoint/model';
+import type { ModelFormat } from 'scalepoint/model';
+import { formats, type OptionWords } from '../../src/tooling.js';
 import { type Choice, infoOf, optionNames } from './choice.js';
 
 type Words = Choice['words'];
@@ -131,7 +132,7 @@ function nameOf(path: string): string {
 function labelOf(path: string, value: unknown): string | undefined {
   const control = controlAt(path);
   const [name = '', member] = path.split('.');
-  const info = modelFormats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+  const info = formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
   const found = control?.values.slice(1).find(({ words }) => {
     const read = info?.read(words);
     const at = member === undefined ? read : (read as Readonly<Record<string, unknown>> | undefined)?.[member];

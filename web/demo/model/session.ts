@@ -1,4 +1,5 @@
-import { type ModelPlan, type PlanOptions, type Preset, presets, presetTarget } from 'scalepoint/model';
+import { type ModelPlan, type PlanOptions, presetTarget } from 'scalepoint/model';
+import { type Preset, presets } from '../../src/tooling.js';
 import {
   headOf,
   looksLikeText,

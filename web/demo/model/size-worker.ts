@@ -1,18 +1,16 @@
 // Measures what each tensor loses in each type, and finds the types that fit into a size. Only one worker has the table.
 import {
   fitTypes,
-  type Hint,
   type ModelPlan,
   measureTypes,
   type OptionProblem,
   type PlanOptions,
   planModel,
-  problemOf,
   ScalepointError,
-  type SizedPlanOptions,
   sizeCurve,
   type TypeTable,
 } from 'scalepoint/model';
+import { type Hint, problemOf } from '../../src/tooling.js';
 import type { Fit } from './choice.js';
 import { type SizeMark, type Sizes, worthChoosing } from './sizes.js';
 
@@ -29,14 +27,14 @@ export type SizeQuestion =
   | {
       readonly kind: 'measure';
       readonly files: readonly File[];
-      readonly options: SizedPlanOptions;
+      readonly options: PlanOptions;
       readonly view: View;
     }
   | { readonly kind: 'view'; readonly view: View }
   | {
       readonly kind: 'fit';
       readonly id: number;
-      readonly options: SizedPlanOptions;
+      readonly options: PlanOptions;
       readonly bytes: number;
       /** Names of tensors that stay as they are. */
       readonly kept: readonly string[];

@@ -1,4 +1,5 @@
-import { type PlanOptions, presets, presetTarget, ScalepointError } from 'scalepoint/model';
+import { type PlanOptions, presetTarget, ScalepointError } from 'scalepoint/model';
+import { presets } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import { type Choice, type Fit, formatFor, optionsOf, withSize, withTarget } from './choice.js';
 import { inPageWords } from './explain.js';

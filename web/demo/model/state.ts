@@ -1,5 +1,6 @@
 import type { ErrorMeasures } from 'scalepoint';
-import type { ModelPlan, PlannedTensorInfo, Preset, QuantizeModelResult } from 'scalepoint/model';
+import type { ModelPlan, PlannedTensorInfo, QuantizeModelResult } from 'scalepoint/model';
+import type { Preset } from '../../src/tooling.js';
 import type { ModelFile } from '../shared/files.js';
 import type { Problem } from '../shared/problems.js';
 import type { Choice, Fit } from './choice.js';

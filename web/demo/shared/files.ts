@@ -3,9 +3,9 @@ import {
   type ModelFormat,
   type ModelTensor,
   modelFormats,
-  problemOf,
   ScalepointError,
 } from 'scalepoint/model';
+import { problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 
 export { FileError };

@@ -1,4 +1,4 @@
-// What memory allows: wasm loops with the traffic of the library's operations and none of their arithmetic (limits.cpp).
+// The memory limit: wasm loops that move as many bytes as the operations of the library, without their arithmetic (limits.cpp).
 import { limits as base64 } from './limits-wasm.mjs';
 
 interface LimitExports {
@@ -9,9 +9,9 @@ interface LimitExports {
   limit_divide(by: number, n: number): number;
 }
 
-/** The loops, with their own arrays of so many floats and codes. */
+/** The loops, with arrays of their own. */
 export interface Limits {
-  /** Makes room for n floats and as many codes, and fills it: memory that was never written is not really there. */
+  /** Allocates n floats and n codes, and fills them: systems provide memory only when it is written. */
   prepare(n: number): void;
   /** Reads n floats. */
   read(n: number): void;
@@ -19,11 +19,11 @@ export interface Limits {
   fourToOne(n: number): void;
   /** Reads n bytes and writes n floats, as dequantizing does. */
   oneToFour(n: number): void;
-  /** n exact float32 divisions. */
+  /** Makes n exact float32 divisions. */
   divide(n: number): void;
 }
 
-/** Where the arrays begin. */
+/** Address at which the arrays begin. */
 const start = 1 << 16;
 const pageBytes = 1 << 16;
 

@@ -1,10 +1,10 @@
-// The parts of the benchmark: the library's operations against the memory limit and plain JavaScript.
+// The parts of the benchmark. Each compares operations of the library with the memory limit and with plain JavaScript.
 import { blockTypeInfo, blockTypes } from '../core/blocks.js';
 import * as plain from './plain.js';
 import type { Contestant } from './race.js';
 import { benchWeights, inWords, type Run } from './row.js';
 
-/** The arrays of the part about arrays, in JavaScript and in wasm memory, and what it gives away. */
+/** Allocates the arrays for the part about arrays, in JavaScript and in wasm memory. */
 function arrayBench({ sp, limits, size: n, add }: Run) {
   const js = benchWeights(n);
   const x = sp.allocate('float32', n);

@@ -1,4 +1,4 @@
-// What a developer would write: straight loops over typed arrays.
+// The same operations as a developer would write them: plain loops over typed arrays.
 
 export function minmax(x: Float32Array): [min: number, max: number] {
   let min = Infinity;

@@ -1,5 +1,5 @@
-// Timing: contestants run in turns in one process, and the fastest sample of each counts. What else the machine does can only make a sample
-// slower, and with many short turns each contestant gets some that were not disturbed.
+// Times contestants in turns in one process. The fastest sample of each counts: other work of the machine can only make a sample slower, and
+// among many short turns each contestant gets some that are undisturbed.
 
 /** Options of `race`. */
 export interface RaceOptions {
@@ -11,8 +11,8 @@ export interface RaceOptions {
    */
   readonly sampleMs?: number;
   /**
-   * How long each contestant runs before it is timed, three calls at least. Engines compile a function well only once it has run for a
-   * while, and one that calls much JavaScript gets there last: timed too early it would lose to a simpler one.
+   * How long each contestant runs before it is timed, in milliseconds, and for three calls at least. Engines compile a function well only
+   * after it has run for a while, and latest if it calls much JavaScript: timed too early, it would lose to a simpler one.
    * @defaultValue 800
    */
   readonly warmupMs?: number;
@@ -26,7 +26,7 @@ export interface RaceOptions {
  */
 export type Contestant = () => unknown;
 
-/** Milliseconds of one call of each contestant, in its fastest sample. Between samples other tasks get their turn. */
+/** Returns the milliseconds of one call of each contestant, in its fastest sample. Other tasks run between samples. */
 export async function race<Name extends string>(
   contestants: Readonly<Record<Name, Contestant>>,
   { rounds = 15, sampleMs = 4, warmupMs = 800, signal }: RaceOptions = {},
@@ -35,7 +35,7 @@ export async function race<Name extends string>(
   const state = new Map<Name, { repeat: number; least: number }>();
   for (const name of names) {
     const run = contestants[name];
-    // What still gets faster is repeated more often, so that the samples are long enough for the speed it ends with.
+    // Repeat more often as it gets faster, until samples are long enough at its final speed.
     let repeat = 1;
     for (let calls = 0, spent = 0; ; ) {
       const ms = await sample(run, repeat);
@@ -63,7 +63,7 @@ async function pause(signal: AbortSignal | undefined): Promise<void> {
   signal?.throwIfAborted();
 }
 
-/** Milliseconds for `repeat` calls. */
+/** Times `repeat` calls, in milliseconds. */
 async function sample(run: Contestant, repeat: number): Promise<number> {
   const start = performance.now();
   for (let i = 0; i < repeat; i++) {

@@ -1,4 +1,4 @@
-// What the parts of the benchmark share: their rows, their data and their clock.
+// The rows, the data and the clock that all parts of the benchmark share.
 import type { Scalepoint } from '../instance/scalepoint.js';
 import type { Limits } from './limits.js';
 import type { Contestant } from './race.js';
@@ -12,23 +12,23 @@ export const benchParts: readonly BenchPart[] = Object.freeze(['arrays', 'blocks
 export interface BenchRow {
   /** The part that it belongs to. */
   readonly part: BenchPart;
-  /** What was measured. */
+  /** The name of the operation. */
   readonly operation: string;
-  /** What it ran on, in words: '16 Mi floats', '4096 x 4096'. */
+  /** Its input, in words: '16 Mi floats', '4096 x 4096'. */
   readonly size: string;
   /** Milliseconds of one call, in the fastest of many turns. */
   readonly milliseconds: number;
-  /** How much of `unit` that is. */
+  /** The speed, in `unit`. */
   readonly rate: number;
   /** The unit of the rate. */
   readonly unit: 'G floats/s' | 'M weights/s' | 'GMAC/s';
-  /** The time as a multiple of the memory limit's: a loop with the same traffic and no arithmetic. 1 is the best there is. */
+  /** The time divided by that of the memory limit: a loop that moves the same bytes without arithmetic. 1 is the best possible. */
   readonly limit?: number;
-  /** The time of plain JavaScript as a multiple of ours. */
+  /** The time of plain JavaScript divided by that of the library. */
   readonly plain?: number;
 }
 
-/** A benchmark under way. */
+/** A running benchmark. */
 export interface Run {
   readonly sp: Scalepoint;
   readonly limits: Limits;
@@ -40,7 +40,7 @@ export interface Run {
   add(row: BenchRow): void;
 }
 
-/** Deterministic weights: roughly Gaussian, standard deviation 0.02. */
+/** Makes the same weights every time: roughly Gaussian, standard deviation 0.02. */
 export function benchWeights(n: number): Float32Array<ArrayBuffer> {
   const x = new Float32Array(n);
   let state = 12345;
@@ -52,7 +52,7 @@ export function benchWeights(n: number): Float32Array<ArrayBuffer> {
   return x;
 }
 
-/** A count in words: 16 Mi, 1024. */
+/** Writes a count for people: 16 Mi, 1024. */
 export function inWords(n: number): string {
   if (n >= 1 << 20 && n % (1 << 20) === 0) return `${n >> 20} Mi`;
   return n >= 1 << 14 && n % 1024 === 0 ? `${n >> 10} Ki` : String(n);

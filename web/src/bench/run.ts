@@ -11,9 +11,9 @@ import { type BenchPart, type BenchRow, benchParts, type Run } from './row.js';
 
 /** Options of `runBench`. */
 export interface BenchOptions {
-  /** Less data and fewer samples: some seconds instead of a minute. @defaultValue false */
+  /** Uses less data and fewer samples: some seconds instead of a minute. @defaultValue false */
   quick?: boolean;
-  /** A part alone. @defaultValue all */
+  /** Runs one part alone. @defaultValue all */
   only?: BenchPart;
   /** Floats of arrays and blocks, a multiple of 256. @defaultValue 2^24, quick 2^20 */
   size?: number;
@@ -27,19 +27,19 @@ export interface BenchOptions {
   onRow?: (row: BenchRow) => void;
 }
 
-/** What `runBench` measured. */
+/** The result of `runBench`. */
 export interface BenchResult {
   /** Version of the package. */
   readonly version: string;
-  /** Which build of the core was measured. */
+  /** The build of the core that was measured. */
   readonly tier: 'simd' | 'scalar';
-  /** One a measured operation, in the order of the parts. */
+  /** One row for each operation, in the order of the parts. */
   readonly rows: readonly BenchRow[];
 }
 
 const keys = new Set(['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow']);
 
-/** A size of the options: a multiple of `step`. @throws TypeError or RangeError naming it */
+/** Checks a size among the options: a multiple of `step`. @throws TypeError or RangeError naming it */
 function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
   if (value === undefined) return fallback;
   const expected: Expected = { kind: 'number', multipleOf: step, min: step, max: most };
@@ -52,7 +52,7 @@ function sizeOf(value: unknown, name: string, step: number, fallback: number, mo
 
 /**
  * Measures the library's operations in this engine, on one thread, with arrays in wasm memory. Contestants run in turns, and the fastest
- * turn of each counts: ratios hold within some percent, also while the machine does other things now and then.
+ * turn of each counts. Ratios hold within some percent, even if the machine does other work now and then.
  * @example const { rows } = await runBench({ quick: true, onRow: (row) => console.log(row.operation, row.milliseconds) });
  * @throws TypeError or RangeError naming the option; what `load` throws; the signal's reason
  */

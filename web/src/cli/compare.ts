@@ -1,11 +1,4 @@
-import {
-  type ComparedTensor,
-  type CompareModelsReport,
-  type CompareReport,
-  compareModels,
-  inspectModel,
-  ScalepointError,
-} from '../model.js';
+import { type ComparedTensor, type CompareReport, compareModels, inspectModel, ScalepointError } from '../model.js';
 import { withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, workersOf } from './options.js';
 import { abortOnSignal, about, effort, errorJson, peakBytes, printJson, progressLine, UsageError } from './process.js';
@@ -92,7 +85,7 @@ interface Wanted {
 }
 
 /** Prints the result. Returns the exit code. */
-function show(a: string, b: string, result: CompareModelsReport, limit: number | undefined, wanted: Wanted): number {
+function show(a: string, b: string, result: CompareReport, limit: number | undefined, wanted: Wanted): number {
   const report = wanted.sort === 'sqnr' ? { ...result, tensors: sorted(result.tensors) } : result;
   // Whoever runs the models asks for what they compute.
   const miss = result.outputs === undefined ? missed : missedOutput;

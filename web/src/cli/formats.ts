@@ -1,12 +1,12 @@
 /** The options of formats on the command line: their flags, their values, and errors about them. */
 import {
   type FormatInfo,
-  modelFormats,
+  formats,
   type OptionInfo,
   type OptionTable,
   type Sidecar,
   type Words,
-} from '../model.js';
+} from '../tooling.js';
 import { UsageError } from './process.js';
 import { inFlags } from './wording.js';
 
@@ -19,7 +19,7 @@ export interface SharedTable {
 /** The tables of all formats, each once. */
 export function tables(): readonly SharedTable[] {
   const found = new Map<OptionTable, FormatInfo[]>();
-  for (const format of modelFormats()) {
+  for (const format of formats()) {
     const formats = found.get(format.options) ?? [];
     formats.push(format);
     found.set(format.options, formats);
@@ -34,7 +34,7 @@ export function accepts({ targets, aliases }: FormatInfo, to: string): boolean {
 
 /** The options of all formats, by name. Those of the formats that have the target come first. */
 function entries(to: string | undefined): readonly (readonly [name: string, info: OptionInfo])[] {
-  const all = modelFormats();
+  const all = formats();
   const having = to === undefined ? [] : all.filter((format) => accepts(format, to));
   const found = new Map<string, OptionInfo>();
   for (const { options } of [...having, ...all]) {
@@ -64,7 +64,7 @@ const isGiven = ({ flags }: OptionInfo, words: Words) => flags.some(({ name }) =
 
 /** Whether a target knows an option. Whether that is an error, the model functions say. */
 function knows(to: string, option: string): boolean {
-  return modelFormats().some(({ targets, aliases }) => {
+  return formats().some(({ targets, aliases }) => {
     const name = (aliases as Readonly<Record<string, string>>)[to] ?? to;
     return targets.find((target) => target.name === name)?.options.includes(option) ?? false;
   });
@@ -106,7 +106,7 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
     const [flag] = flags;
     if (sidecar === undefined || flag === undefined) continue;
     const path = words[flag.name];
-    const owners = modelFormats().filter(({ options }) => Object.hasOwn(options.entries, option));
+    const owners = formats().filter(({ options }) => Object.hasOwn(options.entries, option));
     if (path !== undefined && !owners.some((format) => accepts(format, to))) {
       throw new UsageError(`--${flag.name}: this option is for ${owners[0]?.label} files`);
     }

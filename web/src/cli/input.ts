@@ -4,7 +4,8 @@ import { type FileHandle, mkdtemp, open, readdir, rm, stat } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type FileInput, modelFormats, type NodeFileHandle, problemOf, ScalepointError } from '../model.js';
+import { type FileInput, type NodeFileHandle, ScalepointError } from '../model.js';
+import { formats, problemOf } from '../tooling.js';
 import { systemText, UsageError } from './process.js';
 import { listed } from './text.js';
 
@@ -30,7 +31,7 @@ function rank(name: string, extension: string): number {
 
 /** Whether a file belongs to the first one of a split model. */
 function isFurther(name: string, extension: string): boolean {
-  const takesSplits = modelFormats().some((format) => format.takesSplits && format.extensions.includes(extension));
+  const takesSplits = formats().some((format) => format.takesSplits && format.extensions.includes(extension));
   const [, number] = /-(\d{5,})-of-\d{5,}\.\w+$/.exec(name) ?? [];
   return takesSplits && number !== undefined && Number(number) !== 1;
 }
@@ -44,7 +45,7 @@ async function modelIn(folder: string): Promise<string> {
   } catch (cause) {
     throw new ScalepointError('IO', `cannot read ${label}: ${systemText(cause)}`, { cause });
   }
-  const ends = modelFormats()
+  const ends = formats()
     .flatMap(({ extensions }) => extensions)
     .sort((a, b) => b.length - a.length);
   const models = names.flatMap((name) => {

@@ -1,4 +1,5 @@
-import { type FormatInfo, inspectModel, type MetadataValue, type ModelInfo, modelFormats } from '../model.js';
+import { inspectModel, type MetadataValue, type ModelInfo } from '../model.js';
+import { type FormatInfo, formats } from '../tooling.js';
 import { withInput } from './input.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { about, effort, peakBytes, printJson } from './process.js';
@@ -71,7 +72,7 @@ function headLines(
   { format: name, bytes, files, tensors, metadata, conversion }: ModelInfo,
   elements: number,
 ): string[] {
-  const format = modelFormats().find((known) => known.name === name) as FormatInfo;
+  const format = formats().find((known) => known.name === name) as FormatInfo;
   const summary = [
     name,
     ...(files.length > 1 ? [count(files.length, 'file')] : []),
@@ -79,7 +80,7 @@ function headLines(
     count(elements, format.unit),
     formatBytes(bytes),
   ];
-  const target = modelFormats().find((known) => known.name === conversion?.format);
+  const target = formats().find((known) => known.name === conversion?.format);
   const facts = [
     ...(format.facts?.({ tensors, metadata }) ?? []),
     ...(conversion === undefined ? [] : [`${conversion.architecture}, which can become ${target?.label}`]),

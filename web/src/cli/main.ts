@@ -1,6 +1,7 @@
 /** Runs commands and prints errors. */
 import { existsSync } from 'node:fs';
-import { didYouMean, QualityError, ScalepointError, sayHint } from '../model.js';
+import { QualityError, ScalepointError } from '../model.js';
+import { didYouMean, sayHint } from '../tooling.js';
 import { bench } from './bench.js';
 import { compare } from './compare.js';
 import { inspect } from './inspect.js';

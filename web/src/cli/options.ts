@@ -1,6 +1,7 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
-import { didYouMean, maxWorkers, modelFormats, type Rule, ruleFrom, sayHint } from '../model.js';
+import type { Rule } from '../model.js';
+import { didYouMean, formats, maxWorkers, ruleFrom, sayHint } from '../tooling.js';
 import { UsageError } from './process.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
@@ -104,7 +105,7 @@ function spelled(text: string, names: readonly string[]): string | undefined {
 
 /** What --to means. Whether there is such a target, the model functions check. */
 export function targetOf(text: string): string {
-  const names = modelFormats().flatMap(({ targets, aliases }) => [
+  const names = formats().flatMap(({ targets, aliases }) => [
     ...targets.map(({ name }) => name),
     ...Object.keys(aliases),
   ]);
@@ -114,10 +115,7 @@ export function targetOf(text: string): string {
 /** A rule whose type has the spelling of the lists. Whether it fits the file, the model functions check. */
 export function spelledRule(rule: Rule): Rule {
   if (rule.to === undefined) return rule;
-  const names = modelFormats().flatMap(({ targets, ruleTargets }) => [
-    ...targets.map(({ name }) => name),
-    ...ruleTargets,
-  ]);
+  const names = formats().flatMap(({ targets, ruleTargets }) => [...targets.map(({ name }) => name), ...ruleTargets]);
   return { ...rule, to: spelled(rule.to, names) ?? rule.to };
 }
 

@@ -2,17 +2,15 @@
 import { lstat, stat } from 'node:fs/promises';
 import { basename, dirname, join, sep } from 'node:path';
 import {
-  aFile,
   inspectModel,
   type ModelPlan,
   modelFormats,
-  noteText,
   type QuantizeModelResult,
   resultFiles,
   resultName,
   ScalepointError,
-  type Words,
 } from '../model.js';
+import { aFile, noteText, type Words } from '../tooling.js';
 import { fileFlags } from './formats.js';
 import type { Input } from './input.js';
 import { Interrupted, systemText, UsageError } from './process.js';

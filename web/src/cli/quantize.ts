@@ -1,26 +1,28 @@
 import {
-  aFile,
-  didYouMean,
-  type FormatInfo,
   inspectModel,
-  type ModelFit,
   type ModelPlan,
   type ModelReport,
-  modelFormats,
   type Note,
-  noteText,
   type PlanModelOptions,
   type PlanOptions,
-  type Preset,
   planModel,
-  presets,
   presetTarget,
   QualityError,
   quantizeModel,
-  sayHint,
-  type Words,
   type WorkOptions,
 } from '../model.js';
+import {
+  aFile,
+  didYouMean,
+  type FormatInfo,
+  formats,
+  type ModelFit,
+  noteText,
+  type Preset,
+  presets,
+  sayHint,
+  type Words,
+} from '../tooling.js';
 import { accepts, asUsage, choicesOf, formatFlags, type SidecarOption, sidecarsOf, tables } from './formats.js';
 import { type Input, withInput } from './input.js';
 import { commonOptions, decibelsOf, filesOf, parse, targetOf, workersOf } from './options.js';
@@ -144,10 +146,9 @@ async function wantedOf({ to, preset }: Values, input: Input): Promise<readonly 
 async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const formatOf = async () => (await about(name, () => inspectModel(file))).format;
   const target = targetOf(to);
-  const formats = modelFormats();
-  if (formats.some((format) => accepts(format, target))) return target;
+  if (formats().some((format) => accepts(format, target))) return target;
   const format = await formatOf();
-  const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
+  const { label, targets } = formats().find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
   const hint = sayHint(didYouMean(to, names));
   // Whoever sees the name that was meant needs no list of the others.

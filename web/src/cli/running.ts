@@ -1,6 +1,7 @@
 /** What `compare --run` takes and prints. */
-import type { ComparedLayer, ComparedOutput, CompareModelsReport, InputArray, RunOptions } from '../model.js';
+import type { CompareReport, InputArray, RunOptions } from '../model.js';
 import { ScalepointError } from '../model.js';
+import type { ComparedLayer, ComparedOutput } from '../tooling.js';
 import { wholeOf } from './options.js';
 import { UsageError } from './process.js';
 import {
@@ -91,7 +92,7 @@ function layerLines(layers: readonly ComparedLayer[]): string[] {
 }
 
 /** What the models compute, in lines of text. */
-export function runText({ outputs = [], skippedOutputs = [], layers }: CompareModelsReport): string[] {
+export function runText({ outputs = [], skippedOutputs = [], layers }: CompareReport): string[] {
   const paint = painter(process.stdout);
   const width = columnsOf(process.stdout);
   const lines: string[] = [];
@@ -125,7 +126,7 @@ export function runText({ outputs = [], skippedOutputs = [], layers }: CompareMo
 
 /** The error if an output has a lower SQNR than wanted, or cannot be compared. */
 export function missedOutput(
-  { outputs = [], skippedOutputs = [] }: CompareModelsReport,
+  { outputs = [], skippedOutputs = [] }: CompareReport,
   limit: number,
 ): ScalepointError | undefined {
   const below = outputs.filter(({ error, mismatched }) => error.sqnrDb < limit || mismatched > 0);

@@ -2,7 +2,8 @@
 import { constants } from 'node:fs';
 import { lstat, open, stat } from 'node:fs/promises';
 import { basename, dirname, join, resolve } from 'node:path';
-import { type ModelPlan, modelFormats, type QuantizeModelResult, ScalepointError, writeSidecar } from '../model.js';
+import { type ModelPlan, type QuantizeModelResult, ScalepointError } from '../model.js';
+import { formats, writeSidecar } from '../tooling.js';
 import type { SidecarOption } from './formats.js';
 import { about, systemText } from './process.js';
 
@@ -89,7 +90,7 @@ export async function placeOf(
   plan: ModelPlan,
   overwrite: boolean,
 ): Promise<Place> {
-  const result = modelFormats().find(({ name }) => name === plan.format);
+  const result = formats().find(({ name }) => name === plan.format);
   if (result === undefined || !Object.hasOwn(result.options.entries, sidecar.option))
     return { sidecar, path: undefined };
   const { value, sidecar: kind } = sidecar;

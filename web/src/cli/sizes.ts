@@ -1,6 +1,7 @@
 /** Results of a given size, and files of rules. */
 import { lstat, readFile, writeFile } from 'node:fs/promises';
-import { type ModelFit, type Rule, rulesFrom, rulesText, ScalepointError } from '../model.js';
+import { type Rule, ScalepointError } from '../model.js';
+import { type ModelFit, rulesFrom, rulesText } from '../tooling.js';
 import { ruleOf, spelledRule } from './options.js';
 import { systemText, UsageError } from './process.js';
 import { printable } from './text.js';

@@ -1,5 +1,5 @@
 /** Models in several files, and in one again. Both are copies, which `quantize` makes. */
-import { modelFormats } from '../model.js';
+import { formats } from '../tooling.js';
 import { UsageError } from './process.js';
 import { copy } from './quantize.js';
 import { mergeUsage, splitUsage } from './usage.js';
@@ -7,7 +7,7 @@ import { mergeUsage, splitUsage } from './usage.js';
 /** Flags that cut a result into several files. */
 function cuts(): string[] {
   const names = ['shardSize', 'splitTensors'];
-  const all = modelFormats().flatMap(({ options }) => names.flatMap((name) => options.entries[name]?.flags ?? []));
+  const all = formats().flatMap(({ options }) => names.flatMap((name) => options.entries[name]?.flags ?? []));
   return [...new Set(all.map(({ name }) => name))];
 }
 

@@ -1,6 +1,7 @@
 /** Tables of plans and reports. */
 import { basename } from 'node:path';
-import type { ModelFit, ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
+import type { ModelPlan, ModelReport, ModelTotals, PlannedTensorInfo, TensorReport } from '../model.js';
+import type { ModelFit } from '../tooling.js';
 import {
   type Column,
   columnsOf,

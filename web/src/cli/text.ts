@@ -1,6 +1,6 @@
 /** Text for terminals: colors, numbers in a few digits, tables that fit the width. */
 import { styleText } from 'node:util';
-import { standsForInfinity } from '../model.js';
+import { standsForInfinity } from '../tooling.js';
 
 /** Names come from files. Characters that could move the cursor, color the screen or reverse the text are escaped. */
 export function printable(text: string): string {

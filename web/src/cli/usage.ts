@@ -1,19 +1,17 @@
 /** What --help prints: as wide as the terminal, from 40 to 80 columns. What it says about formats comes from the formats. */
+import { type ModelFormat, presetTarget, resultName } from '../model.js';
 import {
+  converters,
   type Flag,
   type FormatInfo,
-  type ModelFormat,
-  modelConversions,
-  modelFormats,
+  formats,
   type OptionInfo,
   type OptionTable,
   type Preset,
   presets,
-  presetTarget,
-  resultName,
   type Sidecar,
   type Target,
-} from '../model.js';
+} from '../tooling.js';
 import { tables } from './formats.js';
 import { columnsOf } from './text.js';
 
@@ -66,7 +64,7 @@ function balanced(targets: readonly Target[]): string {
   return (targets.find(({ preset }) => preset === 'balanced') ?? targets[0])?.name ?? '';
 }
 
-const first = () => modelFormats()[0] as FormatInfo;
+const first = () => formats()[0] as FormatInfo;
 
 const commonLines = (at: number) => [
   ...explained('--verbose', 'tell time and memory; with an error, where it arose', at),
@@ -78,7 +76,7 @@ const text = (lines: readonly string[]) => `${lines.join('\n')}\n`;
 // ---------------------------------------------------------------------------------------------------------------------- overview
 
 export function usage(): string {
-  const extensions = modelFormats().flatMap(({ extensions: all }) => all);
+  const extensions = formats().flatMap(({ extensions: all }) => all);
   const to = first().targets[0]?.name;
   return text([
     'scalepoint: make models smaller',
@@ -102,7 +100,7 @@ export function usage(): string {
 }
 
 export function inspectUsage(): string {
-  const files = modelFormats().flatMap((format) => format.extensions.map((extension) => `model${extension}`));
+  const files = formats().flatMap((format) => format.extensions.map((extension) => `model${extension}`));
   return text([
     'scalepoint inspect FILE [--json]',
     '',
@@ -176,7 +174,7 @@ const sidecarsIn = (): Sidecar[] =>
   tables().flatMap(({ table }) => optionsIn(table).flatMap(({ sidecar }) => sidecar ?? []));
 
 export function quantizeUsage(): string {
-  const abouts = [...modelFormats(), ...modelConversions()].map(({ about }) => about);
+  const abouts = [...formats(), ...converters()].map(({ about }) => about);
   const outputs = tables().map(({ formats: [format] }) => {
     const { extensions, result: name, targets } = format as FormatInfo;
     return resultName(`model${extensions[0]}`, { to: balanced(targets), format: name });
@@ -214,14 +212,14 @@ export function quantizeUsage(): string {
     ...wrapped('Exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
-    ...[...modelFormats(), ...modelConversions()].flatMap(({ examples }) =>
+    ...[...formats(), ...converters()].flatMap(({ examples }) =>
       examples.map((example) => `  scalepoint quantize ${example}`),
     ),
   ]);
 }
 
 export function planUsage(): string {
-  const examples = modelFormats().flatMap(({ examples }) => examples.at(-1) ?? []);
+  const examples = formats().flatMap(({ examples }) => examples.at(-1) ?? []);
   return text([
     'scalepoint plan FILE --to TYPE [options]',
     '',
@@ -305,7 +303,7 @@ export function mergeUsage(): string {
 // ----------------------------------------------------------------------------------------------------------------- compare, bench
 
 export function compareUsage(): string {
-  const files = modelFormats().filter(({ name, result }) => name === result);
+  const files = formats().filter(({ name, result }) => name === result);
   const examples = files.map((format) => {
     const to = balanced(format.targets);
     return `  scalepoint compare ${exampleFile(format)} ${exampleFile(format, `model.${to}`)}`;
@@ -386,7 +384,7 @@ export function verifyUsage(): string {
     ...wrapped('Exit code: 0 no problems, 1 problems, 2 wrong usage, 130 interrupted.'),
     '',
     'Examples',
-    ...modelFormats()
+    ...formats()
       .filter(({ name, result }) => name === result)
       .map((format) => `  scalepoint verify ${exampleFile(format)}`),
     "  scalepoint verify . --json | jq '.problems[].message'",

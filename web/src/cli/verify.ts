@@ -1,15 +1,7 @@
 import { stat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
-import {
-  type Finding,
-  type FormatInfo,
-  inspectModel,
-  modelFormats,
-  type Sidecar,
-  type VerifyReport,
-  verifyModel,
-  type Words,
-} from '../model.js';
+import { type Finding, inspectModel, type VerifyReport, verifyModel } from '../model.js';
+import { type FormatInfo, formats, type Sidecar, type Words } from '../tooling.js';
 import { type Input, withInput } from './input.js';
 import { commonOptions, filesOf, parse } from './options.js';
 import { abortOnSignal, about, effort, peakBytes, printJson, progressLine, UsageError } from './process.js';
@@ -41,7 +33,7 @@ function sidecarsIn({ options: { entries } }: FormatInfo): SidecarFlag[] {
 
 /** Reads all of a file and tells what is wrong with it. Returns the exit code. */
 export async function verify(args: string[]): Promise<number> {
-  const flags = modelFormats().flatMap(sidecarsIn);
+  const flags = formats().flatMap(sidecarsIn);
   const own = Object.fromEntries(flags.map(({ flag }) => [flag, { type: 'string' }] as const));
   const { values, positionals } = parse(args, { ...own, ...options });
   if (values.help) {
@@ -80,9 +72,9 @@ const pathIn = (beside: readonly Beside[], option: string) => beside.find((one) 
 /** The files that were named, or are found where they belong. @throws UsageError */
 async function besideOf({ name, file, isPath }: Input, words: Words): Promise<Beside[]> {
   const info = await about(name, () => inspectModel(file));
-  const format = modelFormats().find((known) => known.name === info.format) as FormatInfo;
+  const format = formats().find((known) => known.name === info.format) as FormatInfo;
   const all = sidecarsIn(format);
-  for (const other of modelFormats().filter((known) => known !== format)) {
+  for (const other of formats().filter((known) => known !== format)) {
     for (const { flag } of sidecarsIn(other)) {
       if (words[flag] === undefined || all.some((one) => one.flag === flag)) continue;
       throw new UsageError(`--${flag}: this option is for ${other.label} files`);

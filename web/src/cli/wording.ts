@@ -1,15 +1,15 @@
 /** Options and values as a command line writes them, and errors in these words. */
+import { ScalepointError } from '../model.js';
 import {
   type Flag,
-  modelFormats,
+  formats,
   type OptionInfo,
   type OptionWords,
   problemOf,
-  ScalepointError,
   sayHint,
   sayProblem,
   type Words,
-} from '../model.js';
+} from '../tooling.js';
 
 /** Options of no format. */
 const plainFlags: Readonly<Record<string, string>> = {
@@ -24,7 +24,7 @@ const plainFlags: Readonly<Record<string, string>> = {
 };
 
 function infoOf(name: string): OptionInfo | undefined {
-  return modelFormats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+  return formats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
 }
 
 /** Whether a switch alone means the value. */

@@ -10,21 +10,22 @@ import type { Reason } from './reason.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
-/** One value of the metadata. */
-export type MetadataScalar = string | number | bigint | boolean;
-
-/** A long array of the metadata: how long it is, and how it begins. */
-export interface MetadataArray {
-  /** Such as `string`, `i32`, `f32`. */
-  readonly elementType: string;
-  /** Number of its elements. */
-  readonly length: number;
-  /** The first of its elements. */
-  readonly first: readonly MetadataScalar[];
-}
-
 /** A value of the metadata. 64-bit integers are bigints where a number would round them. */
-export type MetadataValue = MetadataScalar | readonly MetadataScalar[] | MetadataArray;
+export type MetadataValue =
+  | string
+  | number
+  | bigint
+  | boolean
+  | readonly (string | number | bigint | boolean)[]
+  /** A long array. */
+  | {
+      /** Such as `string`, `i32`, `f32`. */
+      readonly elementType: string;
+      /** Number of its elements. */
+      readonly length: number;
+      /** The first of its elements. */
+      readonly first: readonly (string | number | bigint | boolean)[];
+    };
 
 /** A tensor as a file stores it. */
 export interface SourceTensor {

@@ -8,8 +8,9 @@ import type { RunOptions, RunReport } from './onnx/run/compare.js';
 import type { OpenedModel } from './onnx/run/model.js';
 import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
+import { registerSignature } from './signatures.js';
 
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './onnx/run/compare.js';
+export type { RunOptions, RunReport } from './onnx/run/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './onnx/run/inputs.js';
 export type { Runtime } from './onnx/run/runtime.js';
 
@@ -58,13 +59,17 @@ export function formatNamed(name: string): Format {
   return format;
 }
 
-/** Makes one more format known. Returns how to forget it. */
+/** Adds a format. Returns a function that removes it. */
 export function registerFormat<Options extends object, Model extends OpenModel>(
   format: Format<string, string, string, Options, object, Model>,
 ): () => void {
   const known = format as unknown as Format;
   all.push(known);
-  return () => void all.splice(all.indexOf(known), 1);
+  const forgetSignature = registerSignature(known);
+  return () => {
+    all.splice(all.indexOf(known), 1);
+    forgetSignature();
+  };
 }
 
 /**

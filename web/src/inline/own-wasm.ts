@@ -1,4 +1,4 @@
-// In place of own-wasm.ts of web/src/core: the wasm files are part of the code.
+// Takes the place of web/src/core/own-wasm.ts in scalepoint/inline, where the wasm files are part of the code.
 import type { Tier, WasmSource } from '../core/tier.js';
 import { scalar, simd } from './embedded.mjs';
 import { unpack } from './unpack.js';

@@ -1,4 +1,4 @@
-// In place of own-worker.ts of web/src/pipeline: the worker is part of the code.
+// Takes the place of web/src/runner/own-worker.ts in scalepoint/inline, where the worker is part of the code.
 import { nodeModule } from '../core/node.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { worker } from './embedded.mjs';
@@ -9,7 +9,7 @@ let code: Promise<string> | undefined;
 /** Its address in a browser. */
 let address: string | undefined;
 
-/** What starts the worker from its code; undefined if this engine has no workers. */
+/** Returns a function that starts the worker from its code; undefined if this engine has no workers. */
 export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
   const threads = typeof Worker === 'undefined' ? nodeModule('node:worker_threads') : undefined;
   if (typeof Worker === 'undefined' && threads === undefined) return undefined;
@@ -19,7 +19,7 @@ export async function ownWorker(): Promise<(() => WorkerLike) | undefined> {
     const url = new URL(`data:text/javascript,${encodeURIComponent(text)}`);
     return () => new threads.Worker(url, { execArgv: [], resourceLimits: { maxYoungGenerationSizeMb: 8 } });
   }
-  // Not revoked, as some engines fetch it late. There is one for all workers.
+  // Keep one address for all workers. It is never revoked, because some engines fetch it late.
   address ??= URL.createObjectURL(new Blob([text], { type: 'text/javascript' }));
   const url = address;
   return () => new Worker(url, { type: 'module' });

@@ -1,11 +1,11 @@
-// Files that are part of the code, as compressed text.
+// Unpacks files that are part of the code as compressed text.
 import { ScalepointError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
 
-/** Decompresses with the streams of the web, which Node has, too. */
+/** Decompresses with the streams of the web, which Node has as well. */
 async function inflate(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> {
   const { readable, writable } = new DecompressionStream('gzip');
-  // Neither a Blob nor a Response: those of jsdom have no streams.
+  // Use no Blob or Response: in jsdom they have no streams.
   const writer = writable.getWriter();
   const written = Promise.all([writer.write(packed), writer.close()]);
   const reader = readable.getReader();
@@ -21,7 +21,7 @@ async function inflate(packed: Uint8Array<ArrayBuffer>): Promise<Uint8Array<Arra
   return bytes;
 }
 
-/** @throws ScalepointError `WASM_LOAD` if this engine cannot decompress */
+/** Restores the bytes of a file. @throws ScalepointError `WASM_LOAD` if this engine cannot decompress */
 export async function unpack(text: string): Promise<Uint8Array<ArrayBuffer>> {
   const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   if (typeof DecompressionStream !== 'undefined') return inflate(packed);

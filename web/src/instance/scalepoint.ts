@@ -1,5 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
-// The class of the array calls: what they are, for users. What they do is in arrays/ and layers/.
+// The face of the array calls: signatures and docs. arrays/ and layers/ do the work.
 import { type BlockOptions, quantizeBlocks } from '../arrays/blocks.js';
 import {
   type CastOptions,
@@ -48,15 +48,15 @@ import {
 import { type IndexOptions, VectorIndex } from '../layers/vector-index.js';
 import type { VectorInput } from '../layers/vectors.js';
 
-/** An instance of the core: quantizes, restores and measures arrays. Made by `load`. */
+/** Quantizes, restores and measures arrays with an instance of the core. `load` makes it. */
 export class Scalepoint {
   readonly #core: Core;
-  /** Whether the SIMD build is in use. */
+  /** True if the SIMD build is in use. */
   readonly simd: boolean;
   /** Version of the package. */
   readonly version: string = version;
 
-  /** Which build of the core it is. @internal */
+  /** The number of the core's build. @internal */
   get buildId(): number {
     return this.#core.module.buildId();
   }
@@ -68,12 +68,11 @@ export class Scalepoint {
   }
 
   /**
-   * Float values to integer codes with scale and zero point.
-   *
-   * A code restores x within scale / 2, up to float rounding, unless x saturates.
+   * Quantizes floats to integer codes with scale and zero point. A code restores x within scale / 2, up to float rounding, unless x
+   * saturates.
    * @example const q = sp.quantize(weights, { shape: [768, 3072], granularity: { kind: 'per-channel', axis: 0 } });
-   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
-   * after an error means nothing.
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. After an error the
+   * content of `out` is undefined.
    */
   quantize<const D extends DType = 'int8'>(
     x: FloatInput,
@@ -89,11 +88,11 @@ export class Scalepoint {
   }
 
   /**
-   * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes, with or without an importance matrix
-   * (`weights`).
+   * Quantizes floats to blocks of one of ggml's types: the bytes that its own quantizer makes, with or without an importance matrix
+   * (`weights`). The last dimension has to be a multiple of the type's block.
    * @example const blocks = sp.quantizeBlocks(weights, 'Q4_K', { shape: [4096, 4096] });
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block would restore infinities,
-   * `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds after an error means nothing.
+   * `OUT_OF_MEMORY`, `DISPOSED`. After an error the content of `out` is undefined.
    */
   quantizeBlocks(x: FloatInput, type: BlockType, options?: BlockOptions<Uint8Array>): BlockTensor<Uint8Array>;
   quantizeBlocks(x: FloatInput, type: BlockType, options: BlockOptions): BlockTensor;
@@ -102,18 +101,18 @@ export class Scalepoint {
   }
 
   /**
-   * Float values to the codes of a codebook. Every block of x is divided by its largest magnitude, and each quotient becomes the index of
-   * the value nearest to it; halfway between two values, of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit
-   * for bit, except that blocks of zeros get the code of 0.
+   * Quantizes floats to the codes of a codebook. Divides each block of x by its largest magnitude, and stores for each quotient the index of
+   * the nearest value; halfway between two values, of the smaller one. nf4 and fp4 are those of bitsandbytes, codes and absmax bit for bit,
+   * except that blocks of zeros get the code of 0.
    *
-   * A learned codebook (`{ learn: 16 }`) has the values, in ascending order, that make the squared error of these data small: the best
+   * A learned codebook (`{ learn: 16 }`) holds the values, in ascending order, that make the squared error of these data small: the best
    * partition of their histogram, improved by Lloyd's iteration. Data with fewer different quotients repeat the largest value.
    *
-   * With `range: 'mse'` the divisors are searched for, negative ones included, and a learned codebook together with them. With
-   * `absmaxType: 'int8'` they are such as int8 holds: learned codes in blocks of 16 then take 4.5 bits an element in all.
+   * `range: 'mse'` searches for the divisors, negative ones included, together with a learned codebook. `absmaxType: 'int8'` rounds them to
+   * int8 with a scale: learned codes in blocks of 16 then take 4.5 bits an element in all.
    * @example const q = sp.quantizeCodebook(weights, { codebook: 'nf4', blockSize: 64 });
-   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds
-   * after an error means nothing.
+   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`. After an error the
+   * content of `out` is undefined.
    */
   quantizeCodebook(x: FloatInput, options: CodebookOptions<Uint8Array>): CodebookTensor<Uint8Array>;
   quantizeCodebook(x: FloatInput, options: CodebookOptions): CodebookTensor;
@@ -122,7 +121,7 @@ export class Scalepoint {
   }
 
   /**
-   * Scale and zero point alone, as `quantize` would choose them.
+   * Chooses scale and zero point as `quantize` does, without making codes.
    * @throws as `quantize`
    */
   chooseQuantizationParameters(x: FloatInput, options: QuantizeOptions = {}): QuantizationParameters {
@@ -130,8 +129,8 @@ export class Scalepoint {
   }
 
   /**
-   * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; a codebook's value times the absmax of
-   * the block; or the values of ggml's blocks, bit for bit as ggml restores them.
+   * Restores floats from codes: scale * (code - zeroPoint) with one float32 multiplication; the value of a codebook times the absmax of the
+   * block; or the values of ggml's blocks, bit for bit as ggml restores them.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
@@ -144,8 +143,8 @@ export class Scalepoint {
   }
 
   /**
-   * Error measures of b against a: a quantized tensor against the floats that it came from, or two arrays. With `per` one result a
-   * channel or group, in the order in which a quantized tensor has its scales.
+   * Measures the error of b against a: of a quantized tensor against the floats that it came from, or of two arrays. With `per`, returns
+   * one result for each channel or group, in the order of the scales of a quantized tensor.
    * @example sp.compare(weights, q, { per: 'channel', axis: 0 }).map((m) => m.sqnrDb);
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -160,8 +159,8 @@ export class Scalepoint {
   }
 
   /**
-   * The error measures of many settings: for each variant what `compare(x, quantize(x, variant))` gives, bit for bit, and the bits that
-   * a number takes. After the ranges were found, the data are read once for all variants.
+   * Measures the errors of many settings: for each variant the result of `compare(x, quantize(x, variant))`, bit for bit, and the bits that
+   * a number takes. Finds the ranges, then reads the data once for all variants.
    * @example const [a, b] = sp.sweep(weights, [{ dtype: 'int4' }, { dtype: 'int4', range: 'mse' }]); b.sqnrDb; b.bitsPerNumber;
    * @throws as `quantize`
    */
@@ -170,7 +169,7 @@ export class Scalepoint {
   }
 
   /**
-   * Adds up the error measures of a tensor that comes in pieces.
+   * Adds up the error measures of a tensor that arrives in pieces.
    * @example const sum = sp.errorSum(); for (const [x, q] of pieces) sum.add(x, q); sum.measures().sqnrDb;
    */
   errorSum(): ErrorSum {
@@ -178,7 +177,7 @@ export class Scalepoint {
   }
 
   /**
-   * Counts of equally wide bins, over the range of the finite values unless told otherwise.
+   * Counts values in bins of equal width, over the range of the finite values unless `min` and `max` are given.
    * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   histogram(x: FloatInput, options: HistogramOptions = {}): Histogram {
@@ -186,8 +185,8 @@ export class Scalepoint {
   }
 
   /**
-   * Codes packed densely: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least significant
-   * first, in two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
+   * Packs codes densely: element i of the flat array takes the bits [i * bits, (i + 1) * bits) of the result, least significant first, in
+   * two's complement. The result has ceil(n * bits / 8) bytes. Codes of a codebook take as many bits as its largest index.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   pack(q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
@@ -195,7 +194,7 @@ export class Scalepoint {
   }
 
   /**
-   * The reverse of `pack`: a fresh array of codes for a tensor of that dtype and shape, or of that codebook and shape.
+   * Reverses `pack`: makes a new array of codes for a tensor of that dtype and shape, or of that codebook and shape.
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   unpack(bytes: Uint8Array, q: PackedCodebookTensor): Uint8Array<ArrayBuffer>;
@@ -205,8 +204,8 @@ export class Scalepoint {
   }
 
   /**
-   * Floats rounded to a narrower format, half to even, as their bits: a Uint16Array for float16 and bfloat16, a Uint8Array for the
-   * others. float4e2m1 leaves the upper half of every byte 0. As ONNX Cast defines it.
+   * Rounds floats to a narrower format, half to even, as ONNX Cast defines it. Returns their bits: a Uint16Array for float16 and bfloat16, a
+   * Uint8Array for the others. float4e2m1 leaves the upper half of every byte 0.
    * @example const bits = sp.castFloat(weights, 'float8e4m3fn', { saturate: true });
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -228,8 +227,8 @@ export class Scalepoint {
   }
 
   /**
-   * The values of narrower floats, exactly. The upper half of a byte with a float4e2m1 is not read.
-   * @param bits what `castFloat` makes: a Uint16Array or a Uint8Array, or a WasmArray of such
+   * Restores the exact values of narrower floats. Ignores the upper half of a byte with a float4e2m1.
+   * @param bits as `castFloat` returns them: a Uint16Array or a Uint8Array, or a WasmArray of such
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   castToFloat32(
@@ -251,7 +250,7 @@ export class Scalepoint {
   }
 
   /**
-   * Sees batches of values and gives scale and zero point for all of them.
+   * Observes batches of values, and chooses scale and zero point for all of them.
    * @example const observer = sp.observer({ range: 'mse' }); for (const x of batches) observer.observe(x); observer.parameters();
    * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -260,10 +259,10 @@ export class Scalepoint {
   }
 
   /**
-   * A linear layer, y = x W^T + bias, on quantized weights of shape [outputs, inputs]: codes of up to 8 bits with one scale, one an
-   * output or one a group of inputs, symmetric or not; or ggml's blocks of Q8_0 or Q4_0. The weights are packed once into wasm
-   * memory, where each takes a byte, or half of one if it has up to 4 bits. Any other quantized tensor (codebooks, other blocks, other
-   * granularities, 16 bits) is restored: its layer computes with the floats that the codes stand for, in four bytes each.
+   * Makes a linear layer, y = x W^T + bias, of quantized weights of shape [outputs, inputs]: codes of up to 8 bits with one scale, one for
+   * each output or one for each group of inputs, symmetric or not; or ggml's blocks of Q8_0 or Q4_0. Packs the weights once into wasm
+   * memory, where each takes a byte, or half of one if it has up to 4 bits. Restores any other quantized tensor (codebooks, other blocks,
+   * other granularities, 16 bits): its layer computes with floats, in four bytes each.
    * @example const layer = sp.linear(q, { activations: 'int8' }); const y = layer.forward(x); layer.dispose();
    * @throws TypeError or RangeError naming the option, or `q.data` if a code is outside of its dtype or the scale of a block is not finite;
    * ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
@@ -273,7 +272,7 @@ export class Scalepoint {
   }
 
   /**
-   * The same layer on float weights, for comparison.
+   * Makes the same layer of float weights, for comparison.
    * @example const layer = sp.matmulFloat(weights, { shape: [768, 3072] });
    * @throws TypeError or RangeError naming the option; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -282,8 +281,8 @@ export class Scalepoint {
   }
 
   /**
-   * Collects how much the columns of weights are used, from what layers or other programs multiply them with, and writes the importance
-   * matrix, with which quantized model files have smaller errors where it counts.
+   * Collects how much each column of the weights is used, from the activations that layers or other programs multiply them with, and writes
+   * an importance matrix. Model files that are quantized with it have smaller errors in the columns that are used most.
    * @example const importance = sp.importance(); importance.add('blk.0.attn_q.weight', x, { columns: 4096 }); await importance.file();
    */
   importance(): Importance {
@@ -294,8 +293,8 @@ export class Scalepoint {
   }
 
   /**
-   * An index for similarity search: a byte an element, and a scale a vector. Codes of up to 8 bits, signed, symmetric and with one
-   * scale a vector, are taken as they are; other quantized tensors are restored first. The index grows with `add`.
+   * Makes an index for similarity search, with a byte for each element and a scale for each vector. Takes codes of up to 8 bits as they are
+   * if they are signed, symmetric and have one scale for each vector; restores other quantized tensors first. `add` makes it grow.
    * @example const index = sp.index(vectors, { shape: [10000, 384], metric: 'cosine' }); index.search(query).indices;
    * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -304,7 +303,7 @@ export class Scalepoint {
   }
 
   /**
-   * An array inside wasm memory. Calls read and write it in place, which saves the copies between JavaScript and wasm.
+   * Allocates an array inside wasm memory. Calls read and write it in place, which saves the copies between JavaScript and wasm.
    * @example const x = sp.allocate('float32', 1 << 24); x.view.set(weights); sp.quantize(x, { out: sp.allocate('int8', 1 << 24) });
    * @throws TypeError or RangeError naming the argument; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
@@ -312,7 +311,7 @@ export class Scalepoint {
     return new OwnedWasmArray(this.#core, dtype, length) as unknown as WasmArrayOf<T>;
   }
 
-  /** Gives all wasm memory of this instance back, with its WasmArrays. To call it twice is fine. Any use after it is a ScalepointError `DISPOSED`. */
+  /** Frees all wasm memory of this instance, with its WasmArrays. Safe to call twice. Any use after it throws ScalepointError `DISPOSED`. */
   dispose(): void {
     this.#core.dispose();
   }

@@ -1,11 +1,12 @@
 import { rangeError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
-import { compareRuns, type RunOptions, type RunReport } from '../formats/registry.js';
+import { compareRuns, type RunOptions } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
-import { type ModelInput, withModel } from './open.js';
-import { checkOptions, checkWorkOptions, workNames } from './options.js';
+import { withModel } from './open.js';
+import type { ModelInput } from './recognize.js';
+import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
 
 /** Options of `compareModels`. */
 export interface CompareModelsOptions extends WorkOptions {
@@ -15,9 +16,6 @@ export interface CompareModelsOptions extends WorkOptions {
    */
   readonly run?: boolean | RunOptions;
 }
-
-/** The result of `compareModels`; with `run`, also what the models compute. */
-export type CompareModelsReport = CompareReport & Partial<RunReport>;
 
 const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', 'runtime'];
 
@@ -53,7 +51,7 @@ export async function compareModels(
   a: ModelInput,
   b: ModelInput,
   options: CompareModelsOptions = {},
-): Promise<CompareModelsReport> {
+): Promise<CompareReport> {
   checkOptions(options, [...workNames, 'run']);
   checkRunOptions(options.run);
   checkWorkOptions(options);

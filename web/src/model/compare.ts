@@ -9,6 +9,7 @@ import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sum
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
+import type { RunReport } from '../formats/registry.js';
 import type { Progress } from '../pipeline/progress.js';
 import { reportTimes } from '../pipeline/progress.js';
 import { pieceOf } from '../pipeline/rectangle-bytes.js';
@@ -41,29 +42,28 @@ export type SkippedReason =
   /** One of them is of a type that does not stand for floats, or is not known. */
   | { readonly kind: 'nonFloat'; readonly dtype: string; readonly text: string };
 
-/** A tensor of both models that was not compared. */
-export interface SkippedTensor {
-  /** Its name in both models. */
-  readonly name: string;
-  /** Why it cannot be compared, and the same in words. */
-  readonly reason: SkippedReason;
-  /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
-  readonly differs: boolean;
-}
-
-/** The result of comparing two models. */
-export interface CompareReport {
+/** The result of `compareModels`; with `run`, also what the models compute. */
+export interface CompareReport extends Partial<RunReport> {
   /** In the order of a. */
   readonly tensors: readonly ComparedTensor[];
   /** Over all of them, but for single numbers beyond float16: those of masks stand for infinity. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
-  readonly skipped: readonly SkippedTensor[];
+  readonly skipped: readonly {
+    /** Its name in both models. */
+    readonly name: string;
+    /** Why it cannot be compared. */
+    readonly reason: SkippedReason;
+    /** True if the shapes or types differ. False if both have the same type, from which no floats can be read. */
+    readonly differs: boolean;
+  }[];
   /** Names of tensors that only one of them has. */
   readonly onlyInA: readonly string[];
   /** Names that only the second model has. */
   readonly onlyInB: readonly string[];
 }
+
+type SkippedTensor = CompareReport['skipped'][number];
 
 // ------------------------------------------------------------------------------------------------------------------------ pairing
 

@@ -1,9 +1,11 @@
 import { rangeError } from '../core/errors.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';
-import { type ModelInput, withModel } from './open.js';
-import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './options.js';
+import { withModel } from './open.js';
+import { checkPlanOptions, planNames } from './options.js';
 import { fitted, type PlanOptions } from './plan-model.js';
+import type { ModelInput } from './recognize.js';
+import { checkWorkOptions, workNames } from './work-options.js';
 
 /**
  * What a conversion would lose: the error of each tensor that would be converted, measured on a sample of it, with the exact sizes of a

@@ -33,16 +33,6 @@ export interface TypeOption {
   readonly error: number;
 }
 
-/** The types that a tensor may have. */
-export interface TensorTypes {
-  /** Its name in the file. */
-  readonly name: string;
-  /** Number of its elements. */
-  readonly elements: number;
-  /** One where there is no choice. */
-  readonly types: readonly TypeOption[];
-}
-
 /** What each tensor of a model loses in each type. Plain data: it can be stored and sent. */
 export interface TypeTable {
   /** Format whose types these are. */
@@ -50,10 +40,19 @@ export interface TypeTable {
   /** The target that was asked for. */
   readonly to: string;
   /** In the order of the input. */
-  readonly tensors: readonly TensorTypes[];
+  readonly tensors: readonly {
+    /** Its name in the file. */
+    readonly name: string;
+    /** Number of its elements. */
+    readonly elements: number;
+    /** The types that it may have; only one where there is no choice. */
+    readonly types: readonly TypeOption[];
+  }[];
   /** Bytes of the result that belong to no tensor, such as its header. */
   readonly otherBytes: number;
 }
+
+type TensorTypes = TypeTable['tensors'][number];
 
 /** What the tensors of a table lose in all in a size. */
 export interface SizePoint {

@@ -2,18 +2,11 @@
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { type ModelInput, type Opened, type OpenOptions, withModel } from './open.js';
-import { checkOptions, checkWorkOptions, workNames } from './options.js';
-import {
-  describe,
-  type FloatTensor,
-  type ModelInfo,
-  read,
-  readAsFloats,
-  readCodes,
-  readStored,
-  type Tensor,
-} from './read.js';
+import { type Opened, withModel } from './open.js';
+import { describe, type FloatTensor, type ModelInfo, readAsFloats, readCodes } from './read.js';
+import type { ModelInput, OpenOptions } from './recognize.js';
+import { readNamed, readStored, type Tensor } from './stored-tensor.js';
+import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
 
 /** Checks the options of a call that makes no file. */
 function checkReadOptions(options: WorkOptions): void {
@@ -45,7 +38,7 @@ export async function inspectModel(file: ModelInput, options: OpenOptions = {}):
  */
 export async function readTensor(file: ModelInput, name: string, options: OpenOptions = {}): Promise<Tensor> {
   checkOpenOptions(options);
-  return withModel(file, options, (opened) => read(opened, name));
+  return withModel(file, options, (opened) => readNamed(opened.model, name));
 }
 
 /**
@@ -68,7 +61,7 @@ export async function* tensors(file: ModelInput, options: OpenOptions = {}): Asy
     work.catch(reject);
   });
   try {
-    for (const tensor of opened.model.tensors) yield await readStored(opened, tensor);
+    for (const tensor of opened.model.tensors) yield await readStored(opened.model, tensor);
   } finally {
     close();
     await work;

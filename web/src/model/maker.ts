@@ -1,35 +1,35 @@
-/** Who makes results of models: their format, or a conversion to another one. */
+/** Finds the format or the conversion that makes a result of a model. */
 import type { Converter } from '../conversions/converter.js';
 import { convertersFrom } from '../conversions/registry.js';
 import type { Format } from '../formats/format.js';
 import type { OptionTable } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
 
-/** Who makes a result. */
+/** The format, and perhaps the conversion, that makes a result. */
 export interface Maker {
   /** The format that knows the target, and whose options decide. */
   readonly format: Format;
-  /** If models of another format are converted to it. */
+  /** The conversion, if the model is of another format. */
   readonly converter?: Converter;
 }
 
-/** Whether a format knows a target. */
+/** Checks that a format has a target of that name. */
 export function accepts({ targets, aliases }: Format, to: unknown): boolean {
   return targets.some(({ name }) => name === to) || (typeof to === 'string' && Object.hasOwn(aliases, to));
 }
 
-/** All who make results of models of a format. */
+/** Lists the makers for models of a format. */
 export function makersFor(format: Format): readonly Maker[] {
   const converters = convertersFrom(format.name);
   return [{ format }, ...converters.map((converter) => ({ format: formatNamed(converter.result), converter }))];
 }
 
-/** Who makes this of models of a format. Undefined if nobody does. */
+/** Finds the maker of a target for models of a format. Undefined if the target is impossible. */
 export function makerOf(format: Format, to: unknown): Maker | undefined {
   return makersFor(format).find((maker) => accepts(maker.format, to));
 }
 
-/** The options of whoever makes this of models of a format. */
+/** Returns the options that decide about a target for models of a format. */
 export function entriesFor(format: Format, to: unknown): OptionTable['entries'] {
   return makerOf(format, to)?.format.options.entries ?? {};
 }

@@ -1,20 +1,20 @@
-/** Rules that give each tensor a type of its own, and rules as lines of text. */
+/** Makes rules that give each tensor a type of its own, and reads and writes rules as lines of text. */
 import { rangeError } from '../core/errors.js';
 import { ofType, oneOf } from '../core/option-problem.js';
 import type { Rule } from '../formats/options.js';
 
-/** A name as a regular expression. */
+/** Escapes a name for a regular expression. */
 const literal = (name: string) => name.replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&');
 
-/** Splits a name at its first number, which is mostly that of the layer. */
+/** Splits a name at its first number, usually that of the layer. */
 function partsOf(name: string): readonly [before: string, number: string, after: string] {
   const [, before = name, number = '', after = ''] = /^(\D*)(\d+)(.*)$/s.exec(name) ?? [];
   return [before, number, after];
 }
 
 /**
- * Rules for tensors by their names. Those that differ in the number of the layer alone share one, so that the rules can be read and edited:
- * `^blk\.(0|1|7)\.ffn_down\.weight$`.
+ * Makes rules for tensors by their names. Tensors whose names differ only in the number of the layer share a rule, so that people can read
+ * and edit it: `^blk\.(0|1|7)\.ffn_down\.weight$`.
  */
 export function rulesFor(types: Iterable<readonly [name: string, to: string]>): Rule[] {
   const groups = new Map<string, { readonly to: string; readonly name: string; readonly numbers: string[] }>();
@@ -34,17 +34,17 @@ export function rulesFor(types: Iterable<readonly [name: string, to: string]>): 
 }
 
 /**
- * Rules as lines `REGEX=TYPE` or `REGEX=keep`. `rulesFrom` reads them, and so does llama-quantize with --tensor-type-file as long as there
- * is no `keep`.
+ * Writes rules as lines `REGEX=TYPE` or `REGEX=keep`. `rulesFrom` reads them, and llama-quantize reads them with --tensor-type-file unless
+ * one has `keep`.
  * @example await writeFile('rules.txt', rulesText(plan.fit.rules));
  */
 export function rulesText(rules: readonly Rule[]): string {
   return rules.map(({ match, keep, to }) => `${match.source}=${keep ? 'keep' : to}\n`).join('');
 }
 
-/** A rule of a line. @throws RangeError naming `option` */
+/** Reads a rule from a line. @throws RangeError naming `option` */
 export function ruleFrom(text: string, option = 'rules'): Rule {
-  // Types have no "=", but expressions may.
+  // Split at the last "=": expressions may contain it, types never do.
   const split = text.lastIndexOf('=');
   const to = text.slice(split + 1).trim();
   if (split < 1 || to === '') {
@@ -62,7 +62,7 @@ export function ruleFrom(text: string, option = 'rules'): Rule {
   return to.toLowerCase() === 'keep' ? { match, keep: true } : { match, to };
 }
 
-/** Rules from lines of text. Empty lines and those that begin with # say nothing. @throws RangeError naming the line */
+/** Reads rules from lines of text. Ignores empty lines and lines that begin with #. @throws RangeError naming the line */
 export function rulesFrom(text: string): Rule[] {
   return text.split(/\r?\n/).flatMap((line, i) => {
     const words = line.trim();

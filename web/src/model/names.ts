@@ -1,40 +1,55 @@
-/** Formats, what results are called, and what is offered to those who do not want to choose. */
-import type { ConverterInfo } from '../conversions/converter.js';
-import { converters } from '../conversions/registry.js';
+/** The formats for those who choose one, the names of the files of a result, and presets for those who do not choose. */
 import { rangeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
-import type { FormatInfo, Target } from '../formats/format.js';
-import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
+import type { Target } from '../formats/format.js';
+import { formats, type ModelFormat, type ModelTarget, type ResultFormat } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
 
+/** A format that can be read, and what its files can become. */
+export interface ModelFormatInfo {
+  /** Its name in reports. */
+  readonly name: ModelFormat;
+  /** Its name in texts. */
+  readonly label: string;
+  /** Extensions of its files, the usual one first. `inspectModel` recognizes files by their content. */
+  readonly extensions: readonly string[];
+  /** The format of the results. */
+  readonly result: ResultFormat;
+  /** What becomes of its files, in a sentence or two. */
+  readonly about: string;
+  /** What weights can become: the values of `to`. */
+  readonly targets: readonly {
+    /** The value of `to`. */
+    readonly name: string;
+    /** What it is, in a few words. */
+    readonly about?: string;
+    /** The preset that stands for it. */
+    readonly preset?: 'small' | 'balanced' | 'safe';
+  }[];
+  /**
+   * Programs that read a result, the usual one first.
+   * @param to the target
+   * @param file the name of the result
+   */
+  readers?(
+    to: string,
+    file: string,
+  ): readonly {
+    /** The name of the program. */
+    readonly program: string;
+    /** A command or a line or two of code that loads the file. */
+    readonly code: string;
+    /** What else it needs, in a sentence. */
+    readonly needs?: string;
+  }[];
+}
+
 /**
- * The formats that can be read, with what their files can become and the options that decide about it.
+ * Lists the formats that can be read, with what their files can become.
  * @example for (const { label, targets } of modelFormats()) console.log(label, targets.map(({ name }) => name));
  */
-export function modelFormats(): readonly FormatInfo[] {
-  return formats();
-}
-
-/**
- * The conversions to other formats. A model that `inspectModel` tells a `conversion` of can have the targets of that format, too.
- * @example for (const { from, result, about } of modelConversions()) console.log(from, result, about);
- */
-export function modelConversions(): readonly ConverterInfo[] {
-  return converters();
-}
-
-/**
- * The usual name of a result: `model.safetensors` as int8 becomes `model.int8.safetensors`. Copies are called like the whole model, without
- * the number of a file.
- */
-export function resultName(name: string, { to, format }: { readonly to: string; readonly format: string }): string {
-  const ends = formats()
-    .flatMap(({ extensions }) => extensions)
-    .sort((a, b) => b.length - a.length);
-  const end = ends.find((extension) => name.toLowerCase().endsWith(extension)) ?? '';
-  const { resultEnd, extensions } = formatNamed(format);
-  const stem = name.slice(0, name.length - end.length).replace(/-\d{5,}-of-\d{5,}$/, '');
-  return stem + (to === 'copy' ? extensions[0] : (resultEnd?.(to) ?? `.${to}${extensions[0]}`));
+export function modelFormats(): readonly ModelFormatInfo[] {
+  return formats() as readonly unknown[] as readonly ModelFormatInfo[];
 }
 
 /**
@@ -53,17 +68,17 @@ export function resultFiles(
   );
 }
 
-/** Choices for those who do not want to choose a type: the smallest file, the usual one, the one that is closest to the original. */
+/** Presets: the smallest file, the usual one, and the one that is closest to the original. */
 export const presets = ['small', 'balanced', 'safe'] as const satisfies readonly Target['preset'][];
-/** A name of a choice between size and quality; see `presetTarget`. */
+/** A choice between size and quality; see `presetTarget`. */
 export type Preset = (typeof presets)[number];
 
 /**
- * What models of a format become by a preset.
+ * The target of a preset for models of a format: the smallest file, the usual one, or the one that is closest to the original.
  * @example await quantizeModel(file, { to: presetTarget((await inspectModel(file)).format, 'balanced') });
  * @throws RangeError if there is no such format or preset
  */
-export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
+export function presetTarget(format: ModelFormat, preset: 'small' | 'balanced' | 'safe'): ModelTarget {
   const known = formats().find(({ name }) => name === format);
   if (known === undefined) {
     const names = formats().map(({ name }) => name);

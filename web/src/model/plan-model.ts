@@ -10,8 +10,8 @@ import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
 import { entriesFor } from './maker.js';
-import { type ModelInput, type Opened, withModel } from './open.js';
-import { checkPlanOptions, checkWorkOptions, planNames, workNames } from './options.js';
+import { type Opened, withModel } from './open.js';
+import { checkPlanOptions, planNames } from './options.js';
 import {
   infoOf,
   type ModelTotals,
@@ -22,7 +22,9 @@ import {
   plannedFiles,
   totalsOf,
 } from './plan.js';
+import type { ModelInput } from './recognize.js';
 import { checkSize, hasSize, type SizeOptions } from './sizes.js';
+import { checkWorkOptions, workNames } from './work-options.js';
 
 /** What decides about a result. */
 export interface PlanOptions extends FormatOptions, SizeOptions {
@@ -31,8 +33,9 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
    * file types of llama-quantize; F16, BF16 and F32 also from quantized files. Both: 'copy', which leaves every tensor as it is, to split or
    * join models or to edit metadata.
    * A folder of a language model, and a checkpoint of a diffusion model, become GGUF by the types of GGUF.
+   * 'auto', where the types are chosen for a size: for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX.
    */
-  readonly to: ModelTarget;
+  readonly to: ModelTarget | 'auto';
   /**
    * Exceptions from what is converted by default; the first match wins.
    * @defaultValue none
@@ -40,26 +43,14 @@ export interface PlanOptions extends FormatOptions, SizeOptions {
   readonly rules?: readonly Rule[];
 }
 
-/** What decides about a plan for a result of a given size. */
-export interface SizedPlanOptions extends Omit<PlanOptions, 'to'> {
-  /** 'auto': for GGUF the file type of most weights, int4 for safetensors, q4 for ONNX. */
-  readonly to: ModelTarget | 'auto';
-}
-
 /** Options of `planModel`. */
-export interface PlanModelOptions extends SizedPlanOptions, WorkOptions {
+export interface PlanModelOptions extends PlanOptions, WorkOptions {
   /**
    * Where the result will go. Nothing is written; the name of a path or a URL decides about sizes, as results in several files hold the
    * names of some of them.
    * @defaultValue `model` with the usual extension
    */
   readonly output?: ModelOutput;
-}
-
-/** What a result of a given size loses. The errors of tensors are in relation to the squares of their elements. */
-export interface ModelFit extends Omit<TypeFit, 'to' | 'types'> {
-  /** Of the result. */
-  readonly bytes: number;
 }
 
 /** What would become of a model. */
@@ -78,8 +69,10 @@ export interface ModelPlan {
   readonly quantizationConfig?: Readonly<Record<string, unknown>>;
   /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
-  /** With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and what it loses. */
-  readonly fit?: ModelFit;
+  /**
+   * With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and what it loses. `bytes` is its exact size.
+   */
+  readonly fit?: Omit<TypeFit, 'to' | 'types'>;
   /** What you should know about the result; mostly nothing. */
   readonly notes: readonly Note[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
@@ -89,9 +82,9 @@ export interface ModelPlan {
 /** Choices without a size: rules stand in its place. */
 export async function fitted(
   opened: Opened,
-  options: SizedPlanOptions,
+  options: PlanOptions,
   work: WorkOptions,
-): Promise<{ readonly choices: PlanChoices; readonly fit?: ModelFit }> {
+): Promise<{ readonly choices: PlanChoices; readonly fit?: ModelPlan['fit'] }> {
   if (!hasSize(options)) return { choices: options as PlanChoices };
   const { choices, fit } = await fitOpen(opened, options as PlanChoices, work);
   const { bytes, error, bound, rules } = fit;
@@ -123,7 +116,7 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
 
 async function planOpen(
   opened: Opened,
-  options: SizedPlanOptions & WorkOptions,
+  options: PlanOptions & WorkOptions,
   output: string | undefined,
 ): Promise<ModelPlan> {
   const { choices, fit } = await fitted(opened, options, options);
@@ -152,7 +145,7 @@ async function planOpen(
  */
 export async function measureTypes(
   file: ModelInput,
-  options: Omit<SizedPlanOptions, keyof SizeOptions> & WorkOptions,
+  options: Omit<PlanOptions, keyof SizeOptions> & WorkOptions,
 ): Promise<TypeTable> {
   const { to } = options;
   // No size is needed for a table.

@@ -2,24 +2,19 @@ import { typeError } from '../core/errors.js';
 import { oneOf } from '../core/option-problem.js';
 import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
-import { type ModelInput, withModel } from './open.js';
-import {
-  checkPlanOptions,
-  checkResultOptions,
-  checkWorkOptions,
-  planNames,
-  sidecarNames,
-  workNames,
-} from './options.js';
+import { withModel } from './open.js';
+import { checkPlanOptions, checkResultOptions, planNames, sidecarNames } from './options.js';
 import type { PlannedFile } from './plan.js';
-import { fitted, type ModelFit, type ModelPlan, type SizedPlanOptions } from './plan-model.js';
+import { fitted, type ModelPlan, type PlanOptions } from './plan-model.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
 import { checkTargets, quantizeSeveral } from './quantize-several.js';
+import type { ModelInput } from './recognize.js';
 import type { ModelReport } from './report.js';
 import type { SizeOptions } from './sizes.js';
+import { checkWorkOptions, workNames } from './work-options.js';
 
 /** Options of `quantizeModel`. */
-export interface QuantizeModelOptions extends SizedPlanOptions, FormatSidecars, ResultOptions {}
+export interface QuantizeModelOptions extends PlanOptions, FormatSidecars, ResultOptions {}
 
 /** Options of `quantizeModel` for several results. */
 export interface QuantizeModelsOptions extends Omit<QuantizeModelOptions, 'to' | 'targetSize' | 'targetBitsPerWeight'> {
@@ -45,7 +40,7 @@ export interface QuantizeModelResult {
   /** The files that were made, the main one first. */
   readonly files: readonly PlannedFile[];
   /** With `targetSize` or `targetBitsPerWeight`: the rules that were found. */
-  readonly fit?: ModelFit;
+  readonly fit?: NonNullable<ModelPlan['fit']>;
   /** Whether the result is whole. Of work in parts, only the part that ends last tells true. */
   readonly isWhole: boolean;
   /**
@@ -151,10 +146,7 @@ function checkQuantizeOptions(options: QuantizeModelOptions): void {
   options.signal?.throwIfAborted();
 }
 
-function resultOf(
-  { report, sidecars, memory, files, isWhole }: Quantized,
-  fit: ModelFit | undefined,
-): QuantizeModelResult {
+function resultOf({ report, sidecars, memory, files, isWhole }: Quantized, fit: ModelPlan['fit']): QuantizeModelResult {
   const inMemory = (name: string | undefined) => {
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
     const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];

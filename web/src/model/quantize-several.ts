@@ -5,10 +5,10 @@ import { isFolder, type ModelOutput } from '../files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formats, type ModelTarget } from '../formats/registry.js';
 import type { Progress } from '../pipeline/progress.js';
-import { resultName } from './names.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
+import { resultName } from './result-name.js';
 import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 
 /** Checks a list of targets. Returns it. */

@@ -2,15 +2,15 @@
 import type { Codes, Part } from '../codecs/codec.js';
 import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
 import { convertersFrom } from '../conversions/registry.js';
-import { type BlockType, blockTypes } from '../core/blocks.js';
 import { ScalepointError } from '../core/errors.js';
-import { type ByteSource, quoted } from '../files/bytes.js';
+import { quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
-import type { FilePlan, ModelContents, OpenModel, SourceTensor } from '../formats/format.js';
+import type { FilePlan, MetadataValue } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
 import { carryOut, convertedElements } from '../pipeline/engine.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import type { Opened } from './open.js';
+import { bytesOf, named } from './stored-tensor.js';
 
 /** A tensor in a model. */
 export interface ModelTensor {
@@ -42,7 +42,7 @@ export interface ModelInfo {
    * The strings of safetensors' `__metadata__`, or the key-value pairs of a GGUF file, whose long arrays are shown by their length and
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
-  readonly metadata: ModelContents['metadata'];
+  readonly metadata: Readonly<Record<string, MetadataValue>>;
   /** What it can be converted to, if that is another format: a target of that format may be asked for. */
   readonly conversion?: {
     /** Format of the results. */
@@ -81,137 +81,6 @@ export async function describe(opened: Opened): Promise<ModelInfo> {
     metadata,
     ...(await conversionOf(opened)),
   };
-}
-
-/** The array that holds a tensor's elements as they are stored. */
-export type TensorData =
-  | Float32Array
-  | Float64Array
-  | Int8Array
-  | Uint8Array
-  | Int16Array
-  | Uint16Array
-  | Int32Array
-  | Uint32Array
-  | BigInt64Array
-  | BigUint64Array;
-
-/** Element types whose arrays are not bytes. */
-interface ElementArrays {
-  F32: Float32Array<ArrayBuffer>;
-  F64: Float64Array<ArrayBuffer>;
-  /** The bits. */
-  F16: Uint16Array<ArrayBuffer>;
-  /** The bits. */
-  BF16: Uint16Array<ArrayBuffer>;
-  /** Pairs: real and imaginary part. */
-  C64: Float32Array<ArrayBuffer>;
-  I8: Int8Array<ArrayBuffer>;
-  U8: Uint8Array<ArrayBuffer>;
-  I16: Int16Array<ArrayBuffer>;
-  U16: Uint16Array<ArrayBuffer>;
-  I32: Int32Array<ArrayBuffer>;
-  U32: Uint32Array<ArrayBuffer>;
-  I64: BigInt64Array<ArrayBuffer>;
-  U64: BigUint64Array<ArrayBuffer>;
-}
-
-/** Element types that are given as bytes: of safetensors and ONNX, and the blocks of ggml that nothing here restores. */
-export type OtherDType =
-  | 'BOOL'
-  | 'F4'
-  | `F6_${string}`
-  | `F8_${string}`
-  | 'C128'
-  | 'STRING'
-  | 'I2'
-  | 'U2'
-  | 'I4'
-  | 'U4'
-  | `IQ${string}`
-  | `TQ${string}`
-  | `Q8_${string}`
-  | 'NVFP4';
-
-/**
- * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
- * and blocks as they are.
- */
-export type Tensor = {
-  /** Its name in the file. */
-  readonly name: string;
-  /** Its product is the number of elements. */
-  readonly shape: readonly number[];
-} & (
-  | {
-      [T in keyof ElementArrays]: {
-        /** Its type in the file. */
-        readonly dtype: T;
-        /** Its elements in row-major order. */
-        readonly data: ElementArrays[T];
-      };
-    }[keyof ElementArrays]
-  | {
-      /** A quantized tensor of `scalepoint`, for `dequantize`. */
-      readonly kind: 'blocks';
-      /** ggml's name of the blocks. */
-      readonly type: BlockType;
-      /** The same, as other tensors have it. */
-      readonly dtype: BlockType;
-      /** Its blocks, byte for byte. */
-      readonly data: Uint8Array<ArrayBuffer>;
-    }
-  | {
-      /** Its type in the file. */
-      readonly dtype: OtherDType;
-      /** Its bytes, as the file holds them. */
-      readonly data: Uint8Array<ArrayBuffer>;
-    }
-);
-
-/** The arrays of types; all others are bytes. */
-const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> = {
-  F32: Float32Array,
-  C64: Float32Array,
-  F64: Float64Array,
-  F16: Uint16Array,
-  BF16: Uint16Array,
-  U16: Uint16Array,
-  I8: Int8Array,
-  I16: Int16Array,
-  I32: Int32Array,
-  U32: Uint32Array,
-  I64: BigInt64Array,
-  U64: BigUint64Array,
-};
-
-function named<T extends { readonly name: string }>(tensors: readonly T[], name: string): T {
-  const tensor = tensors.find((candidate) => candidate.name === name);
-  if (tensor !== undefined) return tensor;
-  throw new ScalepointError('NOT_FOUND', `the file has no tensor ${quoted(name)}`, { tensor: name });
-}
-
-/** Reads the bytes of a tensor into a buffer of their own. */
-async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promise<Uint8Array<ArrayBuffer>> {
-  const { file, byteOffset } = tensor;
-  const bytes = await (files[file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
-  // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
-  return bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
-}
-
-/** Reads one tensor into a new array. @throws ScalepointError `NOT_FOUND` */
-export async function read(opened: Opened, name: string): Promise<Tensor> {
-  return readStored(opened, named(opened.model.tensors, name));
-}
-
-/** Reads a tensor of an open model. */
-export async function readStored({ model }: Opened, tensor: SourceTensor): Promise<Tensor> {
-  const { name, dtype, shape } = tensor;
-  const own = await bytesOf(model, tensor);
-  const array = (Object.hasOwn(arrays, dtype) && arrays[dtype]) || Uint8Array;
-  const data = new array(own.buffer);
-  const block = blockTypes.find((type) => type === dtype);
-  return { name, shape, dtype, data, ...(block && { kind: 'blocks', type: block }) } as Tensor;
 }
 
 /** A tensor as floats. */

@@ -1,22 +1,23 @@
-// What users call to write small files and to read them back: quantized tensors of arrays (tensors.ts does it), and files beside a result.
+/** Saves quantized tensors of arrays and loads them again. saved-tensors.ts does the work, and is imported when it is needed. */
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
 import { ofType } from '../core/option-problem.js';
-import { pathSink } from '../files/path-sink.js';
+import { openWithin } from '../files/open.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { type ModelInput, type OpenOptions, withModel } from './open.js';
-import { checkOptions, checkWorkOptions } from './options.js';
-import type { SavedTensorsOptions } from './tensors.js';
+import { type ModelInput, type OpenOptions, withFiles } from './recognize.js';
+import { checkOptions, checkWorkOptions } from './work-options.js';
 
-function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
+type CoreOptions = Pick<WorkOptions, 'core'>;
+
+function checkTensorOptions(options: CoreOptions & OpenOptions, names: readonly string[]): void {
   checkOptions(options, names);
   checkWorkOptions(options as WorkOptions);
 }
 
-/** Loads the core for a call. */
-async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
-  // Here and not at the top, so that looking into a file loads no wasm.
+/** Loads the core for one call. */
+async function withCore<T>({ core: options }: CoreOptions, use: (core: Core) => T | Promise<T>): Promise<T> {
+  // Import it here, so that apps that only inspect files load no wasm.
   const load = await import('../core/load.js');
   const core = await load.loadCore(options);
   try {
@@ -27,51 +28,42 @@ async function withCore<T>({ core: options }: SavedTensorsOptions, use: (core: C
 }
 
 /**
- * The bytes of a safetensors file with quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other
- * programs open it; what the codes mean is in its metadata.
+ * Makes a safetensors file of quantized tensors of any kind: codes packed, scales in the smallest type that loses nothing. Other programs
+ * can open it; its metadata describe the codes.
  * @example const bytes = await saveTensors({ embeddings: q }); await writeFile('q.safetensors', bytes);
  * @throws TypeError or RangeError naming the tensor, or if two parts have one name; ScalepointError `WASM_LOAD`, `CSP`, `OUT_OF_MEMORY`
  */
 export async function saveTensors(
   tensors: Readonly<Record<string, QuantizedTensor>>,
-  options: SavedTensorsOptions = {},
+  options: Pick<WorkOptions, 'core'> = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
     throw typeError('tensors', ofType('object of quantized tensors'), tensors);
   }
   checkTensorOptions(options, ['core']);
-  const { writeTensors } = await import('./tensors.js');
+  const { writeTensors } = await import('./saved-tensors.js');
   return withCore(options, (core) => writeTensors(core, tensors));
 }
 
 /**
- * The quantized tensors that `saveTensors` wrote, as they were.
+ * Loads the quantized tensors that `saveTensors` wrote, as they were.
+ * @param file one file; or the index and all files of a model in several
  * @example const { embeddings } = await loadTensors('q.safetensors');
- * @throws ScalepointError `BAD_FILE` if the file is damaged or not of `saveTensors`; what `inspectModel` throws; `WASM_LOAD`, `CSP`,
- *   `OUT_OF_MEMORY`
+ * @throws ScalepointError `BAD_FILE` if the file is damaged or was not made by `saveTensors`, `UNKNOWN_FORMAT`, `IO`, `WASM_LOAD`, `CSP`,
+ *   `OUT_OF_MEMORY`; the reason of the signal
  */
 export async function loadTensors(
   file: ModelInput,
-  options: SavedTensorsOptions & OpenOptions = {},
+  options: Pick<WorkOptions, 'core'> & OpenOptions = {},
 ): Promise<Record<string, QuantizedTensor>> {
   checkTensorOptions(options, ['core', 'signal']);
-  return withModel(file, options, async (opened) => {
-    const { meaningsOf, readTensors } = await import('./tensors.js');
-    const meanings = meaningsOf(opened);
-    return withCore(options, (core) => readTensors(core, opened, meanings));
+  return withFiles(file, options, async (files, waiting) => {
+    const { openTensors } = await import('./saved-tensors.js');
+    const saved = await openTensors(files, (input) => openWithin(waiting, input));
+    try {
+      return await withCore(options, (core) => saved.read(core));
+    } finally {
+      await saved.close();
+    }
   });
-}
-
-/**
- * Writes a small file beside a result, such as its config.json (Node). It appears whole or not at all.
- * @throws ScalepointError `EXISTS` if the file is there and `overwrite` is false, `IO`
- */
-export async function writeSidecar(path: string | URL, text: string, overwrite = false): Promise<void> {
-  const sink = await pathSink(path, overwrite);
-  try {
-    await sink.write(0, new TextEncoder().encode(text));
-    await sink.finish();
-  } finally {
-    await sink.discard(undefined);
-  }
 }

@@ -3,12 +3,14 @@ import { ofType } from '../core/option-problem.js';
 import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { type ModelInput, withModel } from './open.js';
-import { checkOptions, checkWorkOptions, sidecarNames } from './options.js';
-import { type VerifyOptions, type VerifyReport, verifyOpen } from './verify.js';
+import { withModel } from './open.js';
+import { sidecarNames } from './options.js';
+import type { ModelInput } from './recognize.js';
+import { type VerifyReport, verifyOpen } from './verify.js';
+import { checkOptions, checkWorkOptions } from './work-options.js';
 
 /** Options of `verifyModel`. */
-export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
+export interface VerifyModelOptions extends FormatSidecars, Pick<WorkOptions, 'onProgress' | 'signal'> {}
 
 /**
  * Reads all of a model and tells what is wrong with it: scales that are NaN or infinite, bits that belong to no code, parts that do not fit

@@ -10,8 +10,8 @@ import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
 import { indexOf } from '../pipeline/engine.js';
-import type { Progress } from '../pipeline/progress.js';
 import { reportTimes } from '../pipeline/progress.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import type { Opened } from './open.js';
 
 /** What was found in a model. */
@@ -30,13 +30,7 @@ export interface VerifyReport {
   readonly notes: readonly Finding[];
 }
 
-/** Options of `verifyModel`. */
-export interface VerifyOptions {
-  /** Called at least once a tensor, and at most every 50 ms in between. */
-  readonly onProgress?: ((progress: Progress) => void) | undefined;
-  /** Stops the work. The promise is rejected with its reason. */
-  readonly signal?: AbortSignal | undefined;
-}
+type VerifyOptions = Pick<WorkOptions, 'onProgress' | 'signal'>;
 
 /** Bytes that are read at once. A multiple of every unit. */
 const pieceBytes = 4 * 2 ** 20;

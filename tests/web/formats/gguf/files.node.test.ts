@@ -5,14 +5,9 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { openSource } from '../../../../web/src/files/open.js';
 import { readGguf } from '../../../../web/src/formats/gguf/header.js';
+import { type GgufTarget, ggufTargets } from '../../../../web/src/formats/gguf/options.js';
 import { ggmlType } from '../../../../web/src/formats/gguf/types.js';
-import {
-  type GgufTarget,
-  ggufTargets,
-  type MetadataEdits,
-  type QuantizeModelOptions,
-  quantizeModel,
-} from '../../../../web/src/model.js';
+import { type MetadataEdits, type QuantizeModelOptions, quantizeModel } from '../../../../web/src/model.js';
 import { activationsOf, matrixFile, meansOf } from '../../support/importance.js';
 import { fileTypes, llamaQuantize, type NativeOptions, splitHeaders } from '../../support/llama.js';
 import { expectBytes } from '../../support/models.js';

@@ -47,7 +47,12 @@ function converted({ tensors }: ModelReport): number {
 }
 
 /** Holds a result against its model. Returns the report. */
-async function check(file: Uint8Array, options: PlanOptions, limit = limits[options.to] ?? 1, feeds?: Feeds) {
+async function check(
+  file: Uint8Array,
+  options: PlanOptions,
+  limit = limits[options.to as ModelTarget] ?? 1,
+  feeds?: Feeds,
+) {
   const { report, made } = await make(file, options);
   for (const level of ['disabled', 'all'] as const) {
     const [before, after] = [await run(file, level, feeds), await run(made, level, feeds)];

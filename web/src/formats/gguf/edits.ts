@@ -8,21 +8,24 @@ import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './head
 import { pairOf } from './pairs.js';
 import { splitKeys } from './splits.js';
 
-/** A value of the metadata to be written: a text, a truth value, a whole number or a fraction. */
-export type MetadataEdit =
-  | string
-  | boolean
-  | {
-      /** A whole number from 0 to 2^32 - 1, stored as u32. */
-      readonly int: number;
-    }
-  | {
-      /** Rounded to float32, and stored as f32. */
-      readonly float: number;
-    };
+/** Values of the metadata to write, by their keys: texts, truth values, whole numbers and fractions. */
+export type MetadataEdits = Readonly<
+  Record<
+    string,
+    | string
+    | boolean
+    | {
+        /** A whole number from 0 to 2^32 - 1, stored as u32. */
+        readonly int: number;
+      }
+    | {
+        /** Rounded to float32, and stored as f32. */
+        readonly float: number;
+      }
+  >
+>;
 
-/** Values by their keys. */
-export type MetadataEdits = Readonly<Record<string, MetadataEdit>>;
+type MetadataEdit = MetadataEdits[string];
 
 const nameKey = 'general.name';
 const templateKey = 'tokenizer.chat_template';

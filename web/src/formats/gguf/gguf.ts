@@ -8,6 +8,7 @@ import { mixtures } from './mixtures.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
 import { ggufReasonText } from './reasons.js';
+import { ggufSignature } from './signature.js';
 import { openSplits, splitCount } from './splits.js';
 
 /** An open model in one or several GGUF files. */
@@ -37,10 +38,7 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
 }
 
 export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufModel> = {
-  name: 'gguf',
-  label: 'GGUF',
-  files: 'GGUF',
-  extensions: ['.gguf'],
+  ...ggufSignature,
   result: 'gguf',
   about: 'GGUF files become what llama-quantize makes of them, byte for byte.',
   examples: ["model.gguf --to Q4_K_M --rule 'ffn_down=Q6_K'"],
@@ -55,10 +53,6 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
     { program: 'llama.cpp', code: `llama-cli -m ${file} -p "Hello"` },
     { program: 'Ollama', code: `echo "FROM ./${file}" > Modelfile\nollama create NAME -f Modelfile` },
   ],
-
-  magic: [0x47, 0x47, 0x55, 0x46],
-
-  takesSplits: true,
 
   async open(files, open) {
     const [{ source }] = files as [OpenFile];

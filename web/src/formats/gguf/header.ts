@@ -8,9 +8,11 @@
 import { ScalepointError } from '../../core/errors.js';
 import { show } from '../../core/show.js';
 import { allocate, type ByteSource, quoted } from '../../files/bytes.js';
-import type { MetadataScalar, MetadataValue } from '../format.js';
+import type { MetadataValue } from '../format.js';
 import { elementCount } from '../tensors.js';
 import { ggmlBytes, typesById } from './types.js';
+
+type MetadataScalar = Extract<MetadataValue, string | number | bigint | boolean>;
 
 // -------------------------------------------------------------------------------------------------------------------------- pairs
 

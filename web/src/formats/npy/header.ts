@@ -9,6 +9,7 @@ import { allocate, type ByteSource } from '../../files/bytes.js';
 import type { TensorDType, TensorInfo } from '../safetensors/header.js';
 import { elementCount } from '../tensors.js';
 import { ColumnMajorReader } from './columns.js';
+import { npyMagic } from './signature.js';
 
 /** An array in a .npy file. */
 export interface NpyFile {
@@ -21,9 +22,6 @@ export interface NpyFile {
   /** As `read`, into memory that is there already. */
   readInto(begin: number, target: Uint8Array): Promise<void>;
 }
-
-/** The first bytes of every .npy file. */
-export const npyMagic: readonly number[] = [0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59];
 
 /** Headers of plain arrays have about a hundred bytes. Only record types need more than this, and those are not supported. */
 const maxHeaderBytes = 2 ** 20;

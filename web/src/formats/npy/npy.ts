@@ -7,15 +7,13 @@ import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import type { SafetensorsTarget } from '../safetensors/targets.js';
 import { plainTensor } from '../tensors.js';
-import { npyMagic, openNpy } from './header.js';
+import { openNpy } from './header.js';
+import { npySignature } from './signature.js';
 
 const { targets, aliases, ruleTargets, options } = safetensors;
 
 export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOptions, SafetensorsSidecars> = {
-  name: 'npy',
-  label: 'npy',
-  files: '.npy',
-  extensions: ['.npy'],
+  ...npySignature,
   result: 'safetensors',
   about: 'A .npy file becomes safetensors.',
   examples: ['weights.npy --to int8 --min-sqnr 35 --json'],
@@ -26,8 +24,6 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   unit: 'element',
   readers,
   reasonText: safetensorsReasonText,
-
-  magic: npyMagic,
 
   async open(files) {
     const [{ source }] = files as [OpenFile];

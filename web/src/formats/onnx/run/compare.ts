@@ -23,30 +23,19 @@ export interface RunOptions extends InputOptions {
   readonly runtime?: Runtime | undefined;
 }
 
-/** A value that both models give. */
-export interface ComparedOutput {
-  /** Its name in the models. */
-  readonly name: string;
-  /** Its shape in this run. */
-  readonly shape: readonly number[];
-  /** How far b is from a. Integers count as numbers. */
-  readonly error: ErrorMeasures;
-  /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
-  readonly mismatched: number;
-}
-
-/** What a node of both models gives. */
-export interface ComparedLayer extends ComparedOutput {
-  /** The operator of the node in a. */
-  readonly op: string;
-  /** Decibels of SQNR that are lost against the worst of its inputs that were compared. What is beyond 60 dB counts as 60. */
-  readonly lossDb: number;
-}
-
 /** What two models compute from the same inputs. */
 export interface RunReport {
   /** In the order of a. */
-  readonly outputs: readonly ComparedOutput[];
+  readonly outputs: readonly {
+    /** Its name in the models. */
+    readonly name: string;
+    /** Its shape in this run. */
+    readonly shape: readonly number[];
+    /** How far b is from a. Integers count as numbers. */
+    readonly error: ErrorMeasures;
+    /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
+    readonly mismatched: number;
+  }[];
   /** Outputs of both that were not compared, with the reason. */
   readonly skippedOutputs: readonly {
     /** Its name in the models. */
@@ -55,8 +44,16 @@ export interface RunReport {
     readonly reason: string;
   }[];
   /** With `layers`: values that nodes of both main graphs give under one name, in the order of a. */
-  readonly layers?: readonly ComparedLayer[];
+  readonly layers?: readonly (RunReport['outputs'][number] & {
+    /** The operator of the node in a. */
+    readonly op: string;
+    /** Decibels of SQNR lost against the worst of its inputs that were compared. More than 60 dB count as 60. */
+    readonly lossDb: number;
+  })[];
 }
+
+type ComparedOutput = RunReport['outputs'][number];
+type ComparedLayer = NonNullable<RunReport['layers']>[number];
 
 type Values = ReadonlyMap<string, RuntimeTensor>;
 

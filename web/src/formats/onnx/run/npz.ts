@@ -5,7 +5,8 @@
 import { ScalepointError } from '../../../core/errors.js';
 import { allocate, type ByteSource, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
-import { npyMagic, openNpy } from '../../npy/header.js';
+import { openNpy } from '../../npy/header.js';
+import { npyMagic } from '../../npy/signature.js';
 import type { TensorDType } from '../../safetensors/header.js';
 
 /** An array in memory, row by row, little-endian. */

@@ -12,28 +12,22 @@ import {
 } from '../arrays/tensor.js';
 import { sizeOfShape } from '../core/check.js';
 import { ScalepointError, typeError } from '../core/errors.js';
-import type { LoadOptions } from '../core/load.js';
 import type { Core } from '../core/memory.js';
 import { show } from '../core/show.js';
 import { quoted } from '../files/bytes.js';
-import { madeBytes } from '../formats/format.js';
+import { madeBytes, type OpenFile, type OpenInput, type OpenModel } from '../formats/format.js';
 import type { TensorDType } from '../formats/safetensors/header.js';
 import { layoutSafetensors, type NamedTensor } from '../formats/safetensors/layout.js';
-import type { Opened } from './open.js';
-import { read, type TensorData } from './read.js';
+import { openSafetensors } from '../formats/safetensors/open.js';
+import { recognize } from './recognize.js';
+import { readNamed, type TensorData } from './stored-tensor.js';
 
-/** Options of `saveTensors` and `loadTensors`. */
-export interface SavedTensorsOptions {
-  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
-  readonly core?: LoadOptions;
-}
-
-// In the file: the codes under the name of the tensor, `name.scale` and the like beside them, and in `__metadata__` under this key what
-// they mean, as JSON: { version, tensors: { name: Meaning } }.
+// The file holds the codes under the name of the tensor, and `name.scale` and the like beside them. `__metadata__` holds under this key the
+// rest, as JSON: { version, tensors: { name: Meaning } }.
 const key = 'scalepoint';
 const formatVersion = 1;
 
-/** What the metadata say of a tensor: all of it, except what is in the parts of the file. */
+/** The entry of a tensor in the metadata: all of it, except the arrays, which are parts of the file. */
 type Meaning =
   | Pick<LinearQuantizedTensor, 'kind' | 'dtype' | 'shape' | 'granularity'>
   | Pick<CodebookTensor, 'kind' | 'shape' | 'blockSize'>
@@ -46,13 +40,13 @@ interface Part extends NamedTensor {
 
 type Stored = Pick<Part, 'dtype' | 'data'>;
 
-/** Whether two arrays hold the same bits. */
+/** Compares arrays bit by bit. */
 function sameBits(a: Float32Array, b: Float32Array): boolean {
   const [x, y] = [a, b].map((f) => new Uint32Array(f.buffer, f.byteOffset, f.length)) as [Uint32Array, Uint32Array];
   return x.every((bits, i) => bits === y[i]);
 }
 
-/** Floats in the smallest type that loses nothing. */
+/** Stores floats in the smallest type that loses nothing. */
 function storedFloats(core: Core, x: Float32Array): Stored {
   const half = { bfloat16: 'BF16', float16: 'F16' } as const;
   for (const format of ['bfloat16', 'float16'] as const) {
@@ -62,7 +56,7 @@ function storedFloats(core: Core, x: Float32Array): Stored {
   return { dtype: 'F32', data: x };
 }
 
-/** Integers in the smallest type that holds them. */
+/** Stores integers in the smallest type that holds them. */
 function storedIntegers(values: Int32Array): Stored {
   const types = [
     ['I8', Int8Array],
@@ -78,11 +72,11 @@ function storedIntegers(values: Int32Array): Stored {
 
 const flat = (name: string, { dtype, data }: Stored): Part => ({ name, dtype, shape: [data.length], data });
 
-/** How scales of codebooks that int8 holds become so: see `absmaxType` of `quantizeCodebook`. */
+/** Quantizes the scales of a codebook to int8, as `absmaxType` of `quantizeCodebook` does. */
 const absmaxOptions = (blocks: number) =>
   ({ dtype: 'int8', shape: [blocks], granularity: { kind: 'per-group', groupSize: 256 } }) as const;
 
-/** The absmax of blocks: codes of int8 with scales of their own if that loses nothing. */
+/** Stores the absmax of blocks: as int8 with scales of their own if that loses nothing, or as floats. */
 function absmaxParts(core: Core, name: string, absmax: Float32Array): Part[] {
   const floats = flat(`${name}.absmax`, storedFloats(core, absmax));
   if (absmax.length === 0) return [floats];
@@ -98,16 +92,16 @@ function absmaxParts(core: Core, name: string, absmax: Float32Array): Part[] {
 
 const codeTypes = { int8: 'I8', uint8: 'U8', int16: 'I16', uint16: 'U16' } as const;
 
-/** The type of codes that are stored as they are; undefined for those that are packed. */
+/** The type of codes that are stored one per element; undefined if they are packed. */
 function plainType(q: { readonly kind: 'linear' | 'codebook'; readonly dtype?: string }): TensorDType | undefined {
   return codeTypes[q.dtype as keyof typeof codeTypes];
 }
 
-/** A tensor as parts of a file, and what is said of it. */
+/** Splits a tensor into the parts of the file and its entry in the metadata. */
 function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: Meaning; parts: Part[] } {
   // The core of this call cannot see arrays in the wasm memory of another one.
   const q = { ...tensor, data: 'view' in tensor.data ? tensor.data.view : tensor.data } as QuantizedTensor;
-  // Checks all of it, down to every scale.
+  // Check all of it, down to every scale.
   givenTensor(core, q, `tensors.${name}`);
   const { kind, shape } = q;
   if (kind === 'blocks') {
@@ -160,15 +154,15 @@ function bad(message: string, tensor?: string, cause?: unknown): ScalepointError
   return new ScalepointError('BAD_FILE', `${where}${message}`, { ...(tensor !== undefined && { tensor }), cause });
 }
 
-/** What the metadata say of each tensor. */
+/** The entry of each tensor in the metadata, unchecked. */
 type Meanings = [name: string, meaning: Record<string, unknown>][];
 
-/** What the metadata say. Nothing in it is believed yet, except that it is an object for each tensor. */
-export function meaningsOf({ format, model }: Opened): Meanings {
-  const text = format.name === 'safetensors' ? model.metadata[key] : undefined;
-  if (typeof text !== 'string') {
-    throw bad(`the file was not made by saveTensors: readTensor and readQuantized read tensors of model files`);
-  }
+const notSaved = 'the file was not made by saveTensors: readTensor and readQuantized read tensors of model files';
+
+/** Reads the metadata. Checks that there is an object for each tensor, and nothing of these objects. */
+function meaningsOf({ metadata }: OpenModel): Meanings {
+  const text = metadata[key];
+  if (typeof text !== 'string') throw bad(notSaved);
   let found: unknown;
   try {
     found = JSON.parse(text);
@@ -189,19 +183,19 @@ export function meaningsOf({ format, model }: Opened): Meanings {
 class Parts {
   constructor(
     private readonly core: Core,
-    private readonly opened: Opened,
+    private readonly model: OpenModel,
     private readonly tensor: string,
   ) {}
 
   has(end: string): boolean {
-    return this.opened.model.tensors.some(({ name }) => name === this.tensor + end);
+    return this.model.tensors.some(({ name }) => name === this.tensor + end);
   }
 
-  /** A part that has one of these types. */
+  /** Reads a part. @throws ScalepointError `BAD_FILE` unless it is there and has one of these types */
   async take(end: string, dtypes: readonly string[]): Promise<{ dtype: string; data: TensorData }> {
     const name = this.tensor + end;
     if (!this.has(end)) throw bad(`${quoted(name)} is missing`, this.tensor);
-    const { dtype, data } = await read(this.opened, name);
+    const { dtype, data } = await readNamed(this.model, name);
     if (!dtypes.includes(dtype)) throw bad(`${quoted(name)} is ${dtype}, not ${dtypes.join(' or ')}`, this.tensor);
     return { dtype, data };
   }
@@ -238,7 +232,7 @@ class Parts {
   }
 }
 
-/** Puts a tensor together from its parts. What is wrong shows when it is checked as a whole. */
+/** Puts a tensor together from its parts. `givenTensor` checks the result as a whole. */
 async function assemble(core: Core, parts: Parts, meaning: Meaning): Promise<QuantizedTensor> {
   const { kind, shape } = meaning;
   if (kind === 'blocks') return { kind, type: meaning.type, shape, data: await parts.packed() };
@@ -262,20 +256,42 @@ async function assemble(core: Core, parts: Parts, meaning: Meaning): Promise<Qua
   return { kind, dtype, shape, granularity, data, scale, zeroPoint };
 }
 
-/** @throws ScalepointError `BAD_FILE` */
-export async function readTensors(
-  core: Core,
-  opened: Opened,
-  meanings: Meanings,
-): Promise<Record<string, QuantizedTensor>> {
+/** An open file of `saveTensors`. */
+export interface SavedTensors {
+  /** Reads all tensors. @throws ScalepointError `BAD_FILE` */
+  read(core: Core): Promise<Record<string, QuantizedTensor>>;
+  /** Closes files that were opened in addition to the given ones. */
+  close(): Promise<void>;
+}
+
+/**
+ * Opens a file of `saveTensors`.
+ * @param open opens the other files of a model in several files
+ * @throws ScalepointError `BAD_FILE`, `UNKNOWN_FORMAT`
+ */
+export async function openTensors(files: readonly OpenFile[], open: OpenInput): Promise<SavedTensors> {
+  const recognized = await recognize(files);
+  if (recognized.format.name !== 'safetensors') throw bad(notSaved);
+  const model = await openSafetensors(recognized.model, open);
+  const close = async () => model.close?.();
+  try {
+    const meanings = meaningsOf(model);
+    return { read: (core) => readTensors(core, model, meanings), close };
+  } catch (error) {
+    await close();
+    throw error;
+  }
+}
+
+async function readTensors(core: Core, model: OpenModel, meanings: Meanings): Promise<Record<string, QuantizedTensor>> {
   const tensors: [string, QuantizedTensor][] = [];
   for (const [name, meaning] of meanings) {
     try {
-      const q = await assemble(core, new Parts(core, opened, name), meaning as unknown as Meaning);
+      const q = await assemble(core, new Parts(core, model, name), meaning as unknown as Meaning);
       givenTensor(core, q, 'q');
       tensors.push([name, q]);
     } catch (error) {
-      // What checks arguments speaks of those: here they came from the file.
+      // Checks of arguments name the argument. Here the values come from the file.
       if (error instanceof RangeError || error instanceof TypeError) throw bad(error.message, name, error);
       throw error;
     }

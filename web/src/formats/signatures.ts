@@ -1,0 +1,32 @@
+/** Recognizes formats and names their results. Apps that only do this load none of the code that plans and converts. */
+import type { Format } from './format.js';
+import { ggufSignature } from './gguf/signature.js';
+import { npySignature } from './npy/signature.js';
+import { onnxSignature } from './onnx/signature.js';
+import { safetensorsSignature } from './safetensors/signature.js';
+
+/** The members of a format that tell its files from others, and name them. */
+export type FormatSignature = Pick<
+  Format,
+  'name' | 'label' | 'files' | 'extensions' | 'resultEnd' | 'magic' | 'sniff' | 'index' | 'takesData' | 'takesSplits'
+>;
+
+const all: FormatSignature[] = [safetensorsSignature, ggufSignature, onnxSignature, npySignature];
+
+/** The signature of every format, in the order in which texts name them. */
+export function signatures(): readonly FormatSignature[] {
+  return all;
+}
+
+/** The signature of the format of that name. */
+export function signatureNamed(name: string): FormatSignature {
+  const signature = all.find((known) => known.name === name);
+  if (signature === undefined) throw new Error(`unknown format: ${name}`);
+  return signature;
+}
+
+/** Adds a signature. Returns a function that removes it. */
+export function registerSignature(signature: FormatSignature): () => void {
+  all.push(signature);
+  return () => void all.splice(all.indexOf(signature), 1);
+}
