@@ -75,7 +75,8 @@ const wasm = {
   from: ['cpp', 'CMakeLists.txt', 'web/src/bench/limits.cpp', 'scripts/door', 'scripts/make_door.mjs'],
   to: [
     'web/src/core/door.ts',
-    'build/wasm/door_exports.h',
+    'build/wasm/door_exports_arrays.h',
+    'build/wasm/door_exports_models.h',
     'web/src/core/core.mjs',
     'web/src/core/core-simd.wasm',
     'web/src/core/core-scalar.wasm',
@@ -89,7 +90,11 @@ const wasm = {
     // By this number JavaScript recognizes its wasm.
     const hash = createHash('sha256')
       .update(version)
-      .update(digestOf(filesAt(['cpp', 'CMakeLists.txt', 'build/wasm/door_exports.h'])));
+      .update(
+        digestOf(
+          filesAt(['cpp', 'CMakeLists.txt', 'build/wasm/door_exports_arrays.h', 'build/wasm/door_exports_models.h']),
+        ),
+      );
     const buildId = hash.digest().readUInt32LE() >>> 1;
     const emscripten = findEmscripten();
     if (emscripten === undefined) throw new StepError('Emscripten is not on PATH');

@@ -32,9 +32,9 @@ describe('tasks that are alike', () => {
       target.set(file.subarray(begin, begin + to - from), from);
     };
     let calls = 0;
-    const { module } = core;
-    const { encodeCast } = module;
-    module.encodeCast = (...args) => {
+    const { models } = core;
+    const { encodeCast } = models;
+    models.encodeCast = (...args) => {
       calls++;
       return encodeCast(...args);
     };

@@ -1,6 +1,6 @@
 // An instance of the wasm core and its memory: fixed places for tiles, allocations, records of the door, and views. Only files that talk to
 // the core see addresses.
-import { type CoreModule, ErrorSums, type RecordType, Status } from './door.js';
+import { type CoreModule, ErrorSums, type ModelsModule, type RecordType, Status } from './door.js';
 import { disposedError, ScalepointError } from './errors.js';
 
 /** Element types of arrays in wasm memory. */
@@ -68,6 +68,11 @@ function align(address: number): number {
   return Math.ceil(address / 16) * 16;
 }
 
+/** Whether a module is the large one. */
+export function isModelsModule(module: CoreModule): module is ModelsModule {
+  return 'encodeGgml' in module;
+}
+
 /** One instance of the wasm module with its memory. */
 export class Core {
   #module: CoreModule | undefined;
@@ -95,6 +100,13 @@ export class Core {
   get module(): CoreModule {
     if (this.#module === undefined) throw disposedError('the instance');
     return this.#module;
+  }
+
+  /** The same of the large module, which codecs of model files need. Whoever makes a core for them has checked that it is that one. */
+  get models(): ModelsModule {
+    const { module } = this;
+    if (!isModelsModule(module)) throw new Error('scalepoint: codecs need the large module');
+    return module;
   }
 
   get disposed(): boolean {
