@@ -131,6 +131,9 @@ Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t 
 
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
 
+/// Whether the module restores blocks of a type, and makes them with that search.
+bool has_blocks(BlockType type, BlockSearch search) { return scalepoint::has_blocks(type, search); }
+
 /// n elements.
 SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockType type, std::byte* blocks) {
   return scalepoint::quantize_blocks({x, n}, type, {blocks, blocks_bytes(type, n)});
