@@ -1,11 +1,12 @@
 // Records of the door: what stays the same over many calls, passed by address.
 //
-// bindings.cpp and the headers that this file includes describe the door between C++ and TypeScript, and nothing else does:
-// scripts/make_door.mjs reads them when building and writes the TypeScript side, web/src/core/door.ts. It takes over
+// The calls of bindings_arrays.cpp and bindings_models.cpp, this file, door_models.h and the headers that they include describe the
+// whole door between C++ and TypeScript. scripts/make_door.mjs reads them when building and writes the TypeScript side,
+// web/src/core/door.ts. It takes over
 //   enums      every `enum class`, with its numbers
 //   constants  every `inline constexpr` number, and tables of records
 //   records    the structs that calls take by reference, and what they consist of
-//   calls      every function of bindings.cpp, with the names of its parameters and its comment
+//   calls      every function of the bindings, with the names of its parameters and its comment
 // A build fails where the generator does not understand a declaration, and where the compiler places a field elsewhere.
 #pragma once
 
@@ -13,14 +14,6 @@
 #include <cstdint>
 #include <span>
 
-#include "codecs/cast.h"
-#include "codecs/compressed_tensors.h"
-#include "codecs/copy.h"
-#include "codecs/dequantize_linear.h"
-#include "codecs/elements.h"
-#include "codecs/ggml.h"
-#include "codecs/matmul_bnb4.h"
-#include "codecs/matmul_nbits.h"
 #include "scalepoint.h"
 
 /// Marks a call that becomes a plain wasm export, with an underscore before its name: those made once for each tile of an array.
@@ -75,53 +68,5 @@ struct PackedLayer {
 
   [[nodiscard]] std::span<std::byte> memory() const { return {weights, bytes}; }
 };
-
-/// What comes of a tile, and how much memory that takes.
-struct EncodedTile {
-  codecs::Encoded encoded;
-  uint64_t memory;  ///< bytes
-};
-
-/// The floats of a tile.
-struct DecodedTile {
-  const float* x;
-  uint64_t memory;  ///< bytes
-};
-
-/// The range of a tile, unless there is a problem.
-struct ObservedTile {
-  codecs::ValueRange range;
-  codecs::Problem problem;
-  uint64_t memory;  ///< bytes
-};
-
-/// What a codec has to know of sets of elements that are larger than a tile, unless there is a problem.
-struct ObservedSets {
-  const codecs::ValueRange* ranges;
-  uint32_t count;
-  codecs::Problem problem;
-  uint64_t memory;  ///< bytes
-};
-
-/// Calls f with an arena over the memory of a call. Without memory, the arena only counts.
-template <class F>
-Status in_arena(std::byte* memory, size_t bytes, uint64_t& taken, F f) {
-  codecs::Arena arena(memory, bytes);
-  const Status status = f(arena);
-  taken = arena.size();
-  return status;
-}
-
-/// The floats of a stored tile of any codec.
-template <class C>
-Status decode_tile(const codecs::Stored& stored, const C& codec, std::byte* memory, size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(stored, codec, arena, result.x); });
-}
-
-/// Encodes a tile with any codec.
-template <class C>
-Status encode_tile(const codecs::Tile& tile, const C& codec, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return encode(tile, codec, arena, result.encoded); });
-}
 
 }  // namespace scalepoint::door

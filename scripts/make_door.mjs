@@ -1,8 +1,8 @@
-// Makes both sides of the door between C++ and TypeScript from one description: cpp/bindings.cpp, with the records of cpp/door.h and
-// the enums and numbers of the headers that it includes. To add a call, write a function in bindings.cpp; to add a value, a constant
-// or a field, write it in its header. Nothing else has to know.
+// Makes both sides of the door between C++ and TypeScript from one description: the calls of cpp/bindings_arrays.cpp and
+// cpp/bindings_models.cpp, with the records of cpp/door.h and cpp/door_models.h and the enums and numbers of the headers that these
+// include. To add a call, write a function in the bindings of its module; to add a value, a constant or a field, write it in its header.
 //
-//   node scripts/make_door.mjs      writes web/src/core/door.ts and build/wasm/door_exports.h; scripts/build.mjs does this, too
+//   node scripts/make_door.mjs      writes web/src/core/door.ts and build/wasm/door_exports_*.h; scripts/build.mjs does this, too
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -38,15 +38,20 @@ function readHeader(name, declarations, read = new Set()) {
 /** The door that the sources describe. */
 export function readDoor() {
   const declarations = new Declarations();
-  readHeader('door.h', declarations);
-  const path = 'cpp/bindings.cpp';
-  return new Door(declarations, readCalls(path, readFileSync(join(root, path), 'utf8')));
+  readHeader('door_models.h', declarations);
+  const calls = (/** @type {import('./door/read.mjs').Part} */ part) => {
+    const path = `cpp/bindings_${part}.cpp`;
+    return readCalls(path, readFileSync(join(root, path), 'utf8'), part);
+  };
+  return new Door(declarations, [...calls('arrays'), ...calls('models')]);
 }
 
 export function makeDoor() {
   const door = readDoor();
   write(join(root, 'web/src/core/door.ts'), typeScriptOf(door));
-  write(join(root, 'build/wasm/door_exports.h'), exportsOf(door));
+  for (const part of /** @type {const} */ (['arrays', 'models'])) {
+    write(join(root, `build/wasm/door_exports_${part}.h`), exportsOf(door, part));
+  }
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) makeDoor();

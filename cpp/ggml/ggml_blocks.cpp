@@ -4,7 +4,7 @@
 
 #include "arrays/min_max.h"
 #include "arrays/min_max_loops.h"
-#include "ggml/best_search_loops.h"
+#include "ggml/block_formats.h"
 #include "ggml/ggml_loops.h"
 
 namespace scalepoint {
@@ -15,28 +15,8 @@ constexpr size_t kChunk = 4096;
 /// With weights: fewer, since they lie on the stack.
 constexpr size_t kWeightedChunk = 512;
 
-/// What the mean square in the weights of elements is taken over, and its factor.
-enum class Mean { kNone, kRow, kBlock, kTwiceBlock };
-
-struct Format {
-  BlockType type;
-  bool (*quantize)(const float* x, size_t n, std::byte* out);
-  void (*dequantize)(const std::byte* blocks, size_t n, float* x);
-  // The rest is for types that choose scales by errors.
-  void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
-  Mean mean = Mean::kNone;
-  size_t scales_at = 0, scales = 0;  ///< so many float16 numbers, from there on
-  /// Instead of `weighted`, for types with grids: it looks at the scales itself.
-  bool (*grid)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
-};
-
-constexpr Format grid_format(BlockType type, decltype(Format::grid) quantize, decltype(Format::dequantize) dequantize,
-                             Mean mean) {
-  return {type, nullptr, dequantize, nullptr, mean, 0, 0, quantize};
-}
-
 /// Whether the scales of all n blocks are finite.
-bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte* blocks) {
+bool finite_scales(const BlockFormat& format, size_t bytes, size_t n, const std::byte* blocks) {
   bool finite = true;
   for (const std::byte* p = blocks + format.scales_at; n > 0; n--, p += bytes) {
     for (size_t i = 0; i < format.scales; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
@@ -46,7 +26,7 @@ bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte
 
 /// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
 /// beyond float16.
-bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
+bool quantize_checked(const BlockFormat& format, const float* x, const float* weights, size_t n, std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   if (loops::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
   if (format.grid != nullptr) return format.grid(x, weights, n, out);
@@ -55,7 +35,7 @@ bool quantize_checked(const Format& format, const float* x, const float* weights
 }
 
 /// Quantizes n blocks in rows of whole blocks.
-bool quantize_rows(const Format& format, const float* x, size_t n, std::span<const float> importance, std::byte* out) {
+bool quantize_rows(const BlockFormat& format, const float* x, size_t n, std::span<const float> importance, std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   const size_t together = kWeightedChunk / elements, row = importance.size() / elements;
   float weights[kWeightedChunk], mean = 0;
@@ -82,37 +62,8 @@ bool quantize_rows(const Format& format, const float* x, size_t n, std::span<con
   return true;
 }
 
-constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow, 0, 1},
-    {BlockType::kQ4_1, loops::quantize_q4_1, loops::dequantize_q4_1, loops::quantize_weighted_q4_1, Mean::kRow, 0, 2},
-    {BlockType::kQ5_0, loops::quantize_q5_0, loops::dequantize_q5_0, loops::quantize_weighted_q5_0, Mean::kRow, 0, 1},
-    {BlockType::kQ5_1, loops::quantize_q5_1, loops::dequantize_q5_1, loops::quantize_weighted_q5_1, Mean::kRow, 0, 2},
-    {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0},
-    {BlockType::kQ2_K, nullptr, loops::dequantize_q2_k, loops::quantize_q2_k, Mean::kBlock, 80, 2},
-    {BlockType::kQ3_K, nullptr, loops::dequantize_q3_k, loops::quantize_q3_k, Mean::kTwiceBlock, 108, 1},
-    {BlockType::kQ4_K, nullptr, loops::dequantize_q4_k, loops::quantize_q4_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ5_K, nullptr, loops::dequantize_q5_k, loops::quantize_q5_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ6_K, nullptr, loops::dequantize_q6_k, loops::quantize_q6_k, Mean::kNone, 208, 1},
-    {BlockType::kIQ4_NL, loops::quantize_iq4_nl, loops::dequantize_iq4_nl, loops::quantize_weighted_iq4_nl, Mean::kTwiceBlock, 0,
-     1},
-    {BlockType::kIQ4_XS, loops::quantize_iq4_xs, loops::dequantize_iq4_xs, loops::quantize_weighted_iq4_xs, Mean::kTwiceBlock, 0,
-     1},
-    {BlockType::kTQ1_0, loops::quantize_tq1_0, loops::dequantize_tq1_0},
-    {BlockType::kTQ2_0, loops::quantize_tq2_0, loops::dequantize_tq2_0},
-    {BlockType::kMXFP4, loops::quantize_mxfp4, loops::dequantize_mxfp4},
-    {BlockType::kQ1_0, loops::quantize_q1_0, loops::dequantize_q1_0},
-    {BlockType::kQ2_0, loops::quantize_q2_0, loops::dequantize_q2_0},
-    grid_format(BlockType::kIQ3_XXS, loops::quantize_iq3_xxs, loops::dequantize_iq3_xxs, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ3_S, loops::quantize_iq3_s, loops::dequantize_iq3_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ2_XXS, loops::quantize_iq2_xxs, loops::dequantize_iq2_xxs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_XS, loops::quantize_iq2_xs, loops::dequantize_iq2_xs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_S, loops::quantize_iq2_s, loops::dequantize_iq2_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_S, loops::quantize_iq1_s, loops::dequantize_iq1_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_M, loops::quantize_iq1_m, loops::dequantize_iq1_m, Mean::kTwiceBlock),
-};
-
 /// Quantizes n blocks without weights.
-bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* out) {
+bool quantize_plain(const BlockFormat& format, const float* x, size_t n, std::byte* out) {
   if (format.quantize != nullptr) return format.quantize(x, n, out);
   const auto [elements, bytes] = block_size(format.type);
   const size_t together = kChunk / elements;
@@ -123,7 +74,7 @@ bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* o
 }
 
 /// The sum of squared errors, each by its importance, of the elements that a block stands for.
-double block_error(const Format& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
+double block_error(const BlockFormat& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
   float restored[loops::kLongestBlock];
   format.dequantize(block, 1, restored);
   double sum = 0;
@@ -135,23 +86,30 @@ double block_error(const Format& format, size_t elements, const float* x, const 
 }
 
 /// Puts the best blocks in the place of those that are not as good.
-void improve(const Format& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
+void improve(const BlockFormat& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
              std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   const size_t row = importance.size() / elements;
   std::byte made[loops::kLongestBlock];
   for (size_t i = 0; i < n; i++, x += elements, out += bytes) {
     const float* const weights = row == 0 ? nullptr : importance.data() + i % row * elements;
-    loops::quantize_best(rule, x, weights, made);
+    block_formats().quantize_best(rule, x, weights, made);
     if (block_error(format, elements, x, weights, made) < block_error(format, elements, x, weights, out)) {
       std::copy_n(made, bytes, out);
     }
   }
 }
 
-const Format* find(BlockType type) {
-  const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats), [=](const Format& f) { return f.type == type; });
-  return format == std::end(kFormats) ? nullptr : format;
+const BlockFormat* find(BlockType type) {
+  const std::span<const BlockFormat> types = block_formats().types;
+  const auto format = std::find_if(types.begin(), types.end(), [=](const BlockFormat& f) { return f.type == type; });
+  return format == types.end() ? nullptr : &*format;
+}
+
+/// The rule of the better search for a type; null if the module has none.
+const loops::BestRule* find_best(BlockType type) {
+  const auto best_rule = block_formats().best_rule;
+  return best_rule == nullptr ? nullptr : best_rule(type);
 }
 
 /// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
@@ -161,10 +119,14 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 
 }  // namespace
 
+bool has_blocks(BlockType type, BlockSearch search) noexcept {
+  return find(type) != nullptr && (search == BlockSearch::kUsual || find_best(type) != nullptr);
+}
+
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
                        BlockSearch search) noexcept {
-  const Format* format = find(type);
-  const loops::BestRule* best = search == BlockSearch::kBest ? loops::best_rule(type) : nullptr;
+  const BlockFormat* format = find(type);
+  const loops::BestRule* best = search == BlockSearch::kBest ? find_best(type) : nullptr;
   if (format == nullptr || (best == nullptr && search == BlockSearch::kBest)) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
@@ -180,7 +142,7 @@ Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::
 }
 
 Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept {
-  const Format* format = find(type);
+  const BlockFormat* format = find(type);
   if (format == nullptr) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;

@@ -118,7 +118,9 @@ export class Door {
   }
 
   /** @param {Call} call */
-  #check({ name, returns, parameters, plain, where }) {
+  #check({ name, returns, parameters, plain, part, where }) {
+    // Plain exports are part of the glue, which both modules share.
+    if (plain && part === 'models') throw new Error(`${where}: ${name} is a plain export of one module alone`);
     if (parameters.length > mostParameters) {
       throw new Error(
         `${where}: ${name} takes ${parameters.length} numbers, more than ${mostParameters}: use a record`,

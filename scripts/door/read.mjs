@@ -10,7 +10,9 @@
 /** @typedef {Declared & { type: string, rows: Initializer[], where: string }} Table */
 /** @typedef {Named & { type: string, where: string }} Field */
 /** @typedef {Declared & { fields: () => Field[], where: string }} Struct its fields are read when they are asked for */
-/** @typedef {Named & { returns: string, parameters: { name: string, type: string }[], plain: boolean, where: string }} Call */
+/** @typedef {'arrays' | 'models'} Part bindings: those of both modules, and those of the large one alone */
+/** @typedef {{ name: string, type: string }} Parameter */
+/** @typedef {Named & { returns: string, parameters: Parameter[], plain: boolean, part: Part, where: string }} Call */
 
 const pattern =
   /(?<blank>\s+|^[ \t]*#.*$)|(?<remark>\/\/\/<.*$)|(?<doc>\/\/\/.*$)|(?<comment>\/\/.*$)|(?<text>"[^"\n]*")|(?<number>(?:0x)?\d[\w.]*(?:(?<=0x[\da-fA-F.]*p)-\w+)?)|(?<word>[A-Za-z_]\w*(?:::[A-Za-z_]\w*)*)|(?<symbol>[^\w\s])/gm;
@@ -284,12 +286,13 @@ export class Declarations {
 }
 
 /**
- * The functions of bindings.cpp: all that its namespaces hold.
+ * The functions of bindings: all that its namespaces hold.
  * @param {string} path
  * @param {string} source
+ * @param {Part} part
  * @returns {Call[]}
  */
-export function readCalls(path, source) {
+export function readCalls(path, source, part) {
   const reader = new Reader(path, source);
   /** @type {Call[]} */
   const calls = [];
@@ -316,6 +319,6 @@ export function readCalls(path, source) {
     }
     if (reader.peek().text !== '{') reader.fail("expected the function's body");
     reader.skipBrackets();
-    calls.push({ name, doc, returns, parameters, plain, where });
+    calls.push({ name, doc, returns, parameters, plain, part, where });
   }
 }

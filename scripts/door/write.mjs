@@ -1,10 +1,11 @@
-// Writes both sides of the door: door.ts for TypeScript, door_exports.h for C++.
+// Writes both sides of the door: door.ts for TypeScript, door_exports_arrays.h and door_exports_models.h for C++.
 import { spell, unqualified } from './model.mjs';
 
 /** @typedef {import('./model.mjs').Door} Door */
 /** @typedef {import('./model.mjs').Record} Record */
 /** @typedef {import('./model.mjs').Field} Field */
 /** @typedef {import('./read.mjs').Call} Call */
+/** @typedef {import('./read.mjs').Part} Part */
 
 /** A comment of C++ as one of TypeScript. @param {string} doc @param {string} [indent] */
 function comment(doc, indent = '') {
@@ -160,11 +161,16 @@ ${rows.map((numbers) => `  [${numbers.join(', ')}],\n`).join('')}];
 `;
   });
   const records = [...uses(door)].map(([record, use]) => recordText(door, record, use));
-  const calls = door.calls.map((call) => {
-    const parameters = call.parameters.map(({ name, type }) => `${spell(name)}: ${typeScriptType(door, type)}`);
-    return `${comment(call.doc, '  ')}  ${moduleName(call)}(${parameters.join(', ')}): ${typeScriptType(door, call.returns)};\n`;
-  });
-  return `// The door to the wasm core. Made by scripts/make_door.mjs from cpp/bindings.cpp, cpp/door.h and the headers of the core; see there.
+  const callsOf = (/** @type {Part} */ part) =>
+    door.calls
+      .filter((call) => call.part === part)
+      .map((call) => {
+        const parameters = call.parameters.map(({ name, type }) => `${spell(name)}: ${typeScriptType(door, type)}`);
+        const returns = typeScriptType(door, call.returns);
+        return `${comment(call.doc, '  ')}  ${moduleName(call)}(${parameters.join(', ')}): ${returns};\n`;
+      })
+      .join('');
+  return `// The door to the wasm core. Made by scripts/make_door.mjs from the bindings of cpp/ and the headers of the core; see there.
 
 /** An address in wasm memory, in bytes, of such a value or of an array of them. */
 export type Address<_Of> = number;
@@ -188,9 +194,13 @@ export interface RecordType<T> {
 }
 
 ${[...enums, ...constants, ...tables, ...records].join('\n')}
-/** The functions of the core. */
+/** The functions of the core that both modules have. */
 export interface CoreModule extends Heaps {
-${calls.join('')}}
+${callsOf('arrays')}}
+
+/** The functions of the large module. */
+export interface ModelsModule extends CoreModule {
+${callsOf('models')}}
 `;
 }
 
@@ -240,20 +250,24 @@ function assertionsOf(door) {
   return lines.map((line) => `static_assert(${line});\n`).join('');
 }
 
-/** build/wasm/door_exports.h. @param {Door} door */
-export function exportsOf(door) {
-  const registered = door.calls.filter(({ plain }) => !plain);
-  return `// Made by scripts/make_door.mjs for cpp/bindings.cpp.
+/**
+ * build/wasm/door_exports_*.h. The bindings of the large module know every type, so that they check what door.ts says of them.
+ * @param {Door} door @param {Part} part
+ */
+export function exportsOf(door, part) {
+  const calls = door.calls.filter((call) => call.part === part);
+  const registered = calls.filter(({ plain }) => !plain);
+  return `// Made by scripts/make_door.mjs for cpp/bindings_${part}.cpp.
 #include <cstddef>
 
-${assertionsOf(door)}
+${part === 'models' ? assertionsOf(door) : ''}
 namespace {
 using namespace scalepoint;
 using namespace scalepoint::door;
 }  // namespace
 
-${door.calls.map(entryOf).join('')}
-EMSCRIPTEN_BINDINGS(scalepoint) {
+${calls.map(entryOf).join('')}
+EMSCRIPTEN_BINDINGS(scalepoint_${part}) {
 ${registered.map(({ name }) => `  emscripten::function("${spell(name)}", &${name}_entry);\n`).join('')}}
 `;
 }

@@ -6,17 +6,17 @@ import { exportsOf, typeScriptOf } from '../../../scripts/door/write.mjs';
 import { readDoor } from '../../../scripts/make_door.mjs';
 import { ErrorSums, LinearJob, maxZeroPoint, Status } from '../../../web/src/core/door.js';
 
-/** The door of a header and of calls, which are in namespaces as bindings.cpp has them. */
-function doorOf(header: string, calls = ''): Door {
+/** The door of a header and of calls, which are in namespaces as bindings_arrays.cpp has them. */
+function doorOf(header: string, calls = '', part: 'arrays' | 'models' = 'arrays'): Door {
   const declarations = new Declarations();
   declarations.read('cpp/a.h', `#pragma once\n#include <cstdint>\n\nnamespace a {\n${header}\n}  // namespace a\n`);
-  return new Door(declarations, readCalls('cpp/bindings.cpp', `namespace a {\nnamespace {\n${calls}\n}\n}\n`));
+  return new Door(declarations, readCalls('cpp/bindings.cpp', `namespace a {\nnamespace {\n${calls}\n}\n}\n`, part));
 }
 
 /** Both texts that the generator writes. */
 function texts(header: string, calls = ''): { door: string; exports: string } {
   const door = doorOf(header, calls);
-  return { door: typeScriptOf(door), exports: exportsOf(door) };
+  return { door: typeScriptOf(door), exports: `${exportsOf(door, 'arrays')}${exportsOf(door, 'models')}` };
 }
 
 const status = 'enum class Status : int32_t { kOk = 0 };\n';
@@ -163,6 +163,17 @@ void clear(float* x) {}`,
     ],
   ])('is refused for %s, which is named with file and line', (_, header, calls, message) => {
     expect(() => texts(header, calls)).toThrow(message);
+  });
+
+  it('has no plain exports of the large module alone, and gives its calls to that module', () => {
+    const of = (call: string) => doorOf(status, call, 'models');
+    expect(() => of('SCALEPOINT_PLAIN_EXPORT Status f() { return Status::kOk; }')).toThrow(
+      /f is a plain export of one/,
+    );
+    const door = of('Status f() { return Status::kOk; }');
+    expect(typeScriptOf(door)).toMatch(/interface ModelsModule extends CoreModule {\n {2}f\(\): Status;\n}/);
+    expect(exportsOf(door, 'models')).toContain('emscripten::function("f", &f_entry);');
+    expect(exportsOf(door, 'arrays')).not.toContain('f_entry');
   });
 
   it('is that of the sources, with at most eight numbers a call', () => {

@@ -49,8 +49,9 @@ export function givenTensor(core: Core, q: unknown, what: string): GivenTensor |
 }
 
 /**
- * Checks the argument q, of a kind that can do something.
+ * Checks a quantized tensor of a kind that can do something.
  * @param kinds that can
+ * @param path the path of the tensor in errors
  * @throws TypeError or RangeError naming the field
  */
 function given<Method extends keyof GivenTensor>(
@@ -58,12 +59,13 @@ function given<Method extends keyof GivenTensor>(
   q: unknown,
   method: Method,
   kinds: readonly string[],
+  path = 'q',
 ): GivenTensor & Required<Pick<GivenTensor, Method>> {
   const kind = kindOf(q);
   if (kind === undefined || !(method in kind.Given.prototype)) {
-    throw typeError('q', { kind: 'quantized', kinds }, q);
+    throw typeError(path, { kind: 'quantized', kinds }, q);
   }
-  return new kind.Given(core, q as QuantizedTensor, 'q') as GivenTensor & Required<Pick<GivenTensor, Method>>;
+  return new kind.Given(core, q as QuantizedTensor, path) as GivenTensor & Required<Pick<GivenTensor, Method>>;
 }
 
 const anyKind = ['linear', 'codebook', 'blocks'];
@@ -74,10 +76,11 @@ export function dequantize(
   core: Core,
   q: QuantizedTensor,
   options: { out?: Float32Array | WasmArray | undefined },
+  what = 'q',
 ): Float32Array | WasmArray {
   checkKeys(options, dequantizeKeys);
   const { out } = options;
-  const tensor = given(core, q, 'restore', anyKind);
+  const tensor = given(core, q, 'restore', anyKind, what);
   const x = new Sink(core, 'float32', tensor.length, out, 'out');
   checkApart(q.data, out, 'out', 'q.data');
   const tile = core.scratch.x;

@@ -166,7 +166,7 @@ export function floats(
   source: number,
   add?: number,
 ): number {
-  const decode = (tile: number) => decodeTile(core, arena, (...room) => core.module.decodeElements(tile, ...room));
+  const decode = (tile: number) => decodeTile(core, arena, (...room) => core.models.decodeElements(tile, ...room));
   return withTile(core, elements(type, rows, columns, source), 0, decode, add);
 }
 
@@ -180,7 +180,7 @@ export function observe(
   source: number,
 ): { readonly range?: Range; readonly problem?: Problem } {
   const result = withTile(core, elements(type, rows, columns, source), 0, (tile) =>
-    inArena(core, arena, ObservedTile, (...room) => core.module.observeTile(tile, ...room)),
+    inArena(core, arena, ObservedTile, (...room) => core.models.observeTile(tile, ...room)),
   );
   if (result === undefined) return {};
   const { range, problem } = result;

@@ -48,7 +48,7 @@ export const cast: Codec<CastForm> = {
 
   encode(core, tile, { to, saturate = false, importance }, arena) {
     return core.withRecord(CastRecord, { to: ElementType[to], saturate }, (cast) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCast(at, cast, ...room), importance),
+      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeCast(at, cast, ...room), importance),
     );
   },
 

@@ -264,7 +264,7 @@ export const compressedTensors: Codec<CompressedForm> = {
     // The ranges of rows take no memory for their columns.
     const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeCompressedTensors(at, codes, ...room)),
+      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeCompressedTensors(at, codes, ...room)),
     );
   },
 
@@ -276,7 +276,7 @@ export const compressedTensors: Codec<CompressedForm> = {
     });
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.module.decodeCompressedTensors(at, codes, ...room)),
+        decodeTile(core, arena, (...room) => core.models.decodeCompressedTensors(at, codes, ...room)),
       ),
     );
   },

@@ -52,6 +52,6 @@ export const copy: Codec<CopyForm> = {
     const { rows, columns, source, measures } = tile;
     const parts = { data: { address: source, bytes: rows * columns * unitOf(form) } };
     if (!measures || !(form.dtype in counted)) return { parts };
-    return { ...encodeTile(core, tile, arena, (...call) => core.module.encodeCopy(...call)), parts };
+    return { ...encodeTile(core, tile, arena, (...call) => core.models.encodeCopy(...call)), parts };
   },
 };

@@ -290,13 +290,13 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
     const tile = readsElements(whole) ? whole : { ...whole, ...line };
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeDequantizeLinear(at, codes, ...room)),
+      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeDequantizeLinear(at, codes, ...room)),
     );
   },
 
   observe(core, tile, form, arena) {
     return core.withRecord(DequantizeLinear, codesOf(form, tile.piece), (codes) =>
-      observeSets(core, tile, arena, (at, ...room) => core.module.observeDequantizeLinear(at, codes, ...room)),
+      observeSets(core, tile, arena, (at, ...room) => core.models.observeDequantizeLinear(at, codes, ...room)),
     );
   },
 
@@ -304,7 +304,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     const stored = storedRecord(rows, columns, parts, (role) => sizeOf(form, rows, columns, role));
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.module.decodeDequantizeLinear(at, codes, ...room)),
+        decodeTile(core, arena, (...room) => core.models.decodeDequantizeLinear(at, codes, ...room)),
       ),
     );
   },

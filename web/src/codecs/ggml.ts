@@ -96,7 +96,7 @@ export const ggml: Codec<GgmlForm> = {
   encode(core, tile, { to, importance, best = false }, arena) {
     const search = best ? BlockSearch.best : BlockSearch.usual;
     return core.withRecord(Ggml, { to: blockTypeInfo(to).id, search }, (blocks) =>
-      encodeTile(core, tile, arena, (at, ...room) => core.module.encodeGgml(at, blocks, ...room), importance),
+      encodeTile(core, tile, arena, (at, ...room) => core.models.encodeGgml(at, blocks, ...room), importance),
     );
   },
 

@@ -29,7 +29,7 @@ function bytesOfPart(role: Role, elements: number, blockSize: number): number {
 
 function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
   return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
-    encodeTile(core, tile, arena, (at, ...room) => core.module.encodeMatmulBnb4(at, codes, ...room)),
+    encodeTile(core, tile, arena, (at, ...room) => core.models.encodeMatmulBnb4(at, codes, ...room)),
   );
 }
 
@@ -100,7 +100,7 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
     const stored = storedRecord(rows, columns, parts, (role) => bytesOfPart(role, n, form.blockSize));
     return core.withRecord(MatMulBnb4, codesOf(form), (codes) =>
       core.withRecord(Stored, stored, (at) =>
-        decodeTile(core, arena, (...room) => core.module.decodeMatmulBnb4(at, codes, ...room)),
+        decodeTile(core, arena, (...room) => core.models.decodeMatmulBnb4(at, codes, ...room)),
       ),
     );
   },

@@ -114,6 +114,8 @@ export type Hint =
   | { readonly kind: 'with'; readonly options: readonly OptionMention[] }
   /** An option that goes on. `effect`: what it does, as the rest of the sentence: `copies it`. */
   | { readonly kind: 'try'; readonly option: OptionMention; readonly effect: string }
+  /** An instance that was loaded with this option does it. */
+  | { readonly kind: 'load'; readonly option: OptionMention }
   /** Why, or the message of the engine or the system. It mentions no option. */
   | { readonly kind: 'because'; readonly message: string };
 
@@ -242,6 +244,7 @@ const openings: { readonly [Kind in Expected['kind']]?: string } = {
 export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
   if (hint?.kind === 'didYouMean') return hint.names.length === 0 ? '' : `; did you mean ${hint.names.join(' or ')}?`;
   if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
+  if (hint?.kind === 'load') return `; an instance of load({ ${sayMention(hint.option, words)} }) does it`;
   return hint?.kind === 'because' ? `: ${hint.message}` : '';
 }
 

@@ -428,6 +428,6 @@ function givenVectors(
   if (from !== undefined) throw typeError('from', without('vectors.dtype'));
   const coded = codedVectors(core, vectors);
   if (coded !== undefined) return { count: coded.count, dimension: coded.dimension, coded };
-  const floats = dequantize(core, vectors, {}) as Float32Array;
+  const floats = dequantize(core, vectors, {}, 'vectors') as Float32Array;
   return vectorsOf(core, floats, vectors.shape, undefined, 'vectors');
 }

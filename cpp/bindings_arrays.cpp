@@ -1,7 +1,7 @@
-// The door to JavaScript, and the only file that knows Emscripten: numbers and addresses in, a Status out, no logic. Each function
-// here is a call of CoreModule in web/src/core/door.ts; door.h says how. References and pointers travel as addresses, 64-bit counts
-// as double. A call takes at most eight numbers: what it needs beside the tile at hand goes into a record. The TypeScript side has
-// checked every argument.
+// The door to JavaScript for arrays: the calls of both modules. Numbers and addresses in, a Status out, no logic. Each function here is
+// a call of CoreModule in web/src/core/door.ts; door.h says how. Only these bindings and bindings_models.cpp know Emscripten. References
+// and pointers travel as addresses, 64-bit counts as double. A call takes at most eight numbers; records hold the rest of its arguments.
+// The TypeScript side has checked every argument.
 #include <emscripten.h>
 #include <emscripten/bind.h>
 
@@ -130,6 +130,9 @@ Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t 
 }
 
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
+
+/// Whether the module restores blocks of a type, and makes them with that search.
+bool has_blocks(BlockType type, BlockSearch search) { return scalepoint::has_blocks(type, search); }
 
 /// n elements.
 SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockType type, std::byte* blocks) {
@@ -281,85 +284,8 @@ Status layer_scores(const PackedLayer& layer, const float* x, uint32_t row, doub
   return scalepoint::layer_scores(layer.memory(), {x, layer.spec.columns}, row, {scores, n}, {workspace, workspace_bytes});
 }
 
-// -------------------------------------------------------------------------------------------------------------------- codecs
-
-// `memory` is that of the results and of all work, at a multiple of 16. Without it (null, 0) a call only tells how much it takes.
-
-Status encode_copy(const codecs::Tile& tile, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, codecs::Copy{}, memory, bytes, result);
-}
-
-Status encode_cast(const codecs::Tile& tile, const codecs::Cast& cast, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, cast, memory, bytes, result);
-}
-
-Status encode_ggml(const codecs::Tile& tile, const codecs::Ggml& ggml, std::byte* memory, size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, ggml, memory, bytes, result);
-}
-
-Status encode_compressed_tensors(const codecs::Tile& tile, const codecs::CompressedTensors& codes, std::byte* memory,
-                                 size_t bytes, EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
-}
-
-/// Floats of codes.
-Status decode_compressed_tensors(const codecs::Stored& stored, const codecs::CompressedTensors& codes, std::byte* memory,
-                                 size_t bytes, DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
-}
-
-Status encode_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
-                                EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
-}
-
-/// Floats of codes.
-Status decode_dequantize_linear(const codecs::Stored& stored, const codecs::DequantizeLinear& codes, std::byte* memory,
-                                size_t bytes, DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
-}
-
-/// What the codec has to know of elements that share a scale across tiles.
-Status observe_dequantize_linear(const codecs::Tile& tile, const codecs::DequantizeLinear& codes, std::byte* memory, size_t bytes,
-                                 ObservedSets& result) {
-  return in_arena(memory, bytes, result.memory,
-                  [&](codecs::Arena& arena) { return observe(tile, codes, arena, result.ranges, result.count, result.problem); });
-}
-
-Status encode_matmul_nbits(const codecs::Tile& tile, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
-                           EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
-}
-
-/// Floats of codes.
-Status decode_matmul_nbits(const codecs::Stored& stored, const codecs::MatMulNBits& codes, std::byte* memory, size_t bytes,
-                           DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
-}
-
-Status encode_matmul_bnb4(const codecs::Tile& tile, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
-                          EncodedTile& result) {
-  return encode_tile(tile, codes, memory, bytes, result);
-}
-
-/// Floats of codes.
-Status decode_matmul_bnb4(const codecs::Stored& stored, const codecs::MatMulBnb4& codes, std::byte* memory, size_t bytes,
-                          DecodedTile& result) {
-  return decode_tile(stored, codes, memory, bytes, result);
-}
-
-/// Floats of elements.
-Status decode_elements(const codecs::Tile& tile, std::byte* memory, size_t bytes, DecodedTile& result) {
-  return in_arena(memory, bytes, result.memory, [&](codecs::Arena& arena) { return decode(tile, arena, result.x); });
-}
-
-Status observe_tile(const codecs::Tile& tile, std::byte* memory, size_t bytes, ObservedTile& result) {
-  return in_arena(memory, bytes, result.memory,
-                  [&](codecs::Arena& arena) { return observe(tile, arena, result.range, result.problem); });
-}
-
 }  // namespace
 }  // namespace scalepoint::door
 
-// Made by scripts/make_door.mjs: gives each of these functions to JavaScript, and checks what door.ts says of enums and records.
-#include "door_exports.h"
+// Made by scripts/make_door.mjs: gives each of these functions to JavaScript, and checks the enums and records of door.ts.
+#include "door_exports_arrays.h"
