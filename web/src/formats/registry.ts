@@ -4,7 +4,7 @@ import { gguf } from './gguf/gguf.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
 import type { RunOptions, RunReport } from './onnx/run/compare.js';
-import type { OpenedModel } from './onnx/run/model.js';
+import type { OpenedModel } from './onnx/run/runnable.js';
 import { safetensors } from './safetensors/safetensors.js';
 
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './onnx/run/compare.js';

@@ -1,7 +1,7 @@
 /** ONNX models. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
-import { logicalTensors } from './logical.js';
-import { type OnnxModel, openOnnx } from './model.js';
+import { type OnnxModel, openOnnx } from './file/model.js';
+import { logicalTensors } from './graph/logical.js';
 import { type OnnxOptions, type OnnxTarget, onnxTargets, options, targets } from './options.js';
 import { planOnnx } from './plan.js';
 

@@ -4,17 +4,17 @@ import { noteOf } from '../../core/note.js';
 import type { FilePlan, PartsOf } from '../format.js';
 import { ruleFor } from '../options.js';
 import { elementCount } from '../tensors.js';
-import { Builder, dataSuffix } from './builder.js';
-import { Dynamic, prefersSign } from './dynamic.js';
+import type { OnnxModel, Weight } from './file/model.js';
 import { typeNumber } from './file/proto.js';
-import { halveWeight } from './half.js';
-import { HalfGraph } from './half-graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { blockWeight, isLookup, typeRead } from './nbits.js';
+import { type Channels, channelsOf, fewestElements, reasonToKeep } from './graph/readers.js';
 import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
-import { type Channels, channelsOf, fewestElements, reasonToKeep } from './readers.js';
-import { rewriteRaised } from './rewrite.js';
-import { dequantizeWeight } from './weights.js';
+import { Builder, dataSuffix } from './write/builder.js';
+import { Dynamic, prefersSign } from './write/dynamic.js';
+import { halveWeight } from './write/half.js';
+import { HalfGraph } from './write/half-graph.js';
+import { blockWeight, isLookup, typeRead } from './write/nbits.js';
+import { rewriteRaised } from './write/rewrite.js';
+import { dequantizeWeight } from './write/weights.js';
 
 /** How weights are converted to the targets that quantize activations as well. */
 class Dynamics {

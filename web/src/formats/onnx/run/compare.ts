@@ -1,7 +1,7 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
 import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
-import { type GraphValue, type OpenedModel, type RunnableModel, runnableOf, withOutputs } from './model.js';
+import { type GraphValue, type OpenedModel, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
 import {
   failed,
   type Loadable,

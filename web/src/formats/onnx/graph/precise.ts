@@ -1,6 +1,6 @@
 /** Nodes whose numbers float16 does not hold, though their operators take it. */
 
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Graphs, Value } from './graph.js';
 import { intOf } from './readers.js';
 import type { Types } from './types.js';

@@ -1,8 +1,8 @@
 /** Weights as float16, which a Cast turns back into floats before they are used. */
-import type { CastForm } from '../../codecs/cast.js';
+import type { CastForm } from '../../../codecs/cast.js';
+import type { Weight } from '../file/model.js';
+import { typeNumber } from '../file/proto.js';
 import type { Builder } from './builder.js';
-import { typeNumber } from './file/proto.js';
-import type { Weight } from './model.js';
 
 /** Operators whose floats are scales of codes. */
 export const scaled: readonly string[] = [

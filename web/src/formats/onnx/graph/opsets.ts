@@ -3,8 +3,8 @@
  * the new way.
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h
  */
-import type { AttributeValue } from './file/encode.js';
-import type { OnnxGraph, OnnxNode } from './file/proto.js';
+import type { AttributeValue } from '../file/encode.js';
+import type { OnnxGraph, OnnxNode } from '../file/proto.js';
 import type { Graphs, Scope } from './graph.js';
 import { floatOf, intOf } from './readers.js';
 

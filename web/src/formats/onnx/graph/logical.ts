@@ -1,15 +1,15 @@
 /** Finds the codes among the tensors of a model, and the scales that belong to them: by the nodes that read them. */
-import { type DequantizeLinearForm, isReadable } from '../../codecs/dequantize-linear.js';
-import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
-import type { LogicalTensor } from '../format.js';
-import { elementCount, plainTensor } from '../tensors.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { type DequantizeLinearForm, isReadable } from '../../../codecs/dequantize-linear.js';
+import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import type { LogicalTensor } from '../../format.js';
+import { elementCount, plainTensor } from '../../tensors.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { productOf, swaps } from '../write/nbits.js';
+import { linearForm } from '../write/weights.js';
 import { Graphs, type Reader } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { productOf, swaps } from './nbits.js';
 import { intOf } from './readers.js';
-import { linearForm } from './weights.js';
 
 /** Codes, what belongs to them, and what they are together. */
 interface Found {

@@ -1,6 +1,6 @@
 /** Element types of the values of a model, as far as they follow from its operators; and which operators compute with float16. */
 
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Graphs, Scope, Value } from './graph.js';
 import { intOf } from './readers.js';
 

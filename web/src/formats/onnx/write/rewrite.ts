@@ -1,9 +1,10 @@
 /** Writes nodes as a newer version of ai.onnx has them. */
+
+import { attributePieces, bytesPiece, castNode, int64Piece, textField } from '../file/encode.js';
+import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Rewritten } from '../graph/opsets.js';
+import { Types } from '../graph/types.js';
 import type { Builder } from './builder.js';
-import { attributePieces, bytesPiece, castNode, int64Piece, textField } from './file/encode.js';
-import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Rewritten } from './opsets.js';
-import { Types } from './types.js';
 
 /** A float as a scalar, and a Cast of it if a node computes with another type. Returns the name of what it reads. */
 function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {

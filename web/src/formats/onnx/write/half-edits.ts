@@ -1,9 +1,8 @@
 /** What changes in a graph besides names and nodes if its floats become float16: constants inside of nodes, and types that are noted. */
-import type { Form } from '../../codecs/codec.js';
-import type { SourceTensor } from '../format.js';
-import type { Builder } from './builder.js';
-import { plainPlace } from './file/data.js';
-import { bytesPiece, integerField, piecesField, tensorPieces, textField } from './file/encode.js';
+import type { Form } from '../../../codecs/codec.js';
+import type { SourceTensor } from '../../format.js';
+import { plainPlace } from '../file/data.js';
+import { bytesPiece, integerField, piecesField, tensorPieces, textField } from '../file/encode.js';
 import {
   attributeField,
   nodeField,
@@ -12,8 +11,9 @@ import {
   type OnnxNode,
   type OnnxTensor,
   typeNumber,
-} from './file/proto.js';
-import type { Field, Skeleton } from './file/wire.js';
+} from '../file/proto.js';
+import type { Field, Skeleton } from '../file/wire.js';
+import type { Builder } from './builder.js';
 
 /** A tensor of a node as one of the model's; undefined if its elements do not lie one after the other. */
 function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): SourceTensor | undefined {

@@ -3,14 +3,14 @@
  * that of onnxruntime's quantize_dynamic, which onnxruntime recognizes and fuses.
  * Reference: microsoft/onnxruntime, onnxruntime/python/tools/quantization/operators.
  */
-import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { int64Piece, type NewNode, type Piece } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import { type Channels, channelAxis, floatOf, intOf, isCalled } from '../graph/readers.js';
 import type { Builder } from './builder.js';
-import { int64Piece, type NewNode, type Piece } from './file/encode.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Reader } from './graph.js';
-import type { Weight } from './model.js';
 import { swaps, typeRead } from './nbits.js';
-import { type Channels, channelAxis, floatOf, intOf, isCalled } from './readers.js';
 import { convertTogether, type DynamicOptions } from './together.js';
 import {
   addDequantize,

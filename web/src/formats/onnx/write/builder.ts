@@ -1,9 +1,8 @@
 /** A result in the making: what becomes of each tensor, and what changes in the graphs. */
-import type { Form, Part } from '../../codecs/codec.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
-import { type Reason, reasons } from '../reason.js';
-import { keptTensor, plainTensor } from '../tensors.js';
-import { Edits, layOut } from './edits.js';
+import type { Form, Part } from '../../../codecs/codec.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
+import { type Reason, reasons } from '../../reason.js';
+import { keptTensor, plainTensor } from '../../tensors.js';
 import {
   attributePieces,
   bytesPiece,
@@ -19,7 +18,8 @@ import {
   piecesField,
   tensorPieces,
   textField,
-} from './file/encode.js';
+} from '../file/encode.js';
+import type { OnnxModel, Weight } from '../file/model.js';
 import {
   attributeField,
   graphField,
@@ -29,11 +29,11 @@ import {
   type OnnxNode,
   tensorField,
   typeNumber,
-} from './file/proto.js';
-import type { Field } from './file/wire.js';
-import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { irVersionOf, type Rewritten, raising } from './opsets.js';
+} from '../file/proto.js';
+import type { Field } from '../file/wire.js';
+import { Graphs, isMover, mostMoves, type Scope, type Use } from '../graph/graph.js';
+import { irVersionOf, type Rewritten, raising } from '../graph/opsets.js';
+import { Edits, layOut } from './edits.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;

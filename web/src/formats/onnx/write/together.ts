@@ -1,13 +1,13 @@
 /** Nodes of float32 that become others if all their weights are codes: recurrent layers, and the embeddings of transformers. */
-import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
-import { canSearch } from '../../codecs/dequantize-linear.js';
-import type { SearchedRange } from '../../core/range.js';
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { canSearch } from '../../../codecs/dequantize-linear.js';
+import type { SearchedRange } from '../../../core/range.js';
+import type { NewNode, Piece } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import type { OnnxNode } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import { intOf, reasonToKeep } from '../graph/readers.js';
 import type { Builder } from './builder.js';
-import type { NewNode, Piece } from './file/encode.js';
-import type { OnnxNode } from './file/proto.js';
-import type { Reader } from './graph.js';
-import type { Weight } from './model.js';
-import { intOf, reasonToKeep } from './readers.js';
 import { type CodeNames, isSmaller, linearForm, storeCodes } from './weights.js';
 
 /** What decides about dynamic quantization. */

@@ -1,13 +1,13 @@
 /** Weights alone: codes that DequantizeLinear turns back into floats before they are used. */
-import type { DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
-import { canSearch } from '../../codecs/dequantize-linear.js';
-import type { SearchedRange } from '../../core/range.js';
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { canSearch } from '../../../codecs/dequantize-linear.js';
+import type { SearchedRange } from '../../../core/range.js';
+import { castNode, type NewNode, type NewTensor } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import { type Channels, intOf } from '../graph/readers.js';
 import type { Builder } from './builder.js';
-import { castNode, type NewNode, type NewTensor } from './file/encode.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Reader } from './graph.js';
-import type { Weight } from './model.js';
-import { type Channels, intOf } from './readers.js';
 
 /** What decides about codes. */
 export interface CodeOptions {

@@ -2,15 +2,15 @@
  * Blocks of few bits that onnxruntime computes with as they are: MatMulNBits or MatMulBnb4 in place of MatMul and Gemm. A Gather takes rows
  * of them.
  */
-import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
+import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import { castNode, int64Piece, type NewNode } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import { type Channels, floatOf, intOf, isCalled } from '../graph/readers.js';
 import type { Builder } from './builder.js';
-import { castNode, int64Piece, type NewNode } from './file/encode.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Reader } from './graph.js';
 import { lookUp, ones, type Table } from './lookups.js';
-import type { Weight } from './model.js';
-import { type Channels, floatOf, intOf, isCalled } from './readers.js';
 
 /** What decides about blocks. */
 export type BlockOptions =

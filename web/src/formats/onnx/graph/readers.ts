@@ -1,8 +1,8 @@
 /** Which weights are converted by default, and along which axis their channels lie. */
-import { elementCount } from '../tensors.js';
-import type { OnnxNode } from './file/proto.js';
+import { elementCount } from '../../tensors.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import type { OnnxNode } from '../file/proto.js';
 import type { Graphs, Reader } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
 
 /** Fewer elements are not worth a node and its scales. */
 export const fewestElements = 1024;

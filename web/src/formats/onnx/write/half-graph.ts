@@ -3,17 +3,18 @@
  * float32, and nodes that need float32 stand between casts. Graphs inside of others take and give what they did.
  * Reference: microsoft/onnxruntime, onnxruntime/python/tools/transformers/float16.py
  */
+
+import type { NewNode } from '../file/encode.js';
+import { constantOf, type Weight } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Use, Value } from '../graph/graph.js';
+import { batchesMoved } from '../graph/moved.js';
+import { computedFromIntegers, spreads } from '../graph/precise.js';
+import { fewestElements } from '../graph/readers.js';
+import { Types } from '../graph/types.js';
 import type { Builder } from './builder.js';
-import type { NewNode } from './file/encode.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Use, Value } from './graph.js';
 import { halfForm, scaled } from './half.js';
 import { castAttribute, fillWithZeros, floatOf, replaceConstant, setTypes } from './half-edits.js';
-import { constantOf, type Weight } from './model.js';
-import { batchesMoved } from './moved.js';
-import { computedFromIntegers, spreads } from './precise.js';
-import { fewestElements } from './readers.js';
-import { Types } from './types.js';
 
 const [float, half] = [typeNumber('F32'), typeNumber('F16')];
 

@@ -1,7 +1,7 @@
 /** Who reads what: the values of a model's graphs, with the scopes that subgraphs have. */
 
-import type { OnnxFunction, OnnxGraph, OnnxNode } from './file/proto.js';
-import type { OnnxModel, Weight } from './model.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
 
 /** A node that reads a value. */
 export interface Use {

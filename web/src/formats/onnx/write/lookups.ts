@@ -3,10 +3,11 @@
  * com.microsoft has GatherBlockQuantized for this, but not all builds of onnxruntime-web can run it on the CPU: those with WebGPU, which
  * transformers.js takes, lack it.
  */
+
+import { int64Piece, type NewNode } from '../file/encode.js';
+import { type OnnxGraph, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
 import type { Builder } from './builder.js';
-import { int64Piece, type NewNode } from './file/encode.js';
-import { type OnnxGraph, typeNumber } from './file/proto.js';
-import type { Reader } from './graph.js';
 
 /** Blocks of a table with `rows` rows. */
 export interface Table {
