@@ -2,8 +2,10 @@
 import type { Format, OpenFile, OpenModel } from '../format.js';
 import { type OnnxModel, openOnnx } from './file/model.js';
 import { logicalTensors } from './graph/logical.js';
-import { type OnnxOptions, type OnnxTarget, onnxTargets, options, targets } from './options.js';
+import { type OnnxOptions, options } from './options.js';
 import { planOnnx } from './plan.js';
+import { reasonText } from './reasons.js';
+import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Fields of a model that can come first, by their tags: with a number, and with bytes. */
 const numberTags: readonly number[] = [0x08, 0x28];
@@ -48,18 +50,6 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
   ];
 }
 
-/** transformers.js looks for the file `_quantized` if it is asked for q8. All other targets are called alike. */
-const endings: Readonly<Record<string, string>> = { q8: 'quantized' };
-
-/** What weights of a model may become together with others. All of them are read as floats when the model runs. */
-const mixed: Readonly<Record<string, readonly OnnxTarget[]>> = {
-  q4: ['q4', 'q8-blocks'],
-  q2: ['q2', 'q4', 'q8-blocks'],
-  'q8-blocks': ['q8-blocks'],
-  'int4-weights': ['int4-weights', 'int8-weights'],
-  'int8-weights': ['int8-weights'],
-};
-
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
   name: 'onnx',
   label: 'ONNX',
@@ -75,7 +65,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   ruleTargets: onnxTargets,
   mixtures: {
     to: 'q4',
-    types: (to) => mixed[to],
+    types: (to) => targets.find(({ name }) => name === to)?.mixed,
     stored: (bytes) => bytes,
   },
   options,
@@ -91,7 +81,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
     },
   ],
 
-  resultEnd: (to) => `_${endings[to] ?? to}.onnx`,
+  resultEnd: (to) => `_${targets.find(({ name }) => name === to)?.ending ?? to}.onnx`,
 
   sniff: isModel,
   takesData: true,
@@ -102,5 +92,5 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   plan: planOnnx,
 
-  reasonText: ({ kind, words }) => (kind === 'words' ? String(words) : undefined),
+  reasonText,
 };

@@ -3,9 +3,8 @@ import { ScalepointError } from '../../../core/errors.js';
 import type { ByteSource } from '../../../files/bytes.js';
 import type { FormatInfo, OpenModel } from '../../format.js';
 import type { OnnxModel } from '../file/model.js';
-import type { OnnxGraph } from '../file/proto.js';
+import { intOf, type OnnxGraph } from '../file/proto.js';
 import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
-import { intOf } from '../graph/readers.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 

@@ -24,7 +24,7 @@ function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): So
 }
 
 /** The float that a constant gives, which is an attribute, as a tensor. */
-export function floatOf(skeleton: Skeleton, { attributes }: OnnxNode): OnnxTensor | undefined {
+export function floatTensorOf(skeleton: Skeleton, { attributes }: OnnxNode): OnnxTensor | undefined {
   const attribute = attributes.get('value_float');
   if (attribute === undefined || attribute.refers) return undefined;
   const [outer] = skeleton.fields(attribute.start, attribute.end);

@@ -1,40 +1,39 @@
-/** Weights as float16, which a Cast turns back into floats before they are used. */
-import type { CastForm } from '../../../codecs/cast.js';
-import type { Weight } from '../file/model.js';
+/** Writes weights as float16, and gives nodes that compute with float16 copies of others. */
+import type { Half, Keep } from '../decide/decision.js';
+import { castOpset } from '../decide/half.js';
+import { castNode } from '../file/encode.js';
 import { typeNumber } from '../file/proto.js';
+import { halfForm } from '../forms.js';
 import type { Builder } from './builder.js';
+import { setTypes } from './half-edits.js';
+import { namedCast, renameUses } from './half-graph.js';
 
-/** Operators whose floats are scales of codes. */
-export const scaled: readonly string[] = [
-  'DequantizeLinear',
-  'QuantizeLinear',
-  'MatMulNBits',
-  'MatMulBnb4',
-  'GatherBlockQuantized',
-];
+const [float, half] = [typeNumber('F32'), typeNumber('F16')];
 
-/** float16. Values beyond it, such as those of masks, become its largest one. */
-export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };
-
-/** Stores a weight as float16. Returns why not, if that is not possible. */
-export function halveWeight(builder: Builder, weight: Weight): string | undefined {
+/** Copies a weight, and adds a Cast for nodes that compute with float16. */
+export function writeKept(builder: Builder, { weight, reason, halfUses }: Keep): void {
   const { graph, value, node } = weight;
-  const readers = builder.graphs.readers(weight);
-  const only = readers[0];
-  if (only !== undefined && readers.every(({ node }) => scaled.includes(node.opType)))
-    return `scales of ${only.node.opType}`;
-  if (!builder.raise(graph, 6)) return builder.obstacle(graph);
+  builder.keep(weight, reason);
+  if (halfUses === undefined) return;
+  const narrowed = builder.freshValue(`${value}_fp16`);
+  renameUses(builder, halfUses, narrowed);
+  builder.addNodes(builder.behind(graph, node), [namedCast(value, narrowed, half)]);
+}
+
+/** Stores a weight as float16, and adds a Cast for nodes that read float32. */
+export function writeHalf(builder: Builder, { weight, inHalfGraph, isCast, halfUses }: Half): void {
+  const { graph, value, node } = weight;
   const index = builder.convert(weight, halfForm);
-  const name = builder.graphs.freshValue(`${value}_fp16`);
-  builder.addTensors(weight, [builder.tensorOf(index, 'data', name)]);
+  const stored = isCast ? builder.freshValue(`${value}_fp16`) : value;
+  builder.addTensors(weight, [builder.tensorOf(index, 'data', stored)]);
   builder.remove(weight);
-  const cast = {
-    opType: 'Cast',
-    name: `${value}_Cast`,
-    inputs: [name],
-    outputs: [builder.floatName(weight)],
-    attributes: { to: typeNumber('F32') },
-  };
-  builder.addNodes({ graph, before: node }, [cast]);
-  return undefined;
+  renameUses(builder, halfUses, stored);
+  if (!isCast) {
+    setTypes(builder, graph, new Set([value]), half);
+    return;
+  }
+  builder.raise(graph, castOpset);
+  const output = builder.floatName(weight);
+  const cast = inHalfGraph ? namedCast(stored, output, float) : castNode(stored, output, float);
+  builder.addNodes({ graph, before: node }, [inHalfGraph ? cast : { ...cast, name: `${value}_Cast` }]);
 }
