@@ -25,11 +25,9 @@ interface Activation {
 export class IntegerWriter {
   readonly #builder: Builder;
   readonly #activations = new Map<OnnxGraph, Map<string, Activation>>();
-  readonly #order = new Map<OnnxNode, number>();
 
   constructor(builder: Builder) {
     this.#builder = builder;
-    for (const [i, { node }] of builder.graphs.nodes.entries()) this.#order.set(node, i);
   }
 
   /** Writes a weight as codes, and nodes that compute with them in the place of its readers. */
@@ -61,9 +59,9 @@ export class IntegerWriter {
       zeroPoint: this.#builder.freshValue(`${name}_zero_point`),
     };
     known.set(name, activation);
-    // It stands where the first node in need of it may be.
+    // It stands where the first node in need of it may be. Nodes of a graph lie in the file in their order.
     const readers = graphs.uses(graph, name).filter((use) => use.graph === graph);
-    const first = readers.reduce((least, use) => (this.#at(use.node) < this.#at(least) ? use.node : least), node);
+    const first = readers.reduce((least, use) => (use.node.start < least.start ? use.node : least), node);
     const { codes, scale, zeroPoint } = activation;
     this.#builder.addNodes({ graph, before: first }, [
       {
@@ -74,10 +72,6 @@ export class IntegerWriter {
       },
     ]);
     return activation;
-  }
-
-  #at(node: OnnxNode): number {
-    return this.#order.get(node) ?? 0;
   }
 
   /** From a product of integers to floats: the nodes that follow it. */
