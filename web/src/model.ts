@@ -5,11 +5,20 @@
  */
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
-export { ScalepointError } from './core/errors.js';
+export { problemOf, ScalepointError } from './core/errors.js';
 export { type ErrorMeasures, standsForInfinity } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
 export { type Note, noteText, type Sentence } from './core/note.js';
-export type { OptionMention, OptionWords } from './core/option-problem.js';
+export {
+  type Expected,
+  type Hint,
+  type OptionMention,
+  type OptionProblem,
+  type OptionWords,
+  sayHint,
+  sayMention,
+  sayProblem,
+} from './core/option-problem.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
 export type {
@@ -32,7 +41,6 @@ export {
   aFile,
   didYouMean,
   type Flag,
-  keepMention,
   type ModelGranularity,
   type OptionInfo,
   type OptionTable,

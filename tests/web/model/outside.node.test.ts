@@ -163,7 +163,7 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
       levels: {
         flags: [{ name: 'levels', value: 'N', about: 'steps between 0 and the peak' }],
         check(value, name) {
-          if (!Number.isInteger(value)) throw rangeError(name, `expected a whole number, got ${String(value)}`);
+          if (!Number.isInteger(value)) throw rangeError(name, { kind: 'number', whole: true }, value);
         },
         read: ({ levels }) => Number(levels),
       },

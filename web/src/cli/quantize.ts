@@ -17,6 +17,7 @@ import {
   presetTarget,
   QualityError,
   quantizeModel,
+  sayHint,
   type Words,
   type WorkOptions,
 } from '../model.js';
@@ -118,7 +119,7 @@ function checkLine({ values, positionals }: Line, command: string): string {
     throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
   if (preset !== undefined && !isPreset(preset)) {
-    const hint = didYouMean(preset, presets);
+    const hint = sayHint(didYouMean(preset, presets));
     throw new UsageError(`--preset: expected ${presets.join(', ')}, got ${JSON.stringify(preset)}${hint}`);
   }
   return file;
@@ -148,7 +149,7 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const format = await formatOf();
   const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
-  const hint = didYouMean(to, names);
+  const hint = sayHint(didYouMean(to, names));
   // Whoever sees the name that was meant needs no list of the others.
   const what = `there is no type ${JSON.stringify(to)}`;
   throw new UsageError(`--to: ${what}${hint === '' ? `; ${aFile(label)} can become ${names.join(', ')}` : hint}`);

@@ -1,10 +1,11 @@
 /** Plans, also for results of a given size. */
 import { typeError } from '../core/errors.js';
 import type { Note } from '../core/note.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
+import { sizeForm } from '../formats/shards.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
@@ -115,7 +116,7 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
   checkWorkOptions(options);
   const { output, ...rest } = options;
   if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
-    throw typeError('output', `expected a path, a URL or a stream, got ${show(output)}`);
+    throw typeError('output', ofType('path', 'URL', 'stream'), output);
   }
   return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, nameOf(output))));
 }
@@ -174,8 +175,7 @@ export async function measureTypes(
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkSize(size);
-  if (!hasSize(size))
-    throw typeError('targetSize', `expected a number of bytes, or a text such as '3.5GB', got nothing`);
+  if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
   return fitWithin(table, size);
 }
 

@@ -5,6 +5,7 @@
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
 import type { Note } from '../core/note.js';
+import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
 import type { ByteSource, SourceReference } from '../files/bytes.js';
@@ -131,7 +132,7 @@ function checkWorker(worker: unknown): WorkerLike {
   if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
   // A promise that rejects while nobody waits for it would end the process.
   quietly(() => worker);
-  throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
+  throw typeError('worker()', ofType('Worker'), worker);
 }
 
 function isResult(result: Partial<BatchResult> | undefined): boolean {

@@ -260,7 +260,7 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
     plan(choices, partsOf: PartsOf): FilePlan {
       const gguf = choices as GgufChoices;
       for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
-        if (gguf[name] !== undefined) throw rangeError(name, 'the tools for diffusion models know nothing of it');
+        if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
       const fileType = fileTypeFor(gguf);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));

@@ -5,9 +5,10 @@
  */
 import { blockTypeInfo, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
+import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
-import { keepMention, ruleFor } from '../options.js';
+import { keepHint, ruleFor } from '../options.js';
 import { type Reason, rankReason, reasons } from '../reason.js';
 import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
@@ -20,9 +21,7 @@ import {
   fileTypes,
   type GgufChoices,
   type GgufTarget,
-  importanceMention,
   isCastType,
-  requantizeMention,
   type TargetType,
 } from './options.js';
 import { u32Pair } from './pairs.js';
@@ -47,14 +46,19 @@ function keptReason({ name, shape }: GgufTensor): Reason | undefined {
 
 /** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
 function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
-  const fail = (message: string): never => {
-    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
+  const fail = (message: string, hint: Hint): never => {
+    const place = { tensor: name, byteOffset, hint };
+    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
   };
   if (!isCastType(dtype) && !isBlockType(dtype)) {
-    fail(`${dtype} cannot be converted to ${type}; ${keepMention} copies it`);
+    fail(`${dtype} cannot be converted to ${type}`, keepHint);
   }
   if (!isCastType(type) && isBlockType(dtype) && !requantize) {
-    fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
+    fail(`it is quantized already, as ${dtype}`, {
+      kind: 'try',
+      option: mention('requantize', true),
+      effect: 'quantizes it again, which adds to its errors',
+    });
   }
 }
 
@@ -79,8 +83,10 @@ function checkImportance({ name, type, importance }: ResultTensor, to: FileType,
   if (isFree || !(demanding.includes(type) || (to === 'Q2_K_S' && type === 'Q2_K'))) return;
   if (!given) {
     const isOwn = to === 'Q2_K_S' || demanding.includes(fileTypes[to].base);
-    const asked = isOwn ? to : `${to}, with ${type} for tensor ${quoted(name)},`;
-    throw rangeError('to', `${asked} takes an importance matrix, ${importanceMention}`);
+    throw rangeError('importance', { kind: 'required' }, undefined, {
+      kind: 'with',
+      options: [mention('to', to), ...(isOwn ? [] : [mention(`tensor ${quoted(name)}`, type)])],
+    });
   }
   const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${type} does not work without`;
   throw new ScalepointError('BAD_FILE', message, { tensor: name });
@@ -113,8 +119,9 @@ class Chooser {
     if (fitting === undefined) {
       const { elements } = ggmlType(type);
       const message = `rows of ${shape.at(-1)} hold no whole number of ${type}'s blocks of ${elements}, and nothing replaces it`;
-      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}; ${keepMention} copies it`, {
+      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, {
         tensor: name,
+        hint: keepHint,
         byteOffset: tensor.byteOffset,
       });
     }
@@ -220,7 +227,8 @@ export function planGguf(
   matrix?: ImportanceMatrix,
 ): FilePlan {
   const { to, metadata } = choices;
-  if (sources !== undefined && choices.keepSplit === true) throw rangeError('keepSplit', 'only for GGUF files');
+  if (sources !== undefined && choices.keepSplit === true)
+    throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
   let read = 0;
   const tensors = view.tensors.map((tensor, i): Sourced => {
     const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];

@@ -4,7 +4,7 @@
  */
 import { rangeError, typeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { show } from '../../core/show.js';
+import { ofType, whole } from '../../core/option-problem.js';
 import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { u32Pair } from './pairs.js';
@@ -16,14 +16,13 @@ const mostLayer = 1_000_000;
 export const pruneLayers: OptionInfo = {
   flags: [{ name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' }],
   check(value, name) {
-    if (!Array.isArray(value)) throw typeError(name, `expected an array of layers such as [3, 4], got ${show(value)}`);
+    if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
     const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
-    if (wrong !== undefined)
-      throw rangeError(name, `expected whole numbers from 0 to ${mostLayer}, got ${show(wrong)}`);
+    if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
   },
   read({ 'prune-layers': text }) {
     if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
-    throw rangeError('--prune-layers', `expected numbers of layers such as 3,4,5, got ${JSON.stringify(text)}`);
+    throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
   },
 };
 

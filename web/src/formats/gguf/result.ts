@@ -4,7 +4,7 @@ import type { GgmlForm } from '../../codecs/ggml.js';
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
-import { mention } from '../../core/option-problem.js';
+import { mention, without } from '../../core/option-problem.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
 import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
@@ -92,7 +92,11 @@ function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | un
   if (count === 1) return undefined;
   return Array.from({ length: count }, (_, file) => {
     const begin = files.indexOf(file);
-    if (begin < 0) throw rangeError('keepSplit', `no tensor of file ${file + 1} of ${count} is left`);
+    if (begin < 0)
+      throw rangeError('keepSplit', without('pruneLayers'), true, {
+        kind: 'because',
+        message: `no tensor of file ${file + 1} of ${count} is left`,
+      });
     return begin;
   });
 }

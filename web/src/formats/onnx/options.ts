@@ -1,12 +1,9 @@
 /** What ONNX models can become, and the options that decide about it. */
 import { rangeError, typeError } from '../../core/errors.js';
+import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { show } from '../../core/show.js';
 import type { Target } from '../format.js';
-import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
-
-/** How messages mention weights that are restored once. */
-export const castMention = "dequantize: 'cast'";
+import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 
 /** What ONNX models can become. */
 export const onnxTargets = [
@@ -114,11 +111,11 @@ export const options = optionTable<OnnxOptions>({
     blockSize: {
       flags: [{ name: 'block-size', value: 'N', about: 'elements of a block, 16 to 256 (32 by default; bnb4: 64)' }],
       check(value, name) {
-        if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
+        if (!blockSizes.includes(value)) throw rangeError(name, oneOf(blockSizes), value);
       },
       read({ 'block-size': text }) {
         if (blockSizes.map(String).includes(String(text))) return Number(text);
-        throw rangeError('--block-size', `expected 16, 32, 64, 128 or 256, got ${show(text)}`);
+        throw rangeError('--block-size', oneOf(blockSizes), text);
       },
     },
     dequantize: {
@@ -127,12 +124,10 @@ export const options = optionTable<OnnxOptions>({
           name: 'dequantize',
           value: 'HOW',
           about: 'int8-weights, uint8-weights: at every run (linear), or once (cast)',
-          mention: [castMention, '--dequantize cast'],
         },
       ],
       check(value, name) {
-        if (value !== 'linear' && value !== 'cast')
-          throw rangeError(name, `expected 'linear' or 'cast', got ${show(value)}`);
+        if (value !== 'linear' && value !== 'cast') throw rangeError(name, oneOf(['linear', 'cast']), value);
       },
       read: (words) => words.dequantize,
     },
@@ -144,7 +139,7 @@ export const options = optionTable<OnnxOptions>({
       ],
       check(value, name) {
         if (typeof value === 'boolean' || value === 'float') return;
-        throw typeError(name, `expected true, false or 'float', got ${show(value)}`);
+        throw typeError(name, oneOf([true, false, 'float']), value);
       },
       read: (words) => (words['float-zero-points'] === true ? 'float' : true),
     },
@@ -153,23 +148,23 @@ export const options = optionTable<OnnxOptions>({
     const target = targets.find(({ name }) => name === to);
     for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
-        throw rangeError(name, `not for to: '${to}'`);
+        throw rangeError(name, without('to', to));
       }
     }
     const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q2f16'];
     if (zeroPoints === 'float' && !takesFloats.includes(to as OnnxTarget)) {
-      throw rangeError('zeroPoints', `'float' is for to: ${takesFloats.map((name) => `'${name}'`).join(', ')}`);
+      throw rangeError('zeroPoints', onlyWith('to', ...takesFloats), to);
     }
     const searched: readonly OnnxTarget[] = [...takesFloats, 'q8-blocks'];
     if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {
-      throw rangeError('range', `expected 'min-max' or 'mse' for to: '${to}', got ${show(range)}`);
+      throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
-        throw rangeError(`${path}.to`, `expected one of ${onnxTargets.join(', ')}, got ${show(wanted)}`);
+        throw rangeError(`${path}.to`, oneOf(onnxTargets), wanted, didYouMean(wanted, onnxTargets));
       }
       if (granularity !== undefined)
-        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+        throw rangeError(`${path}.granularity`, { kind: 'onlyFor', files: 'safetensors' }, granularity);
     });
   },
 });

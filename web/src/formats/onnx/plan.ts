@@ -12,7 +12,7 @@ import { halveWeight } from './half.js';
 import { HalfGraph } from './half-graph.js';
 import type { OnnxModel, Weight } from './model.js';
 import { blockWeight, isLookup, typeRead } from './nbits.js';
-import { castMention, type OnnxChoices, type OnnxTarget } from './options.js';
+import type { OnnxChoices, OnnxTarget } from './options.js';
 import { type Channels, channelsOf, fewestElements, reasonToKeep } from './readers.js';
 import { rewriteRaised } from './rewrite.js';
 import { dequantizeWeight } from './weights.js';
@@ -233,7 +233,7 @@ function planInto(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf, data
   return {
     ...plan,
     notes: [...builder.notes, ...(halves?.notes() ?? []), ...dynamics.notes(), ...notes].map((text) => {
-      const [before = '', after] = text.split(castMention);
+      const [before = '', after] = text.split("dequantize: 'cast'");
       return after === undefined
         ? noteOf('onnx', {}, text)
         : noteOf('onnx', {}, before, mention('dequantize', 'cast'), after);
@@ -293,6 +293,6 @@ function costsOf({ to, dequantize }: OnnxChoices, codecs: readonly string[]): st
       `1.7 times for 64 rows, convolutions 1 to 1.2 times, and recurrent layers twice. ` +
       (to === 'int4-weights'
         ? "The session option extra: { session: { disable_quant_qdq: '1' } } does it once, and takes the memory of float32"
-        : `${castMention} does it once, and takes the memory of float32`),
+        : "dequantize: 'cast' does it once, and takes the memory of float32"),
   ];
 }

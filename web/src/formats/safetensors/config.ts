@@ -1,7 +1,7 @@
 /** config.json: the `quantization_config` that tells loaders how the codes of a model are to be understood. */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { ScalepointError, typeError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
+import { ofType } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import { whyNoJson } from '../../files/json.js';
 import type { PlannedTensor } from '../format.js';
@@ -133,7 +133,7 @@ export function describe(
 /** @throws TypeError if something is no content of a config.json */
 export function checkConfig(config: unknown): void {
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return;
-  throw typeError('config', `expected the object of a config.json, got ${show(config)}`);
+  throw typeError('config', ofType('object of a config.json'), config);
 }
 
 /**
