@@ -1,31 +1,58 @@
-// Checks which C++ files include which: arrows between the rooms of cpp/ point one way. Reads the #include lines alone.
+// Checks which C++ files include which. Each folder of cpp/ holds a topic, and includes go in the direction of the arrows only:
 //
-//   bindings.cpp, door.h -> scalepoint.h, codecs -> algorithms -> kernels -> lanes -> base
+//   bindings.cpp, door.h -> scalepoint.h -> layers -> ggml -> arrays -> lanes
+//                        -> codecs -> ggml, ranges, codebooks -> arrays
+//
+// Within topics, files have levels: algorithm -> loops (*_loops.h, *_loops.cpp) -> the vectors of lanes/. Every level may include plain
+// types. An include line gives the path inside cpp/, and no two files have one name.
 //
 // It first tries itself out on small sets of files that do what is forbidden.
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
-import { dirname, join } from 'node:path/posix';
+import { basename, join } from 'node:path/posix';
 import { fileURLToPath } from 'node:url';
 
-/** @typedef {'base' | 'lanes' | 'kernels' | 'algorithms' | 'codecs' | 'contract' | 'door'} Room */
-
-/** Plain types and single values, which every room may include. */
-const base = ['block_type.h', 'dtype.h', 'error_sums.h', 'float16.h', 'round.h', 'spec.h', 'status.h'];
+/** @typedef {'lanes' | 'arrays' | 'ranges' | 'codebooks' | 'ggml' | 'layers' | 'codecs' | 'contract' | 'door'} Room */
+/** @typedef {'plain' | 'vectors' | 'loops' | 'algorithm'} Level */
 
 /**
- * What the files of a room may include.
+ * The rooms whose files a room may include, besides its own.
  * @type {Record<Room, Room[]>}
  */
-const allowed = {
-  base: ['base'],
-  lanes: ['base', 'lanes'],
-  kernels: ['base', 'lanes', 'kernels'],
-  algorithms: ['base', 'kernels', 'algorithms'],
-  codecs: ['base', 'kernels', 'algorithms', 'codecs'],
-  contract: ['base', 'algorithms'],
-  door: ['base', 'contract', 'codecs', 'door'],
+const rooms = {
+  lanes: [],
+  arrays: ['lanes'],
+  ranges: ['lanes', 'arrays'],
+  codebooks: ['lanes', 'arrays'],
+  ggml: ['lanes', 'arrays'],
+  layers: ['lanes', 'arrays', 'ggml'],
+  codecs: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml'],
+  contract: ['lanes', 'arrays', 'ranges', 'codebooks', 'ggml', 'layers'],
+  door: ['contract', 'codecs'],
 };
+
+/**
+ * The levels that a level may include.
+ * @type {Record<Level, Level[]>}
+ */
+const levels = {
+  plain: ['plain'],
+  vectors: ['plain', 'vectors'],
+  loops: ['plain', 'vectors', 'loops'],
+  algorithm: ['plain', 'loops', 'algorithm'],
+};
+
+/** Types, single values and tables: headers that every level may include. */
+const plain = [
+  'arrays/dtype.h',
+  'arrays/error_sums.h',
+  'arrays/spec.h',
+  'arrays/status.h',
+  'ggml/ggml_types.h',
+  'ggml/iq_grids.h',
+  'lanes/float16.h',
+  'lanes/round.h',
+];
 
 /**
  * Headers of others that belong into one room: their names and the room.
@@ -38,66 +65,62 @@ const reserved = [
 
 /**
  * @param {string} path inside cpp/
- * @returns {Room}
+ * @returns {Room | undefined} undefined if no room has such files
  */
 function roomOf(path) {
-  if (path.startsWith('kernels/lanes')) return 'lanes';
-  if (path.startsWith('kernels/')) return 'kernels';
-  if (path.startsWith('codecs/')) return 'codecs';
-  if (path === 'bindings.cpp' || path.startsWith('door')) return 'door';
   if (path === 'scalepoint.h') return 'contract';
-  return base.includes(path) ? 'base' : 'algorithms';
+  if (path === 'bindings.cpp' || path === 'door.h') return 'door';
+  const folder = path.slice(0, path.lastIndexOf('/'));
+  return Object.keys(rooms).includes(folder) ? /** @type {Room} */ (folder) : undefined;
 }
 
 /**
- * The include lines of each file: those in quotes as paths inside cpp/, the others by name. A file in quotes is looked for beside the
- * including one first, as the compiler does.
- * @param {Map<string, string>} files
+ * @param {string} path inside cpp/
+ * @returns {Level}
  */
-function includesOf(files) {
-  const own = new Map();
-  const others = new Map();
-  for (const [path, text] of files) {
-    const quoted = [...text.matchAll(/^\s*#\s*include\s*"([^"]+)"/gm)].map(([, name]) => String(name));
-    const beside = quoted.map((name) => [join(dirname(path), name), name]);
-    own.set(
-      path,
-      beside.map(([first, name]) => (files.has(String(first)) ? String(first) : String(name))),
-    );
-    others.set(
-      path,
-      [...text.matchAll(/^\s*#\s*include\s*<([^>]+)>/gm)].map(([, name]) => String(name)),
-    );
-  }
-  return { own: /** @type {Map<string, string[]>} */ (own), others: /** @type {Map<string, string[]>} */ (others) };
+function levelOf(path) {
+  if (plain.includes(path)) return 'plain';
+  if (path.startsWith('lanes/')) return 'vectors';
+  return /_loops\.(h|cpp)$/.test(path) ? 'loops' : 'algorithm';
 }
 
 /**
- * @param {Map<string, string>} files paths inside cpp/ and their texts
- * @returns {string[]} what is wrong
+ * The names in the include lines of a text: those in quotes, and those in angle brackets.
+ * @param {string} text
  */
-function problemsOf(files) {
-  /** @type {string[]} */
-  const problems = [];
-  const { own, others } = includesOf(files);
-  for (const [path, included] of own) {
-    const room = roomOf(path);
-    for (const name of included) {
-      // door_exports.h and the like are made when building.
-      if (!files.has(name) && room !== 'door') problems.push(`${path} includes ${name}, which is not there`);
-      if (files.has(name) && !allowed[room].includes(roomOf(name)))
-        problems.push(`${path} (${room}) includes ${name} (${roomOf(name)})`);
-    }
-    for (const name of others.get(path) ?? []) {
-      const owner = reserved.find((entry) => entry.name.test(name))?.room;
-      if (owner !== undefined && owner !== room) problems.push(`${path} (${room}) includes <${name}> (${owner} only)`);
-    }
+function includesOf(text) {
+  const names = (/** @type {RegExp} */ pattern) => [...text.matchAll(pattern)].map(([, name]) => String(name));
+  return {
+    own: names(/^\s*#\s*include\s*"([^"]+)"/gm),
+    others: names(/^\s*#\s*include\s*<([^>]+)>/gm),
+  };
+}
+
+/**
+ * Files of loops and vectors that the public headers lead to.
+ * @param {Map<string, string[]>} own the files that each file includes
+ */
+function loopsInContract(own) {
+  const reached = new Set(['scalepoint.h']);
+  for (const path of reached) {
+    if (levelOf(path) === 'plain' || levelOf(path) === 'algorithm')
+      for (const name of own.get(path) ?? []) reached.add(name);
   }
+  return [...reached].filter((path) => levelOf(path) === 'loops' || levelOf(path) === 'vectors');
+}
+
+/**
+ * @param {Map<string, string[]>} own the files that each file includes
+ * @returns {string[][]} the files of each cycle
+ */
+function cyclesOf(own) {
+  /** @type {string[][]} */
+  const cycles = [];
   /** @type {Set<string>} */
   const done = new Set();
   const follow = (/** @type {string} */ path, /** @type {string[]} */ way) => {
     if (way.includes(path)) {
-      problems.push(`a cycle: ${[...way.slice(way.indexOf(path)), path].join(' -> ')}`);
+      cycles.push([...way.slice(way.indexOf(path)), path]);
       return;
     }
     if (done.has(path)) return;
@@ -105,27 +128,79 @@ function problemsOf(files) {
     done.add(path);
   };
   for (const path of own.keys()) follow(path, []);
-  // The public headers are the contract: they name no kernel.
-  const reached = new Set(['scalepoint.h']);
-  for (const path of reached) {
-    if (roomOf(path) === 'kernels') problems.push(`scalepoint.h leads to ${path}`);
-    else for (const name of own.get(path) ?? []) reached.add(name);
+  return cycles;
+}
+
+/**
+ * @param {Map<string, string>} files paths inside cpp/ and their texts
+ * @returns {string[]} a sentence for each broken rule
+ */
+function problemsOf(files) {
+  /** @type {string[]} */
+  const problems = [];
+  const includes = new Map([...files].map(([path, text]) => [path, includesOf(text)]));
+  const own = new Map([...includes].map(([path, names]) => [path, names.own]));
+
+  // Check each arrow.
+  for (const [path, { own, others }] of includes) {
+    const room = roomOf(path);
+    if (room === undefined) {
+      problems.push(`${path} lies in no room; see rooms in scripts/check_includes.mjs`);
+      continue;
+    }
+    for (const name of own) {
+      const target = roomOf(name);
+      if (!files.has(name) || target === undefined) {
+        // door_exports.h and the like are made when building.
+        if (room !== 'door') problems.push(`${path} includes ${name}, which is not there`);
+        continue;
+      }
+      if (target !== room && !rooms[room].includes(target))
+        problems.push(`${path} (${room}) includes ${name} (${target})`);
+      else if (!levels[levelOf(path)].includes(levelOf(name)))
+        problems.push(`${path} (${levelOf(path)}) includes ${name} (${levelOf(name)})`);
+    }
+    for (const name of others) {
+      const owner = reserved.find((entry) => entry.name.test(name))?.room;
+      if (owner !== undefined && owner !== room) problems.push(`${path} (${room}) includes <${name}> (${owner} only)`);
+    }
+  }
+
+  // Check what is about several files at once.
+  for (const cycle of cyclesOf(own)) problems.push(`a cycle: ${cycle.join(' -> ')}`);
+  for (const path of loopsInContract(own)) problems.push(`scalepoint.h leads to ${path}`);
+  /** @type {Map<string, string>} */
+  const names = new Map();
+  for (const path of files.keys()) {
+    const other = names.get(basename(path));
+    if (other !== undefined) problems.push(`${other} and ${path} have the same name`);
+    names.set(basename(path), path);
   }
   return problems;
 }
 
 /** Sets of files, and how many problems they have. */
 const selfTests = [
-  { files: { 'kernels/range.h': '#include "../round.h"', 'round.h': '' }, problems: 0 },
-  { files: { 'kernels/range.h': '#include "../range.h"', 'range.h': '' }, problems: 1 },
-  { files: { 'kernels/range.cpp': '#include "range.h"', 'kernels/range.h': '', 'range.h': '' }, problems: 0 },
-  { files: { 'linear.cpp': '#include "codecs/cast.h"', 'codecs/cast.h': '' }, problems: 1 },
-  { files: { 'linear.cpp': '#include "kernels/lanes.h"', 'kernels/lanes.h': '' }, problems: 1 },
-  { files: { 'linear.cpp': '#include <emscripten/bind.h>', 'bindings.cpp': '#include <emscripten.h>' }, problems: 1 },
-  { files: { 'a.h': '#include "b.h"', 'b.h': '  # include "a.h"' }, problems: 1 },
-  { files: { 'a.h': '#include "b.h"' }, problems: 1 },
+  { files: { 'ggml/a_loops.h': '#include "lanes/round.h"', 'lanes/round.h': '' }, problems: 0 },
+  { files: { 'ggml/a_loops.h': '#include "arrays/b_loops.h"', 'arrays/b_loops.h': '' }, problems: 0 },
+  { files: { 'ggml/a_loops.h': '#include "ggml/a.h"', 'ggml/a.h': '' }, problems: 1 },
+  { files: { 'arrays/a_loops.h': '#include "ggml/b_loops.h"', 'ggml/b_loops.h': '' }, problems: 1 },
+  { files: { 'arrays/a.h': '#include "ranges/b.h"', 'ranges/b.h': '' }, problems: 1 },
+  { files: { 'ranges/a.h': '#include "codebooks/b.h"', 'codebooks/b.h': '' }, problems: 1 },
+  { files: { 'layers/a.cpp': '#include "codecs/cast.h"', 'codecs/cast.h': '' }, problems: 1 },
+  { files: { 'arrays/a.cpp': '#include "lanes/lanes.h"', 'lanes/lanes.h': '' }, problems: 1 },
+  { files: { 'arrays/a_loops.cpp': '#include "lanes/lanes.h"', 'lanes/lanes.h': '' }, problems: 0 },
+  { files: { 'arrays/a.cpp': '#include <emscripten/bind.h>', 'bindings.cpp': '#include <emscripten.h>' }, problems: 1 },
+  { files: { 'arrays/a.h': '#include "arrays/b.h"', 'arrays/b.h': '  # include "arrays/a.h"' }, problems: 1 },
+  { files: { 'arrays/a.h': '#include "b.h"', 'arrays/b.h': '' }, problems: 1 },
+  { files: { 'arrays/a.h': '', 'ggml/a.h': '' }, problems: 1 },
+  { files: { 'shared/a.h': '' }, problems: 1 },
   {
-    files: { 'scalepoint.h': '#include "a.h"', 'a.h': '#include "kernels/a.h"', 'kernels/a.h': '' },
+    files: {
+      'scalepoint.h': '#include "arrays/a.h"',
+      'arrays/a.h': '#include "arrays/a_loops.h"',
+      'arrays/a_loops.h': '',
+    },
     problems: 1,
   },
 ];

@@ -35,7 +35,7 @@ const exceptions = [
       'the bins of four values are found together, but each is counted alone: there are no vector instructions that scatter',
   },
   {
-    functionName: 'scalepoint::kernels::quantize_q3_k(',
+    functionName: 'scalepoint::loops::quantize_q3_k(',
     loops: 1,
     reason: 'gathers the sub-blocks that can still improve into groups of four',
   },

@@ -6,9 +6,9 @@ import { findProgram } from './emscripten.mjs';
 import { setup } from './setup.mjs';
 import { explain, mustRun, root, StepError, step } from './steps.mjs';
 
-/** The C++ files of a folder, not those in its folders. @param {string} folder */
+/** The C++ files in a folder and its folders. @param {string} folder */
 const sources = (folder) =>
-  readdirSync(join(root, folder))
+  readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => /\.(h|cpp)$/.test(name))
     .map((name) => join(folder, name));
 
@@ -22,7 +22,7 @@ try {
         'Install it (Debian, Homebrew and npm have it), then try again.',
       );
     }
-    const files = ['cpp', 'cpp/codecs', 'cpp/kernels', 'tests/cpp', 'web/src/bench'].flatMap(sources);
+    const files = ['cpp', 'tests/cpp', 'web/src/bench'].flatMap(sources);
     await mustRun('clang-format', ['-i', ...files]);
   });
 } catch (error) {

@@ -5,7 +5,7 @@
 //   node scripts/make_door.mjs      writes web/src/core/door.ts and build/wasm/door_exports.h; scripts/build.mjs does this, too
 
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { dirname, join, posix } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Door } from './door/model.mjs';
 import { Declarations, readCalls } from './door/read.mjs';
@@ -21,16 +21,16 @@ function write(/** @type {string} */ path, /** @type {string} */ text) {
 }
 
 /**
- * Reads a header after all that it includes, each once. Kernels have nothing to do with the door.
+ * Reads a header after all that it includes, each once, except headers of loops.
  * @param {string} name in cpp/
  * @param {Declarations} declarations
  */
 function readHeader(name, declarations, read = new Set()) {
-  if (read.has(name) || name.startsWith('kernels/')) return;
+  if (read.has(name) || name.endsWith('_loops.h')) return;
   read.add(name);
   const source = readFileSync(join(root, 'cpp', name), 'utf8');
   for (const [, included] of source.matchAll(/^#include "([^"]+)"$/gm)) {
-    readHeader(posix.join(posix.dirname(name), String(included)), declarations, read);
+    readHeader(String(included), declarations, read);
   }
   declarations.read(`cpp/${name}`, source);
 }

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "../kernels/minifloat.h"
-#include "elements.h"
+#include "arrays/minifloat_loops.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 

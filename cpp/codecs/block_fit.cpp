@@ -1,10 +1,10 @@
-#include "block_fit.h"
+#include "codecs/block_fit.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
+#include "arrays/minifloat_loops.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -51,7 +51,7 @@ BlockScale best_for(const Sums& sums, float levels, ElementType type, ZeroPointK
 
 void store_scales(const float* scales, size_t n, ElementType type, std::byte* to) {
   if (type == ElementType::kF16) {
-    kernels::float32_to_float16(scales, n, reinterpret_cast<uint16_t*>(to));
+    loops::float32_to_float16(scales, n, reinterpret_cast<uint16_t*>(to));
   } else {
     std::memcpy(to, scales, n * sizeof(float));
   }
@@ -59,7 +59,7 @@ void store_scales(const float* scales, size_t n, ElementType type, std::byte* to
 
 void load_scales(const std::byte* from, size_t n, ElementType type, float* scales) {
   if (type == ElementType::kF16) {
-    kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, scales);
+    loops::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, scales);
   } else {
     std::memcpy(scales, from, n * sizeof(float));
   }

@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "block_codes.h"
+#include "codecs/block_codes.h"
 
 namespace scalepoint::codecs {
 

@@ -1,11 +1,11 @@
-#include "cast.h"
+#include "codecs/cast.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
-#include "../kernels/range.h"
-#include "../round.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/minifloat_loops.h"
+#include "lanes/round.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -15,11 +15,11 @@ const float* write(const float* x, size_t n, ElementType to, std::byte* out, flo
   auto* const bits = reinterpret_cast<uint16_t*>(out);
   switch (to) {
     case ElementType::kF16:
-      kernels::round_to_float16(x, n, bits, room);
+      loops::round_to_float16(x, n, bits, room);
       return room;
     case ElementType::kBF16:
-      kernels::float32_to_bfloat16(x, n, bits);
-      kernels::bfloat16_to_float32(bits, n, room);
+      loops::float32_to_bfloat16(x, n, bits);
+      loops::bfloat16_to_float32(bits, n, room);
       return room;
     default:
       std::memcpy(out, x, n * sizeof(float));
@@ -34,8 +34,8 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
   size_t count = 0;
   for (size_t i = 0; i < n; i++) {
     // Most have neither.
-    const size_t some = std::min(n - i, kernels::kErrorBlock);
-    if (i % kernels::kErrorBlock == 0 && kernels::all_finite_nonzero(y + i, some)) {
+    const size_t some = std::min(n - i, loops::kErrorBlock);
+    if (i % loops::kErrorBlock == 0 && loops::all_finite_nonzero(y + i, some)) {
       i += some - 1;
       continue;
     }
@@ -44,7 +44,7 @@ size_t saturate(const float* x, size_t n, ElementType to, std::byte* out, float*
     // An infinity has the bits behind those of the largest value, a zero those before the smallest one.
     overflows ? bits[i]-- : bits[i]++;
     count += overflows;
-    to == ElementType::kF16 ? kernels::float16_to_float32(bits + i, 1, y + i) : kernels::bfloat16_to_float32(bits + i, 1, y + i);
+    to == ElementType::kF16 ? loops::float16_to_float32(bits + i, 1, y + i) : loops::bfloat16_to_float32(bits + i, 1, y + i);
   }
   return count;
 }

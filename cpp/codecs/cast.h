@@ -1,8 +1,8 @@
 // Floats of another type.
 #pragma once
 
-#include "codec.h"
-#include "elements.h"
+#include "codecs/codec.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 

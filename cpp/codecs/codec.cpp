@@ -1,4 +1,4 @@
-#include "codec.h"
+#include "codecs/codec.h"
 
 namespace scalepoint::codecs {
 
@@ -13,8 +13,8 @@ Status Arena::status() const {
 }
 
 void measure(const Tile& tile, uint64_t first, const float* x, const float* y, size_t n, ErrorSums& sums) {
-  kernels::accumulate_error(x, y, n, sums);
-  if (tile.importance != nullptr) kernels::accumulate_weighted_error(x, y, n, tile.importance, tile.columns, first, sums);
+  loops::accumulate_error(x, y, n, sums);
+  if (tile.importance != nullptr) loops::accumulate_weighted_error(x, y, n, tile.importance, tile.columns, first, sums);
 }
 
 std::byte* take_part(const Tile& tile, Role role, uint64_t bytes, Arena& arena, Bytes& part) {

@@ -9,16 +9,16 @@
 // counts, the function returns here. So the size that a caller asks for is always the size that is used. Then the function goes
 // through the tile in steps that stay in the cache.
 //
-// Steps begin at multiples of kernels::kErrorBlock elements. That way the error sums are the same for every size of step.
+// Steps begin at multiples of loops::kErrorBlock elements. That way the error sums are the same for every size of step.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-#include "../error_sums.h"
-#include "../kernels/kernels.h"
-#include "../status.h"
+#include "arrays/error_sums.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/status.h"
 
 namespace scalepoint::codecs {
 
@@ -28,7 +28,7 @@ inline constexpr uint64_t kStepSize = 1 << 14;
 /// Elements of a step of whole lines: rows, or runs that share a scale.
 [[nodiscard]] constexpr uint64_t step_over(uint64_t line, uint64_t size) {
   const uint64_t twos = line & (~line + 1);  // the largest power of two that divides it
-  const uint64_t unit = twos < kernels::kErrorBlock ? line * (kernels::kErrorBlock / twos) : line;
+  const uint64_t unit = twos < loops::kErrorBlock ? line * (loops::kErrorBlock / twos) : line;
   return std::min(size, unit * std::max<uint64_t>(1, kStepSize / unit));
 }
 

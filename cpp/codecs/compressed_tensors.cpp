@@ -1,23 +1,23 @@
-#include "compressed_tensors.h"
+#include "codecs/compressed_tensors.h"
 
 #include <cassert>
 #include <cmath>
 #include <cstring>
 
-#include "../kernels/minifloat.h"
-#include "../kernels/pack.h"
-#include "../linear.h"
-#include "../metrics.h"
-#include "../minifloat.h"
-#include "../pack.h"
-#include "../range.h"
+#include "arrays/linear.h"
+#include "arrays/metrics.h"
+#include "arrays/min_max.h"
+#include "arrays/minifloat.h"
+#include "arrays/minifloat_loops.h"
+#include "arrays/pack_bits.h"
+#include "arrays/pack_bits_loops.h"
 
 namespace scalepoint::codecs {
 namespace {
 
 constexpr Minifloat kFloat8 = Minifloat::kFloat8E4M3FN;
 constexpr double kLargestFloat8 = 448;
-constexpr kernels::CodeForm kOffsetBinary = kernels::CodeForm::kOffsetBinary;
+constexpr loops::CodeForm kOffsetBinary = loops::CodeForm::kOffsetBinary;
 
 const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const uint8_t*>(bytes); }
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
@@ -33,10 +33,10 @@ struct ScaleType {
 
   [[nodiscard]] bool converts() const { return bytes == 2; }
   void narrow(const float* x, size_t n, uint16_t* bits) const {
-    type == ElementType::kF16 ? kernels::float32_to_float16(x, n, bits) : kernels::float32_to_bfloat16(x, n, bits);
+    type == ElementType::kF16 ? loops::float32_to_float16(x, n, bits) : loops::float32_to_bfloat16(x, n, bits);
   }
   void widen(const uint16_t* bits, size_t n, float* x) const {
-    type == ElementType::kF16 ? kernels::float16_to_float32(bits, n, x) : kernels::bfloat16_to_float32(bits, n, x);
+    type == ElementType::kF16 ? loops::float16_to_float32(bits, n, x) : loops::bfloat16_to_float32(bits, n, x);
   }
 };
 constexpr ScaleType kScaleTypes[] = {{ElementType::kF32, 4, 0x1p-23f, 0x1p-149f},
@@ -279,7 +279,7 @@ class Encoder {
       status = quantize_minifloat(x, layout, 0, scale, kFloat8, {uint8s(made), n_});
       if (status == Status::kOk && tile_.measure) {
         status = dequantize_minifloat({uint8s(made), n_}, layout, 0, scale, kFloat8, {restored_, n_});
-        kernels::accumulate_error(x_, restored_, n_, result_.sums);
+        loops::accumulate_error(x_, restored_, n_, result_.sums);
       }
     } else if (tile_.measure) {
       status = quantize_linear_measured(x, layout, 0, scale, zero_point, form_.spec(), {made, n_}, result_.sums);
@@ -292,7 +292,7 @@ class Encoder {
     if (!codes_.packed || has_problem()) return Status::kOk;
     form_.for_each_line(n_, [&](size_t n, size_t bytes, size_t code, size_t byte) {
       const auto used = static_cast<size_t>(packed_bytes(n, codes_.bits));
-      kernels::pack_codes(uint8s(made + code), n, codes_.bits, kOffsetBinary, uint8s(data + byte));
+      loops::pack_codes(uint8s(made + code), n, codes_.bits, kOffsetBinary, uint8s(data + byte));
       std::memset(data + byte + used, 0, bytes - used);
     });
     return Status::kOk;
@@ -385,7 +385,7 @@ Status decode(const Stored& stored, const CompressedTensors& codes, Arena& arena
     const std::byte* made = stored.data.data + form.data_bytes(at);
     if (codes.packed) {
       form.for_each_line(n, [&](size_t count, size_t, size_t code, size_t byte) {
-        kernels::unpack_codes(uint8s(made + byte), count, codes.bits, kOffsetBinary, uint8s(unpacked + code));
+        loops::unpack_codes(uint8s(made + byte), count, codes.bits, kOffsetBinary, uint8s(unpacked + code));
       });
       made = unpacked;
     }

@@ -2,9 +2,9 @@
 // Source: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors and quantization/utils/helpers.py.
 #pragma once
 
-#include "../range_search.h"
-#include "codec.h"
-#include "elements.h"
+#include "codecs/codec.h"
+#include "codecs/elements.h"
+#include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
 

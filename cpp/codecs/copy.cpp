@@ -1,6 +1,6 @@
-#include "copy.h"
+#include "codecs/copy.h"
 
-#include "elements.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 
@@ -14,7 +14,7 @@ Status encode(const Tile& tile, const Copy&, Arena& arena, Encoded& result) noex
   for (uint64_t at = 0; at < size; at += kStepSize) {
     const auto n = static_cast<size_t>(std::min(kStepSize, size - at));
     const float* const x = floats.read(at, n);
-    kernels::accumulate_error(x, x, n, result.sums);
+    loops::accumulate_error(x, x, n, result.sums);
   }
   return Status::kOk;
 }

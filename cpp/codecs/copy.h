@@ -1,7 +1,7 @@
 // Tensors that stay as they are.
 #pragma once
 
-#include "codec.h"
+#include "codecs/codec.h"
 
 namespace scalepoint::codecs {
 

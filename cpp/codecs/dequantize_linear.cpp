@@ -1,17 +1,17 @@
-#include "dequantize_linear.h"
+#include "codecs/dequantize_linear.h"
 
 #include <cmath>
 #include <cstring>
 #include <limits>
 
-#include "../kernels/block_codes.h"
-#include "../kernels/linear.h"
-#include "../kernels/metrics.h"
-#include "../kernels/pack.h"
-#include "../kernels/range.h"
-#include "../linear.h"
-#include "../range.h"
-#include "block_fit.h"
+#include "arrays/linear.h"
+#include "arrays/linear_loops.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/min_max.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/pack_bits_loops.h"
+#include "codecs/block_codes_loops.h"
+#include "codecs/block_fit.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -20,7 +20,7 @@ const uint8_t* uint8s(const std::byte* bytes) { return reinterpret_cast<const ui
 uint8_t* uint8s(std::byte* bytes) { return reinterpret_cast<uint8_t*>(bytes); }
 
 /// Columns of a row whose scales and values stay in the nearest cache from their codes to their errors.
-constexpr size_t kPiece = kernels::kErrorBlock;
+constexpr size_t kPiece = loops::kErrorBlock;
 
 /// What follows from the size of a tile and from its codes.
 struct Form {
@@ -169,7 +169,7 @@ class Encoder {
         std::fill_n(max_, sets(), 0.0f);
       }
       const auto rows = static_cast<size_t>(form_.rows), columns = static_cast<size_t>(form_.columns);
-      finite = kernels::range_columns(x_, rows, columns, min_, max_) < kInfinityBits;
+      finite = loops::range_columns(x_, rows, columns, min_, max_) < kInfinityBits;
     } else {
       if (!codes_.goes_on) clear_range({min_, sets()}, {max_, sets()});
       const Status status = scalepoint::observe({x_, size()}, form_.layout, 0, NonFinite::kError, {min_, sets()}, {max_, sets()});
@@ -232,7 +232,7 @@ class Encoder {
   void choose_in_blocks() const {
     const int32_t flip = codes_.is_signed ? 1 << (codes_.bits - 1) : 0;
     const bool half = codes_.scale == ElementType::kF16;
-    kernels::choose_blocks(min_, max_, sets(), codes_.bits, codes_.symmetric, half, block_scale_, reciprocal_, zeros_);
+    loops::choose_blocks(min_, max_, sets(), codes_.bits, codes_.symmetric, half, block_scale_, reciprocal_, zeros_);
     if (searches()) {
       std::fill_n(gain_, sets(), 0.0);
       form_.for_each_run([&](uint64_t set, uint64_t first, uint64_t n) {
@@ -309,8 +309,8 @@ class Encoder {
     }
     if (status != Status::kOk || !packs()) return status;
     const bool flips = form_.has_blocks() && codes_.is_signed;
-    kernels::pack_codes(uint8s(made_), size(), codes_.bits,
-                        flips ? kernels::CodeForm::kOffsetBinary : kernels::CodeForm::kUnsigned, uint8s(data_));
+    loops::pack_codes(uint8s(made_), size(), codes_.bits, flips ? loops::CodeForm::kOffsetBinary : loops::CodeForm::kUnsigned,
+                      uint8s(data_));
     return status;
   }
 
@@ -324,13 +324,13 @@ class Encoder {
       for (size_t at = first; at < end; at += columns, row++) {
         float* const restored = restores() ? restored_ + (at - first) : nullptr;
         if (form_.has_blocks()) {
-          kernels::make_block_codes(x_ + at, columns, blocks_of(row), uint8s(made + at), restored);
+          loops::make_block_codes(x_ + at, columns, blocks_of(row), uint8s(made + at), restored);
         } else if (!(pieces ? store_pieces(x_ + at, made + at) : store_row(0, columns, x_ + at, made + at, restored))) {
           result_.problem = floats_.first_problem(0);
           return;
         }
       }
-      if (restores() && !pieces) kernels::accumulate_error(x_ + first, restored_, end - first, result_.sums);
+      if (restores() && !pieces) loops::accumulate_error(x_ + first, restored_, end - first, result_.sums);
     }
   }
 
@@ -338,7 +338,7 @@ class Encoder {
   bool store_pieces(const float* x, std::byte* made) {
     for (size_t column = 0; column < form_.columns; column += kPiece) {
       if (!store_row(column, kPiece, x + column, made + column, restored_)) return false;
-      kernels::accumulate_error(x + column, restored_, kPiece, result_.sums);
+      loops::accumulate_error(x + column, restored_, kPiece, result_.sums);
     }
     return true;
   }
@@ -346,10 +346,10 @@ class Encoder {
   /// Codes of n columns of a row, where each column has a scale. Scales are good, so that only values are left to check. Returns false
   /// if one is not finite.
   bool store_row(size_t column, size_t n, const float* x, std::byte* made, float* restored) const {
-    const kernels::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
+    const loops::CodeFormat format = {form_.dtype(), Rounding::kOnnx};
     const float* const scale = scale_ + column;
     const int32_t* const zero_point = zero_point_ + column;
-    if (!kernels::quantize_each(x, n, scale, zero_point, format, made)) {
+    if (!loops::quantize_each(x, n, scale, zero_point, format, made)) {
       for (size_t i = 0; i < n; i++) {
         if (!std::isfinite(x[i])) return false;
         const int32_t code =
@@ -357,12 +357,12 @@ class Encoder {
         made[i] = static_cast<std::byte>(code);
       }
     }
-    if (restored != nullptr) kernels::dequantize_each(made, format.dtype, n, scale, zero_point, restored);
+    if (restored != nullptr) loops::dequantize_each(made, format.dtype, n, scale, zero_point, restored);
     return true;
   }
 
   /// The blocks that the elements of a row are in.
-  [[nodiscard]] kernels::BlockCodes blocks_of(size_t row) const {
+  [[nodiscard]] loops::BlockCodes blocks_of(size_t row) const {
     const auto columns = static_cast<size_t>(form_.columns), size = static_cast<size_t>(codes_.block_size);
     if (codes_.sharing == Sharing::kColumnBlocks) {
       const size_t first = row / size * columns;
@@ -380,7 +380,7 @@ class Encoder {
     if (scales_ != nullptr) store_scales(scale_, sets(), codes_.scale, scales_);
     if (zero_points_ == nullptr) return;
     for (size_t i = 0; i < sets(); i++) codes_of_zero_[i] = static_cast<std::byte>(zero_point_[i]);
-    kernels::pack_codes(uint8s(codes_of_zero_), sets(), codes_.bits, kernels::CodeForm::kUnsigned, uint8s(zero_points_));
+    loops::pack_codes(uint8s(codes_of_zero_), sets(), codes_.bits, loops::CodeForm::kUnsigned, uint8s(zero_points_));
   }
 
   const Tile& tile_;
@@ -451,11 +451,11 @@ Status decode(const Stored& stored, const DequantizeLinear& codes, Arena& arena,
   if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
   const auto sets = static_cast<size_t>(form.sets);
-  const auto form_of = codes.is_signed ? kernels::CodeForm::kTwosComplement : kernels::CodeForm::kUnsigned;
-  kernels::unpack_codes(uint8s(stored.data.data), static_cast<size_t>(form.size), codes.bits, form_of, made);
+  const auto form_of = codes.is_signed ? loops::CodeForm::kTwosComplement : loops::CodeForm::kUnsigned;
+  loops::unpack_codes(uint8s(stored.data.data), static_cast<size_t>(form.size), codes.bits, form_of, made);
   load_scales(stored.scale.data, sets, codes.scale, scale);
   if (has_zero_points) {
-    kernels::unpack_codes(uint8s(stored.zero_point.data), sets, codes.bits, form_of, zero_point);
+    loops::unpack_codes(uint8s(stored.zero_point.data), sets, codes.bits, form_of, zero_point);
   } else {
     std::memset(zero_point, codes.symmetric ? form.dtype().middle() : 0, sets);
   }

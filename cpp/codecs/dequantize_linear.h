@@ -2,9 +2,9 @@
 // Sources: onnx/onnx docs/Operators.md; microsoft/onnxruntime python/tools/quantization/quant_utils.py (compute_scale_zp).
 #pragma once
 
-#include "../range_search.h"
-#include "codec.h"
-#include "elements.h"
+#include "codecs/codec.h"
+#include "codecs/elements.h"
+#include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
 

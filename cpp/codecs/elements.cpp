@@ -1,11 +1,11 @@
-#include "elements.h"
+#include "codecs/elements.h"
 
 #include <cassert>
 #include <cstring>
 
-#include "../blocks.h"
-#include "../kernels/minifloat.h"
-#include "../range.h"
+#include "arrays/min_max.h"
+#include "arrays/minifloat_loops.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -54,19 +54,19 @@ const float* Floats::read(uint64_t first, size_t n) {
       std::memcpy(room_, from, n * sizeof(float));
       break;
     case ElementType::kF16:
-      kernels::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
+      loops::float16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
       break;
     case ElementType::kBF16:
-      kernels::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
+      loops::bfloat16_to_float32(reinterpret_cast<const uint16_t*>(from), n, room_);
       break;
     case ElementType::kF64:
       for (size_t i = 0; i < n; i++) room_[i] = static_cast<float>(double_at(tile_, first + i));
       break;
     case ElementType::kF8_E4M3:
-      kernels::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E4M3FN, room_);
+      loops::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E4M3FN, room_);
       break;
     case ElementType::kF8_E5M2:
-      kernels::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E5M2, room_);
+      loops::minifloat_to_float32(reinterpret_cast<const uint8_t*>(from), n, Minifloat::kFloat8E5M2, room_);
       break;
     default:
       // The type and the sizes were checked.

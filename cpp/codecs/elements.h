@@ -1,7 +1,7 @@
 // The elements of a file as floats.
 #pragma once
 
-#include "codec.h"
+#include "codecs/codec.h"
 
 namespace scalepoint::codecs {
 

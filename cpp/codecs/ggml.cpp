@@ -1,8 +1,8 @@
-#include "ggml.h"
+#include "codecs/ggml.h"
 
 #include <cmath>
 
-#include "elements.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 namespace {

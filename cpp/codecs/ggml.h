@@ -1,8 +1,8 @@
 // Blocks of ggml, as GGUF files hold them.
 #pragma once
 
-#include "../blocks.h"
-#include "codec.h"
+#include "codecs/codec.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::codecs {
 

@@ -1,12 +1,12 @@
-#include "matmul_bnb4.h"
+#include "codecs/matmul_bnb4.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "../absmax.h"
-#include "../codebook_parts.h"
-#include "../kernels/block_codes.h"
-#include "../kernels/metrics.h"
+#include "arrays/metrics_loops.h"
+#include "codebooks/absmax.h"
+#include "codebooks/codebook_parts.h"
+#include "codecs/block_codes_loops.h"
 
 namespace scalepoint::codecs {
 namespace {
@@ -42,7 +42,7 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   Floats floats(tile, tile.size(), arena);
   const auto k = static_cast<size_t>(form.k), blocks = static_cast<size_t>(form.blocks);
   const uint64_t at_once = form.columns_at_once();
-  const size_t stride = kernels::column_stride(k);
+  const size_t stride = loops::column_stride(k);
   auto* const columns = arena.take<float>(codes.transposed ? 0 : std::min(at_once, form.n) * stride);
   auto* const restored = arena.take<float>(form.k);
   auto* const made = arena.take<uint8_t>(form.k);
@@ -56,14 +56,14 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
   const float* const x = floats.read(0, static_cast<size_t>(tile.size()));
   std::fill_n(absmax, form.n * form.blocks, 0.0f);
   const std::span<const float> book = published_codebook(codes.book);
-  kernels::CodeSearch search;
+  loops::CodeSearch search;
   prepare_search(book, form.decision(), search);
   const Blocks layout = {codes.block_size};
   for (uint64_t i = 0; i < form.n; i++) {
     const float* column = x + i * form.k;
     if (!codes.transposed) {
       const auto some = static_cast<size_t>(std::min(at_once, form.n - i / at_once * at_once));
-      if (i % at_once == 0) kernels::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
+      if (i % at_once == 0) loops::gather_columns(x + i, k, static_cast<size_t>(form.n), some, columns, stride);
       column = columns + i % at_once * stride;
     }
     const std::span<const float> values = {column, k};
@@ -76,7 +76,7 @@ Status encode(const Tile& tile, const MatMulBnb4& codes, Arena& arena, Encoded& 
     if (status == Status::kOk) status = quantize_prepared(values, layout, scales, search, {made, k});
     if (status == Status::kOk && tile.measure) status = dequantize_codebook({made, k}, layout, scales, book, {restored, k});
     if (status != Status::kOk) return status;
-    if (tile.measure && tile.wants(Role::kData)) kernels::accumulate_error(column, restored, k, result.sums);
+    if (tile.measure && tile.wants(Role::kData)) loops::accumulate_error(column, restored, k, result.sums);
     uint8_t* const to = data + i * form.k / 2;
     for (size_t j = 0; j < k / 2; j++) to[j] = static_cast<uint8_t>(made[2 * j] << 4 | made[2 * j + 1]);
   }

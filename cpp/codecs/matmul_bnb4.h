@@ -2,9 +2,9 @@
 // Sources: microsoft/onnxruntime docs/ContribOperators.md, contrib_ops/cpu/quantization/blockwise_quant_block_bnb4.h.
 #pragma once
 
-#include "../codebook.h"
-#include "codec.h"
-#include "elements.h"
+#include "codebooks/codebook.h"
+#include "codecs/codec.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 

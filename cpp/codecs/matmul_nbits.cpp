@@ -1,21 +1,21 @@
-#include "matmul_nbits.h"
+#include "codecs/matmul_nbits.h"
 
 #include <cmath>
 #include <cstring>
 
-#include "../absmax.h"
-#include "../kernels/block_codes.h"
-#include "../kernels/metrics.h"
-#include "../kernels/pack.h"
-#include "../kernels/range.h"
-#include "../range_search.h"
-#include "block_codes.h"
-#include "block_fit.h"
+#include "arrays/metrics_loops.h"
+#include "arrays/min_max_loops.h"
+#include "arrays/pack_bits_loops.h"
+#include "codebooks/absmax.h"
+#include "codecs/block_codes.h"
+#include "codecs/block_codes_loops.h"
+#include "codecs/block_fit.h"
+#include "ranges/range_search.h"
 
 namespace scalepoint::codecs {
 namespace {
 
-constexpr uint64_t kPanel = kernels::kPanel;
+constexpr uint64_t kPanel = loops::kPanel;
 /// Columns that are read at once: 512 bytes of a row. Rows often lie multiples of 4096 bytes apart, and so in the same lines of a cache.
 constexpr uint64_t kBand = 8 * kPanel;
 /// Blocks of a column that are made one after the other.
@@ -109,15 +109,15 @@ class Encoder {
     const uint64_t first = block * codes_.block_size, end = std::min(form_.n, column + kBand);
     const auto rows = static_cast<size_t>(std::min<uint64_t>(codes_.block_size, form_.end - first));
     if (!codes_.transposed) {
-      kernels::take_panels(x + (first - form_.begin) * form_.n + column, rows, static_cast<size_t>(form_.n),
-                           static_cast<size_t>(end - column), band_);
+      loops::take_panels(x + (first - form_.begin) * form_.n + column, rows, static_cast<size_t>(form_.n),
+                         static_cast<size_t>(end - column), band_);
     }
     float* panel = band_;
     for (; column < end; column += kPanel) {
       const auto some = static_cast<size_t>(std::min(kPanel, end - column));
       if (codes_.transposed) {
         std::fill_n(panel, rows * kPanel, 0.0f);
-        kernels::gather_columns(x + column * form_.k + first, some, static_cast<size_t>(form_.k), rows, panel, kPanel);
+        loops::gather_columns(x + column * form_.k + first, some, static_cast<size_t>(form_.k), rows, panel, kPanel);
       }
       panel_ = panel;
       const Status status = store_panel(rows, some, column, block);
@@ -139,25 +139,25 @@ class Encoder {
     }
     store_parameters(some, column, block);
     if (data_ == nullptr) return Status::kOk;
-    const kernels::BlockCodes codes = {scale_, reciprocal_, zero_point_, form_.levels()};
-    kernels::make_panel_codes(panel_, rows, codes_.block_size, codes, codes_.bits, words_, tile_.measure ? restored_ : nullptr);
-    kernels::put_words(words_, static_cast<size_t>(form_.block_bytes() / 4), some,
-                       uint8s(data_ + column * form_.column_bytes() + block * form_.block_bytes()),
-                       static_cast<size_t>(form_.column_bytes()));
-    if (tile_.measure) kernels::accumulate_error(panel_, restored_, rows * kPanel, result_.sums);
+    const loops::BlockCodes codes = {scale_, reciprocal_, zero_point_, form_.levels()};
+    loops::make_panel_codes(panel_, rows, codes_.block_size, codes, codes_.bits, words_, tile_.measure ? restored_ : nullptr);
+    loops::put_words(words_, static_cast<size_t>(form_.block_bytes() / 4), some,
+                     uint8s(data_ + column * form_.column_bytes() + block * form_.block_bytes()),
+                     static_cast<size_t>(form_.column_bytes()));
+    if (tile_.measure) loops::accumulate_error(panel_, restored_, rows * kPanel, result_.sums);
     return Status::kOk;
   }
 
   /// Scales and zero points of a panel, or a problem.
   Status choose(size_t rows, size_t some) {
     float min[kPanel], max[kPanel];
-    if (kernels::panel_range(panel_, rows, min, max) >= kInfinityBits) {
+    if (loops::panel_range(panel_, rows, min, max) >= kInfinityBits) {
       find_problem();
       return Status::kOk;
     }
     const bool half = codes_.scale == ElementType::kF16;
-    kernels::choose_blocks(min, max, kPanel, codes_.bits, codes_.symmetric, half, scale_, reciprocal_, zero_point_);
-    if (codes_.search) kernels::gather_columns(panel_, rows, kPanel, some, columns_, codes_.block_size);
+    loops::choose_blocks(min, max, kPanel, codes_.bits, codes_.symmetric, half, scale_, reciprocal_, zero_point_);
+    if (codes_.search) loops::gather_columns(panel_, rows, kPanel, some, columns_, codes_.block_size);
     for (size_t i = 0; (codes_.search || codes_.float_zero_points) && i < some; i++) {
       const std::span<const float> x = {codes_.search ? columns_ + i * codes_.block_size : nullptr, codes_.search ? rows : 0};
       BlockScale block = {scale_[i], reciprocal_[i], zero_point_[i]};
@@ -297,18 +297,18 @@ Status decode(const Stored& stored, const MatMulNBits& codes, Arena& arena, cons
   auto* const zero_point = arena.take<float>(form.blocks);
   if (arena.only_counts()) return Status::kOk;
   if (arena.status() != Status::kOk) return arena.status();
-  constexpr kernels::CodeForm kUnsigned = kernels::CodeForm::kUnsigned;
+  constexpr loops::CodeForm kUnsigned = loops::CodeForm::kUnsigned;
   std::fill_n(zero_point, blocks, static_cast<float>(1 << (codes.bits - 1)));
   for (uint64_t column = 0; column < form.n; column++) {
     const std::byte* const data = stored.data.data + column * form.column_bytes();
     const std::byte* const scales = stored.scale.data + column * form.blocks * form.scale_bytes();
-    kernels::unpack_codes(uint8s(data), blocks * codes.block_size, codes.bits, kUnsigned, made);
+    loops::unpack_codes(uint8s(data), blocks * codes.block_size, codes.bits, kUnsigned, made);
     load_scales(scales, blocks, codes.scale, scale);
     if (has_zero_points && codes.float_zero_points) {
       load_scales(stored.zero_point.data + column * form.zero_point_bytes(), blocks, codes.scale, zero_point);
     } else if (has_zero_points) {
-      kernels::unpack_codes(uint8s(stored.zero_point.data + column * form.zero_point_bytes()), blocks, codes.bits, kUnsigned,
-                            zeros);
+      loops::unpack_codes(uint8s(stored.zero_point.data + column * form.zero_point_bytes()), blocks, codes.bits, kUnsigned,
+                          zeros);
       for (size_t block = 0; block < blocks; block++) zero_point[block] = zeros[block];
     }
     for (uint64_t i = 0; i < form.k; i++) {

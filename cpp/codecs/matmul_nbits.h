@@ -2,8 +2,8 @@
 // Sources: microsoft/onnxruntime docs/ContribOperators.md, core/mlas/lib/q4_dq.cpp.
 #pragma once
 
-#include "codec.h"
-#include "elements.h"
+#include "codecs/codec.h"
+#include "codecs/elements.h"
 
 namespace scalepoint::codecs {
 

@@ -1,7 +1,7 @@
 // Tiles of floats of another type.
-#include "blocks.h"
 #include "codecs/cast.h"
 #include "codecs_helpers.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::tests {
 namespace {

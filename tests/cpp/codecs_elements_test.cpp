@@ -1,8 +1,8 @@
 // Elements of files as floats, and the arena that all codecs work on.
-#include "blocks.h"
+#include "arrays/minifloat_loops.h"
 #include "codecs/copy.h"
 #include "codecs_helpers.h"
-#include "kernels/minifloat.h"
+#include "ggml/ggml_blocks.h"
 
 namespace scalepoint::tests {
 namespace {
@@ -147,7 +147,7 @@ TEST(Decode, gives_all_values_of_8_bits) {
     std::vector<uint8_t> source(256);
     for (size_t i = 0; i < source.size(); i++) source[i] = static_cast<uint8_t>(i);
     std::vector<float> expected(256);
-    kernels::minifloat_to_float32(source.data(), source.size(), format, expected.data());
+    loops::minifloat_to_float32(source.data(), source.size(), format, expected.data());
     EXPECT_TRUE(same(expected, decoded(tile_of(source, 1, 256, type))));
     EXPECT_EQ(element_size(static_cast<int32_t>(type)).bytes, 1u);
   }

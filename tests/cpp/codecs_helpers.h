@@ -1,10 +1,10 @@
 // What the tests of the codecs share: memory that ends where it should, and values that are hard to store.
 #pragma once
 
+#include "arrays/metrics.h"
 #include "codecs/elements.h"
 #include "codecs_reference.h"
 #include "helpers.h"
-#include "metrics.h"
 
 namespace scalepoint::tests {
 

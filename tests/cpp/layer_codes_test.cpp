@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "layer.h"
-#include "layer_memory.h"
+#include "layers/layer.h"
+#include "layers/layer_memory.h"
 
 namespace scalepoint {
 namespace {

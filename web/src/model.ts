@@ -5,9 +5,20 @@
  */
 export type { ConverterInfo } from './conversions/converter.js';
 export type { ErrorCode, ErrorPlace } from './core/errors.js';
-export { ScalepointError } from './core/errors.js';
+export { problemOf, ScalepointError } from './core/errors.js';
 export { type ErrorMeasures, standsForInfinity } from './core/measure.js';
 export type { NodeFileHandle } from './core/node.js';
+export { type Note, noteText, type Sentence } from './core/note.js';
+export {
+  type Expected,
+  type Hint,
+  type OptionMention,
+  type OptionProblem,
+  type OptionWords,
+  sayHint,
+  sayMention,
+  sayProblem,
+} from './core/option-problem.js';
 export type { FileInput } from './files/bytes.js';
 export type { ModelOutput, NodeWritableHandle } from './files/sinks.js';
 export type {
@@ -30,7 +41,6 @@ export {
   aFile,
   didYouMean,
   type Flag,
-  keepMention,
   type ModelGranularity,
   type OptionInfo,
   type OptionTable,
@@ -39,15 +49,17 @@ export {
   type Sidecar,
   type Words,
 } from './formats/options.js';
+export type { SharedReason } from './formats/reason.js';
 export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
-export type { ComparedTensor, CompareReport, SkippedTensor } from './model/compare.js';
+export type { ComparedTensor, CompareReport, SkippedReason, SkippedTensor } from './model/compare.js';
 export { type CompareModelsOptions, type CompareModelsReport, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';
 export { estimateModel } from './model/estimate-model.js';
 export type { SizePoint, TensorTypes, TypeFit, TypeOption, TypeTable } from './model/fit.js';
 export { inspectModel, readFloats, readQuantized, readTensor, tensors } from './model/inspect-model.js';
+export type { KeptReason } from './model/kept.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export {
   modelConversions,

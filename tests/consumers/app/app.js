@@ -33,5 +33,5 @@ export async function run(options = undefined) {
   const { report, bytes } = await quantizeModel(modelFile(), { to: 'int8', workers: 2, core: options ?? {} });
   const hash = hashOf(q.data, q.scale, await bytes());
   sp.dispose();
-  return { hash, note: report.notes.find((text) => text.includes('without workers')) ?? '' };
+  return { hash, note: report.notes.find(({ kind }) => kind === 'noWorkers')?.text ?? '' };
 }

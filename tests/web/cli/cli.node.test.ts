@@ -354,7 +354,10 @@ describe('scalepoint quantize', () => {
       bytesAfter: 592,
       error: { mse: expect.any(Number), sqnrDb: expect.any(Number), cosine: expect.any(Number), nonFinite: 0 },
     });
-    expect(report.tensors[0]).toMatchObject({ name: 'embed_tokens.weight', kept: 'embedding' });
+    expect(report.tensors[0]).toMatchObject({
+      name: 'embed_tokens.weight',
+      kept: { kind: 'embedding', text: 'embedding' },
+    });
   });
 
   it('prints nothing with --quiet', async () => {
@@ -382,8 +385,13 @@ describe('scalepoint quantize', () => {
         /\nscalepoint: the rule layers=int8 has no effect: .*\nscalepoint: no tensor matches the rule a=b\n$/,
       ),
     });
-    const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: string }) => kept);
-    expect(kept).toEqual([undefined, 'rule', 'bias', 'not a float']);
+    const kept = JSON.parse(stdout).tensors.map(({ kept }: { kept?: object }) => kept);
+    expect(kept).toEqual([
+      undefined,
+      { kind: 'rule', text: 'rule' },
+      { kind: 'bias', text: 'bias' },
+      { kind: 'nonFloat', dtype: 'I64', text: 'not a float' },
+    ]);
   });
 
   it('fails if nothing would be converted, and says what would help', async () => {

@@ -1,4 +1,5 @@
 import { writeFile } from 'node:fs/promises';
+import type { Note } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { ggufFile, tinyLlama } from '../support/tiny-llama.js';
 import { path, put, putModel, run, useFolder, wave } from './support.js';
@@ -8,16 +9,17 @@ type Stored = [number[], typeof wave];
 
 useFolder();
 
-/** The notes of a plan, which a run prints on stderr. */
+/** The notes of a plan in words, which a run prints on stderr. */
 async function notesOf(file: string, to: string, ...rules: string[]): Promise<string[]> {
   const args = [file, '--to', to, ...rules.flatMap((rule) => ['--rule', rule])];
   const { code, stderr } = await run(['plan', ...args]);
   expect(code).toBe(0);
-  const { notes } = JSON.parse((await run(['plan', ...args, '--json'])).stdout);
-  expect(stderr).toBe(notes.map((note: string) => `scalepoint: ${note}\n`).join(''));
+  const { notes } = JSON.parse((await run(['plan', ...args, '--json'])).stdout) as { notes: Note[] };
+  const texts = notes.map(({ text }) => text);
+  expect(stderr).toBe(texts.map((text) => `scalepoint: ${text}\n`).join(''));
   const made = await run([...args, '--force']);
   expect(made.stderr).toBe(stderr);
-  return notes;
+  return texts;
 }
 
 describe('a rule without effect is a note', () => {

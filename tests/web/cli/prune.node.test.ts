@@ -1,5 +1,6 @@
 // --prune-layers, --leave-output-tensor and --tensor-type-file.
 import { writeFile } from 'node:fs/promises';
+import type { Note } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
 import { inspectModel } from '../../../web/src/model.js';
 import { tinyLlama } from '../support/tiny-llama.js';
@@ -43,8 +44,9 @@ describe('options of llama-quantize', () => {
   ] as const)('tell of layers that are not there: of %i, %s', async (layers, left, note) => {
     await writeFile(path('m.gguf'), tinyLlama({ layers, rows: 2 }));
     const { stdout } = await run(['plan', 'm.gguf', '--to', 'Q4_0', '--prune-layers', left, '--json']);
-    const notes = (JSON.parse(stdout) as { notes: string[] }).notes.filter((one) => one.includes('to leave out'));
-    expect(notes).toEqual(note === undefined ? [] : [note]);
+    const { notes } = JSON.parse(stdout) as { notes: Note[] };
+    const missing = notes.filter(({ kind }) => kind === 'missingLayers');
+    expect(missing.map(({ text }) => text)).toEqual(note === undefined ? [] : [note]);
   });
 
   it('are refused where they say nothing', async () => {

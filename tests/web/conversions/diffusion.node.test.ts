@@ -375,8 +375,11 @@ describe('a converted checkpoint', () => {
     const lines = [...models.cosmos!, ['net._extra_state', 'F32', [4], '']] as Line[];
     const { notes, format } = await planModel(checkpoint(lines), { to: 'Q8_0' });
     expect(format).toBe('gguf');
-    expect(notes[0]).toMatch(/tools of ComfyUI-GGUF for cosmos/);
-    expect(notes[1]).toMatch(/^1 tensors? .* left out/);
+    expect(notes[0]).toMatchObject({
+      kind: 'diffusionReaders',
+      text: expect.stringContaining('ComfyUI-GGUF for cosmos'),
+    });
+    expect(notes[1]).toMatchObject({ kind: 'leftOut', text: expect.stringMatching(/^1 tensor is left out/) });
   });
 });
 

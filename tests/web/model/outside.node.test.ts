@@ -10,6 +10,7 @@ import { errorsOf } from '../../../web/src/codecs/calls.js';
 import type { Codec, Form } from '../../../web/src/codecs/codec.js';
 import { registerCodec } from '../../../web/src/codecs/registry.js';
 import { rangeError } from '../../../web/src/core/errors.js';
+import { noteOf } from '../../../web/src/core/note.js';
 import type { ByteSource } from '../../../web/src/files/bytes.js';
 import type {
   Format,
@@ -20,6 +21,7 @@ import type {
   SourceTensor,
 } from '../../../web/src/formats/format.js';
 import { optionTable, ruleFor } from '../../../web/src/formats/options.js';
+import { reasons } from '../../../web/src/formats/reason.js';
 import { registerFormat } from '../../../web/src/formats/registry.js';
 import { keptTensor, plainTensor } from '../../../web/src/formats/tensors.js';
 import { expectBytes } from '../support/models.js';
@@ -161,7 +163,7 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
       levels: {
         flags: [{ name: 'levels', value: 'N', about: 'steps between 0 and the peak' }],
         check(value, name) {
-          if (!Number.isInteger(value)) throw rangeError(name, `expected a whole number, got ${String(value)}`);
+          if (!Number.isInteger(value)) throw rangeError(name, { kind: 'number', whole: true }, value);
         },
         read: ({ levels }) => Number(levels),
       },
@@ -182,7 +184,9 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
     const form: ShareForm = { codec: 'share', levels };
     const planned = whole.map((source): PlannedTensor => {
       const [first] = source.parts;
-      if (first !== undefined && ruleFor(rules, source.name)?.keep) return keptTensor(first.tensor, 'rule');
+      if (first !== undefined && source.name === 'sealed')
+        return keptTensor(first.tensor, { kind: 'sealed', by: 'wax' });
+      if (first !== undefined && ruleFor(rules, source.name)?.keep) return keptTensor(first.tensor, reasons.rule);
       return { source, form, parts: partsOf(source.shape, form) };
     });
     let at = 4;
@@ -200,8 +204,15 @@ const box: Format<'box', 'share', 'box', BoxOptions, object, BoxModel> = {
     const foot = boxed(entries);
     segments.push({ at, bytes: foot });
     const file = { suffix: '', size: at + foot.length, segments };
-    return { format: 'box', files: [file], tensors: planned, notes: ['it is in a box'], sidecars: [] };
+    return {
+      format: 'box',
+      files: [file],
+      tensors: planned,
+      notes: [noteOf('boxed', {}, 'it is in a box')],
+      sidecars: [],
+    };
   },
+  reasonText: ({ kind, by }) => (kind === 'sealed' ? `sealed with ${by}` : undefined),
 };
 
 /** A file of float32 tensors. */
@@ -262,7 +273,7 @@ describe('a format and a codec from outside', () => {
     expect(plan).toMatchObject({
       format: 'box',
       to: 'share',
-      notes: ['it is in a box'],
+      notes: [{ kind: 'boxed', text: 'it is in a box' }],
       totals: { quantized: 2, kept: 0 },
     });
     expect(plan.tensors[0]).toEqual({
@@ -299,8 +310,15 @@ describe('a format and a codec from outside', () => {
   it('keep what a rule keeps, and name the element that cannot be stored', async () => {
     const rules = [{ match: /b/, keep: true as const }];
     const { report, bytes } = await quantizeModel(file, { ...options, rules, workers: 0 });
-    expect(report.tensors[1]).toMatchObject({ name: 'b', to: 'F32', kept: 'rule', nonFinite: 0 });
+    expect(report.tensors[1]).toMatchObject({
+      name: 'b',
+      to: 'F32',
+      kept: { kind: 'rule', text: 'rule' },
+      nonFinite: 0,
+    });
     expect([...((await readTensor(await bytes(), 'b')).data as Float32Array)]).toEqual([...b]);
+    const sealed = await planModel(boxFile({ sealed: { shape: [1, 3], data: b } }), options);
+    expect(sealed.tensors[0]?.kept).toEqual({ kind: 'sealed', by: 'wax', text: 'sealed with wax' });
     const bad = boxFile({ c: { shape: [3, 2], data: Float32Array.of(1, 2, 3, 4, Number.NaN, 6) } });
     await expect(quantizeModel(bad, { ...options, workers: 0 })).rejects.toMatchObject({
       code: 'NON_FINITE',

@@ -128,7 +128,15 @@ describe('the range of a model', () => {
     expect(Buffer.compare(await whole.bytes(), await found.bytes())).toBe(0);
     expect(found.report.notes).toEqual([
       ...whole.report.notes,
-      'range: the channels of a tensor are too long to search; their range is min-max',
+      {
+        kind: 'rangeNotSearched',
+        tensors: ['x.weight'],
+        text: 'range: the channels of a tensor are too long to search; their range is min-max',
+        parts: [
+          { kind: 'option', option: 'range' },
+          ': the channels of a tensor are too long to search; their range is min-max',
+        ],
+      },
     ]);
   });
 

@@ -132,7 +132,10 @@ describe('a safetensors result in several files', () => {
       const file = smallModel();
       const { files, report } = await run(`m${i}`, { to, shardSize: 3000, workers: i }, file);
       expect(files.some(({ bytes }) => bytes > 6000)).toBe(true);
-      expect(report.notes.at(-1)).toMatch(/^larger than the files that were asked for.* and \d more$/);
+      expect(report.notes.at(-1)).toMatchObject({
+        kind: 'largerThanFile',
+        text: expect.stringMatching(/^larger than the files that were asked for.* and \d more$/),
+      });
       const index = path(`m${i}`, 'model.safetensors.index.json');
       const joined = await quantizeModel(index, { to: 'copy', workers: 0 });
       expectBytes(await joined.bytes(), await (await quantizeModel(file, { to, workers: 0 })).bytes());

@@ -11,6 +11,7 @@ import {
   verifyModel,
 } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
+import type { Finding } from '../../../web/src/formats/format.js';
 import { matrixFile } from '../support/importance.js';
 import { ggufFile, tinyLlama, weights } from '../support/tiny-llama.js';
 
@@ -53,10 +54,14 @@ async function changed(input: Uint8Array<ArrayBuffer>, name: string, change: (by
   return { bytes: copy, at: tensor.byteOffset };
 }
 
-const messages = ({ problems, notes }: VerifyReport) => ({
-  problems: problems.map(({ tensor, message }) => `${tensor}: ${message}`),
-  notes: notes.map(({ tensor, message }) => `${tensor}: ${message}`),
-});
+/** The data of findings, without their words and places. */
+const dataOf = ({ problems, notes }: VerifyReport) => {
+  const plain = ({ text: _, severity: __, byteOffset: ___, ...data }: Finding) => data;
+  return { problems: problems.map(plain), notes: notes.map(plain) };
+};
+
+/** Elements that are wrong: how many, and which one is the first. */
+const wrong = (kind: string, tensor: string, count: number, index: number) => ({ kind, tensor, count, index });
 
 const sound = { problems: [], notes: [] };
 
@@ -76,7 +81,7 @@ describe('verifyModel', () => {
   it.each(choices)('finds nothing wrong with what quantizeModel makes of %o', async (options) => {
     const { bytes, config } = await quantized(model(), options);
     const report = await verifyModel(bytes, config === undefined ? {} : { config });
-    expect(messages(report)).toEqual(sound);
+    expect(dataOf(report)).toEqual(sound);
     const { format, tensors } = await inspectModel(bytes);
     expect(report).toMatchObject({ format, bytes: bytes.length, files: [''], tensors: tensors.length });
   });
@@ -122,13 +127,18 @@ describe('verifyModel', () => {
         for (const i of scales) view.setFloat32(4 * i, value, true);
       });
       const where = `[${scales[0]}, 0]`;
-      const message =
+      const text =
         scales.length === 1
           ? `1 scale is NaN or infinite, ${where}`
           : `3 scales are NaN or infinite, the first at ${where}`;
       const report = await verifyModel(bad, { config });
       expect(report.problems).toEqual([
-        { kind: 'problem', message, tensor: 'a.weight_scale', byteOffset: at + 4 * scales[0] },
+        {
+          ...wrong('notFinite', 'a.weight_scale', scales.length, scales[0]),
+          severity: 'problem',
+          text,
+          byteOffset: at + 4 * scales[0],
+        },
       ]);
     }
   });
@@ -139,9 +149,7 @@ describe('verifyModel', () => {
       const { bytes: bad } = await changed(bytes, 'b.weight', (codes) => {
         codes[33] = code;
       });
-      expect(messages(await verifyModel(bad, { config })).problems).toEqual([
-        'b.weight: 1 element is NaN or infinite, [1, 1]',
-      ]);
+      expect(dataOf(await verifyModel(bad, { config })).problems).toEqual([wrong('notFinite', 'b.weight', 1, 33)]);
     }
   });
 
@@ -153,18 +161,18 @@ describe('verifyModel', () => {
       granularity: { kind: 'per-channel' },
       scheme: 'asymmetric',
     });
-    expect(messages(await verifyModel(bytes, { config }))).toEqual(sound);
+    expect(dataOf(await verifyModel(bytes, { config }))).toEqual(sound);
     const codes = await changed(bytes, 'a.weight_packed', (part) => {
       part[24 * 7 + 22] = 1;
     });
-    expect(messages(await verifyModel(codes.bytes, { config })).problems).toEqual([
-      'a.weight_packed: 1 word has bits behind its last code, row 7',
+    expect(dataOf(await verifyModel(codes.bytes, { config })).problems).toEqual([
+      wrong('spareBits', 'a.weight_packed', 1, 7),
     ]);
     const zeros = await changed(bytes, 'a.weight_zero_point', (part) => {
       part[5] = 1;
     });
-    expect(messages(await verifyModel(zeros.bytes, { config })).problems).toEqual([
-      'a.weight_zero_point: 1 word has bits behind its last code, group 0',
+    expect(dataOf(await verifyModel(zeros.bytes, { config })).problems).toEqual([
+      wrong('spareBits', 'a.weight_zero_point', 1, 0),
     ]);
   });
 
@@ -181,36 +189,36 @@ describe('verifyModel', () => {
         ints: ['I32', [1], Uint8Array.of(255, 255, 255, 255)],
       }),
     );
-    expect(messages(report)).toEqual({
+    expect(dataOf(report)).toEqual({
       problems: [],
       notes: [
-        'f64: 2 elements are NaN or infinite, the first at [1]',
-        'f32: 1 element is NaN or infinite, [1, 0]',
-        'f16: 1 element is NaN or infinite, [1]',
-        'bf16: 1 element is NaN or infinite, [1]',
+        wrong('notFinite', 'f64', 2, 1),
+        wrong('notFinite', 'f32', 1, 2),
+        wrong('notFinite', 'f16', 1, 1),
+        wrong('notFinite', 'bf16', 1, 1),
       ],
     });
   });
 
   it('finds booleans that are neither 0 nor 1', async () => {
     const report = await verifyModel(file({ mask: ['BOOL', [2, 2], Uint8Array.of(0, 1, 2, 255)] }));
-    expect(messages(report).problems).toEqual(['mask: 2 elements are neither 0 nor 1, the first at [1, 0]']);
+    expect(dataOf(report).problems).toEqual([wrong('notBoolean', 'mask', 2, 2)]);
   });
 
   it('finds parts that do not fit their codes', async () => {
     const scale = await verifyModel(
       file({ 'a.weight': ['I8', [4, 8], new Uint8Array(32)], 'a.weight_scale': ['F32', [3, 1], floats(1, 1, 1)] }),
     );
-    expect(messages(scale).problems).toEqual(['a.weight_scale: it does not fit the codes of "a.weight"']);
+    expect(dataOf(scale).problems).toEqual([{ kind: 'partMisfit', tensor: 'a.weight_scale', codes: 'a.weight' }]);
     const packed = await verifyModel(
       file({
         'a.weight_packed': ['I32', [4, 1], new Uint8Array(16)],
         'a.weight_scale': ['F32', [4, 1], floats(1, 1, 1, 1)],
       }),
     );
-    expect(messages(packed).problems).toEqual([
-      'a.weight_packed: the packed codes have no scale and shape that fit them',
-      'a.weight_scale: it does not fit the codes of "a.weight_packed"',
+    expect(dataOf(packed).problems).toEqual([
+      { kind: 'packedAlone', tensor: 'a.weight_packed' },
+      { kind: 'partMisfit', tensor: 'a.weight_scale', codes: 'a.weight_packed' },
     ]);
   });
 
@@ -222,35 +230,34 @@ describe('verifyModel', () => {
     const tell = async (changes: object, weights: object = {}, group: object = {}) => {
       const whole = { ...first, ...group, weights: { ...first.weights, ...weights } };
       const changedConfig = { quantization_config: { ...quantization, config_groups: { g: whole }, ...changes } };
-      return messages(await verifyModel(bytes, { config: changedConfig }));
+      return dataOf(await verifyModel(bytes, { config: changedConfig }));
     };
-    const both = (text: string) => ({ problems: [`a.weight: ${text}`, `b.weight: ${text}`], notes: [] });
+    const both = (key: string, stated: unknown, actual: unknown) => ({
+      problems: ['a.weight', 'b.weight'].map((tensor) => ({ kind: 'configDiffers', tensor, key, stated, actual })),
+      notes: [],
+    });
     expect(await tell({})).toEqual(sound);
-    expect(await tell({}, { num_bits: 8 })).toEqual(both('config.json says num_bits 8, but it is 4'));
-    expect(await tell({}, { group_size: 16 })).toEqual(both('config.json says group_size 16, but it is 8'));
-    expect(await tell({}, { symmetric: false })).toEqual(both('config.json says symmetric false, but it is true'));
+    expect(await tell({}, { num_bits: 8 })).toEqual(both('num_bits', 8, 4));
+    expect(await tell({}, { group_size: 16 })).toEqual(both('group_size', 16, 8));
+    expect(await tell({}, { symmetric: false })).toEqual(both('symmetric', false, true));
     expect(await tell({}, { type: 'float' })).toMatchObject({ problems: expect.any(Array), notes: [] });
-    const format = both('config.json says format "naive-quantized", but the codes are packed');
+    const format = both('format', 'naive-quantized', 'packed');
     expect(await tell({}, {}, { format: 'naive-quantized' })).toEqual(format);
     expect(await tell({ ignore: ['a'] })).toEqual({
-      problems: ['a.weight: config.json says that it holds no codes (ignore)'],
+      problems: [{ kind: 'ignored', tensor: 'a.weight' }],
       notes: [],
     });
     expect((await tell({ ignore: ['re:.*b$'] })).problems).toHaveLength(1);
     expect(await tell({}, {}, { targets: ['a'] })).toEqual({
-      problems: ['b.weight: no group of config.json names it'],
+      problems: [{ kind: 'noGroup', tensor: 'b.weight' }],
       notes: [],
     });
     expect(await tell({}, {}, { targets: ['re:a|b'] })).toEqual(sound);
-    expect((await tell({ quant_method: 'gptq' })).notes).toHaveLength(1);
-    expect(messages(await verifyModel(bytes, { config: {} })).problems).toEqual([
-      'undefined: config.json has no quantization_config, but 2 tensors hold codes',
-    ]);
-    expect(messages(await verifyModel(model(), { config })).problems).toEqual([
-      'undefined: config.json has a quantization_config, but no tensor holds codes',
-    ]);
-    expect(messages(await verifyModel(bytes)).notes).toHaveLength(1);
-    expect(messages(await verifyModel(model(), { config: {} }))).toEqual(sound);
+    expect((await tell({ quant_method: 'gptq' })).notes).toEqual([{ kind: 'unknownMethod', method: 'gptq' }]);
+    expect(dataOf(await verifyModel(bytes, { config: {} })).problems).toEqual([{ kind: 'noConfig' }]);
+    expect(dataOf(await verifyModel(model(), { config })).problems).toEqual([{ kind: 'noCodes' }]);
+    expect(dataOf(await verifyModel(bytes)).notes).toEqual([{ kind: 'configNotGiven' }]);
+    expect(dataOf(await verifyModel(model(), { config: {} }))).toEqual(sound);
   });
 
   it('names the file of a model that has several, and compares the index', async () => {
@@ -265,12 +272,15 @@ describe('verifyModel', () => {
       expect(await verifyModel(index)).toMatchObject({
         files: ['1.safetensors', '2.safetensors'],
         problems: [],
-        notes: [{ tensor: 'b', file: '2.safetensors', message: '1 element is NaN or infinite, [1]' }],
+        notes: [{ tensor: 'b', file: '2.safetensors', text: '1 element is NaN or infinite, [1]' }],
       });
       await writeFile(index, JSON.stringify({ metadata: { total_size: 17 }, weight_map: weightMap }));
-      expect((await verifyModel(index)).notes[0]?.message).toBe(
-        'the index says that the tensors have 17 bytes, but they have 16',
-      );
+      expect((await verifyModel(index)).notes[0]).toMatchObject({
+        kind: 'indexDiffers',
+        stated: 17,
+        actual: 16,
+        text: 'the index says that the tensors have 17 bytes, but they have 16',
+      });
       await writeFile(index, JSON.stringify({ weight_map: { a: '1.safetensors' } }));
       await write('1.safetensors', file({ a: ['F32', [2], floats(1, 2)], b: ['F32', [2], floats(1, 2)] }));
       await expect(verifyModel(index)).rejects.toMatchObject({ code: 'BAD_FILE' });
@@ -281,7 +291,7 @@ describe('verifyModel', () => {
 
   it('accepts a GGUF model, and fails for one that was cut off', async () => {
     const llama = tinyLlama();
-    expect(messages(await verifyModel(llama))).toEqual(sound);
+    expect(dataOf(await verifyModel(llama))).toEqual(sound);
     await expect(verifyModel(llama.slice(0, -1))).rejects.toMatchObject({ code: 'BAD_FILE' });
   });
 
@@ -344,7 +354,7 @@ describe('blocks of ggml', () => {
       const { problems } = await verifyModel(rest);
       const [problem] = problems;
       if (problem === undefined) break;
-      const block = Number(/block (\d+)$/.exec(problem.message)?.[1]);
+      const block = problem.index as number;
       found.add(block);
       rest.fill(0, (info?.byteOffset ?? 0) + block * bytes, (info?.byteOffset ?? 0) + (block + 1) * bytes);
     }
@@ -372,6 +382,6 @@ it('reads small tensors together, and still finds what is wrong with each', asyn
   };
   const { tensors, problems } = await verifyModel(handle as never, { config });
   expect(tensors).toBe(900);
-  expect(problems).toMatchObject([{ tensor: 'a177.weight_scale', message: expect.stringMatching(/NaN|infinit/) }]);
+  expect(problems).toMatchObject([{ tensor: 'a177.weight_scale', kind: 'notFinite' }]);
   expect(reads).toBeLessThan(30);
 });

@@ -30,7 +30,7 @@ const program = `
     const model = Uint8Array.from(${JSON.stringify([...model])});
     const { report, bytes } = await quantizeModel(model, { to: 'int8', workers: 2 });
     const result = [...sp.quantize([1, 2, -3]).data];
-    return [result, sp.simd, [...(await bytes())].join(), report.notes.join()];
+    return [result, sp.simd, [...(await bytes())].join(), report.notes.map(({ text }) => text).join()];
   };
   globalThis.answer = run().catch((error) => error.code + ': ' + error.message);
   if (typeof document === 'undefined') globalThis.answer.then((result) => console.log(JSON.stringify(result)));

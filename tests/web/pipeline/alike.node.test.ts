@@ -2,6 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
+import { reasons } from '../../../web/src/formats/reason.js';
 import { keptTensor } from '../../../web/src/formats/tensors.js';
 import { stepsOf } from '../../../web/src/pipeline/tiles.js';
 import { TileConverter } from '../../../web/src/runner/convert.js';
@@ -76,7 +77,7 @@ describe('a long header', () => {
   });
   const plan = (pieces: number): FilePlan => {
     const tensors = Array.from({ length: 1100 }, (_, i) =>
-      keptTensor({ name: `${i}`, dtype: 'U8', shape: [4], bytes: 4, byteOffset: 4 * i, file: 0 }, 'rule'),
+      keptTensor({ name: `${i}`, dtype: 'U8', shape: [4], bytes: 4, byteOffset: 4 * i, file: 0 }, reasons.rule),
     );
     const segments = tensors.map((_, tensor) => ({ at: pieces * half + 4 * tensor, tensor, role: 'data' }));
     const size = pieces * half + 4400;

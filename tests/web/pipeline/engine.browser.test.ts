@@ -303,7 +303,7 @@ describe('a worker that fails in Chromium', { timeout: 30_000 }, () => {
         const { quantizeModel } = await import(${JSON.stringify(entry)});
         const model = Uint8Array.from(${JSON.stringify([...small])});
         const call = (workers) => quantizeModel(model, { to: 'int8', packed: false, include: 'all', workers }).then(
-          ({ report }) => report.totals.quantized + ' quantized, ' + report.notes.join(), (error) => error.code + ': ' + error.message);
+          ({ report }) => report.totals.quantized + ' quantized, ' + report.notes.map(({ text }) => text).join(), (error) => error.code + ': ' + error.message);
         parent.postMessage([await call(2), await call(0)].join(' / '), '*');
       </script>`;
     document.body.append(frame);

@@ -187,7 +187,7 @@ export function expectBytes(got: Uint8Array, want: Uint8Array, what = ''): void 
  * Checks error measures against the original and the restored values.
  *
  * A difference is one float32 subtraction, which this function repeats exactly. Let r = 70 * 2^-24, the bound on the relative error of a
- * sum (accumulate_error in cpp/metrics.h).
+ * sum (accumulate_error in cpp/arrays/metrics.h).
  *   The SQNR is a ratio of two sums. It is off by at most 10 log10(1 + 2 r) = 3.6e-5 dB.
  *   The cosine is c / sqrt(s t) with c = sum x y. Its sum is off by at most r sum |x y|, and the square root by at most r of itself. So the
  *   cosine is off by at most r (sum |x y| + |c|) / sqrt(s t).

@@ -2,6 +2,7 @@
 
 import type { Part } from '../../../web/src/codecs/codec.js';
 import { partsOf } from '../../../web/src/codecs/registry.js';
+import type { Note } from '../../../web/src/core/note.js';
 import { type FilePlan, madeBytes, type PlannedTensor, type SourceTensor } from '../../../web/src/formats/format.js';
 import type { GgufHeader } from '../../../web/src/formats/gguf/header.js';
 import type { GgufChoices, GgufTarget } from '../../../web/src/formats/gguf/options.js';
@@ -33,7 +34,7 @@ export interface FlatPlan {
     readonly source: SourceTensor;
     readonly parts: readonly PlacedPart[];
   })[];
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
   readonly quantizationConfig: Readonly<Record<string, unknown>> | undefined;
 }
 

@@ -1,8 +1,9 @@
-import { modelConversions, type QuantizeModelResult } from 'scalepoint/model';
+import { modelConversions, noteText, type QuantizeModelResult } from 'scalepoint/model';
 import { copy, download } from '../shared/copy.js';
 import { byId, html, setText } from '../shared/dom.js';
 import { formatBytes, formatMany } from '../shared/format.js';
 import { formatFor, infoOf, outputName } from './choice.js';
+import { pageWords } from './options.js';
 import type { Run, State } from './state.js';
 import { csvOf, formatSeconds, sentence } from './words.js';
 import { savingWorkers } from './workers.js';
@@ -119,7 +120,10 @@ export function startActions(events: { start(): void; cancel(): void }, current:
         ? ''
         : `${formatBytes(totals.bytesBefore)} now · ${totals.ratio.toFixed(2)} × smaller · ${totals.bitsPerWeight.toFixed(2)} bits a weight · ${formatMany(totals.bytesAfter, 'byte')} exactly`;
     setText(byId('model-totals', HTMLElement), facts);
-    setText(byId('model-notes', HTMLElement), plan?.notes.map(sentence).join(' ') ?? '');
+    setText(
+      byId('model-notes', HTMLElement),
+      plan?.notes.map((note) => sentence(noteText(note, pageWords))).join(' ') ?? '',
+    );
     byId('saved', HTMLElement).hidden = now.kind !== 'saved';
     if (now.kind === 'saved' && now !== before?.run) drawSaved(state, now);
   };

@@ -1,6 +1,7 @@
-import { ScalepointError } from 'scalepoint/model';
+import { problemOf, ScalepointError, sayHint, sayProblem } from 'scalepoint/model';
 import { FileError } from '../shared/files.js';
 import { messageOf, type Problem } from '../shared/problems.js';
+import { pageWords } from './options.js';
 
 /** What an error of the package means to someone with a file. */
 const titles: Readonly<Record<string, string>> = {
@@ -21,12 +22,12 @@ const advice: Readonly<Record<string, string>> = {
   IO: 'Check that there is room on the disk, then try again.',
 };
 
-/** A message of the package in the page's words: options are named as their controls are. */
+/** An error of the package in the page's words: options are called as their controls are. */
 export function inPageWords(error: unknown): string {
-  return messageOf(error)
-    .replace(/^scalepoint: /, '')
-    .replace(/\brequantize: true\b/, '“Also quantize what is quantized already” under More')
-    .replace(/\.$/, '');
+  const problem = problemOf(error);
+  if (problem !== undefined) return `${pageWords.option(problem.option)}: ${sayProblem(problem, pageWords)}`;
+  if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, pageWords);
+  return messageOf(error);
 }
 
 /** Explains what went wrong with a model. If it is about one tensor, `keep` offers to leave that one as it is. */
@@ -34,7 +35,7 @@ export function explain(error: unknown, keep?: (name: string) => void): Problem 
   if (error instanceof FileError) return { title: 'That cannot be opened here', text: error.message };
   const { code, byteOffset, tensor } = error instanceof ScalepointError ? error : {};
   const place = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
-  const words = `${inPageWords(error)}${place}.`;
+  const words = `${inPageWords(error).replace(/\.$/, '')}${place}.`;
   const text = `${words[0]?.toUpperCase()}${words.slice(1)} ${advice[code ?? ''] ?? ''}`.trim();
   const action =
     tensor !== undefined && keep !== undefined

@@ -176,5 +176,5 @@ export function startLookView(
 function factsOf(tensor: PlannedTensorInfo | undefined): string {
   if (tensor === undefined) return '';
   const { shape, from, to, kept } = tensor;
-  return `${formatShape(shape)} · ${kept === undefined ? `${from} becomes ${to}` : `${from}, stays: ${kept}`}`;
+  return `${formatShape(shape)} · ${kept === undefined ? `${from} becomes ${to}` : `${from}, stays: ${kept.text}`}`;
 }

@@ -1,4 +1,4 @@
-import type { ModelFormat } from 'scalepoint/model';
+import { type ModelFormat, modelFormats, type OptionWords } from 'scalepoint/model';
 import { type Choice, infoOf, optionNames } from './choice.js';
 
 type Words = Choice['words'];
@@ -104,3 +104,49 @@ export function withValue(control: Control, words: Words, value: number): Words 
   const others = Object.entries(words).filter(([name]) => !flags.has(name));
   return { ...Object.fromEntries(others), ...control.values[value]?.words };
 }
+
+// ------------------------------------------------------------------------------------------------------------------------- words
+
+/** What the page calls options that have no control of their own under More. */
+const otherNames: Readonly<Record<string, string>> = {
+  to: 'type',
+  rules: 'rules under More',
+  targetSize: 'size',
+  targetBitsPerWeight: 'size',
+  file: 'file',
+  output: 'output',
+};
+
+/** The control for a path such as `granularity.groupSize`. */
+const controlAt = (path: string) => controls.find(({ option }) => option === path.split('.')[0]);
+
+function nameOf(path: string): string {
+  const control = controlAt(path);
+  if (control !== undefined) return `“${control.label}” under More`;
+  const [base = path] = /^\w+/.exec(path) ?? [];
+  return otherNames[base] ?? path;
+}
+
+/** The label of a value of an option, as its control has it. */
+function labelOf(path: string, value: unknown): string | undefined {
+  const control = controlAt(path);
+  const [name = '', member] = path.split('.');
+  const info = modelFormats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
+  const found = control?.values.slice(1).find(({ words }) => {
+    const read = info?.read(words);
+    const at = member === undefined ? read : (read as Readonly<Record<string, unknown>> | undefined)?.[member];
+    return at === value;
+  });
+  return found?.label;
+}
+
+/** The words of the page: options are called as their controls are. */
+export const pageWords: OptionWords = {
+  option: nameOf,
+  withValues(path, values) {
+    if (path === 'rules[].keep') return '“keep” in the list of tensors';
+    const labels = values.map((value) => labelOf(path, value) ?? String(value));
+    return labels.every((label) => label === 'yes') ? nameOf(path) : `${nameOf(path)}: ${labels.join(' or ')}`;
+  },
+  value: String,
+};

@@ -1,10 +1,13 @@
 // Measures what each tensor loses in each type, and finds the types that fit into a size. Only one worker has the table.
 import {
   fitTypes,
+  type Hint,
   type ModelPlan,
   measureTypes,
+  type OptionProblem,
   type PlanOptions,
   planModel,
+  problemOf,
   ScalepointError,
   type SizedPlanOptions,
   sizeCurve,
@@ -47,8 +50,10 @@ export type SizeAnswer =
       readonly kind: 'failed';
       readonly id?: number;
       readonly message: string;
+      readonly problem?: OptionProblem;
       readonly code?: ScalepointError['code'];
       readonly tensor?: string;
+      readonly hint?: Hint;
     };
 
 let files: readonly File[] = [];
@@ -139,14 +144,17 @@ self.onmessage = ({ data }: MessageEvent<SizeQuestion>) => {
         );
   work.catch((error: unknown) => {
     // Errors that are sent as such lose all but their messages.
-    const { code, tensor } = error instanceof ScalepointError ? error : {};
-    const message = error instanceof Error ? error.message : String(error);
+    const { code, tensor, hint, statement } = error instanceof ScalepointError ? error : {};
+    const message = statement ?? (error instanceof Error ? error.message : String(error));
+    const problem = problemOf(error);
     answer({
       kind: 'failed',
       message,
       ...('id' in data && { id: data.id }),
+      ...(problem && { problem }),
       ...(code && { code }),
       ...(tensor !== undefined && { tensor }),
+      ...(hint && { hint }),
     });
   });
 };

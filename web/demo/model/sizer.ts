@@ -140,11 +140,10 @@ export class Sizer {
         this.#waiting.get(data.id)?.done(data.fit);
         this.#waiting.delete(data.id);
       } else {
-        const { id, message, code, tensor } = data;
+        const { id, message, problem, code, tensor, hint } = data;
+        const plain = problem && Object.assign(new RangeError(message), { option: problem.option, problem });
         const error =
-          code === undefined
-            ? new Error(message)
-            : new ScalepointError(code, message, { ...(tensor !== undefined && { tensor }) });
+          code === undefined ? (plain ?? new Error(message)) : new ScalepointError(code, message, { tensor, hint });
         if (id === undefined) return failed(error);
         this.#waiting.get(id)?.fail(error);
         this.#waiting.delete(id);

@@ -52,8 +52,12 @@ const columns: readonly Column[] = [
 /** Rows beyond the visible ones, above and below. */
 const spareRows = 8;
 
-/** Reasons of the package, in the page's words. */
-const reasons: Readonly<Record<string, string>> = { rule: 'kept by you' };
+/** The reason to keep a tensor, in the page's words. */
+function keptText(kept: PlannedTensorInfo['kept'], choice: State['choice']): string {
+  if (kept?.kind !== 'rule') return kept?.text ?? '';
+  // The rules of a size are not those of the visitor.
+  return choice?.size === undefined ? 'kept by you' : 'stays as it is';
+}
 
 /** What a visitor does with the table. */
 interface TableEvents {
@@ -68,9 +72,7 @@ function lastCell({ name, kept }: PlannedTensorInfo, { choice, plan, run }: Stat
   const mine = choice?.kept.has(name) ?? false;
   // Others are kept for a reason that cannot be changed here.
   if (plan === undefined || (kept !== undefined && !mine)) {
-    const reason =
-      kept === 'rule' && choice?.size !== undefined ? 'stays as it is' : (reasons[kept ?? ''] ?? kept ?? '');
-    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, reason));
+    return html('td', { class: 'keep' }, html('span', { class: 'hint' }, keptText(kept, choice)));
   }
   const label = mine ? 'Convert' : 'Keep';
   const disabled = run.kind === 'running' || run.kind === 'asking';

@@ -21,8 +21,8 @@ export function shortDecibels(sqnrDb: number): string {
   return Number.isFinite(sqnrDb) ? `${Math.round(sqnrDb)} dB` : formatDecibels(sqnrDb);
 }
 
-/** A note of the package as a sentence. */
-export const sentence = (note: string) => `${note[0]?.toUpperCase()}${note.slice(1)}.`;
+/** A text of the package as a sentence. */
+export const sentence = (text: string) => `${text[0]?.toUpperCase()}${text.slice(1)}.`;
 
 /** The report as CSV for spreadsheets. */
 export function csvOf({ report }: QuantizeModelResult): string {
@@ -40,7 +40,7 @@ export function csvOf({ report }: QuantizeModelResult): string {
       error?.mse ?? '',
       error?.cosine ?? '',
       error?.maxAbsoluteError ?? '',
-      text(kept ?? ''),
+      text(kept?.text ?? ''),
     ].join(','),
   );
   return `${[head, ...rows].join('\r\n')}\r\n`;

@@ -1,4 +1,11 @@
-import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
+import {
+  inspectModel,
+  type ModelFormat,
+  type ModelTensor,
+  modelFormats,
+  problemOf,
+  ScalepointError,
+} from 'scalepoint/model';
 import { FileError } from './file-error.js';
 
 export { FileError };
@@ -64,7 +71,7 @@ export async function openModelFiles(files: readonly File[]): Promise<ModelFile 
         `${files.length} files were dropped, and they are no model in several files: neither an index.json with its files nor all files of a split GGUF. Drop the missing ones as well, or one file.`,
       );
     }
-    if (error instanceof TypeError && 'option' in error && error.option === 'file') {
+    if (problemOf(error)?.option === 'file') {
       throw new FileError(`${main.name} is one of several files of a model. Drop all of them together.`);
     }
     const unknown = error instanceof ScalepointError && error.code === 'UNKNOWN_FORMAT';

@@ -12,7 +12,7 @@ import { checkKeys, checkShape, sizeOfShape } from '../core/check.js';
 import { BlockSearch as Searches, Status } from '../core/door.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, mention, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import type { GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix } from './layout.js';
@@ -70,7 +70,8 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
     return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
   }
-  if (info.needsWeights) throw rangeError('weights', `${type} takes the importance of the columns`);
+  if (info.needsWeights)
+    throw rangeError('weights', { kind: 'required' }, undefined, { kind: 'with', options: [mention('type', type)] });
   const tile = core.scratch.y;
   forEachTile(source.length, source.inPlace && blocks.address !== undefined, (start, count) => {
     const at = (start / elements) * bytes;
@@ -85,8 +86,8 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
 /** The number of a search. @throws RangeError naming `search` */
 function searchOf(search: BlockSearch | undefined, { name }: BlockTypeInfo): Searches {
   if (search === undefined || search === 'usual') return Searches.usual;
-  if (search !== 'best') throw rangeError('search', `expected 'usual' or 'best', got ${show(search)}`);
-  checkSearched(name);
+  if (search !== 'best') throw rangeError('search', oneOf(['usual', 'best']), search);
+  checkSearched(name, 'type');
   return Searches.best;
 }
 
@@ -103,14 +104,14 @@ function weightsOf(core: Core, given: FloatInput, shape: readonly number[]): Flo
   const source = sourceOf(core, given, undefined, 'weights');
   const columns = shape.at(-1) ?? 1;
   if (source.length !== columns) {
-    throw rangeError('weights', `expected ${columns} elements, one for each column, got ${source.length}`);
+    throw rangeError('weights', count(columns, 'elements'), source.length);
   }
   const weights = new Float32Array(columns);
   forEachTile(columns, false, (start, count) => {
     weights.set(core.view('float32', source.at(start, count), count) as Float32Array, start);
   });
   const wrong = weights.findIndex((weight) => !(weight >= 0 && weight < Infinity));
-  if (wrong >= 0) throw rangeError('weights', `expected finite numbers from 0 on, got ${weights[wrong]} at ${wrong}`);
+  if (wrong >= 0) throw rangeError(`weights[${wrong}]`, { kind: 'number', finite: true, min: 0 }, weights[wrong]);
   return weights;
 }
 
@@ -197,8 +198,7 @@ export class GivenBlocks implements GivenTensor {
     this.shape = q.shape;
     const bytes = blocksOfShape(this.#info, q.shape, this.length, `${what}.shape`) * this.#info.bytes;
     if (this.#bytes.length !== bytes) {
-      const text = `expected ${bytes} bytes for ${this.length} elements of ${this.#info.name}, got ${this.#bytes.length}`;
-      throw rangeError(`${what}.data`, text);
+      throw rangeError(`${what}.data`, count(bytes, 'bytes'), this.#bytes.length);
     }
   }
 
@@ -243,8 +243,8 @@ export class GivenBlocks implements GivenTensor {
         // A block begins with its scale, a float16. All ones in the exponent stand for NaN and infinities.
         for (let at = 0; at < rows * rowBytes; at += bytes) {
           if (((core.module.HEAPU8[from + at + 1] as number) & 0x7c) === 0x7c) {
-            const block = (row * rowBytes + at) / bytes;
-            throw rangeError(`${this.#what}.data`, `the scale of block ${block} is not a finite number`);
+            const path = `${this.#what}.data[${row * rowBytes + at}]`;
+            throw rangeError(path, { kind: 'state', state: 'finiteScale' }, Number.NaN);
           }
         }
         checkStatus(core.module.setLayerBlocks(layer, row, from, rows * rowBytes, id));

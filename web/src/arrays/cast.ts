@@ -3,7 +3,7 @@ import { checkBoolean, checkKeys } from '../core/check.js';
 import { type CoreModule, Minifloat as MinifloatId, Overflow, type Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkApart, Sink } from './sink.js';
 import { CodeSource, type FloatInput, type HalfFormat, sourceOf } from './source.js';
@@ -72,7 +72,7 @@ const formats = new Map<unknown, FormatInfo>([
 function formatOf(format: unknown, what: string): FormatInfo {
   const info = formats.get(format);
   if (info === undefined) {
-    throw rangeError(what, `expected one of ${[...formats.keys()].join(', ')}, got ${show(format)}`);
+    throw rangeError(what, oneOf([...formats.keys()]), format);
   }
   return info;
 }
@@ -116,7 +116,7 @@ export function castToFloat32(
   const { out } = options;
   const codes = new CodeSource(core, bits, format.storage, 'bits');
   const x = new Sink(core, 'float32', codes.length, out, 'out');
-  checkApart(bits, out, 'out');
+  checkApart(bits, out, 'out', 'bits');
   const { module } = core;
   const tile = core.scratch.x;
   forEachTile(codes.length, codes.inPlace && x.address !== undefined, (start, count) => {

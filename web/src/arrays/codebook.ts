@@ -3,8 +3,8 @@ import { checkNumber, checkOwnShape, checkWhole, sizeOfShape } from '../core/che
 import { CodebookJob, Decision, maxCodebookSize, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import type { GivenTensor, Restore } from './kind.js';
 import { packTiles, unpackTiles } from './pack.js';
 import { CodeSource, checkAttached, checkUnchanged, type Source } from './source.js';
@@ -23,21 +23,21 @@ const leastValues = 2;
 
 /** A number of values that a codebook can have. */
 export function checkCount(n: unknown, what: string): number {
-  const count = checkNumber(n, what, 'a whole number');
+  const count = checkNumber(n, what, whole());
   if (!Number.isInteger(count) || count < leastValues || count > maxCodebookSize) {
-    throw rangeError(what, `expected ${leastValues} to ${maxCodebookSize} values, got ${count}`);
+    throw rangeError(what, { kind: 'number', min: leastValues, max: maxCodebookSize, unit: 'values' }, count);
   }
   return count;
 }
 
 /** A copy of a codebook that the caller gave. */
 export function valuesOf(given: unknown, what: string): Float32Array<ArrayBuffer> {
-  if (typedArrayName(given) !== 'Float32Array') throw typeError(what, `expected a Float32Array, got ${show(given)}`);
+  if (typedArrayName(given) !== 'Float32Array') throw typeError(what, ofType('Float32Array'), given);
   checkAttached(given as Float32Array, what);
   const values = Float32Array.from(given as Float32Array);
   checkCount(values.length, what);
   for (const [i, v] of values.entries()) {
-    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, `expected a finite number, got ${v}`);
+    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, { kind: 'number', finite: true }, v);
   }
   return values;
 }
@@ -73,14 +73,14 @@ function bitsOf(count: number): number {
 /** One absmax for each block, checked. It is copied if it lies in memory that may grow. */
 function absmaxOf(core: Core, absmax: unknown, blocks: number, what: string): Float32Array {
   if (typedArrayName(absmax) !== 'Float32Array') {
-    throw typeError(what, `expected ${article('Float32Array')}, got ${show(absmax)}`);
+    throw typeError(what, ofType('Float32Array'), absmax);
   }
   const array = absmax as Float32Array;
   checkAttached(array, what);
-  if (array.length !== blocks) throw rangeError(what, `expected ${blocks} elements, got ${array.length}`);
+  if (array.length !== blocks) throw rangeError(what, count(blocks, 'elements'), array.length);
   for (let i = 0; i < blocks; i++) {
     const v = array[i] as number;
-    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, `expected a finite number, got ${v}`);
+    if (!Number.isFinite(v)) throw rangeError(`${what}[${i}]`, { kind: 'number', finite: true }, v);
   }
   return array.buffer === core.module.HEAPU8.buffer ? array.slice() : array;
 }
@@ -127,7 +127,7 @@ export class GivenCodebook implements GivenTensor {
     const all = this.#core.module.HEAPU8.subarray(codes, codes + count);
     const index = all.findIndex((code) => code >= length);
     if (index < 0) return;
-    throw rangeError(`${this.#what}.data[${start + index}]`, `expected a code below ${length}, got ${all[index]}`);
+    throw rangeError(`${this.#what}.data[${start + index}]`, whole(0, length - 1), all[index]);
   }
 
   #check(status: Status, codes: number, count: number, start: number): void {

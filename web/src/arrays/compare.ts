@@ -4,7 +4,7 @@ import { ErrorSums, Layout as LayoutRecord } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, oneOf } from '../core/option-problem.js';
 import { OwnedWasmArray } from '../core/wasm-array.js';
 import { type CompareOptions, ErrorSum, withSums } from './error-sum.js';
 import { givenTensor, isQuantized } from './kinds.js';
@@ -59,7 +59,7 @@ function fromFor(value: unknown, from: HalfFormat | undefined): HalfFormat | und
 }
 
 function checkSameLength(a: number, b: number): void {
-  if (a !== b) throw rangeError('b', `expected ${a} elements as in a, got ${b}`);
+  if (a !== b) throw rangeError('b', count(a, 'elements'), b, { kind: 'as', option: 'a' });
 }
 
 /** Adds the pairs of a and b to the sums. Returns their number. */
@@ -103,7 +103,7 @@ function compareEach(
   const { from, axis } = options;
   choice(options, 'from', halfFormats);
   if (options.per !== 'channel' && options.per !== 'group') {
-    throw rangeError('per', `expected 'channel' or 'group', got ${show((options as { per: unknown }).per)}`);
+    throw rangeError('per', oneOf(['channel', 'group']), (options as { per: unknown }).per);
   }
   const source = sourceOf(core, a, fromFor(a, from), 'a');
   const shape = checkShape(options.shape ?? (isQuantized(b) ? b.shape : source.shape), source.length);

@@ -2,6 +2,7 @@
 import { checkKeys, checkNumber } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { mention, whole } from '../core/option-problem.js';
 import { checkBound } from './job.js';
 import { finiteRange } from './parameters.js';
 import { type FloatInput, type HalfFormat, sourceOf } from './source.js';
@@ -38,9 +39,9 @@ const mostBins = 1 << 20;
 /** See Scalepoint.histogram. */
 export function histogram(core: Core, x: FloatInput, options: HistogramOptions): Histogram {
   checkKeys(options, keys);
-  const bins = options.bins === undefined ? 256 : checkNumber(options.bins, 'bins', 'a whole number');
+  const bins = options.bins === undefined ? 256 : checkNumber(options.bins, 'bins', whole());
   if (!Number.isInteger(bins) || bins < 1 || bins > mostBins) {
-    throw rangeError('bins', `expected 1 to 2^20, got ${bins}`);
+    throw rangeError('bins', whole(1, 2 ** 20), bins);
   }
   for (const name of ['min', 'max'] as const) {
     if (options[name] !== undefined) checkBound(checkNumber(options[name], name), name);
@@ -50,7 +51,8 @@ export function histogram(core: Core, x: FloatInput, options: HistogramOptions):
   const found = given ? { min: 0, max: 0 } : finiteRange(core, source);
   const min = Math.fround(options.min ?? found.min);
   const max = Math.fround(options.max ?? found.max);
-  if (min > max) throw rangeError('min', `${min} is above max ${max}`);
+  if (min > max)
+    throw rangeError('min', { kind: 'number', max }, min, { kind: 'with', options: [mention('max', max)] });
   return core.withMemory(bins * 4 + 24, (address) => {
     const belowAbove = address + 8 - (address % 8);
     const counts = belowAbove + 16;

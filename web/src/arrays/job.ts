@@ -2,8 +2,8 @@
 import { checkBoolean, checkNumber, checkShape, enumChoice } from '../core/check.js';
 import { maxZeroPoint, NonFinite, type QuantizationSpec, Rounding, Scheme, SymmetricRange } from '../core/door.js';
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
-import { quotedRanges, type RangeSearch, searchOf } from '../core/range.js';
-import { show } from '../core/show.js';
+import { count, type Expected, ofType, whole } from '../core/option-problem.js';
+import { type RangeSearch, searchedRangeForm, searchOf } from '../core/range.js';
 import { type Layout, layoutOf, resolveGranularity } from './layout.js';
 import type { QuantizeOptions } from './options.js';
 import { type DTypeInfo, dtypeInfo, type Granularity } from './tensor.js';
@@ -70,19 +70,19 @@ type Check = (v: number, name: string) => void;
 
 /** Fails unless float32 holds the number as a finite one. */
 export const checkBound: Check = (v, name) => {
-  if (!Number.isFinite(Math.fround(v))) throw rangeError(name, `expected a finite float32 number, got ${v}`);
+  if (!Number.isFinite(Math.fround(v))) throw rangeError(name, { kind: 'number', finite: true }, v);
 };
 
 export const checkScale: Check = (v, name) => {
   const scale = Math.fround(v);
   if (!(scale > 0 && scale < Infinity)) {
-    throw rangeError(name, `expected a finite number above 0 in float32, got ${v}`);
+    throw rangeError(name, { kind: 'number', finite: true, above: 0 }, v);
   }
 };
 
 export const checkZeroPoint: Check = (v, name) => {
   if (!Number.isInteger(v) || Math.abs(v) > maxZeroPoint) {
-    throw rangeError(name, `expected a whole number of at most 2^22 in size, got ${v}`);
+    throw rangeError(name, whole(-maxZeroPoint, maxZeroPoint), v);
   }
 };
 
@@ -113,10 +113,10 @@ function perParameter<T extends Float32Array | Int32Array>(
   }
   const list = value as ArrayLike<number> | null | undefined;
   if (typeof list !== 'object' || list === null || typeof list.length !== 'number') {
-    throw typeError(name, `expected a number or an array of numbers, got ${show(value)}`);
+    throw typeError(name, ofType('number', 'array of numbers'), value);
   }
   if (list.length !== parameters) {
-    throw rangeError(name, `expected ${parameters} values, one for each scale, got ${list.length}`);
+    throw rangeError(name, count(parameters, 'values'), list.length);
   }
   for (let i = 0; i < parameters; i++) {
     const v = checkNumber(list[i], `${name}[${i}]`);
@@ -125,6 +125,12 @@ function perParameter<T extends Float32Array | Int32Array>(
   }
   return all;
 }
+
+/** What the option `range` can be. */
+const rangeForm: Expected = {
+  kind: 'anyOf',
+  of: [searchedRangeForm, { kind: 'object', keys: ['min', 'max'] }, { kind: 'object', keys: ['scale', 'zeroPoint'] }],
+};
 
 function resolveRange(range: unknown, parameters: number): ResolvedRange {
   if (range === undefined || range === 'min-max') return { kind: 'min-max' };
@@ -143,17 +149,14 @@ function resolveRange(range: unknown, parameters: number): ResolvedRange {
       const min = perParameter(given.min, Float32Array, parameters, 'range.min', checkBound);
       const max = perParameter(given.max, Float32Array, parameters, 'range.max', checkBound);
       for (const [i, low] of min.entries()) {
-        if (low > (max[i] as number)) throw rangeError('range', `min ${low} is above max ${max[i]}`);
+        if (low <= (max[i] as number)) continue;
+        const path = typeof given.min === 'number' ? 'range.min' : `range.min[${i}]`;
+        throw rangeError(path, { kind: 'number', max: max[i] }, low);
       }
       return { kind: 'bounds', min, max };
     }
   }
-  const got =
-    typeof range === 'object' && range !== null
-      ? `an object with ${Object.keys(range).join(', ') || 'no keys'}`
-      : show(range);
-  const expected = `${quotedRanges}, { percentile }, { min, max } or { scale, zeroPoint }`;
-  throw rangeError('range', `expected ${expected}, got ${got}`);
+  throw rangeError('range', rangeForm, range);
 }
 
 /** Scales that wasm memory can hold together with bounds and zero points: 16 bytes each. */

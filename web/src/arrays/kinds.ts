@@ -2,7 +2,6 @@
 import { checkKeys } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, stepSize } from '../core/memory.js';
-import { show } from '../core/show.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { GivenBlocks } from './blocks.js';
 import { GivenCodebook, type PackedCodebookTensor, unpackCodebook } from './codebook.js';
@@ -51,23 +50,23 @@ export function givenTensor(core: Core, q: unknown, what: string): GivenTensor |
 
 /**
  * Checks the argument q, of a kind that can do something.
- * @param expected the kinds that can, for the message
+ * @param kinds that can
  * @throws TypeError or RangeError naming the field
  */
 function given<Method extends keyof GivenTensor>(
   core: Core,
   q: unknown,
   method: Method,
-  expected: string,
+  kinds: readonly string[],
 ): GivenTensor & Required<Pick<GivenTensor, Method>> {
   const kind = kindOf(q);
   if (kind === undefined || !(method in kind.Given.prototype)) {
-    throw typeError('q', `expected a quantized tensor of kind ${expected}, got ${show(q)}`);
+    throw typeError('q', { kind: 'quantized', kinds }, q);
   }
   return new kind.Given(core, q as QuantizedTensor, 'q') as GivenTensor & Required<Pick<GivenTensor, Method>>;
 }
 
-const anyKind = "'linear', 'codebook' or 'blocks'";
+const anyKind = ['linear', 'codebook', 'blocks'];
 const dequantizeKeys = new Set(['out']);
 
 /** See Scalepoint.dequantize. */
@@ -80,7 +79,7 @@ export function dequantize(
   const { out } = options;
   const tensor = given(core, q, 'restore', anyKind);
   const x = new Sink(core, 'float32', tensor.length, out, 'out');
-  checkApart(q.data, out, 'out');
+  checkApart(q.data, out, 'out', 'q.data');
   const tile = core.scratch.x;
   tensor.restore((restore) => {
     forEachTile(tensor.length, tensor.inPlace && x.address !== undefined, (start, count) => {
@@ -93,7 +92,7 @@ export function dequantize(
 
 /** See Scalepoint.pack. */
 export function pack(core: Core, q: LinearQuantizedTensor | CodebookTensor): Uint8Array<ArrayBuffer> {
-  return given(core, q, 'pack', "'linear' or 'codebook'").pack();
+  return given(core, q, 'pack', ['linear', 'codebook']).pack();
 }
 
 /** See Scalepoint.unpack. */
@@ -120,7 +119,12 @@ function restoredWeights(core: Core, tensor: GivenTensor): Weights {
         for (let at = 0; at < count; at += stepSize) restore(start + at, Math.min(stepSize, count - at), own + at * 4);
       });
       const bad = core.module.firstNonFinite(own, count);
-      if (bad < count) throw rangeError('q.data', `no finite number for element ${start + bad}`);
+      if (bad < count)
+        throw rangeError(
+          `q.data[${start + bad}]`,
+          { kind: 'number', finite: true },
+          core.view('float32', own + 4 * bad, 1)[0],
+        );
       checkStatus(core.module.setLayerFloats(layer, row, own, count));
     },
   };

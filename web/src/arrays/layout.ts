@@ -3,7 +3,7 @@
 import { checkNumber, checkWhole } from '../core/check.js';
 import { Granularity as Granularities, type Layout as LayoutRecord } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { oneOf, whole } from '../core/option-problem.js';
 import type { Granularity } from './tensor.js';
 
 /** The layout of scales over an array, as the core has it, and what follows from it. */
@@ -25,19 +25,18 @@ export function resolveGranularity(
 ): Granularity {
   if (granularity === undefined) return { kind: 'per-tensor' };
   if (typeof granularity !== 'object' || granularity === null) {
-    const expected = "an object such as { kind: 'per-channel', axis: 0 }";
-    throw typeError(option, `expected ${expected}, got ${show(granularity)}`);
+    throw typeError(option, { kind: 'object', keys: ['kind', 'axis', 'groupSize'] }, granularity);
   }
   const { kind, axis, groupSize } = granularity as { kind?: unknown; axis?: unknown; groupSize?: unknown };
   if (kind === 'per-tensor') return { kind };
   if (kind !== 'per-channel' && kind !== 'per-group') {
-    throw rangeError(`${option}.kind`, `expected 'per-tensor', 'per-channel' or 'per-group', got ${show(kind)}`);
+    throw rangeError(`${option}.kind`, oneOf(['per-tensor', 'per-channel', 'per-group']), kind);
   }
   const fallback = kind === 'per-group' ? -1 : undefined;
-  const given = checkNumber(axis === undefined ? fallback : axis, `${option}.axis`, 'a whole number');
+  const given = checkNumber(axis === undefined ? fallback : axis, `${option}.axis`, whole());
   const resolved = given < 0 ? given + shape.length : given;
   if (!Number.isInteger(given) || resolved < 0 || resolved >= shape.length) {
-    throw rangeError(`${option}.axis`, `axis ${given} is out of range for shape ${show(shape)}`);
+    throw rangeError(`${option}.axis`, whole(-shape.length, shape.length - 1), given);
   }
   if (kind === 'per-channel') return { kind, axis: resolved };
   return { kind, groupSize: checkWhole(groupSize, `${option}.groupSize`, 1), axis: resolved };
@@ -112,7 +111,7 @@ export function runsOf({ size, granularity, axisSize, innerSize, groupSize }: La
 export function checkMatrix(shape: readonly number[], what: string): readonly [outputs: number, inputs: number] {
   const [outputs = 0, inputs = 0] = shape;
   if (shape.length !== 2 || outputs === 0 || inputs === 0) {
-    throw rangeError(what, `expected two dimensions, [outputs, inputs], got ${show(shape)}`);
+    throw rangeError(what, { kind: 'shape', dimensions: ['outputs', 'inputs'] }, shape);
   }
   return [outputs, inputs];
 }

@@ -3,8 +3,8 @@ import { checkOwnShape, sizeOfShape } from '../core/check.js';
 import { DType as DTypeRecord, LinearJob, type QuantizationSpec } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count, ofType, whole } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { checkEach, checkScale, checkZeroPoint, specOfDType } from './job.js';
 import type { CodedVectors, GivenTensor, Restore, Weights } from './kind.js';
 import { checkMatrix, type Layout, layoutOf, perTensor, resolveGranularity } from './layout.js';
@@ -36,10 +36,10 @@ function parametersOf<T extends Float32Array | Int32Array>(
   n: number,
   name: string,
 ): T {
-  if (typedArrayName(given) !== make.name) throw typeError(name, `expected ${article(make.name)}, got ${show(given)}`);
+  if (typedArrayName(given) !== make.name) throw typeError(name, ofType(make.name), given);
   const array = given as T;
   checkAttached(array, name);
-  if (array.length !== n) throw rangeError(name, `expected ${n} elements, got ${array.length}`);
+  if (array.length !== n) throw rangeError(name, count(n, 'elements'), array.length);
   return array.buffer === core.module.HEAPU8.buffer ? (array.slice() as T) : array;
 }
 
@@ -177,7 +177,7 @@ export class GivenLinear implements GivenTensor {
     for (let i = 0; i < count; i++) {
       const code = codes[at + i] as number;
       if (code < qmin || code > qmax) {
-        throw rangeError(`${this.#what}.data`, `expected codes from ${qmin} to ${qmax}, got ${code} at ${start + i}`);
+        throw rangeError(`${this.#what}.data[${start + i}]`, whole(qmin, qmax), code);
       }
     }
   }
@@ -208,7 +208,7 @@ export class GivenLinear implements GivenTensor {
 /** The codes of a tensor of kind 'linear'. */
 export function unpackLinear(core: Core, bytes: Uint8Array, q: PackedTensor): CodeArray {
   if (typeof q !== 'object' || q === null) {
-    throw typeError('q', `expected an object with dtype and shape, got ${show(q)}`);
+    throw typeError('q', { kind: 'object', keys: ['dtype', 'shape'] }, q);
   }
   const info = dtypeInfoAt(q.dtype, 'q.dtype');
   const n = sizeOfShape(q.shape, 'q.shape');

@@ -3,7 +3,8 @@ import { checkKeys, checkNumber, choice } from '../core/check.js';
 import { Layout as LayoutRecord, RangeMethod, Scheme, Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { quotedRanges, type SearchedRange } from '../core/range.js';
+import { onlyWith } from '../core/option-problem.js';
+import { type SearchedRange, searchedRangeForm } from '../core/range.js';
 import { type Job, jobOf } from './job.js';
 import type { QuantizationParameters, QuantizeOptions } from './options.js';
 import { chooseParameters, failQuantizing, withParameters } from './parameters.js';
@@ -104,14 +105,14 @@ export class Observer {
     dtypeInfo(options.dtype ?? 'int8');
     choice(options, 'nonFinite', ['error', 'saturate']);
     if (typeof range === 'object' && range !== null && !('percentile' in range)) {
-      throw rangeError('range', `an observer takes ${quotedRanges} or { percentile }, got given ones`);
+      throw rangeError('range', searchedRangeForm, range);
     }
     if (averaging !== undefined) {
       checkNumber(averaging, 'averaging');
       if (!(averaging > 0 && averaging <= 1)) {
-        throw rangeError('averaging', `expected a number above 0, at most 1, got ${averaging}`);
+        throw rangeError('averaging', { kind: 'number', above: 0, max: 1 }, averaging);
       }
-      if (range !== 'min-max') throw rangeError('averaging', "only for range 'min-max'");
+      if (range !== 'min-max') throw rangeError('averaging', onlyWith('range', 'min-max'), range);
     }
     this.#core = core;
     this.#options = { ...options };

@@ -3,6 +3,7 @@
 import type { Status } from '../core/door.js';
 import { rangeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
+import { count } from '../core/option-problem.js';
 import { Sink } from './sink.js';
 import { CodeSource } from './source.js';
 import type { CodeArray, DTypeInfo } from './tensor.js';
@@ -40,7 +41,7 @@ export function unpackTiles(
   const packed = new CodeSource(core, bytes, 'uint8', 'bytes');
   const expected = packedSize(n, bits);
   if (packed.length !== expected) {
-    throw rangeError('bytes', `expected ${expected} bytes for ${n} codes of ${bits} bits, got ${packed.length}`);
+    throw rangeError('bytes', count(expected, 'bytes'), packed.length);
   }
   const codes = new Sink(core, storage, n, undefined, 'out');
   const tile = core.scratch.x;

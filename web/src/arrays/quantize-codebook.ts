@@ -3,7 +3,7 @@ import { checkKeys, checkShape, checkWhole, choice } from '../core/check.js';
 import { Decision, PublishedCodebook, Status } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType, oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { checkCount, type Places, valuesOf, withPlaces } from './codebook.js';
 import { checkApart, Sink } from './sink.js';
@@ -72,6 +72,12 @@ interface Codebook {
 /** Values of each of bitsandbytes' codebooks: one for each code of four bits. */
 const publishedCount = 16;
 
+/** What the option can be. */
+const codebookForm: Expected = {
+  kind: 'anyOf',
+  of: [oneOf(['nf4', 'fp4']), ofType('Float32Array'), { kind: 'object', keys: ['learn'] }],
+};
+
 function codebookOf(codebook: unknown): Codebook {
   if (codebook === 'nf4' || codebook === 'fp4') {
     return {
@@ -85,9 +91,8 @@ function codebookOf(codebook: unknown): Codebook {
     const count = checkCount(codebook.learn, 'codebook.learn');
     return { count, decision: Decision.nearest, learned: true, fill() {} };
   }
-  const expected = `expected 'nf4', 'fp4', a Float32Array or { learn }, got ${show(codebook)}`;
-  if (typeof codebook === 'string') throw rangeError('codebook', expected);
-  if (!ArrayBuffer.isView(codebook)) throw typeError('codebook', expected);
+  if (typeof codebook === 'string') throw rangeError('codebook', codebookForm, codebook);
+  if (!ArrayBuffer.isView(codebook)) throw typeError('codebook', codebookForm, codebook);
   const values = valuesOf(codebook, 'codebook');
   return {
     count: values.length,

@@ -3,7 +3,7 @@ import { checkKeys } from '../core/check.js';
 import { QuantizationSpec, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type Core, forEachTile, stepSize, tileParameters, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType } from '../core/option-problem.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { ErrorSum, withSums } from './error-sum.js';
 import { type Job, jobOf, quantizeKeys } from './job.js';
@@ -23,18 +23,22 @@ interface Sinks {
 
 const outKeys = new Set(['data', 'scale', 'zeroPoint']);
 
+/** What the option `out` can be. */
+const outForm: Expected = {
+  kind: 'anyOf',
+  of: [ofType('typed array', 'WasmArray'), { kind: 'object', keys: [...outKeys] }],
+};
+
 /** The three places of an `out` option. They are `out` itself if it has names for them. */
 function placesOf(out: unknown): { readonly data?: unknown; readonly scale?: unknown; readonly zeroPoint?: unknown } {
   if (typeof out !== 'object' || out === null || ArrayBuffer.isView(out) || out instanceof OwnedWasmArray) {
     return { data: out };
   }
   if (!('data' in out)) {
-    throw typeError('out', `expected a typed array, a WasmArray or { data, scale, zeroPoint }, got ${show(out)}`);
+    throw typeError('out', outForm, out);
   }
   for (const key in out) {
-    if (!outKeys.has(key)) {
-      throw typeError('out', `there is no ${show(key)} to give; there are data, scale, zeroPoint`);
-    }
+    if (!outKeys.has(key)) throw typeError(`out.${key}`, { kind: 'knownOption', names: [...outKeys] });
   }
   return out;
 }
@@ -60,7 +64,7 @@ export function quantizeLinear(core: Core, x: FloatInput, options: QuantizeOptio
   checkApart(ownScale, ownZeroPoint, 'out.zeroPoint', 'out.scale');
   const { errors } = options;
   if (errors !== undefined && !(errors instanceof ErrorSum)) {
-    throw typeError('errors', `expected what sp.errorSum() gives, got ${show(errors)}`);
+    throw typeError('errors', { kind: 'returnedBy', call: 'sp.errorSum()' }, errors);
   }
   const sinks = { codes, scale, zeroPoint };
   const runs = job.range.kind === 'min-max' && source.length > 0 ? runsOf(layout) : undefined;

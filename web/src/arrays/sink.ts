@@ -1,8 +1,8 @@
 // What comes out of the core: writes results to wherever they belong. Arrays that lie in wasm memory are filled in place.
 import { rangeError, typeError } from '../core/errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from '../core/memory.js';
+import { count, ofType } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 import { addressOfView, checkAttached, checkUnchanged, isStored } from './source.js';
 
@@ -32,11 +32,11 @@ export class Sink {
     const expected = arrayTypes[dtype].name;
     const found = out instanceof OwnedWasmArray ? arrayTypes[out.dtype].name : typedArrayName(out);
     if (found !== expected) {
-      throw typeError(what, `expected ${article(expected)} or a WasmArray of ${dtype}, got ${show(out)}`);
+      throw typeError(what, ofType(expected, `WasmArray of ${dtype}`), out);
     }
     const given = out as WasmView | OwnedWasmArray;
     if (!(given instanceof OwnedWasmArray)) checkAttached(given, what);
-    if (given.length !== length) throw rangeError(what, `expected ${length} elements, got ${given.length}`);
+    if (given.length !== length) throw rangeError(what, count(length, 'elements'), given.length);
     this.#given = given;
     if (given instanceof OwnedWasmArray) {
       this.address = given.addressIn(core, what);
@@ -90,14 +90,14 @@ export class Sink {
   }
 }
 
-/** @throws RangeError if `out`, an array that the caller gave, shares memory with x, which is the input unless it has another name. */
-export function checkApart(x: unknown, out: unknown, what: string, name = 'the input'): void {
+/** @throws RangeError if `out`, an array that the caller gave, shares memory with x. `name` is what errors call x. */
+export function checkApart(x: unknown, out: unknown, what: string, name = 'x'): void {
   if (x === undefined || out === undefined) return;
   const given = isStored(x) ? x.data : x;
   const a = given instanceof OwnedWasmArray ? given.view : given;
   const b = out instanceof OwnedWasmArray ? out.view : out;
   if (!ArrayBuffer.isView(a) || !ArrayBuffer.isView(b) || a.buffer !== b.buffer) return;
   if (a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength) {
-    throw rangeError(what, `shares memory with ${name}`);
+    throw rangeError(what, { kind: 'apart', from: name }, out);
   }
 }

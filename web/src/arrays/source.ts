@@ -9,8 +9,8 @@ import {
   type WasmDType,
   type WasmView,
 } from '../core/memory.js';
+import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
 import { typedArrayName } from '../core/realms.js';
-import { article, show } from '../core/show.js';
 import { OwnedWasmArray, type WasmArray } from '../core/wasm-array.js';
 
 /** A Float16Array, which not all engines have. */
@@ -45,7 +45,7 @@ export function checkAttached(array: AnyTypedArray, what: string): void {
     // Throws for detached and out-of-bounds arrays, whose length reads 0.
     (array as Uint8Array).at(0);
   } catch (cause) {
-    throw typeError(what, 'the array is detached, or its buffer shrank below it', cause);
+    throw typeError(what, { kind: 'state', state: 'attached' }, array, undefined, cause);
   }
 }
 
@@ -55,7 +55,7 @@ export function checkAttached(array: AnyTypedArray, what: string): void {
  * @throws TypeError naming `what`
  */
 export function checkUnchanged(array: { readonly length: number }, length: number, what: string): void {
-  if (array.length !== length) throw typeError(what, 'the array was detached or resized while the call was prepared');
+  if (array.length !== length) throw typeError(what, { kind: 'state', state: 'unchanged' }, array);
 }
 
 /** Address of a typed array that is a view of wasm memory. */
@@ -250,7 +250,7 @@ function numbersOf(array: readonly unknown[], what: string): Float32Array | Floa
   let exact: Float64Array | undefined;
   for (let i = 0; i < floats.length; i++) {
     const value = array[i];
-    if (typeof value !== 'number') throw typeError(`${what}[${i}]`, `expected a number, got ${show(value)}`);
+    if (typeof value !== 'number') throw typeError(`${what}[${i}]`, { kind: 'number' }, value);
     floats[i] = value;
     // Numbers beyond float32 are kept for the error.
     if (exact === undefined && Math.abs(floats[i] as number) !== Infinity) continue;
@@ -286,8 +286,13 @@ export function isStored(x: unknown): x is StoredFloats {
   );
 }
 
-/** The kinds of input that error messages list. */
-const inputs = 'a Float32Array, Float64Array, Float16Array, number[] or WasmArray';
+/** The kinds of input. */
+const inputs = ofType('Float32Array', 'Float64Array', 'Float16Array', 'number[]', 'WasmArray');
+
+/** The error for an input that cannot hold the bits of 16-bit floats. */
+function bitsError(what: string, from: HalfFormat, x: unknown): TypeError {
+  return typeError(what, ofType('Uint16Array'), x, { kind: 'with', options: [mention('from', from)] });
+}
 
 function sourceOfWasmArray(
   core: Core,
@@ -299,7 +304,7 @@ function sourceOfWasmArray(
   x.addressIn(core, what);
   if (from === undefined && x.dtype === 'float32') return new WasmArraySource(core, x, what);
   if (from !== undefined && x.dtype === 'uint16') return new HalfSource(core, x, what, to, x.length, from);
-  throw typeError(what, `expected a WasmArray of ${from === undefined ? 'float32' : 'uint16'}, got one of ${x.dtype}`);
+  throw typeError(`${what}.dtype`, oneOf([from === undefined ? 'float32' : 'uint16']), x.dtype);
 }
 
 /**
@@ -310,21 +315,21 @@ function sourceOfWasmArray(
  */
 export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to = core.scratch.x): Source {
   if (from !== undefined && from !== 'float16' && from !== 'bfloat16') {
-    throw rangeError('from', `expected 'float16' or 'bfloat16', got ${show(from)}`);
+    throw rangeError('from', oneOf(['float16', 'bfloat16']), from);
   }
   if (x instanceof OwnedWasmArray) return sourceOfWasmArray(core, x, from, what, to);
   if (isStored(x)) {
-    if (from !== undefined) throw typeError('from', `${what} says itself that it is ${x.dtype}`);
+    if (from !== undefined) throw typeError('from', without(`${what}.dtype`, x.dtype));
     const source = sourceOf(core, x.data, storedFormats[x.dtype], `${what}.data`, to);
     source.shape = x.shape;
     return source;
   }
   if (Array.isArray(x)) {
-    if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got an array`);
+    if (from !== undefined) throw bitsError(what, from, x);
     return new CopiedSource(core, numbersOf(x, what), what, to);
   }
   const name = typedArrayName(x);
-  if (name === undefined) throw typeError(what, `expected ${inputs}, got ${show(x)}`);
+  if (name === undefined) throw typeError(what, inputs, x);
   const array = x as AnyTypedArray;
   checkAttached(array, what);
   const address = addressOfView(core, array);
@@ -332,10 +337,10 @@ export function sourceOf(core: Core, x: unknown, from: unknown, what: string, to
     const bits = address ?? new Uint16Array(array.buffer, array.byteOffset, array.length);
     return new HalfSource(core, bits, what, to, array.length, from ?? 'float16');
   }
-  if (from !== undefined) throw typeError(what, `with from '${from}' expected a Uint16Array, got ${name}`);
+  if (from !== undefined) throw bitsError(what, from, x);
   if (name !== 'Float32Array' && name !== 'Float64Array') {
-    const advice = name === 'Uint16Array' ? "; for bits of 16-bit floats say from: 'float16' or 'bfloat16'" : '';
-    throw typeError(what, `expected ${inputs}, got ${name}${advice}`);
+    const bits: Hint = { kind: 'try', option: mention('from', 'float16'), effect: 'reads bits of 16-bit floats' };
+    throw typeError(what, inputs, x, name === 'Uint16Array' ? bits : undefined);
   }
   if (name === 'Float32Array' && address !== undefined) return new WasmSource(core, array.length, address);
   return new CopiedSource(core, array as Float32Array | Float64Array, what, to);
@@ -406,7 +411,7 @@ export class CodeSource {
   ) {
     const expected = arrayTypes[dtype].name;
     const found = data instanceof OwnedWasmArray ? arrayTypes[data.dtype].name : typedArrayName(data);
-    if (found !== expected) throw typeError(what, `expected ${article(expected)}, got ${show(data)}`);
+    if (found !== expected) throw typeError(what, ofType(expected), data);
     const array = data as Exclude<WasmView, Float32Array> | OwnedWasmArray;
     this.length = array.length;
     if (array instanceof OwnedWasmArray) {

@@ -4,7 +4,7 @@ import { ErrorSums, LinearJob, Scheme, Status } from '../core/door.js';
 import { typeError } from '../core/errors.js';
 import { type ErrorMeasures, measuresOf, sumCount } from '../core/measure.js';
 import { type Core, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { type Job, jobOf, quantizeKeys } from './job.js';
 import type { QuantizeOptions } from './options.js';
 import { failQuantizing, findParameters } from './parameters.js';
@@ -41,7 +41,7 @@ export function sweep(
   options: SweepOptions,
 ): SweepMeasures[] {
   checkKeys(options, sweepKeys);
-  if (!Array.isArray(variants)) throw typeError('variants', `expected an array, got ${show(variants)}`);
+  if (!Array.isArray(variants)) throw typeError('variants', ofType('array'), variants);
   const source = sourceOf(core, x, options.from, 'x');
   const { shape } = options;
   const jobs = (variants as readonly SweepVariant[]).map((variant) => {

@@ -1,7 +1,7 @@
 // Quantized tensors, and the types of their codes.
 import type { BlockType } from '../core/blocks.js';
 import { rangeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { oneOf } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 
 const names = [
@@ -103,7 +103,7 @@ export function dtypeInfo(dtype: DType): DTypeInfo {
 /** The same, where errors name the path of an option. */
 export function dtypeInfoAt(dtype: DType, option: string): DTypeInfo {
   const info = infos.get(dtype);
-  if (info === undefined) throw rangeError(option, `expected one of ${names.join(', ')}, got ${show(dtype)}`);
+  if (info === undefined) throw rangeError(option, oneOf(names), dtype);
   return info;
 }
 

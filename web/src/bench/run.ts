@@ -2,6 +2,7 @@
 import { checkBoolean, checkKeys, checkNumber, choice } from '../core/check.js';
 import { rangeError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
+import type { Expected } from '../core/option-problem.js';
 import { load } from '../instance/scalepoint.js';
 import { makeLimits } from './limits.js';
 import { arrays, blocks, layers } from './parts.js';
@@ -41,9 +42,10 @@ const keys = new Set(['quick', 'only', 'size', 'width', 'load', 'signal', 'onRow
 /** A size of the options: a multiple of `step`. @throws TypeError or RangeError naming it */
 function sizeOf(value: unknown, name: string, step: number, fallback: number, most: number): number {
   if (value === undefined) return fallback;
-  const size = checkNumber(value, name, 'a whole number');
+  const expected: Expected = { kind: 'number', multipleOf: step, min: step, max: most };
+  const size = checkNumber(value, name, expected);
   if (!Number.isInteger(size) || size < step || size > most || size % step !== 0) {
-    throw rangeError(name, `expected a multiple of ${step} from ${step} to ${most}, got ${size}`);
+    throw rangeError(name, expected, size);
   }
   return size;
 }

@@ -188,7 +188,7 @@ function compareText(a: string, b: string, report: CompareReport): string[] {
     lines.push(`NaN or infinite, and not the same in both: ${mismatched.length - mostNames} more`);
   }
   for (const { name, reason } of skipped.slice(0, mostNames)) {
-    lines.push(`not compared: ${nameText(name)}: ${printable(reason)}`);
+    lines.push(`not compared: ${nameText(name)}: ${printable(reason.text)}`);
   }
   if (skipped.length > mostNames) lines.push(`not compared: ${skipped.length - mostNames} more`);
   for (const [file, names] of [

@@ -1,6 +1,5 @@
 /** The options of formats on the command line: their flags, their values, and errors about them. */
 import {
-  type Flag,
   type FormatInfo,
   modelFormats,
   type OptionInfo,
@@ -9,7 +8,7 @@ import {
   type Words,
 } from '../model.js';
 import { UsageError } from './process.js';
-import { inFlags, plainFlags } from './wording.js';
+import { inFlags } from './wording.js';
 
 /** A table of options, and the formats that share it. */
 export interface SharedTable {
@@ -86,7 +85,7 @@ export function choicesOf(words: Words, to: string, all: readonly string[] = [to
       try {
         return [name, info.read(words)];
       } catch (error) {
-        throw error instanceof RangeError ? usageError(error.message, error) : error;
+        throw asUsage(error, words);
       }
     }),
   );
@@ -118,36 +117,8 @@ export function sidecarsOf(words: Words, to: string): readonly SidecarOption[] {
 
 // ------------------------------------------------------------------------------------------------------------------------- errors
 
-function usageError(message: string, cause: unknown): UsageError {
-  const error = new UsageError(message);
-  error.cause = cause;
-  return error;
-}
-
-/** The flag that an option of a path such as `granularity.groupSize` was given by. */
-function flagOf({ flags }: OptionInfo, member: string | undefined, words: Words): Flag | undefined {
-  return (
-    flags.find((flag) => flag.member === member && member !== undefined) ??
-    flags.find(({ name }) => words[name] !== undefined)
-  );
-}
-
 /** An error of the model functions about an option, as an error of the command line; other errors as they are. */
 export function asUsage(error: unknown, words: Words, rules: readonly string[] = []): unknown {
-  if (!(error instanceof RangeError || error instanceof TypeError)) return error;
-  const { option } = error as { option?: unknown };
-  if (typeof option !== 'string') return error;
-  const ruleName = (i: number) => `--rule ${JSON.stringify(rules[i])}`;
-  const [name = '', member] = option.split('.');
-  const rule = rules.findIndex((_, i) => name === `rules[${i}]`);
-  // Keys of metadata have dots.
-  const base = /^\w+/.exec(option)?.[0];
-  const info = entries(undefined).find(([known]) => known === base)?.[1];
-  const flag = plainFlags[name] ?? (info && flagOf(info, member, words)?.name);
-  if (rule < 0 && flag === undefined) return error;
-  let text = error.message.slice(`${option}: `.length);
-  for (const i of rules.keys()) {
-    for (const part of ['to', 'granularity']) text = text.replaceAll(`rules[${i}].${part}`, ruleName(i));
-  }
-  return usageError(`${rule < 0 ? `--${flag}` : ruleName(rule)}: ${inFlags(text)}`, error);
+  const message = inFlags(error, words, rules);
+  return message === undefined ? error : Object.assign(new UsageError(message), { cause: error });
 }

@@ -4,7 +4,7 @@ import { type FileHandle, mkdtemp, open, readdir, rm, stat } from 'node:fs/promi
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { type FileInput, modelFormats, type NodeFileHandle, ScalepointError } from '../model.js';
+import { type FileInput, modelFormats, type NodeFileHandle, problemOf, ScalepointError } from '../model.js';
 import { systemText, UsageError } from './process.js';
 import { listed } from './text.js';
 
@@ -130,7 +130,7 @@ export async function withInput<T>(text: string, use: (input: Input) => Promise<
     return await use(input);
   } catch (error) {
     // The files that an index names are looked for beside it.
-    const isIndex = !input.isPath && (error as { option?: unknown }).option === 'file';
+    const isIndex = !input.isPath && problemOf(error)?.option === 'file';
     throw isIndex ? new UsageError(`${input.name} cannot be an index; name its file, or the folder`) : error;
   } finally {
     await input.close();

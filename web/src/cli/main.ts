@@ -1,6 +1,6 @@
 /** Runs commands and prints errors. */
 import { existsSync } from 'node:fs';
-import { didYouMean, QualityError, ScalepointError } from '../model.js';
+import { didYouMean, QualityError, ScalepointError, sayHint } from '../model.js';
 import { bench } from './bench.js';
 import { compare } from './compare.js';
 import { inspect } from './inspect.js';
@@ -10,7 +10,7 @@ import { merge, split as splitFile } from './split.js';
 import { painter, printable } from './text.js';
 import { usage } from './usage.js';
 import { verify } from './verify.js';
-import { inCommandWords } from './wording.js';
+import { commandMessage } from './wording.js';
 
 const commands: Readonly<Record<string, (args: string[]) => Promise<number>>> = {
   inspect,
@@ -42,7 +42,7 @@ function split(args: readonly string[]): { readonly name: string; readonly rest:
   if (Object.hasOwn(commands, name)) return { name, rest };
   // A word that could be a command is one that was misspelled, unless it is a file.
   if (/^[a-z]+$/i.test(name) && !existsSync(name)) {
-    const hint = didYouMean(name, names);
+    const hint = sayHint(didYouMean(name, names));
     throw new UsageError(`${wanted}, got ${JSON.stringify(name)}${hint}`);
   }
   return { name: 'quantize', rest: [...args] };
@@ -86,14 +86,6 @@ function helpFor(args: readonly string[]): string {
   }
 }
 
-/** What an error says. */
-function messageOf(error: unknown): string {
-  const message = inCommandWords(error instanceof Error ? error.message : String(error));
-  const { option } = (error ?? {}) as { option?: unknown };
-  // A file is no option here.
-  return option === 'file' && message.startsWith('file: ') ? message.slice('file: '.length) : message;
-}
-
 /** The path that an error names in its text. */
 function pathOf(error: unknown): string | undefined {
   return error instanceof ScalepointError ? error.path : undefined;
@@ -101,7 +93,7 @@ function pathOf(error: unknown): string | undefined {
 
 /** Prints an error on one line, and with --json also on stdout. Returns the exit code. */
 export function explain(error: unknown, args: readonly string[]): number {
-  const message = messageOf(error);
+  const message = commandMessage(error);
   const file = fileOf(error);
   let text = file === undefined ? message : `${file}: ${message}`;
   if (error instanceof ScalepointError) {

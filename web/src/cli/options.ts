@@ -1,6 +1,6 @@
 /** From the words of a command line to the options of the model functions. */
 import { parseArgs } from 'node:util';
-import { didYouMean, maxWorkers, modelFormats, type Rule, ruleFrom } from '../model.js';
+import { didYouMean, maxWorkers, modelFormats, type Rule, ruleFrom, sayHint } from '../model.js';
 import { UsageError } from './process.js';
 
 type OptionsConfig = NonNullable<NonNullable<Parameters<typeof parseArgs>[0]>['options']>;
@@ -28,7 +28,8 @@ function checkFlag(token: OptionToken, options: OptionsConfig): void {
   const { name, rawName, value, inlineValue } = token;
   const option = Object.hasOwn(options, name) ? options[name] : undefined;
   if (option === undefined) {
-    const hint = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options)).replace('you mean ', 'you mean --');
+    const { names } = didYouMean(rawName.replace(/^-+/, ''), Object.keys(options));
+    const hint = sayHint({ kind: 'didYouMean', names: names.map((known) => `--${known}`) });
     throw new UsageError(`there is no option ${rawName}${hint}`);
   }
   if (option.type === 'boolean') {

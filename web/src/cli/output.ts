@@ -6,6 +6,7 @@ import {
   inspectModel,
   type ModelPlan,
   modelFormats,
+  noteText,
   type QuantizeModelResult,
   resultFiles,
   resultName,
@@ -16,6 +17,7 @@ import { fileFlags } from './formats.js';
 import type { Input } from './input.js';
 import { Interrupted, systemText, UsageError } from './process.js';
 import { count, listed, printable } from './text.js';
+import { commandWords } from './wording.js';
 
 /** What -o calls standard output. */
 export const standardOutput = '-';
@@ -196,9 +198,16 @@ export function afterAll(error: unknown, written: readonly string[]): unknown {
 /** The error for a plan that converts nothing: why, and the ways out. */
 export function nothingToDo({ tensors, notes }: ModelPlan): ScalepointError {
   const reasons = new Map<string, number>();
-  for (const { kept = '' } of tensors) reasons.set(kept, (reasons.get(kept) ?? 0) + 1);
+  for (const { kept } of tensors) {
+    const text = kept?.text ?? '';
+    reasons.set(text, (reasons.get(text) ?? 0) + 1);
+  }
   const counts = [...reasons].sort(([, a], [, b]) => b - a).map(([reason, n]) => `${n} ${reason}`);
   const why = tensors.length === 0 ? 'there are no tensors' : `kept: ${listed(counts, 5)}`;
-  const message = [`nothing would be converted (${why})`, ...notes, '--force copies it'].join('; ');
+  const message = [
+    `nothing would be converted (${why})`,
+    ...notes.map((note) => noteText(note, commandWords)),
+    '--force copies it',
+  ].join('; ');
   return new ScalepointError('NO_EFFECT', message);
 }

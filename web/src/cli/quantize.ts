@@ -7,6 +7,8 @@ import {
   type ModelPlan,
   type ModelReport,
   modelFormats,
+  type Note,
+  noteText,
   type PlanModelOptions,
   type PlanOptions,
   type Preset,
@@ -15,6 +17,7 @@ import {
   presetTarget,
   QualityError,
   quantizeModel,
+  sayHint,
   type Words,
   type WorkOptions,
 } from '../model.js';
@@ -58,7 +61,7 @@ import {
 import { planText, reportText } from './tables.js';
 import { count, painter, printable, printLines } from './text.js';
 import { planUsage, quantizeUsage } from './usage.js';
-import { inCommandWords } from './wording.js';
+import { commandWords } from './wording.js';
 
 /** Options of no format. */
 const options = {
@@ -116,7 +119,7 @@ function checkLine({ values, positionals }: Line, command: string): string {
     throw new UsageError(`${command} needs --to ${some.join(', ')} or another type, or --preset; --help lists them`);
   }
   if (preset !== undefined && !isPreset(preset)) {
-    const hint = didYouMean(preset, presets);
+    const hint = sayHint(didYouMean(preset, presets));
     throw new UsageError(`--preset: expected ${presets.join(', ')}, got ${JSON.stringify(preset)}${hint}`);
   }
   return file;
@@ -146,7 +149,7 @@ async function oneTarget(to: string, { name, file }: Input): Promise<string> {
   const format = await formatOf();
   const { label, targets } = formats.find((known) => known.name === format) as FormatInfo;
   const names = targets.map((known) => known.name);
-  const hint = didYouMean(to, names);
+  const hint = sayHint(didYouMean(to, names));
   // Whoever sees the name that was meant needs no list of the others.
   const what = `there is no type ${JSON.stringify(to)}`;
   throw new UsageError(`--to: ${what}${hint === '' ? `; ${aFile(label)} can become ${names.join(', ')}` : hint}`);
@@ -165,9 +168,14 @@ async function requestsOf({ values, words }: Line, input: Input): Promise<readon
   });
 }
 
+/** Prints remarks on stderr. */
+function remark(texts: readonly string[]): void {
+  for (const text of texts) process.stderr.write(`scalepoint: ${printable(text)}\n`);
+}
+
 /** Prints notes about the result on stderr. */
-function remark(notes: readonly string[]): void {
-  for (const note of notes) process.stderr.write(`scalepoint: ${printable(inCommandWords(note))}\n`);
+function remarkNotes(notes: readonly Note[]): void {
+  remark(notes.map((note) => noteText(note, commandWords)));
 }
 
 /** Makes a model smaller. Returns the exit code. */
@@ -283,7 +291,7 @@ async function showPlan(line: Line, request: Request): Promise<object[]> {
     if (values.verbose) lines.push(effort());
     printLines(lines);
   }
-  if (!values.quiet) remark(planned.notes);
+  if (!values.quiet) remarkNotes(planned.notes);
   return documents;
 }
 
@@ -493,7 +501,7 @@ async function carryOut(
     const what = `took the ${sidecar.sidecar.entry} out of ${printable(path)}: the result has none`;
     process.stderr.write(`scalepoint: ${what}\n`);
   }
-  remark(result.report.notes);
+  remarkNotes(result.report.notes);
   remarkOnSidecars(places, output, planned);
   return documents;
 }

@@ -79,7 +79,7 @@ export function planText(
   const columns: Column[] = [...firstColumns, { title: 'kept because', align: 'left' }];
   const rows = tensors.map((tensor): Row => {
     const { kept } = tensor;
-    return { cells: [...firstCells(tensor), kept ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
+    return { cells: [...firstCells(tensor), kept?.text ?? ''], ...(kept === undefined ? {} : { style: 'dim' }) };
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(process.stdout), paint), ''];
   const what = output === null ? 'would be' : `would write ${printable(output)}:`;
@@ -104,9 +104,9 @@ export function reportText(
   // Of copies there is nothing to tell.
   const rows = tensors.flatMap((tensor): Row[] => {
     const { error, kept } = tensor;
-    if (kept === 'copy') return [];
+    if (kept?.kind === 'copy') return [];
     const cells = firstCells(tensor);
-    if (error === undefined) return [{ cells, remark: `kept: ${kept}`, style: 'dim' }];
+    if (error === undefined) return [{ cells, remark: `kept: ${kept?.text}`, style: 'dim' }];
     return [{ cells: [...cells, formatDecibels(error.sqnrDb), formatError(error.maxAbsoluteError)] }];
   });
   const lines = rows.length === 0 ? [] : [...table(columns, rows, columnsOf(stream), paint), ''];

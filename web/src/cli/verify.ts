@@ -117,10 +117,10 @@ async function readJson({ path, sidecar }: Beside): Promise<unknown> {
 /** Most findings in a text. */
 const mostFindings = 20;
 
-function findingText({ message, tensor, file, byteOffset }: Finding): string {
+function findingText({ text, tensor, file, byteOffset }: Finding): string {
   const where = byteOffset === undefined ? '' : ` (byte ${byteOffset})`;
   const what = tensor === undefined ? '' : `tensor ${nameText(JSON.stringify(tensor))}: `;
-  return `${file === undefined ? '' : `${printable(file)}: `}${what}${printable(message)}${where}`;
+  return `${file === undefined ? '' : `${printable(file)}: `}${what}${printable(text)}${where}`;
 }
 
 function listedFindings(title: string, findings: readonly Finding[]): string[] {

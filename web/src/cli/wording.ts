@@ -1,8 +1,18 @@
-/** Messages of the model functions, which speak of options, in the words of a command line. */
-import { keepMention, modelFormats, type OptionInfo } from '../model.js';
+/** Options and values as a command line writes them, and errors in these words. */
+import {
+  type Flag,
+  modelFormats,
+  type OptionInfo,
+  type OptionWords,
+  problemOf,
+  ScalepointError,
+  sayHint,
+  sayProblem,
+  type Words,
+} from '../model.js';
 
-/** Options that are about no format. */
-export const plainFlags: Readonly<Record<string, string>> = {
+/** Options of no format. */
+const plainFlags: Readonly<Record<string, string>> = {
   to: 'to',
   targetSize: 'target-size',
   targetBitsPerWeight: 'target-bpw',
@@ -10,46 +20,78 @@ export const plainFlags: Readonly<Record<string, string>> = {
   minSqnrDb: 'min-sqnr',
   output: 'output',
   overwrite: 'force',
+  'run.dimensions': 'dim',
 };
 
-function optionsByName(): ReadonlyMap<string, OptionInfo> {
-  return new Map(modelFormats().flatMap(({ options }) => Object.entries(options.entries)));
+function infoOf(name: string): OptionInfo | undefined {
+  return modelFormats().find(({ options }) => Object.hasOwn(options.entries, name))?.options.entries[name];
 }
 
-/** A message about anything: what can be done is told in flags. */
-export function inCommandWords(message: string): string {
-  let text = message.replaceAll(keepMention, "--rule 'REGEX=keep'").replaceAll('run.dimensions tells', '--dim tells');
-  for (const [name, { mention, flags }] of optionsByName()) {
-    const flag = `--${flags[0]?.name}`;
-    if (mention !== undefined) text = text.replaceAll(mention, flag);
-    for (const { mention: own } of flags) if (own !== undefined) text = text.replaceAll(...own);
-    // What a note is about.
-    if (flags.length > 0 && text.startsWith(`${name}: `)) text = `${flag}${text.slice(name.length)}`;
-  }
-  return text;
+/** Whether a switch alone means the value. */
+function means(info: OptionInfo, flag: Flag, value: unknown): boolean {
+  return flag.value === undefined && info.read({ [flag.name]: true }) === value;
 }
 
-/** A message about an option: values that it mentions are told as they are given here, `--to int8` for `to: 'int8'`. */
-export function inFlags(message: string): string {
-  let text = inCommandWords(message);
-  const names = [...optionsByName()].flatMap(
-    ([
-      name,
-      {
-        flags: [flag],
-      },
-    ]) => (flag ? [[name, flag.name] as const] : []),
-  );
-  for (const [name, flag] of [...names, ['to', 'to'] as const]) {
-    // Without a colon, "to" is a word of the sentence.
-    const colon = name === 'to' ? ':' : ':?';
-    text = text.replace(
-      new RegExp(`(?<![\\w.\\]-])${name}${colon} ('[^']*'(?:(?:, | or )'[^']*')*)`, 'g'),
-      (_, values: string) => {
-        return `--${flag} ${values.replaceAll("'", '')}`;
-      },
-    );
-    text = text.replace(new RegExp(`(?<![\\w.\\]-])${name}: true`, 'g'), `--${flag}`);
-  }
-  return text;
+/**
+ * The words of a command line: `--to int8`.
+ * @param given the flags of the line: an option is called by the one that it was given by
+ * @param rules the rules of the line, as they were written
+ */
+export function commandWordsFor(given: Words, rules: readonly string[] = []): OptionWords {
+  /** `--rule "REGEX=int8"` for paths in it. */
+  const ruleOf = (path: string) => {
+    if (path.startsWith('rules[].')) return "--rule 'REGEX=keep'";
+    const [, i] = /^rules\[(\d+)\]/.exec(path) ?? [];
+    return i === undefined || rules[Number(i)] === undefined ? undefined : `--rule ${JSON.stringify(rules[Number(i)])}`;
+  };
+  const flagOf = (path: string): string | undefined => {
+    if (path.startsWith('--')) return path;
+    const [name = '', member] = path.split('.');
+    // Keys of metadata have dots.
+    const flags = infoOf(/^\w+/.exec(name)?.[0] ?? '')?.flags ?? [];
+    const plain = plainFlags[path] ?? plainFlags[name];
+    const flag =
+      flags.find((one) => one.member === member && member !== undefined) ??
+      flags.find((one) => given[one.name] !== undefined) ??
+      flags[0];
+    return plain !== undefined ? `--${plain}` : flag && `--${flag.name}`;
+  };
+  return {
+    option: (path) => ruleOf(path) ?? flagOf(path) ?? path,
+    withValues(path, values) {
+      const text = values.map(String).join(' or ');
+      const rule = ruleOf(path);
+      if (rule !== undefined) return path.startsWith('rules[].') ? rule : `${text} in ${rule}`;
+      const info = infoOf(path);
+      const switches = values.map((value) => info?.flags.find((flag) => means(info, flag, value)));
+      if (switches.every((flag) => flag !== undefined)) return switches.map((flag) => `--${flag.name}`).join(' or ');
+      return `${flagOf(path) ?? path} ${text}`;
+    },
+    value: String,
+    isSwitch: (path) => {
+      const name = flagOf(path)?.slice(2);
+      return infoOf(path)?.flags.some((flag) => flag.name === name && flag.value === undefined) ?? false;
+    },
+  };
+}
+
+/** The same where no command line is known. */
+export const commandWords: OptionWords = commandWordsFor({});
+
+/** What is wrong with an option, in flags; undefined if it is about something that has no flag. */
+export function inFlags(error: unknown, given: Words = {}, rules: readonly string[] = []): string | undefined {
+  const problem = problemOf(error);
+  const words = commandWordsFor(given, rules);
+  if (problem === undefined) return undefined;
+  const name = words.option(problem.option);
+  return name.startsWith('--') ? `${name}: ${sayProblem(problem, words)}` : undefined;
+}
+
+/** What an error says, with options as flags. */
+export function commandMessage(error: unknown): string {
+  const problem = problemOf(error);
+  // The command line calls a file by its name.
+  if (problem?.option === 'file') return sayProblem(problem, commandWords);
+  if (error instanceof ScalepointError) return error.statement + sayHint(error.hint, commandWords);
+  return inFlags(error) ?? (error instanceof Error ? error.message : String(error));
 }

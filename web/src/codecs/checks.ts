@@ -2,6 +2,8 @@
 
 /** A look at units of bytes that stand at equal distances in a part. */
 export interface BitCheck {
+  /** What is wrong: a float is NaN or infinite, bits belong to no code, or a byte is neither 0 nor 1. */
+  readonly kind: 'notFinite' | 'spareBits' | 'notBoolean';
   /** Bytes of a unit. Units begin at multiples of it. */
   readonly unit: 1 | 2 | 4;
   /** Where the first unit is in the part, and how far apart they are, in bytes. */
@@ -12,7 +14,7 @@ export interface BitCheck {
   readonly wrong: 'all' | 'any';
   /** Whether that is an error in every file. Floats by themselves may be NaN. */
   readonly isProblem: boolean;
-  /** What is wrong: behind `1 `, and behind a larger number. */
+  /** The same in words: behind `1 `, and behind a larger number. */
   readonly one: string;
   readonly many: string;
   /** What there is one of in each stride, such as `block`; undefined if it is an element. */
@@ -32,7 +34,8 @@ const exponents: Readonly<Record<string, Pick<BitCheck, 'unit' | 'mask'> & { rea
   F8_E8M0: { bytes: 1, unit: 1, mask: 0xff },
 };
 
-const nonFinite = { wrong: 'all', one: 'is NaN or infinite', many: 'are NaN or infinite' } as const;
+const nonFinite = { one: 'is NaN or infinite', many: 'are NaN or infinite' } as const;
+const notFinite = { kind: 'notFinite', wrong: 'all' } as const;
 
 /** Floats that fill a part. Nothing for other types. */
 export function floatsFinite(type: string, what: 'element' | 'scale'): BitCheck[] {
@@ -40,12 +43,12 @@ export function floatsFinite(type: string, what: 'element' | 'scale'): BitCheck[
   if (float === undefined) return [];
   const { bytes, unit, mask } = float;
   const texts = { one: `${what} ${nonFinite.one}`, many: `${what}s ${nonFinite.many}` };
-  return [{ unit, mask, wrong: 'all', at: bytes - unit, stride: bytes, isProblem: what === 'scale', ...texts }];
+  return [{ ...notFinite, unit, mask, at: bytes - unit, stride: bytes, isProblem: what === 'scale', ...texts }];
 }
 
 /** A float in each block of so many bytes. */
 export function blockFinite(type: string, what: string, at: number, stride: number): BitCheck {
   const { unit, mask } = exponents[type] as (typeof exponents)[string];
   const texts = { one: `${what} ${nonFinite.one}`, many: `${what}s ${nonFinite.many}` };
-  return { unit, mask, wrong: 'all', at, stride, isProblem: true, ...texts, place: 'block' };
+  return { ...notFinite, unit, mask, at, stride, isProblem: true, ...texts, place: 'block' };
 }

@@ -7,6 +7,7 @@
 import type { BlockType } from '../core/blocks.js';
 import type { Sums } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
+import type { Note } from '../core/note.js';
 import type { Arena } from './arena.js';
 import type { BitCheck } from './checks.js';
 
@@ -218,8 +219,10 @@ export interface Codec<F extends Form = Form> {
   checks?(shape: readonly number[], form: F, role: Role): readonly BitCheck[];
   /** The rest of an error message that begins `tensor X holds V at I`, for a value that overflows. */
   overflow?(form: F): string;
-  /** What a user should know about tensors that become this form, in sentences without a full stop. */
-  notes?(tensors: readonly { readonly shape: readonly number[]; readonly form: F }[]): readonly string[];
+  /** What a user should know about tensors that become this form. */
+  notes?(
+    tensors: readonly { readonly name: string; readonly shape: readonly number[]; readonly form: F }[],
+  ): readonly Note[];
 }
 
 /** Elements of a tile: 4 MiB as float32. A multiple of every block, and of the 512 elements over which error sums are blocked. */

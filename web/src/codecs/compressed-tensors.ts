@@ -10,6 +10,8 @@
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
+import { noteOf } from '../core/note.js';
+import { mention } from '../core/option-problem.js';
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, readsElements, storedRecord } from './calls.js';
 import type { CastType } from './cast.js';
@@ -223,7 +225,7 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
   }
   if (!packed || rows * columns === 0) return [];
   const texts = { one: 'word has bits behind its last code', many: 'words have bits behind their last code' };
-  const words = { unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
+  const words = { kind: 'spareBits', unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
   if (role === 'data') {
     const stride = wordsOf(columns, bits) * 4;
     return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), place: 'row' }];
@@ -284,9 +286,16 @@ export const compressedTensors: Codec<CompressedForm> = {
   checks: checksOf,
   overflow: () => ', too large for the scale',
   notes(tensors) {
-    const long = tensors.filter(({ shape, form }) => form.range !== undefined && cutsRuns(shape, form)).length;
-    if (long === 0) return [];
-    const which = long === 1 ? 'a tensor' : `${long} tensors`;
-    return [`range: the channels of ${which} are too long to search; their range is min-max`];
+    const long = tensors.filter(({ shape, form }) => form.range !== undefined && cutsRuns(shape, form));
+    if (long.length === 0) return [];
+    const which = long.length === 1 ? 'a tensor' : `${long.length} tensors`;
+    return [
+      noteOf(
+        'rangeNotSearched',
+        { tensors: long.map(({ name }) => name) },
+        mention('range'),
+        `: the channels of ${which} are too long to search; their range is min-max`,
+      ),
+    ];
   },
 };

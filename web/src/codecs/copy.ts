@@ -45,7 +45,7 @@ export const copy: Codec<CopyForm> = {
   checks(_shape, { dtype }) {
     if (dtype !== 'BOOL') return floatsFinite(dtype, 'element');
     const [one, many] = ['element is neither 0 nor 1', 'elements are neither 0 nor 1'];
-    return [{ unit: 1, at: 0, stride: 1, mask: 0xfe, wrong: 'any', isProblem: true, one, many }];
+    return [{ kind: 'notBoolean', unit: 1, at: 0, stride: 1, mask: 0xfe, wrong: 'any', isProblem: true, one, many }];
   },
 
   encode(core, tile: Tile, form, arena: Arena) {

@@ -4,6 +4,7 @@
  */
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
+import type { Reason } from '../formats/reason.js';
 
 /** What lies beside a model. */
 export interface Beside {
@@ -49,6 +50,8 @@ export interface ConverterInfo {
 export interface Converter extends ConverterInfo {
   /** For messages: what a file has to be, behind `if it is`. */
   readonly condition: string;
+  /** The words of its own reasons to keep a tensor, a few of them; undefined for other reasons. */
+  reasonText?(reason: Reason): string | undefined;
   /** What a model seems to be, such as `flux`; undefined if nothing says that it is a model of the other format's kind. */
   detect(model: OpenModel, beside: Beside): Promise<string | undefined>;
   /**

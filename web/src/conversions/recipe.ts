@@ -2,6 +2,7 @@
  * What a model of one format becomes in another: the entries of the metadata, and how each tensor of the result is made from tensors of the
  * source. Who knows an architecture writes recipes; others carry them out.
  */
+import type { Note } from '../core/note.js';
 import type { GgufKey } from '../formats/gguf/pairs.js';
 
 /** How a tensor of the result is made. */
@@ -34,8 +35,8 @@ export interface Conversion {
   readonly keys: readonly GgufKey[];
   /** In any order. */
   readonly tensors: readonly Recipe[];
-  /** What the user should know about the result, in sentences without a full stop. */
-  readonly notes: readonly string[];
+  /** What the user should know about the result. */
+  readonly notes: readonly Note[];
 }
 
 /** A tensor that a folder holds. */

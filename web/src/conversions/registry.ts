@@ -1,6 +1,10 @@
 /** The conversions between formats. Adding one is one line here. */
 import type { Converter } from './converter.js';
+import type { DiffusionReason } from './diffusion/reasons.js';
 import { toGguf } from './to-gguf.js';
+
+/** A reason to keep a tensor that only conversions have. */
+export type ConversionReason = DiffusionReason;
 
 const all: readonly Converter[] = [toGguf];
 

@@ -14,6 +14,7 @@ import {
   diffusionReaders,
   isDiffusion,
 } from './diffusion/convert.js';
+import { diffusionReasonText } from './diffusion/reasons.js';
 import { architectures, type ConvertOptions, convertHuggingface } from './huggingface/index.js';
 
 /** How the tensors of adapters are called. They change a model and are none. */
@@ -76,6 +77,8 @@ export const toGguf: Converter = {
     'does by the rules of the tools of ComfyUI-GGUF.',
   condition: 'a diffusion model of a known kind, or has its config.json beside it',
   examples: ['FOLDER --to Q4_K_M', 'flux1-dev.safetensors --to Q4_K_S'],
+
+  reasonText: diffusionReasonText,
 
   readers: (architecture, file) => (isDiffusion(architecture) ? diffusionReaders(file) : undefined),
 

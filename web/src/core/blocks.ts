@@ -1,7 +1,7 @@
 // ggml's block types: their names, numbers and sizes.
 import { BlockType as ids, blockTypes as sizes } from './door.js';
 import { rangeError } from './errors.js';
-import { show } from './show.js';
+import { mention, oneOf, onlyWith } from './option-problem.js';
 
 /** A block type, in ggml's spelling. */
 export type BlockType = keyof typeof ids;
@@ -35,8 +35,10 @@ const infos = new Map<string, BlockTypeInfo>(
 export function blocksOfShape(info: BlockTypeInfo, shape: readonly number[], size: number, option: string): number {
   const row = shape.at(-1) ?? 1;
   if (row % info.elements !== 0) {
-    const text = `the last dimension of ${show(shape)} is no multiple of ${info.elements}`;
-    throw rangeError(option, `${text}, the elements of a ${info.name} block`);
+    throw rangeError(option, { kind: 'shape', lastMultipleOf: info.elements }, shape, {
+      kind: 'with',
+      options: [mention('type', info.name)],
+    });
   }
   return size / info.elements;
 }
@@ -47,7 +49,7 @@ export const blockTypes: readonly BlockType[] = Object.freeze(Object.keys(ids) a
 /** How the scales of blocks are chosen. */
 export type BlockSearch = 'usual' | 'best';
 
-/** Types with a better search than ggml's (cpp/kernels/best_blocks.cpp). */
+/** Types with a better search than ggml's (cpp/ggml/best_search_loops.cpp). */
 export const searchedTypes: readonly BlockType[] = Object.freeze([
   'Q4_0',
   'Q4_1',
@@ -64,10 +66,10 @@ export const searchedTypes: readonly BlockType[] = Object.freeze([
   'MXFP4',
 ]);
 
-/** The error if a better search was asked for and there is none. */
-export function checkSearched(type: string): void {
+/** Fails if a type has no better search. @param option says the type */
+export function checkSearched(type: string, option: string): void {
   if ((searchedTypes as readonly string[]).includes(type)) return;
-  throw rangeError('search', `there is no better search for ${type}, only for ${searchedTypes.join(', ')}`);
+  throw rangeError('search', onlyWith(option, ...searchedTypes), type);
 }
 
 /** Whether a name is one of a block type. */
@@ -86,6 +88,6 @@ export function blockTypeInfo(type: BlockType): BlockTypeInfo {
 /** The same, where errors name the path of an option. */
 export function blockTypeInfoAt(type: BlockType, option: string): BlockTypeInfo {
   const info = infos.get(type);
-  if (info === undefined) throw rangeError(option, `expected one of ${blockTypes.join(', ')}, got ${show(type)}`);
+  if (info === undefined) throw rangeError(option, oneOf(blockTypes), type);
   return info;
 }

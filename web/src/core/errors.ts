@@ -1,3 +1,5 @@
+import { type Expected, type Hint, type OptionProblem, sayHint, sayProblem } from './option-problem.js';
+
 /**
  * What can go wrong, apart from wrong arguments (those throw `RangeError` or `TypeError`):
  *
@@ -50,6 +52,8 @@ export interface ErrorPlace {
   byteOffset?: number | undefined;
   /** Path of the file. */
   path?: string | undefined;
+  /** What helps. The message ends with it. */
+  hint?: Hint | undefined;
   /** The error underneath. */
   cause?: unknown;
 }
@@ -66,13 +70,19 @@ export class ScalepointError extends Error {
   readonly byteOffset?: number;
   /** Path of the file that exists already, or cannot be opened or written, where it is known. */
   readonly path?: string;
+  /** What helps, where something does. */
+  readonly hint?: Hint;
+  /** The message without the hint. */
+  readonly statement: string;
 
   constructor(code: ErrorCode, message: string, place: ErrorPlace = {}) {
-    super(message, place.cause === undefined ? undefined : { cause: place.cause });
+    super(message + sayHint(place.hint), place.cause === undefined ? undefined : { cause: place.cause });
     this.code = code;
+    this.statement = message;
     if (place.tensor !== undefined) this.tensor = place.tensor;
     if (place.byteOffset !== undefined) this.byteOffset = place.byteOffset;
     if (place.path !== undefined) this.path = place.path;
+    if (place.hint !== undefined) this.hint = place.hint;
   }
 }
 
@@ -85,18 +95,39 @@ export function disposedError(what: string): ScalepointError {
 export type OptionError<E extends RangeError | TypeError> = E & {
   /** Path of the option or argument: `dtype`, `rules[2].to`. */
   readonly option: string;
+  /** What is wrong with it; the message says the same. */
+  readonly problem: OptionProblem;
 };
 
-function withOption<E extends RangeError | TypeError>(error: E, option: string): OptionError<E> {
-  return Object.assign(error, { option });
+function withProblem<E extends RangeError | TypeError>(
+  kind: new (message: string, options?: ErrorOptions) => E,
+  problem: OptionProblem,
+  cause?: unknown,
+): OptionError<E> {
+  const message = `${problem.option}: ${sayProblem(problem)}`;
+  const error = new kind(message, cause === undefined ? undefined : { cause });
+  return Object.assign(error, { option: problem.option, problem });
 }
 
-/** The error for an argument of the right type with a wrong value: `option: text`. */
-export function rangeError(option: string, text: string): OptionError<RangeError> {
-  return withOption(new RangeError(`${option}: ${text}`), option);
+/** The error for an argument of the right type with a wrong value. */
+export function rangeError(option: string, expected: Expected, got?: unknown, hint?: Hint): OptionError<RangeError> {
+  return withProblem(RangeError, { option, expected, got, hint });
 }
 
-/** The error for an argument of a wrong type, or for an option that does not exist: `option: text`. */
-export function typeError(option: string, text: string, cause?: unknown): OptionError<TypeError> {
-  return withOption(new TypeError(`${option}: ${text}`, cause === undefined ? undefined : { cause }), option);
+/** The error for an argument of a wrong type, or for an option that does not exist. */
+export function typeError(
+  option: string,
+  expected: Expected,
+  got?: unknown,
+  hint?: Hint,
+  cause?: unknown,
+): OptionError<TypeError> {
+  return withProblem(TypeError, { option, expected, got, hint }, cause);
+}
+
+/** What is wrong with an argument, if the error is about one. */
+export function problemOf(error: unknown): OptionProblem | undefined {
+  return error instanceof RangeError || error instanceof TypeError
+    ? (error as Partial<OptionError<RangeError>>).problem
+    : undefined;
 }

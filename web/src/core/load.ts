@@ -5,9 +5,9 @@ import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
 import { rangeError, ScalepointError, typeError } from './errors.js';
 import { Core } from './memory.js';
+import { ofType, oneOf } from './option-problem.js';
 import { ownWasm } from './own-wasm.js';
 import { isBuffer } from './realms.js';
-import { show } from './show.js';
 import type { Tier, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
 
@@ -77,14 +77,16 @@ async function compileResponse(response: Response, from: string): Promise<WebAss
   return compileBytes(await response.arrayBuffer(), `${from} (${type || 'no content type'})`);
 }
 
+/** What the option `wasm` can be. */
+const wasmSource = ofType('URL', 'Response', 'Uint8Array', 'WebAssembly.Module', 'function');
+
 async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   if (source instanceof WebAssembly.Module) return source;
   if (isBuffer(source) || ArrayBuffer.isView(source)) return compileBytes(source, 'wasm');
   if (typeof Response !== 'undefined' && source instanceof Response)
     return compileResponse(source, source.url || 'wasm');
   if (!(source instanceof URL) && typeof source !== 'string') {
-    const expected = 'a URL, a Response, bytes, a WebAssembly.Module or a function';
-    throw typeError('wasm', `expected ${expected}, got ${show(source)}`);
+    throw typeError('wasm', wasmSource, source);
   }
   const url = new URL(source, globalThis.location?.href);
   const bytes = await readLocalFile(url);
@@ -141,7 +143,7 @@ export async function compileCore(options: LoadOptions = {}): Promise<WebAssembl
   checkKeys(options, loadKeys);
   const { simd = 'auto', wasm } = options;
   if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
-    throw rangeError('simd', `expected 'auto', 'on' or 'off', got ${show(simd)}`);
+    throw rangeError('simd', oneOf(['auto', 'on', 'off']), simd);
   }
   const supported = simd !== 'off' && (await hasSimd());
   if (simd === 'on' && !supported) {
@@ -150,7 +152,7 @@ export async function compileCore(options: LoadOptions = {}): Promise<WebAssembl
   const tier: Tier = supported ? 'simd' : 'scalar';
   try {
     const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
-    if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', 'the function gave undefined');
+    if (typeof wasm === 'function' && source === undefined) throw typeError('wasm()', wasmSource, source);
     return await (source === undefined ? compileOwn(tier) : compile(source));
   } catch (error) {
     throw loadError(error);
@@ -192,8 +194,7 @@ export async function loadCore(options: LoadOptions = {}): Promise<Core> {
 
 /** @throws TypeError unless it is an AbortSignal, of any window; its reason if it has aborted */
 function checkSignal(signal: AbortSignal): void {
-  if (typeof signal?.throwIfAborted !== 'function')
-    throw typeError('signal', `expected an AbortSignal, got ${show(signal)}`);
+  if (typeof signal?.throwIfAborted !== 'function') throw typeError('signal', ofType('AbortSignal'), signal);
   signal.throwIfAborted();
 }
 

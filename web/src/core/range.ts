@@ -2,6 +2,7 @@
 import { checkNumber } from './check.js';
 import { RangeMethod } from './door.js';
 import { rangeError } from './errors.js';
+import { type Expected, oneOf } from './option-problem.js';
 
 /** What the core is told: the method, and the percentile that it may need. */
 export interface RangeSearch {
@@ -29,8 +30,11 @@ export type SearchedRange =
 
 /** The ranges that have a name. */
 export const rangeNames: readonly string[] = ['min-max', ...Object.keys(namedSearches)];
-/** The same as messages quote them: `'min-max', 'mse'`. */
-export const quotedRanges: string = rangeNames.map((name) => `'${name}'`).join(', ');
+/** What the option can be where no range is given. */
+export const searchedRangeForm: Expected = {
+  kind: 'anyOf',
+  of: [oneOf(rangeNames), { kind: 'object', keys: ['percentile'] }],
+};
 
 export function isNamedRange(range: unknown): range is 'min-max' | NamedSearch {
   return rangeNames.includes(range as string);
@@ -45,7 +49,7 @@ export function searchOf(range: unknown): RangeSearch | undefined {
   if (typeof range !== 'object' || range === null || !('percentile' in range)) return undefined;
   const percentile = checkNumber(range.percentile, 'range.percentile');
   if (!(percentile > 50 && percentile <= 100)) {
-    throw rangeError('range.percentile', `expected a number above 50, at most 100, got ${percentile}`);
+    throw rangeError('range.percentile', { kind: 'number', above: 50, max: 100 }, percentile);
   }
   return { method: RangeMethod.percentile, percentile };
 }

@@ -3,7 +3,7 @@
 import { checkWhole } from './check.js';
 import { disposedError, rangeError, typeError } from './errors.js';
 import { arrayTypes, type Core, elementBytes, type WasmDType, type WasmView } from './memory.js';
-import { show } from './show.js';
+import { oneOf } from './option-problem.js';
 
 /**
  * An array inside the wasm instance, made by `sp.allocate`. Reading and writing it costs no copy.
@@ -39,7 +39,7 @@ export class OwnedWasmArray implements WasmArray {
   /** @throws TypeError or RangeError naming the argument, ScalepointError `OUT_OF_MEMORY` */
   constructor(core: Core, dtype: WasmDType, length: number) {
     if (typeof dtype !== 'string' || !Object.hasOwn(arrayTypes, dtype)) {
-      throw rangeError('dtype', `expected one of ${Object.keys(arrayTypes).join(', ')}, got ${show(dtype)}`);
+      throw rangeError('dtype', oneOf(Object.keys(arrayTypes)), dtype);
     }
     this.length = checkWhole(length, 'length', 0);
     this.#core = core;
@@ -50,7 +50,7 @@ export class OwnedWasmArray implements WasmArray {
   /** Where the array lies in the memory of `core`. @throws TypeError if it belongs to another instance */
   addressIn(core: Core, what: string): number {
     if (this.#address === undefined || this.#core.disposed) throw disposedError(what);
-    if (core !== this.#core) throw typeError(what, 'the WasmArray belongs to another instance');
+    if (core !== this.#core) throw typeError(what, { kind: 'state', state: 'own' }, this);
     return this.#address;
   }
 

@@ -75,6 +75,15 @@ export function quoted(name: string): string {
   return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
 }
 
+/** Names that messages list at most. */
+const mostNames = 3;
+
+/** Names for a message, the first few of a long list. */
+export function quotedNames(names: readonly string[], most = mostNames): string {
+  const more = names.length > most ? ` and ${names.length - most} more` : '';
+  return names.slice(0, most).map(quoted).join(', ') + more;
+}
+
 /** Zeroed memory. @throws ScalepointError `OUT_OF_MEMORY` */
 export function allocate(bytes: number, hint: string): Uint8Array<ArrayBuffer> {
   try {

@@ -4,6 +4,7 @@
  */
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeFileHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { show } from '../core/show.js';
 import { aMoment } from '../core/waiting.js';
 import {
@@ -104,7 +105,10 @@ export async function pathSource(given: string | URL): Promise<ByteSource> {
     nodeModule('node:url'),
   ];
   if (fs === undefined || constants === undefined || paths === undefined || urls === undefined) {
-    throw typeError('file', `paths are for Node; pass a File, bytes or a URL instead of ${quoted(String(given))}`);
+    throw typeError('file', ofType('File', 'Uint8Array', 'URL'), given, {
+      kind: 'because',
+      message: 'paths need Node',
+    });
   }
   let path = String(given);
   let handle: WritableFileHandle;

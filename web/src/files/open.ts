@@ -2,15 +2,18 @@
 
 import { ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes } from '../core/realms.js';
-import { show } from '../core/show.js';
 import { aMoment, type Waiting, waitingFor } from '../core/waiting.js';
 import { allocate, type ByteSource, checkLength, checkRange, type FileInput, ioError } from './bytes.js';
 import { handleSource, pathSource } from './handle.js';
 import { urlSource } from './url.js';
 
-function detachedError(cause: unknown): TypeError {
-  return Object.assign(typeError('file', 'the array is detached, its memory was transferred elsewhere'), { cause });
+/** What the option `file` can be. */
+export const fileForm = ofType('Uint8Array', 'ArrayBuffer', 'Blob', 'URL', 'path', 'open file');
+
+function detachedError(bytes: unknown, cause: unknown): TypeError {
+  return typeError('file', { kind: 'state', state: 'attached' }, bytes, undefined, cause);
 }
 
 /** All bytes of a buffer. @throws TypeError if it is detached */
@@ -18,7 +21,7 @@ function bytesOf(buffer: ArrayBuffer): Uint8Array {
   try {
     return new Uint8Array(buffer);
   } catch (cause) {
-    throw detachedError(cause);
+    throw detachedError(buffer, cause);
   }
 }
 
@@ -28,7 +31,7 @@ function memorySource(bytes: Uint8Array): ByteSource {
     // A detached buffer looks like an empty one, but no view of it can be made.
     if (bytes.byteLength === 0) new Uint8Array(bytes.buffer);
   } catch (cause) {
-    throw detachedError(cause);
+    throw detachedError(bytes, cause);
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
@@ -121,7 +124,7 @@ function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteS
   if (file instanceof URL) return urlSource(file, signal, blobSource);
   if (typeof file === 'string') return pathSource(file);
   if (isFileInput(file)) return handleSource(file, 'the open file', async () => {});
-  throw typeError('file', `expected bytes, a Blob, a URL, a path or an open file, got ${show(file)}`);
+  throw typeError('file', fileForm, file);
 }
 
 /**

@@ -1,6 +1,7 @@
 /** Results under a name of the file system (Node). A file appears under its name whole or not at all. */
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
+import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { checkCount, ioError, placeOf, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
@@ -28,11 +29,14 @@ export async function writeAll(
   }
 }
 
-/** What is used of Node to write files. @throws TypeError if there is none */
+/** What is used of Node to write files. @throws TypeError outside of Node */
 function nodeFiles() {
   const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
   if (fs === undefined || paths === undefined || urls === undefined) {
-    throw typeError('output', 'paths are for Node; leave it out and take result.blob()');
+    throw typeError('output', ofType('WritableStream', 'file handle'), undefined, {
+      kind: 'because',
+      message: 'paths need Node',
+    });
   }
   return { fs, paths, urls };
 }

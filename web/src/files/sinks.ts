@@ -5,7 +5,7 @@
 
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
 import { allocate, type FileIdentity, ioError, placeOf, quoted } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';
@@ -113,7 +113,7 @@ async function checkOther(handle: NodeWritableHandle, inputs: readonly FileIdent
   const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
   const place = status && placeOf(status);
   const isInput = inputs.some((input) => input.handle === handle || (place !== undefined && input.place === place));
-  if (isInput) throw rangeError('output', 'this open file is the input, which would be emptied before it is read');
+  if (isInput) throw rangeError('output', { kind: 'apart', from: 'file' }, handle);
 }
 
 /** A sink in a file that the caller opened (Node) and closes. */
@@ -145,7 +145,7 @@ function streamSink(
   stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream,
   { soon }: Waiting,
 ): ByteSink {
-  if (stream.locked) throw typeError('output', 'the stream is locked, something else writes to it');
+  if (stream.locked) throw typeError('output', { kind: 'state', state: 'unlocked' }, stream);
   const positional = isFileStream(stream);
   const writer = (stream as WritableStream<unknown>).getWriter();
   // A broken stream also rejects this promise. The error shows in `write`, and must not end the process here.
@@ -283,5 +283,5 @@ export async function openSink(
       return waiting.soon(handleSink(output, inputs));
     }
   }
-  throw typeError('output', `expected a path, a WritableStream or a file handle, got ${show(output)}`);
+  throw typeError('output', ofType('path', 'WritableStream', 'file handle'), output);
 }

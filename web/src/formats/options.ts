@@ -3,8 +3,9 @@
  * that nothing about an option is written down twice.
  */
 import { rangeError, typeError } from '../core/errors.js';
-import { isNamedRange, quotedRanges, rangeNames, type SearchedRange, searchOf } from '../core/range.js';
-import { article, show } from '../core/show.js';
+import { type Hint, mention, ofType, oneOf, without } from '../core/option-problem.js';
+import { isNamedRange, rangeNames, type SearchedRange, searchedRangeForm, searchOf } from '../core/range.js';
+import { article } from '../core/show.js';
 
 // -------------------------------------------------------------------------------------------------------------------------- rules
 
@@ -45,8 +46,8 @@ export function ruleFor(rules: readonly Rule[], name: string): Rule | undefined 
   return rules.find(({ match }) => name.search(match) >= 0);
 }
 
-/** What error messages say if a rule can help. */
-export const keepMention = 'a rule with keep: true';
+/** The hint for a tensor that cannot be converted. */
+export const keepHint: Hint = { kind: 'try', option: mention('rules[].keep', true), effect: 'copies it' };
 
 /**
  * Checks rules as far as all formats agree about them. `check` is called for each of them; `path` is such as `rules[2]`.
@@ -54,16 +55,15 @@ export const keepMention = 'a rule with keep: true';
  */
 export function checkRules(rules: unknown, check: (rule: Rule, path: string) => void): void {
   if (rules === undefined) return;
-  if (!Array.isArray(rules)) throw typeError('rules', `expected an array, got ${show(rules)}`);
+  if (!Array.isArray(rules)) throw typeError('rules', ofType('array'), rules);
   for (const [i, rule] of rules.entries()) {
     const path = `rules[${i}]`;
     const { match, keep, to } = (rule ?? {}) as Record<string, unknown>;
-    if (!(match instanceof RegExp)) throw typeError(`${path}.match`, `expected a RegExp, got ${show(match)}`);
-    if ((keep === true) === (to !== undefined)) {
-      throw rangeError(path, `expected keep: true or to, got keep: ${show(keep)}, to: ${show(to)}`);
-    }
+    if (!(match instanceof RegExp)) throw typeError(`${path}.match`, ofType('RegExp'), match);
+    if (keep === true && to !== undefined) throw rangeError(`${path}.to`, without(`${path}.keep`, true));
+    if (keep !== true && to === undefined) throw rangeError(`${path}.to`, { kind: 'required' });
     if (keep !== undefined && typeof keep !== 'boolean') {
-      throw typeError(`${path}.keep`, `expected true or false, got ${show(keep)}`);
+      throw typeError(`${path}.keep`, ofType('boolean'), keep);
     }
     check(rule as Rule, path);
   }
@@ -140,10 +140,13 @@ export function aFile(label: string): string {
   return `${article(label)} file`;
 }
 
-/** The end of an error message about an unknown name: `; did you mean int8 or Q8_0?` from each of the lists one, or nothing. */
-export function didYouMean(word: unknown, ...lists: readonly (readonly string[])[]): string {
-  const found = [...new Set(lists.flatMap((names) => nearest(word, names) ?? []))].filter((name) => name !== word);
-  return found.length === 0 ? '' : `; did you mean ${found.join(' or ')}?`;
+/** The hint for an unknown name: the nearest of each list. */
+export function didYouMean(
+  word: unknown,
+  ...lists: readonly (readonly string[])[]
+): Extract<Hint, { kind: 'didYouMean' }> {
+  const found = new Set(lists.flatMap((names) => nearest(word, names) ?? []));
+  return { kind: 'didYouMean', names: [...found].filter((name) => name !== word) };
 }
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
@@ -163,8 +166,6 @@ export interface Flag {
   readonly member?: string;
   /** For the help, in a few words. */
   readonly about: string;
-  /** How messages mention it and its value, and what that is on a command line. */
-  readonly mention?: readonly [text: string, words: string];
 }
 
 /** A JSON file beside a result. Its option holds what is in it already. */
@@ -202,8 +203,6 @@ export interface OptionInfo {
   check(value: unknown, name: string): void;
   /** The value that the words of its flags mean. @throws RangeError whose option is the flag, such as `--range` */
   read(words: Words): unknown;
-  /** How messages mention it, if they do. */
-  readonly mention?: string;
   /** If the option is about a file beside the result. Then it decides about nothing in the result itself. */
   readonly sidecar?: Sidecar;
 }
@@ -241,22 +240,20 @@ export function choice(values: readonly string[], flag: Flag): OptionInfo {
     flags: [flag],
     check(value, name) {
       if (values.includes(value as string)) return;
-      const list = values.map((known) => `'${known}'`).join(' or ');
-      throw rangeError(name, `expected ${list}, got ${show(value)}${didYouMean(value, values)}`);
+      throw rangeError(name, oneOf(values), value, didYouMean(value, values));
     },
     read: (words) => words[flag.name],
   };
 }
 
 /** An option that is true or false. */
-export function toggle(flag: Flag, mention?: string): OptionInfo {
+export function toggle(flag: Flag): OptionInfo {
   return {
     flags: [flag],
     check(value, name) {
-      if (typeof value !== 'boolean') throw typeError(name, `expected true or false, got ${show(value)}`);
+      if (typeof value !== 'boolean') throw typeError(name, ofType('boolean'), value);
     },
     read: (words) => words[flag.name],
-    ...(mention === undefined ? {} : { mention }),
   };
 }
 
@@ -271,16 +268,14 @@ export const searchedRange: OptionInfo = {
   ],
   check(value, name) {
     if (value === 'min-max' || searchOf(value) !== undefined) return;
-    throw rangeError(name, `expected ${quotedRanges} or { percentile }, got ${show(value)}`);
+    throw rangeError(name, searchedRangeForm, value);
   },
   read({ range: text }): 'min-max' | SearchedRange | undefined {
     if (isNamedRange(text)) return text;
     const [, number] = /^percentile:(\d+(?:\.\d+)?)$/.exec(String(text)) ?? [];
     const percentile = Number(number);
     if (percentile > 50 && percentile <= 100) return { percentile };
-    throw rangeError(
-      '--range',
-      `expected ${rangeNames.join(', ')} or percentile:P with P above 50 and at most 100, got ${JSON.stringify(text)}`,
-    );
+    if (number !== undefined) throw rangeError('--range', { kind: 'number', above: 50, max: 100 }, percentile);
+    throw rangeError('--range', oneOf([...rangeNames, 'percentile:P']), text);
   },
 };

@@ -55,12 +55,17 @@ const words: { readonly [Kind in SharedKind]: WordsOf<Kind> } = {
   notWeight: 'not a weight',
 };
 
-/** The words of a reason that several formats have; undefined for others. */
-export function sharedReasonText(reason: Reason): string | undefined {
-  if (!Object.hasOwn(words, reason.kind)) return undefined;
-  const found = words[reason.kind as SharedKind] as string | ((reason: Reason) => string);
-  return typeof found === 'string' ? found : found(reason);
+/** Makes the function that says the reasons of a format, from the words of each kind. */
+export function reasonWords(known: Readonly<Record<string, string | ((reason: never) => string)>>) {
+  return (reason: Reason): string | undefined => {
+    if (!Object.hasOwn(known, reason.kind)) return undefined;
+    const found = known[reason.kind] as string | ((reason: Reason) => string);
+    return typeof found === 'string' ? found : found(reason);
+  };
 }
+
+/** The words of a reason that several formats have; undefined for others. */
+export const sharedReasonText = reasonWords(words);
 
 /** Whether a tensor is kept for a reason that several formats have. */
 export function isKeptFor(kind: SharedKind, kept: Reason | undefined): boolean {
@@ -80,6 +85,21 @@ export const reasons = {
   router: { kind: 'router' },
   notWeight: { kind: 'notWeight' },
 } as const satisfies { readonly [Kind in SharedKind]?: { readonly kind: Kind } };
+
+const cached = (make: (dtype: string) => Reason) => {
+  const known = new Map<string, Reason>();
+  return (dtype: string): Reason => {
+    const reason = known.get(dtype) ?? make(dtype);
+    known.set(dtype, reason);
+    return reason;
+  };
+};
+
+/** The reason of tensors of a type of floats that is not converted. */
+export const dtypeReason = cached((dtype) => ({ kind: 'dtype', dtype }) satisfies SharedReason);
+
+/** The reason of tensors whose elements are no floats. */
+export const nonFloatReason = cached((dtype) => ({ kind: 'nonFloat', dtype }) satisfies SharedReason);
 
 const ranks: Reason[] = [];
 

@@ -1,15 +1,21 @@
 /** The formats. Adding one is one line here. */
 import type { Format, OpenModel } from './format.js';
 import { gguf } from './gguf/gguf.js';
+import type { GgufReason } from './gguf/reasons.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
+import type { OnnxReason } from './onnx/reasons.js';
 import type { RunOptions, RunReport } from './onnx/run/compare.js';
 import type { OpenedModel } from './onnx/run/runnable.js';
+import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
 
 export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './onnx/run/compare.js';
 export type { InputArray, InputOptions, ModelInputs } from './onnx/run/inputs.js';
 export type { Runtime } from './onnx/run/runtime.js';
+
+/** A reason to keep a tensor that only one format has. */
+export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
 const builtIn = [safetensors, gguf, onnx, npy] as const;
 

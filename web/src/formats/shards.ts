@@ -4,8 +4,9 @@
  */
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
-import { show } from '../core/show.js';
-import { type ByteSource, type FileInput, quoted } from '../files/bytes.js';
+import { type Note, noteOf } from '../core/note.js';
+import { type Expected, without } from '../core/option-problem.js';
+import { type ByteSource, type FileInput, quoted, quotedNames } from '../files/bytes.js';
 import type { OpenInput, Target } from './format.js';
 import type { OptionInfo, PlanChoices } from './options.js';
 
@@ -42,6 +43,15 @@ export function bytesOf(size: unknown): number | undefined {
   return Number.isSafeInteger(bytes) && (bytes as number) > 0 ? (bytes as number) : undefined;
 }
 
+/** What a size can be. */
+export const sizeForm: Expected = {
+  kind: 'anyOf',
+  of: [
+    { kind: 'number', unit: 'bytes' },
+    { kind: 'text', examples: ['5GB', '1.9GiB'] },
+  ],
+};
+
 /** --shard-size and --split-size. */
 export const shardSize: OptionInfo = {
   flags: [
@@ -50,19 +60,15 @@ export const shardSize: OptionInfo = {
   ],
   check(value, name) {
     if (bytesOf(value) !== undefined) return;
-    const expected = `expected a number of bytes, or a text such as '5GB', got ${show(value)}`;
     throw typeof value === 'number' || typeof value === 'string'
-      ? rangeError(name, expected)
-      : typeError(name, expected);
+      ? rangeError(name, sizeForm, value)
+      : typeError(name, sizeForm, value);
   },
   read({ 'shard-size': shard, 'split-size': split }) {
-    if (shard !== undefined && split !== undefined) throw rangeError('--split-size', 'it is the same as --shard-size');
+    if (shard !== undefined && split !== undefined) throw rangeError('--split-size', without('--shard-size'));
     const size = shard ?? split;
     if (bytesOf(size) !== undefined) return size;
-    throw rangeError(
-      shard === undefined ? '--split-size' : '--shard-size',
-      `expected a size such as 5GB, got ${JSON.stringify(size)}`,
-    );
+    throw rangeError(shard === undefined ? '--split-size' : '--shard-size', sizeForm, size);
   },
 };
 
@@ -93,7 +99,7 @@ export const part: OptionInfo = {
   ],
   check(value, name) {
     if (partOf(value) !== undefined) return;
-    throw rangeError(name, `expected a part such as '3/16', from '1/16' to '16/16', got ${show(value)}`);
+    throw rangeError(name, { kind: 'text', examples: ['1/16', '16/16'] }, value);
   },
   read: (words) => words.part,
 };
@@ -108,8 +114,7 @@ export function copyTarget(options: readonly string[]): Target & { readonly name
 
 /** @throws RangeError if rules are to convert what is to be copied */
 export function checkCopy({ to, rules = [] }: PlanChoices): void {
-  if (to === 'copy' && rules.length > 0)
-    throw rangeError('rules', "to: 'copy' converts nothing, so there are no exceptions");
+  if (to === 'copy' && rules.length > 0) throw rangeError('rules', without('to', 'copy'));
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
@@ -158,24 +163,20 @@ export function shardsOf(
     bytes += size;
   }
   if (begins.length <= mostFiles) return begins;
-  throw rangeError(
-    'shardSize',
-    `the result would have ${begins.length} files, more than the ${mostFiles} there can be`,
-  );
+  throw rangeError('shardSize', { kind: 'number', max: mostFiles, unit: 'files' }, begins.length);
 }
 
-/** The note about tensors that are larger than the files that were asked for; none if there are none. */
+/** The note about tensors that are larger than the files that were asked for. */
 export function largeNote(
   { shardSize: size }: ShardOptions,
   tensors: readonly { readonly name: string }[],
   sizes: readonly number[],
-): string[] {
+): Note[] {
   const limit = bytesOf(size) ?? Number.POSITIVE_INFINITY;
-  const large = tensors.filter((_, i) => (sizes[i] ?? 0) > limit);
-  const [first] = large;
-  if (first === undefined) return [];
-  const more = large.length > 1 ? ` and ${large.length - 1} more` : '';
-  return [`larger than the files that were asked for, and in a file alone: ${quoted(first.name)}${more}`];
+  const names = tensors.filter((_, i) => (sizes[i] ?? 0) > limit).map(({ name }) => name);
+  if (names.length === 0) return [];
+  const text = `larger than the files that were asked for, and in a file alone: ${quotedNames(names, 1)}`;
+  return [noteOf('largerThanFile', { tensors: names }, text)];
 }
 
 /** What the name of one of several files has behind that of the whole, `-00001-of-00003.gguf`. @param index from 0 */
@@ -189,14 +190,14 @@ export function shardSuffix(index: number, count: number, extension: string): st
 /** Opens a file of a model by its name. */
 export type OpenByName = (name: string) => Promise<ByteSource>;
 
-/** Opens files in the folder of one that was given, by path or URL. @param hint what to do where there is no folder */
-export function besideFile(input: FileInput, open: OpenInput, hint: string): OpenByName {
+/** Opens files in the folder of one that was given, by path or URL. @param files that have to be given where there is no folder */
+export function besideFile(input: FileInput, open: OpenInput, files: Expected): OpenByName {
   if (input instanceof URL) return (name) => open(new URL(encodeURIComponent(name), input));
   const paths = nodeModule('node:path');
   if (typeof input === 'string' && paths !== undefined) {
     return (name) => open(paths.join(paths.dirname(input), name));
   }
-  throw typeError('file', hint);
+  throw typeError('file', files, 1);
 }
 
 /** Adds the name of the file to an error. With several files, the offset alone would not tell where it is. */
@@ -205,7 +206,7 @@ export async function inFile<T>(name: string | undefined, result: Promise<T>): P
     return await result;
   } catch (error) {
     if (!(error instanceof ScalepointError) || error.code !== 'BAD_FILE' || name === undefined) throw error;
-    const { code, message, tensor, byteOffset } = error;
-    throw new ScalepointError(code, `${quoted(name)}: ${message}`, { tensor, byteOffset, cause: error });
+    const { code, statement, tensor, byteOffset, hint } = error;
+    throw new ScalepointError(code, `${quoted(name)}: ${statement}`, { tensor, byteOffset, hint, cause: error });
   }
 }

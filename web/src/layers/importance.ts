@@ -3,7 +3,7 @@ import { type FloatInput, type HalfFormat, nonFiniteError, type Source, sourceOf
 import { checkKeys, checkWhole } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, forEachTile } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { mention, ofType, oneOf, whole } from '../core/option-problem.js';
 import type { Layer } from './layer.js';
 
 /** Numbers with dimensions, as tensors of onnxruntime-web have them. */
@@ -78,7 +78,7 @@ export class Importance {
    * @throws TypeError or RangeError naming the argument
    */
   watch(layer: Layer, ...names: readonly string[]): () => void {
-    if (names.length === 0) throw rangeError('names', 'expected at least one name of a weight');
+    if (names.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'names' }, 0);
     const weights = [...new Set(names)].map((name) => this.#weightOf(name, layer.inputs, 1));
     const end = layer.watch((source) => this.#count(source, weights, 0));
     for (const weight of weights) this.#weights.set(weight.name, weight);
@@ -98,12 +98,13 @@ export class Importance {
     const matrices = checkWhole(options.matrices ?? known?.counts.length ?? 1, 'matrices', 1);
     const shape = last ?? (Array.isArray(source.shape) && source.shape.length > 1 ? source.shape.at(-1) : undefined);
     const given = options.columns ?? shape ?? (known && known.sums.length / known.counts.length);
-    if (given === undefined) throw rangeError('columns', `expected the length of a row, since ${show(name)} is new`);
+    if (given === undefined)
+      throw rangeError('columns', { kind: 'required' }, given, { kind: 'with', options: [mention('name', name)] });
     const columns = checkWhole(given, 'columns', 1);
     const matrix = checkWhole(options.matrix ?? 0, 'matrix', 0);
-    if (matrix >= matrices) throw rangeError('matrix', `expected less than ${matrices}, got ${matrix}`);
+    if (matrix >= matrices) throw rangeError('matrix', whole(0, matrices - 1), matrix);
     if (source.length % columns !== 0)
-      throw rangeError('x', `expected rows of ${columns}, got ${source.length} elements`);
+      throw rangeError('x', { kind: 'number', multipleOf: columns, unit: 'elements' }, source.length);
     const weight = this.#weightOf(name, columns, matrices);
     this.#count(source, [weight], matrix);
     this.#weights.set(name, weight);
@@ -120,23 +121,26 @@ export class Importance {
    */
   async file(options: ImportanceFileOptions = {}): Promise<Uint8Array<ArrayBuffer>> {
     const weights = [...this.#weights.values()].filter(({ counts }) => counts.some((count) => count > 0));
-    if (weights.length === 0) throw rangeError('names', 'nothing was counted, so that no column is known');
+    if (weights.length === 0) throw rangeError('names', { kind: 'number', min: 1, unit: 'counted weights' }, 0);
     return this.#write(weights, options);
   }
 
   /** What is known of a weight. If that is nothing, it is new, and not remembered yet. */
   #weightOf(name: unknown, columns: number, matrices: number): ActivationSums {
-    if (typeof name !== 'string' || name === '')
-      throw typeError('name', `expected the name of a weight, got ${show(name)}`);
+    if (typeof name !== 'string' || name === '') throw typeError('name', ofType('string'), name);
     const known = this.#weights.get(name);
     if (known === undefined) {
       return { name, sums: new Float64Array(columns * matrices), counts: new Float64Array(matrices) };
     }
     if (known.counts.length !== matrices) {
-      throw rangeError('matrices', `${show(name)} has ${known.counts.length}, got ${matrices}`);
+      throw rangeError('matrices', oneOf([known.counts.length]), matrices, {
+        kind: 'with',
+        options: [mention('name', name)],
+      });
     }
     const before = known.sums.length / matrices;
-    if (before !== columns) throw rangeError('columns', `${show(name)} has ${before}, got ${columns}`);
+    if (before !== columns)
+      throw rangeError('columns', oneOf([before]), columns, { kind: 'with', options: [mention('name', name)] });
     return known;
   }
 

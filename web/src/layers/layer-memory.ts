@@ -5,7 +5,6 @@ import { addressOf, type Source } from '../arrays/source.js';
 import { ActivationType, LayerSpec, PackedLayer } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
 
 /** What decides about the size of a layer, and how it computes. */
 type Form = Omit<LayerSpec, 'rows' | 'columns'> & { readonly outputs: number; readonly inputs: number };
@@ -84,7 +83,7 @@ export class LayerMemory {
 export function floatWeights(core: Core, source: Source, shape: readonly number[]): Weights {
   const [outputs, inputs] = checkMatrix(shape, 'shape');
   if (!Number.isSafeInteger(outputs) || !Number.isSafeInteger(inputs) || outputs * inputs !== source.length) {
-    throw rangeError('shape', `${show(shape)} does not hold the ${source.length} elements of w`);
+    throw rangeError('shape', { kind: 'shape', elements: source.length }, shape);
   }
   return {
     ...floatForm(outputs, inputs),

@@ -9,7 +9,7 @@ import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType } from '../core/door.js';
 import { rangeError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, mention, oneOf, onlyWith } from '../core/option-problem.js';
 import type { WasmArray } from '../core/wasm-array.js';
 import { floatWeights, LayerMemory } from './layer-memory.js';
 
@@ -133,11 +133,14 @@ export class Layer {
     if (batch !== undefined) {
       const rows = checkWhole(batch, 'batch', 0);
       if (rows * inputs !== length) {
-        throw rangeError('x', `expected ${rows * inputs} elements for ${rows} rows of ${inputs}, got ${length}`);
+        throw rangeError('x', count(rows * inputs, 'elements'), length, {
+          kind: 'with',
+          options: [mention('rows', rows)],
+        });
       }
       return rows;
     }
-    if (length % inputs !== 0) throw rangeError('x', `expected rows of ${inputs} elements, got ${length}`);
+    if (length % inputs !== 0) throw rangeError('x', { kind: 'number', multipleOf: inputs, unit: 'elements' }, length);
     return length / inputs;
   }
 
@@ -155,7 +158,7 @@ export class Layer {
 function biasOf(core: Core, bias: FloatInput | undefined, outputs: number): Source | undefined {
   if (bias === undefined) return undefined;
   const source = sourceOf(core, bias, undefined, 'bias');
-  if (source.length !== outputs) throw rangeError('bias', `expected ${outputs} elements, got ${source.length}`);
+  if (source.length !== outputs) throw rangeError('bias', count(outputs, 'elements'), source.length);
   return source;
 }
 
@@ -163,7 +166,7 @@ function activationsOf(options: LinearOptions): ActivationType {
   const int8 = choice(options, 'activations', ['float32', 'int8']) === 1;
   const asymmetric = choice(options, 'activationScheme', ['symmetric', 'asymmetric']) === 1;
   if (!int8 && options.activationScheme !== undefined) {
-    throw rangeError('activationScheme', "only int8 activations have one; say activations: 'int8'");
+    throw rangeError('activationScheme', onlyWith('activations', 'int8'), options.activations);
   }
   if (!int8) return ActivationType.float32;
   return asymmetric ? ActivationType.int8Asymmetric : ActivationType.int8Symmetric;
@@ -192,8 +195,8 @@ export function quantizedLayer(core: Core, q: QuantizedTensor, options: LinearOp
   return layerOf(core, weights, options.bias, () => {
     const activations = activationsOf(options);
     if (weights.bits === 32 && activations !== ActivationType.float32) {
-      const text = "no kernel multiplies these codes with int8: leave it out, or say 'float32'";
-      throw rangeError('activations', text);
+      // No kernel multiplies these codes with int8.
+      throw rangeError('activations', oneOf(['float32']), options.activations, { kind: 'as', option: 'q' });
     }
     return activations;
   });
@@ -204,7 +207,7 @@ export function floatLayer(core: Core, w: FloatInput, options: FloatLinearOption
   checkKeys(options, floatLinearKeys);
   const source = sourceOf(core, w, options.from, 'w');
   if (!Array.isArray(options.shape)) {
-    throw typeError('shape', `expected [outputs, inputs], got ${show(options.shape)}`);
+    throw typeError('shape', { kind: 'shape', dimensions: ['outputs', 'inputs'] }, options.shape);
   }
   const weights = floatWeights(core, source, options.shape);
   return layerOf(core, weights, options.bias, () => ActivationType.float32);

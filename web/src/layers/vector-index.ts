@@ -10,6 +10,7 @@ import { checkKeys, checkWhole, choice } from '../core/check.js';
 import { ActivationType, LinearJob, QuantizationSpec, Status } from '../core/door.js';
 import { disposedError, rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { type Core, checkStatus, tileSize } from '../core/memory.js';
+import { count as exactly, oneOf, without } from '../core/option-problem.js';
 import { Best } from './best.js';
 import { copiesOf, searchFloats } from './float-search.js';
 import { LayerMemory } from './layer-memory.js';
@@ -157,7 +158,7 @@ export class VectorIndex {
     // To read the argument may have run code of the caller's.
     this.#checkAlive();
     if (given.dimension !== dimension) {
-      throw rangeError('vectors', `expected vectors of ${dimension} elements, got ${given.dimension}`);
+      throw rangeError('vectors', exactly(dimension, 'elements'), given.dimension);
     }
     this.#take(given, Math.max(given.count, Math.ceil(this.count / 2)));
   }
@@ -298,7 +299,7 @@ export class VectorIndex {
     // To read the arguments may have run code of the caller's.
     this.#checkAlive();
     if (source.length !== dimension) {
-      throw rangeError('query', `expected ${dimension} elements, got ${source.length}`);
+      throw rangeError('query', exactly(dimension, 'elements'), source.length);
     }
     let queryFactor = 1;
     let first = 0;
@@ -369,14 +370,16 @@ export class VectorIndex {
     const shapeFor = (input: VectorInput) => (isList(input) ? undefined : shapeOf(input, dimension));
     const asked = vectorsOf(core, queries, shapeFor(queries), undefined, 'queries');
     if (asked.dimension !== dimension) {
-      throw rangeError('queries', `expected vectors of ${dimension} elements, got ${asked.dimension}`);
+      throw rangeError('queries', exactly(dimension, 'elements'), asked.dimension);
     }
     const list = copiesOf(core, asked);
     const found = list.map((query) => new Set(this.search(query, k).indices));
     const given = vectorsOf(core, vectors, shapeFor(vectors), options.from, 'vectors');
     if (given.count !== count || given.dimension !== dimension) {
-      const got = `${given.count} of ${given.dimension}`;
-      throw rangeError('vectors', `expected ${count} of ${dimension} elements as in the index, got ${got}`);
+      throw rangeError('vectors', oneOf([[count, dimension]]), [given.count, given.dimension], {
+        kind: 'as',
+        option: 'shape',
+      });
     }
     let hits = 0;
     for (const [i, best] of searchFloats(core, given, list, this.metric, k).entries()) {
@@ -421,8 +424,8 @@ function givenVectors(
   from: HalfFormat | undefined,
 ): Given {
   if (!isQuantized(vectors)) return vectorsOf(core, vectors, shape, from, 'vectors');
-  if (shape !== undefined) throw typeError('shape', 'a quantized tensor has its own');
-  if (from !== undefined) throw typeError('from', 'a quantized tensor is not of 16-bit floats');
+  if (shape !== undefined) throw typeError('shape', without('vectors.shape'));
+  if (from !== undefined) throw typeError('from', without('vectors.dtype'));
   const coded = codedVectors(core, vectors);
   if (coded !== undefined) return { count: coded.count, dimension: coded.dimension, coded };
   const floats = dequantize(core, vectors, {}) as Float32Array;

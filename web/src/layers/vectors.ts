@@ -3,7 +3,7 @@ import { type FloatInput, type HalfFormat, type Source, sourceOf } from '../arra
 import { checkShape } from '../core/check.js';
 import { rangeError, typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { count, type Expected } from '../core/option-problem.js';
 
 /** Vectors in one array, or one by one. */
 export type VectorInput = FloatInput | readonly (Float32Array | Float64Array | readonly number[])[];
@@ -20,12 +20,18 @@ export function isList(vectors: VectorInput): vectors is Exclude<VectorInput, Fl
   return Array.isArray(vectors) && typeof vectors[0] === 'object';
 }
 
+/** The shape of vectors in one array. */
+const vectorsShape: Expected = { kind: 'shape', dimensions: ['count', 'dimension'] };
+
 /** Vectors that come one by one, in one array. */
 function joined(list: readonly ArrayLike<number>[], dimension: number, what: string): Float32Array {
   const all = new Float32Array(list.length * dimension);
   for (const [i, vector] of list.entries()) {
     if (typeof vector !== 'object' || vector === null || vector.length !== dimension) {
-      throw rangeError(`${what}[${i}]`, `expected ${dimension} elements as in ${what}[0], got ${show(vector)}`);
+      throw rangeError(`${what}[${i}]`, count(dimension, 'elements'), vector?.length, {
+        kind: 'as',
+        option: `${what}[0]`,
+      });
     }
     all.set(vector, i * dimension);
   }
@@ -49,10 +55,10 @@ export function vectorsOf(
   }
   const source = sourceOf(core, flat, from, what);
   dimensions ??= source.shape;
-  if (dimensions === undefined) throw typeError('shape', 'expected [count, dimension] for vectors in one array');
+  if (dimensions === undefined) throw typeError('shape', vectorsShape, dimensions);
   const [count = 0, dimension = 0] = checkShape(dimensions, source.length);
   if (dimensions.length !== 2 || count === 0 || dimension === 0) {
-    throw rangeError('shape', `expected [count, dimension], each at least 1, got ${show(dimensions)}`);
+    throw rangeError('shape', vectorsShape, dimensions);
   }
   return { source, count, dimension };
 }

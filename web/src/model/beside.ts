@@ -68,7 +68,7 @@ function amongGiven(files: readonly OpenFile[]): Beside {
       });
       const [found, other] = matching;
       if (found === undefined) return undefined;
-      if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(name)}`);
+      if (other !== undefined) throw typeError('file', { kind: 'distinct' }, name);
       return contentOf(name, found.source);
     },
   };

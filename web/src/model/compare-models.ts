@@ -1,11 +1,11 @@
 import { rangeError, typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { ofType, whole } from '../core/option-problem.js';
 import { compareRuns, type RunOptions, type RunReport } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
 import { type ModelInput, withModel } from './open.js';
-import { checkNames, checkWorkOptions, workNames } from './options.js';
+import { checkOptions, checkWorkOptions, workNames } from './options.js';
 
 /** Options of `compareModels`. */
 export interface CompareModelsOptions extends WorkOptions {
@@ -23,20 +23,20 @@ const runNames: readonly string[] = ['inputs', 'dimensions', 'seed', 'layers', '
 
 function checkRunOptions(run: unknown): void {
   if (run === undefined || typeof run === 'boolean') return;
-  if (typeof run !== 'object' || run === null) throw typeError('run', `expected true or an object, got ${show(run)}`);
+  if (typeof run !== 'object' || run === null) throw typeError('run', ofType('boolean', 'object'), run);
   for (const name of Object.keys(run)) {
-    if (!runNames.includes(name)) throw typeError(`run.${name}`, `unknown option; there are ${runNames.join(', ')}`);
+    if (!runNames.includes(name)) throw typeError(`run.${name}`, { kind: 'knownOption', names: runNames });
   }
   const { seed, dimensions, layers } = run as RunOptions;
   if (seed !== undefined && !Number.isSafeInteger(seed)) {
-    throw rangeError('run.seed', `expected a whole number, got ${show(seed)}`);
+    throw rangeError('run.seed', whole(), seed);
   }
   if (layers !== undefined && typeof layers !== 'boolean') {
-    throw typeError('run.layers', `expected true or false, got ${show(layers)}`);
+    throw typeError('run.layers', ofType('boolean'), layers);
   }
   for (const [name, size] of Object.entries(dimensions ?? {})) {
     if (Number.isSafeInteger(size) && size >= 0) continue;
-    throw rangeError(`run.dimensions.${name}`, `expected a whole number of at least 0, got ${show(size)}`);
+    throw rangeError(`run.dimensions.${name}`, whole(0), size);
   }
 }
 
@@ -54,10 +54,7 @@ export async function compareModels(
   b: ModelInput,
   options: CompareModelsOptions = {},
 ): Promise<CompareModelsReport> {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, [...workNames, 'run']);
+  checkOptions(options, [...workNames, 'run']);
   checkRunOptions(options.run);
   checkWorkOptions(options);
   const { run = false, signal } = options;

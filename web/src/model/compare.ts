@@ -34,12 +34,19 @@ export interface ComparedTensor {
   readonly mismatched: number;
 }
 
+/** Why a tensor of both models was not compared. Programs decide by the kind, never by the text. */
+export type SkippedReason =
+  /** It has another shape in the second model. */
+  | { readonly kind: 'shapes'; readonly a: readonly number[]; readonly b: readonly number[]; readonly text: string }
+  /** One of them is of a type that does not stand for floats, or is not known. */
+  | { readonly kind: 'nonFloat'; readonly dtype: string; readonly text: string };
+
 /** A tensor of both models that was not compared. */
 export interface SkippedTensor {
   /** Its name in both models. */
   readonly name: string;
-  /** Why it cannot be compared. */
-  readonly reason: string;
+  /** Why it cannot be compared, and the same in words. */
+  readonly reason: SkippedReason;
   /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
   readonly differs: boolean;
 }
@@ -70,15 +77,18 @@ function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
   return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
 }
 
-/** Why two tensors of one name cannot be compared; undefined if they can. */
+/** The reason not to compare two tensors of one name; undefined if they can be compared. */
 function obstacle(pair: Pair): Omit<SkippedTensor, 'name'> | undefined {
   const [a, b] = pair;
   if (a.shape.join() !== b.shape.join()) {
-    return { reason: `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`, differs: true };
+    const text = `shapes ${a.shape.join('×')} and ${b.shape.join('×')}`;
+    return { reason: { kind: 'shapes', a: a.shape, b: b.shape, text }, differs: true };
   }
   const unreadable = pair.find(({ form }) => codecOf(form).decode === undefined);
   if (unreadable === undefined) return undefined;
-  return { reason: `${unreadable.type} is no float type that can be read`, differs: a.type !== b.type };
+  const { type: dtype } = unreadable;
+  const text = `${dtype} is no float type that can be read`;
+  return { reason: { kind: 'nonFloat', dtype, text }, differs: a.type !== b.type };
 }
 
 /** Undefined if a model cannot be converted, for whatever reason. Its tensors can be compared by their own names. */

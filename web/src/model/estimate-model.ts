@@ -1,5 +1,4 @@
 import { rangeError } from '../core/errors.js';
-import { show } from '../core/show.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type EstimateOptions, estimateOpen, type ModelEstimate } from './estimate.js';
 import { type ModelInput, withModel } from './open.js';
@@ -17,7 +16,7 @@ export async function estimateModel(file: ModelInput, options: PlanOptions & Est
   checkWorkOptions(options);
   const { sample } = options;
   if (sample !== undefined && !(typeof sample === 'number' && sample >= 1)) {
-    throw rangeError('sample', `expected a number of at least 1, got ${show(sample)}`);
+    throw rangeError('sample', { kind: 'number', min: 1 }, sample);
   }
   options.signal?.throwIfAborted();
   return withCallbacks(options, (own) =>

@@ -1,6 +1,6 @@
 /** Measures what a conversion would lose, on a part of each tensor or on all of it. Writes nothing. */
 import { elementsOf } from '../codecs/elements.js';
-import type { FilePlan, Gathered, LogicalTensor } from '../formats/format.js';
+import type { Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { measureAll } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
@@ -60,7 +60,7 @@ export async function estimateOpen(
 ): Promise<ModelEstimate> {
   const { sample = defaultSample } = options;
   const { model } = opened;
-  const plan: FilePlan = await planFor(opened, choices);
+  const plan = await planFor(opened, choices);
   let sampled = 0;
   const chosen = plan.tensors.map((tensor) => {
     const source = tensor.kept === undefined ? sampleOf(tensor.source, sample) : tensor.source;

@@ -3,9 +3,10 @@ import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import { rangeError } from '../core/errors.js';
 import type { ErrorMeasures } from '../core/measure.js';
-import { show } from '../core/show.js';
+import { without } from '../core/option-problem.js';
 import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../formats/format.js';
-import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
+import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
 import { measureAll } from '../pipeline/measuring.js';
@@ -88,10 +89,10 @@ interface PlannedType {
 }
 
 /** The mixtures of a format for a target. @throws RangeError if there are none */
-function mixturesOf({ mixtures, label }: Format, to: string, option: string) {
+function mixturesOf({ mixtures }: Format, to: string, option: string) {
   const types = mixtures?.types(to);
   if (mixtures === undefined || types === undefined) {
-    throw rangeError(option, `the types of ${aFile(label)} follow from its target; not for to: '${to}'`);
+    throw rangeError(option, without('to', to));
   }
   return { mixtures, types };
 }
@@ -106,7 +107,7 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const { rules = [] } = choices;
   const base = await planFor(opened, choices);
   const isOpen = ({ kept, source }: PlannedTensor) =>
-    (kept === undefined || kept === 'same type') && ruleFor(rules, source.name) === undefined;
+    (kept === undefined || isKeptFor('sameType', kept)) && ruleFor(rules, source.name) === undefined;
   const open = base.tensors.map(isOpen);
   const names = base.tensors.flatMap(({ source }, i) => (open[i] ? [source.name] : []));
   const planned = async (to: string): Promise<FilePlan> =>
@@ -187,13 +188,13 @@ function leastBytes({ tensors, otherBytes }: TypeTable): number {
 }
 
 /** The error for a size that is too small, with the smallest one that is not. */
-function tooSmall(table: TypeTable, { targetSize }: SizeOptions, least: number): RangeError {
+function tooSmall(table: TypeTable, { targetSize, targetBitsPerWeight }: SizeOptions, least: number): RangeError {
   if (targetSize !== undefined) {
-    return rangeError('targetSize', `the smallest types take ${least} bytes, which is more than ${show(targetSize)}`);
+    return rangeError('targetSize', { kind: 'number', min: least, unit: 'bytes' }, targetSize);
   }
   const elements = table.tensors.reduce((sum, tensor) => sum + tensor.elements, 0);
-  const bits = (Math.ceil((8e4 * (least - table.otherBytes)) / elements) / 1e4).toFixed(4);
-  return rangeError('targetBitsPerWeight', `the smallest types take ${bits} bits for each weight`);
+  const min = Math.ceil((8e4 * (least - table.otherBytes)) / elements) / 1e4;
+  return rangeError('targetBitsPerWeight', { kind: 'number', min }, targetBitsPerWeight);
 }
 
 /** The types with the least sum of errors in a size. @throws RangeError if there is nothing as small */

@@ -1,11 +1,9 @@
 /** Looks into model files: what is in them, and single tensors. */
 import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
-import { typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './open.js';
-import { checkNames, checkWorkOptions, workNames } from './options.js';
+import { checkOptions, checkWorkOptions, workNames } from './options.js';
 import {
   describe,
   type FloatTensor,
@@ -18,20 +16,14 @@ import {
 } from './read.js';
 
 /** Checks the options of a call that makes no file. */
-function checkOptions(options: WorkOptions): void {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, workNames);
+function checkReadOptions(options: WorkOptions): void {
+  checkOptions(options, workNames);
   checkWorkOptions(options);
   options.signal?.throwIfAborted();
 }
 
 function checkOpenOptions(options: OpenOptions): void {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, ['signal']);
+  checkOptions(options, ['signal']);
   checkWorkOptions(options as WorkOptions);
 }
 
@@ -90,7 +82,7 @@ export async function* tensors(file: ModelInput, options: OpenOptions = {}): Asy
  * @throws ScalepointError `NOT_FOUND`; `UNSUPPORTED_DTYPE` if the tensor stands for no floats; and what `inspectModel` throws
  */
 export async function readFloats(file: ModelInput, name: string, options: WorkOptions = {}): Promise<FloatTensor> {
-  checkOptions(options);
+  checkReadOptions(options);
   return withCallbacks(options, (own) => withModel(file, own, (opened) => readAsFloats(opened, name, own)));
 }
 

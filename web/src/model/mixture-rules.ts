@@ -1,5 +1,6 @@
 /** Rules that give each tensor a type of its own, and rules as lines of text. */
 import { rangeError } from '../core/errors.js';
+import { ofType, oneOf } from '../core/option-problem.js';
 import type { Rule } from '../formats/options.js';
 
 /** A name as a regular expression. */
@@ -47,7 +48,7 @@ export function ruleFrom(text: string, option = 'rules'): Rule {
   const split = text.lastIndexOf('=');
   const to = text.slice(split + 1).trim();
   if (split < 1 || to === '') {
-    throw rangeError(option, `expected 'REGEX=TYPE' or 'REGEX=keep', got ${JSON.stringify(text)}`);
+    throw rangeError(option, oneOf(['REGEX=TYPE', 'REGEX=keep']), text);
   }
   const source = text.slice(0, split);
   let match: RegExp;
@@ -55,8 +56,8 @@ export function ruleFrom(text: string, option = 'rules'): Rule {
     match = new RegExp(source);
   } catch (error) {
     // The engine's text repeats the expression before it says what is wrong.
-    const why = (error instanceof Error ? error.message : String(error)).split(': ').at(-1);
-    throw rangeError(option, `${JSON.stringify(source)} is no regular expression: ${why}`);
+    const message = (error instanceof Error ? error.message : String(error)).split(': ').at(-1) as string;
+    throw rangeError(option, ofType('regular expression'), source, { kind: 'because', message });
   }
   return to.toLowerCase() === 'keep' ? { match, keep: true } : { match, to };
 }

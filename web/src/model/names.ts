@@ -2,7 +2,7 @@
 import type { ConverterInfo } from '../conversions/converter.js';
 import { converters } from '../conversions/registry.js';
 import { rangeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { oneOf } from '../core/option-problem.js';
 import type { FormatInfo, Target } from '../formats/format.js';
 import { formatNamed, formats, type ModelFormat, type ModelTarget } from '../formats/registry.js';
 import { type PlannedFile, usualOutput } from './plan.js';
@@ -67,9 +67,9 @@ export function presetTarget(format: ModelFormat, preset: Preset): ModelTarget {
   const known = formats().find(({ name }) => name === format);
   if (known === undefined) {
     const names = formats().map(({ name }) => name);
-    throw rangeError('format', `expected ${names.join(', ')}, got ${show(format)}`);
+    throw rangeError('format', oneOf(names), format);
   }
-  if (!presets.includes(preset)) throw rangeError('preset', `expected ${presets.join(', ')}, got ${show(preset)}`);
+  if (!presets.includes(preset)) throw rangeError('preset', oneOf(presets), preset);
   const { targets } = known;
   return (targets.find((target) => target.preset === preset) ?? targets[0])?.name as ModelTarget;
 }

@@ -1,7 +1,7 @@
 /** Opens model files. What they are is told by their content, not by their names. */
 import type { Beside } from '../conversions/converter.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
@@ -123,8 +123,8 @@ async function openFiles(files: readonly OpenFile[], waiting: Waiting): Promise<
   const first = Math.max(0, index);
   const areSplits = found.every(({ format }) => format.takesSplits && format === found[0]?.format);
   if (index < 0 && files.length > 1 && !areSplits) {
-    const indices = formats().flatMap(({ index }) => (index ? [`the ${index.name}`] : []));
-    throw rangeError('file', `${files.length} files, but none of them is ${listed(indices)} of a sharded model`);
+    const indices = formats().flatMap(({ index }) => (index ? [index.name] : []));
+    throw rangeError('file', ofType(...indices), files.length);
   }
   const { format } = found[first] as (typeof found)[number];
   const others = files.filter((_, i) => i !== first);
@@ -145,7 +145,7 @@ export async function withModel<T>(
   use: (opened: Opened) => Promise<T>,
 ): Promise<T> {
   const inputs: readonly FileInput[] = Array.isArray(input) ? input : [input as FileInput];
-  if (inputs.length === 0) throw rangeError('file', `expected at least one file, got ${show(input)}`);
+  if (inputs.length === 0) throw rangeError('file', { kind: 'number', min: 1, unit: 'files' }, 0);
   const waiting = waitingFor(signal);
   const files: OpenFile[] = [];
   try {

@@ -1,8 +1,8 @@
 /** Checks options. They come from JavaScript as well, so that they are checked as if they had no types. */
 import { rangeError, typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { type Expected, ofType, oneOf, whole } from '../core/option-problem.js';
 import type { Format } from '../formats/format.js';
-import { aFile, didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
+import { didYouMean, type OptionTable, type PlanChoices } from '../formats/options.js';
 import { formats } from '../formats/registry.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { accepts, type Maker, makerOf, makersFor } from './maker.js';
@@ -37,41 +37,42 @@ export function sidecarNames(): string[] {
 
 export const workNames: readonly string[] = ['workers', 'worker', 'core', 'onProgress', 'signal'];
 
-/** Fails if there is an option that nobody knows. */
-export function checkNames(options: object, names: readonly string[]): void {
+/** Fails unless it is an object without other options than these. */
+export function checkOptions(options: unknown, names: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) throw typeError('options', ofType('object'), options);
   for (const name of Object.keys(options)) {
-    if (names.includes(name)) continue;
-    throw typeError(name, `unknown option; there are ${names.join(', ')}${didYouMean(name, names)}`);
+    if (!names.includes(name))
+      throw typeError(name, { kind: 'knownOption', names }, undefined, didYouMean(name, names));
   }
 }
 
-const targetList = ({ targets }: Format) => targets.map(({ name }) => name).join(', ');
+/** The targets of a format. */
+const targetsOf = ({ targets, label }: Format, condition = '') =>
+  oneOf(
+    targets.map(({ name }) => name),
+    label + condition,
+  );
 
 /** What can be told without the file: that all options are known, and the target is one of some format. */
 export function checkPlanOptions(options: object, names: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) {
-    const example = formats()[0]?.targets[0]?.name;
-    throw typeError('options', `expected an object such as { to: '${example}' }, got ${show(options)}`);
-  }
-  checkNames(options, names);
+  checkOptions(options, names);
   const { to } = options as { to?: unknown };
   checkSize(options as SizeOptions);
   if (to === 'auto' && hasSize(options as SizeOptions)) return;
   if (formats().some((format) => accepts(format, to))) return;
-  const lists = [...tables().values()].map((format) => `${targetList(format)} for ${format.label}`);
-  const known = [...tables().values()].map(({ targets }) => targets.map(({ name }) => name));
-  throw rangeError('to', `expected ${lists.join(', or ')}, got ${show(to)}${didYouMean(to, ...known)}`);
+  const owners = [...tables().values()];
+  const known = owners.map(({ targets }) => targets.map(({ name }) => name));
+  const expected: Expected = { kind: 'anyOf', of: owners.map((format) => targetsOf(format)) };
+  throw rangeError('to', expected, to, didYouMean(to, ...known));
 }
 
 /** The error for a target that a file cannot have. */
 export function targetError(from: Format, to: unknown): RangeError {
   const names = from.targets.map(({ name }) => name);
   const more = makersFor(from).flatMap(({ format, converter }) =>
-    converter === undefined ? [] : [`, and ${format.label} if it is ${converter.condition}`],
+    converter === undefined ? [] : [targetsOf(format, ` if it is ${converter.condition}`)],
   );
-  const hint = didYouMean(to, names);
-  const list = `${names.join(', ')}${more.join('')}`;
-  return rangeError('to', `${aFile(from.label)} can become ${list}, not ${show(to)}${hint}`);
+  return rangeError('to', { kind: 'anyOf', of: [targetsOf(from), ...more] }, to, didYouMean(to, names));
 }
 
 /** Checks everything that decides about a result, for a file of some format. Returns who makes it. */
@@ -85,7 +86,8 @@ export function checkChoices(from: Format, choices: PlanChoices): Maker {
     if (table === format.options) continue;
     const foreign = given.find(([name]) => !Object.hasOwn(entries, name) && namesIn(table, false).includes(name));
     // It would be without effect, and nobody would be told.
-    if (foreign !== undefined) throw rangeError(foreign[0], `this option is for ${owner.label} files`);
+    if (foreign !== undefined)
+      throw rangeError(foreign[0], { kind: 'onlyFor', files: `${owner.label} files` }, foreign[1]);
   }
   for (const [name, value] of given) if (Object.hasOwn(entries, name)) entries[name]?.check(value, name);
   format.options.check(choices);
@@ -97,18 +99,18 @@ export const maxWorkers = 64;
 
 export function checkWorkOptions({ workers, worker, onProgress, signal }: WorkOptions): void {
   if (workers !== undefined && typeof workers !== 'number') {
-    throw typeError('workers', `expected a whole number, got ${show(workers)}`);
+    throw typeError('workers', whole(0, maxWorkers), workers);
   }
   if (workers !== undefined && (!Number.isInteger(workers) || workers < 0 || workers > maxWorkers)) {
-    throw rangeError('workers', `expected 0 to ${maxWorkers}, got ${workers}`);
+    throw rangeError('workers', whole(0, maxWorkers), workers);
   }
   for (const [name, value] of Object.entries({ worker, onProgress })) {
     if (value !== undefined && typeof value !== 'function') {
-      throw typeError(name, `expected a function, got ${show(value)}`);
+      throw typeError(name, ofType('function'), value);
     }
   }
   if (signal !== undefined && !(signal instanceof AbortSignal)) {
-    throw typeError('signal', `expected an AbortSignal, got ${show(signal)}`);
+    throw typeError('signal', ofType('AbortSignal'), signal);
   }
 }
 
@@ -116,9 +118,9 @@ export function checkWorkOptions({ workers, worker, onProgress, signal }: WorkOp
 export function checkResultOptions(options: { readonly overwrite?: unknown; readonly minSqnrDb?: unknown }): void {
   const { overwrite, minSqnrDb } = options;
   if (overwrite !== undefined && typeof overwrite !== 'boolean') {
-    throw typeError('overwrite', `expected true or false, got ${show(overwrite)}`);
+    throw typeError('overwrite', ofType('boolean'), overwrite);
   }
   if (minSqnrDb !== undefined && (typeof minSqnrDb !== 'number' || Number.isNaN(minSqnrDb))) {
-    throw typeError('minSqnrDb', `expected a number, got ${show(minSqnrDb)}`);
+    throw typeError('minSqnrDb', { kind: 'number' }, minSqnrDb);
   }
 }

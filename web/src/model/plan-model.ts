@@ -1,9 +1,11 @@
 /** Plans, also for results of a given size. */
 import { typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import type { Note } from '../core/note.js';
+import { ofType } from '../core/option-problem.js';
 import type { ModelOutput } from '../files/sinks.js';
 import type { PlanChoices, Rule } from '../formats/options.js';
 import type { FormatOptions, ModelTarget, ResultFormat } from '../formats/registry.js';
+import { sizeForm } from '../formats/shards.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { curveOf, fitOpen, fitWithin, measureOpen, type SizePoint, type TypeFit, type TypeTable } from './fit.js';
@@ -79,7 +81,7 @@ export interface ModelPlan {
   /** With `targetSize` or `targetBitsPerWeight`: the rules that make a result of that size, and what it loses. */
   readonly fit?: ModelFit;
   /** What you should know about the result; mostly nothing. */
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
   /** What it was made with: `quantizeModel` takes the plan in place of options. Not enumerable, as it says nothing of the model. */
   readonly options: PlanOptions;
 }
@@ -114,7 +116,7 @@ export async function planModel(file: ModelInput, options: PlanModelOptions): Pr
   checkWorkOptions(options);
   const { output, ...rest } = options;
   if (output === null || !['undefined', 'string', 'object'].includes(typeof output)) {
-    throw typeError('output', `expected a path, a URL or a stream, got ${show(output)}`);
+    throw typeError('output', ofType('path', 'URL', 'stream'), output);
   }
   return withCallbacks(rest, (own) => withModel(file, own, (opened) => planOpen(opened, own, nameOf(output))));
 }
@@ -126,7 +128,7 @@ async function planOpen(
 ): Promise<ModelPlan> {
   const { choices, fit } = await fitted(opened, options, options);
   const plan = await planFor(opened, choices, output);
-  const tensors = plan.tensors.map(infoOf);
+  const tensors = plan.tensors.map((tensor) => infoOf(tensor, plan));
   const entries = entriesFor(opened.format, choices.to);
   const result = {
     format: plan.format as ResultFormat,
@@ -173,8 +175,7 @@ export async function measureTypes(
  */
 export function fitTypes(table: TypeTable, size: SizeOptions): TypeFit {
   checkSize(size);
-  if (!hasSize(size))
-    throw typeError('targetSize', `expected a number of bytes, or a text such as '3.5GB', got nothing`);
+  if (!hasSize(size)) throw typeError('targetSize', sizeForm, undefined);
   return fitWithin(table, size);
 }
 

@@ -1,11 +1,13 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
+import type { Note } from '../core/note.js';
 import { nameOf as nameIn } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
 import { storedBytes } from '../pipeline/tiles.js';
+import { type KeptFor, type KeptReason, keptIn } from './kept.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
 import { partPlan } from './parts.js';
@@ -27,8 +29,8 @@ export interface PlannedTensorInfo {
   readonly bytesBefore: number;
   /** With scales and zero points. */
   readonly bytesAfter: number;
-  /** Of tensors that stay as they are: why, in a few words such as `bias`, `1-D` or `rule`. */
-  readonly kept?: string;
+  /** Of tensors that stay as they are: why. */
+  readonly kept?: KeptReason;
 }
 
 /** Sums over a model. */
@@ -49,13 +51,18 @@ export interface ModelTotals {
   readonly bitsPerWeight: number;
 }
 
+/** A plan, and the words of its reasons. */
+export interface ModelFilePlan extends FilePlan {
+  readonly keptFor: KeptFor;
+}
+
 /** Notes of codecs about the tensors that become their forms. */
-function codecNotes(tensors: readonly PlannedTensor[]): string[] {
-  const byCodec = new Map<string, { shape: readonly number[]; form: PlannedTensor['form'] }[]>();
+function codecNotes(tensors: readonly PlannedTensor[]): Note[] {
+  const byCodec = new Map<string, { name: string; shape: readonly number[]; form: PlannedTensor['form'] }[]>();
   for (const { source, form } of tensors) {
     if (codecOf(form).notes === undefined) continue;
     const list = byCodec.get(form.codec) ?? [];
-    list.push({ shape: source.shape, form });
+    list.push({ name: source.name, shape: source.shape, form });
     byCodec.set(form.codec, list);
   }
   return [...byCodec].flatMap(([codec, list]) => codecOf({ codec }).notes?.(list) ?? []);
@@ -72,8 +79,9 @@ export function nameOf(output: unknown): string | undefined {
  * @param output the name of the result, if it has one
  * @throws TypeError or RangeError naming the option; ScalepointError
  */
-export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
-  const { format, converter } = checkChoices(opened.format, choices);
+export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<ModelFilePlan> {
+  const maker = checkChoices(opened.format, choices);
+  const { format, converter } = maker;
   let plan: FilePlan | undefined;
   if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
   else {
@@ -81,12 +89,17 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
     if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);
-  const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];
-  return partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part);
+  const keptFor = keptIn(maker);
+  const rulesOn = ruleNotes(format, choices.rules ?? [], { ...plan, keptFor });
+  const notes = [...plan.notes, ...codecNotes(plan.tensors), ...rulesOn];
+  return { ...partPlan({ ...plan, notes }, (choices as { readonly part?: unknown }).part), keptFor };
 }
 
 /** What a plan says about a tensor. */
-export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTensorInfo {
+export function infoOf(
+  { source, form, parts, kept }: PlannedTensor,
+  { keptFor }: Pick<ModelFilePlan, 'keptFor'>,
+): PlannedTensorInfo {
   const { name, shape, type: from } = source;
   const to = codecOf(form).label(form);
   const bytesBefore = storedBytes(source);
@@ -95,7 +108,7 @@ export function infoOf({ source, form, parts, kept }: PlannedTensor): PlannedTen
   const info: PlannedTensorInfo =
     kept === undefined
       ? { name, shape, from, to, bytesBefore, bytesAfter }
-      : { name, shape, from, to, bytesBefore, bytesAfter, kept };
+      : { name, shape, from, to, bytesBefore, bytesAfter, kept: keptFor(kept) };
   return source.isRenamed ? { ...info, sources: source.parts.map(({ tensor }) => tensor.name) } : info;
 }
 

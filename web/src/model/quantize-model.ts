@@ -1,5 +1,5 @@
 import { typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { oneOf } from '../core/option-problem.js';
 import type { FormatSidecars, ModelTarget } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { type ModelInput, withModel } from './open.js';
@@ -66,7 +66,7 @@ function optionsOf(
   const isPlan = typeof choices === 'object' && choices !== null && 'tensors' in choices && 'totals' in choices;
   if (!isPlan) return Object.keys(more).length === 0 ? choices : { ...choices, ...more };
   if (choices.options === undefined) {
-    throw typeError('plan', 'expected what planModel gave itself: copies have lost what it was made with');
+    throw typeError('plan', { kind: 'returnedBy', call: 'planModel' }, choices);
   }
   return { ...choices.options, ...more } as QuantizeModelOptions;
 }
@@ -159,7 +159,7 @@ function resultOf(
     if (memory === undefined) throw new TypeError('the result went to output, its bytes are there');
     const found = memory[name === undefined && memory.length === 1 ? 0 : files.findIndex((file) => file.name === name)];
     if (found !== undefined) return found;
-    throw typeError('name', `expected one of ${files.map((file) => file.name).join(', ')}, got ${show(name)}`);
+    throw typeError('name', oneOf(files.map((file) => file.name)), name);
   };
   return {
     report,

@@ -1,6 +1,6 @@
 /** Several results of one model. */
 import { rangeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { count, mention, ofType } from '../core/option-problem.js';
 import { isFolder, type ModelOutput } from '../files/sinks.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formats, type ModelTarget } from '../formats/registry.js';
@@ -9,15 +9,19 @@ import { resultName } from './names.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type Quantized, quantizeOpen, type ResultOptions } from './quantize.js';
-import { hasSize, type SizeOptions } from './sizes.js';
+import { hasSize, type SizeOptions, sizeNames } from './sizes.js';
 
 /** Checks a list of targets. Returns it. */
 export function checkTargets(targets: readonly unknown[], options: SizeOptions): readonly ModelTarget[] {
-  if (targets.length === 0) throw rangeError('to', 'expected at least one target, got an empty list');
+  if (targets.length === 0) throw rangeError('to', { kind: 'number', min: 1, unit: 'targets' }, 0);
   for (const [i, to] of targets.entries()) {
-    if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, `${show(to)} is in the list already`);
+    if (targets.indexOf(to) < i) throw rangeError(`to[${i}]`, { kind: 'distinct' }, to);
   }
-  if (hasSize(options)) throw rangeError('to', 'a result of a given size has one target, not several');
+  if (hasSize(options))
+    throw rangeError('to', count(1, 'targets'), targets.length, {
+      kind: 'with',
+      options: sizeNames.map((name) => mention(name)),
+    });
   return targets as readonly ModelTarget[];
 }
 
@@ -26,7 +30,7 @@ function placeIn(folder: ModelOutput | undefined, name: string): ModelOutput | u
   if (folder === undefined || isFolder(folder)) return folder;
   if (folder instanceof URL) return new URL(encodeURIComponent(name), folder.href.replace(/\/?$/, '/'));
   if (typeof folder === 'string') return /[\\/]$/.test(folder) ? folder + name : `${folder}/${name}`;
-  throw rangeError('output', 'several results go into a folder: a path or a FileSystemDirectoryHandle');
+  throw rangeError('output', ofType('path of a folder', 'FileSystemDirectoryHandle'), folder);
 }
 
 /** Whether a target knows an option of its format. */

@@ -1,5 +1,6 @@
 /** Makes a model smaller: opens the outputs, carries out the plan, reports. */
 import { rangeError } from '../core/errors.js';
+import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
@@ -81,21 +82,19 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
   return contents;
 }
 
-const onlyPaths = 'the result has several files, which only a path or a folder has room for';
-
 /** Where a file of a result goes. */
 function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
   if (isFolder(output)) return output;
   if (typeof output === 'string') return fileName(output, file);
   if (output instanceof URL) return new URL(fileName(output.href, file));
   if (file.suffix === '') return output;
-  throw rangeError('output', onlyPaths);
+  throw rangeError('output', ofType('path', 'FileSystemDirectoryHandle'), output);
 }
 
 /** Where the files of all parts go. */
 function placesOf(output: ModelOutput | undefined): PlaceOf {
   if (typeof output !== 'string' && !(output instanceof URL))
-    throw rangeError('output', 'parts need a path that all of them have');
+    throw rangeError('output', ofType('path'), output, { kind: 'with', options: [mention('part')] });
   return (file) => outputOf(output, file) as string | URL;
 }
 

@@ -2,9 +2,10 @@
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
-import { quoted } from '../files/bytes.js';
-import type { FilePlan, OpenModel } from '../formats/format.js';
-import { infoOf, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
+import { type Note, noteOf } from '../core/note.js';
+import { quoted, quotedNames } from '../files/bytes.js';
+import type { OpenModel } from '../formats/format.js';
+import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
 
 /** What became of a tensor. */
 export interface TensorReport extends PlannedTensorInfo {
@@ -21,7 +22,7 @@ export interface ModelReport {
   /** Sums over all tensors. */
   readonly totals: ModelTotals;
   /** What you should know about the result; mostly nothing. */
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
 }
 
 /** Code `QUALITY`: the result misses the required SQNR and was dropped. */
@@ -38,12 +39,12 @@ export class QualityError extends ScalepointError {
 /** @param measures of each tensor of the plan that was read as floats */
 export function reportOf(
   model: OpenModel,
-  plan: FilePlan,
+  plan: ModelFilePlan,
   measures: readonly (ErrorMeasures | undefined)[],
 ): ModelReport {
   const tensors = plan.tensors.map((tensor, i): TensorReport => {
     const error = measures[i];
-    const info: { -readonly [Key in keyof TensorReport]: TensorReport[Key] } = infoOf(tensor);
+    const info: { -readonly [Key in keyof TensorReport]: TensorReport[Key] } = infoOf(tensor, plan);
     if (error === undefined) return info;
     info.nonFinite = error.nonFinite;
     if (tensor.kept === undefined) info.error = error;
@@ -53,15 +54,15 @@ export function reportOf(
 }
 
 /** What to know of numbers that are beyond the type that they become. */
-function saturationNotes(tensors: readonly TensorReport[]): string[] {
+function saturationNotes(tensors: readonly TensorReport[]): Note[] {
   const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
   const [first] = beyond;
   if (first === undefined) return [];
   const count = beyond.reduce((sum, { error }) => sum + (error?.saturated ?? 0), 0);
-  const where = quoted(first.name) + (beyond.length > 1 ? ` and ${beyond.length - 1} more` : '');
-  return [
-    `${count} ${count === 1 ? 'number is' : 'numbers are'} beyond ${first.to} and became its largest one: ${where}`,
-  ];
+  const names = beyond.map(({ name }) => name);
+  const are = count === 1 ? 'number is' : 'numbers are';
+  const text = `${count} ${are} beyond ${first.to} and became its largest one: ${quotedNames(names, 1)}`;
+  return [noteOf('saturated', { tensors: names, count, to: first.to }, text)];
 }
 
 /** @throws QualityError if a tensor's SQNR is lower than this. Single numbers that stand for infinity do not count */

@@ -1,15 +1,15 @@
 /** Notes about rules that change nothing, which are mistakes most often. */
 import { codecOf } from '../codecs/registry.js';
-import { quoted } from '../files/bytes.js';
+import { type Note, noteOf } from '../core/note.js';
+import { quotedNames } from '../files/bytes.js';
 import type { FilePlan, FormatInfo, PlannedTensor } from '../formats/format.js';
 import { type Rule, ruleFor } from '../formats/options.js';
+import { isKeptFor } from '../formats/reason.js';
+import type { KeptFor } from './kept.js';
 
-/** Tensors that a note names. */
-const mostNames = 3;
-
-function listed(names: readonly string[]): string {
-  const more = names.length > mostNames ? ` and ${names.length - mostNames} more` : '';
-  return names.slice(0, mostNames).map(quoted).join(', ') + more;
+/** A plan as far as rules decide about it. */
+interface RuledPlan extends Pick<FilePlan, 'tensors'> {
+  readonly keptFor: KeptFor;
 }
 
 /** How a note calls a rule. */
@@ -17,23 +17,41 @@ function titleOf({ match, to }: Rule): string {
   return `the rule ${match.source}=${to ?? 'keep'}`;
 }
 
-/** What became of tensors that were to be of another type. Tensors for the same reason are told together. */
-function reasons(tensors: readonly PlannedTensor[]): string {
-  const byReason = new Map<string, string[]>();
-  for (const { source, kept, form } of tensors) {
-    const reason = kept === undefined ? `stored as ${codecOf(form).label(form)}` : `kept (${kept})`;
-    const names = byReason.get(reason);
-    if (names === undefined) byReason.set(reason, [source.name]);
-    else names.push(source.name);
+/** What became of tensors that a rule was to convert, in words: `stored as Q8_0`, `kept (norm)`. */
+function outcomeOf({ kept, form }: PlannedTensor, { keptFor }: RuledPlan): string {
+  return kept === undefined ? `stored as ${codecOf(form).label(form)}` : `kept (${keptFor(kept).text})`;
+}
+
+/** What a rule says, as data. */
+const dataOf = ({ match, to }: Rule) => ({ rule: match.source, to: to ?? 'keep' });
+
+/** The note about a rule that matches nothing. */
+const unmatchedNote = (rule: Rule) =>
+  noteOf('ruleUnmatched', dataOf(rule), `no tensor matches the rule ${rule.match.source}`);
+
+/** The note about a rule that earlier ones leave nothing. */
+const lateNote = (rule: Rule) =>
+  noteOf('ruleTooLate', dataOf(rule), `${titleOf(rule)} has no effect: earlier rules decide`);
+
+/** The note about a rule whose tensors cannot become what it asks for. */
+function vainNote(rule: Rule, missed: readonly PlannedTensor[], plan: RuledPlan): Note {
+  const byOutcome = new Map<string, string[]>();
+  for (const tensor of missed) {
+    const outcome = outcomeOf(tensor, plan);
+    const names = byOutcome.get(outcome) ?? [];
+    names.push(tensor.source.name);
+    byOutcome.set(outcome, names);
   }
-  return [...byReason].map(([reason, names]) => `${listed(names)} ${reason}`).join('; ');
+  const outcomes = [...byOutcome].map(([outcome, names]) => `${quotedNames(names)} ${outcome}`).join('; ');
+  const tensors = missed.map(({ source }) => source.name);
+  return noteOf('ruleWithoutEffect', { ...dataOf(rule), tensors }, `${titleOf(rule)} has no effect: ${outcomes}`);
 }
 
 /**
  * Notes about rules without effect: nothing matches, earlier rules decide about all that does, or the format allows nothing else for it.
- * What a rule asks for is compared with the type of the result where results have types of these names.
+ * The target of a rule is compared with the type of the result where results have types of these names.
  */
-export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], plan: FilePlan): string[] {
+export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], plan: RuledPlan): Note[] {
   const decided = new Map<Rule, PlannedTensor[]>();
   for (const tensor of plan.tensors) {
     const rule = ruleFor(rules, tensor.source.name);
@@ -47,19 +65,15 @@ export function ruleNotes({ ruleTargets }: FormatInfo, rules: readonly Rule[], p
     const tensors = decided.get(rule) ?? [];
     if (tensors.length === 0) {
       const isMatched = plan.tensors.some(({ source }) => source.name.search(match) >= 0);
-      return [
-        isMatched
-          ? `${titleOf(rule)} has no effect: earlier rules decide`
-          : `no tensor matches the rule ${match.source}`,
-      ];
+      return [isMatched ? lateNote(rule) : unmatchedNote(rule)];
     }
     if (keep || to === undefined) return [];
     const labels = new Set(plan.tensors.map(({ form }) => codecOf(form).label(form)));
     const hasTypeNames = ruleTargets.some((name) => labels.has(name));
     const missed = tensors.filter(({ form, kept }) => {
-      if (kept !== undefined) return kept !== 'same type';
+      if (kept !== undefined) return !isKeptFor('sameType', kept);
       return hasTypeNames && codecOf(form).label(form) !== to;
     });
-    return missed.length < tensors.length ? [] : [`${titleOf(rule)} has no effect: ${reasons(missed)}`];
+    return missed.length < tensors.length ? [] : [vainNote(rule, missed, plan)];
   });
 }

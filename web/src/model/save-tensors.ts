@@ -2,18 +2,15 @@
 import type { QuantizedTensor } from '../arrays/tensor.js';
 import { typeError } from '../core/errors.js';
 import type { Core } from '../core/memory.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import { pathSink } from '../files/path-sink.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type OpenOptions, withModel } from './open.js';
-import { checkNames, checkWorkOptions } from './options.js';
+import { checkOptions, checkWorkOptions } from './options.js';
 import type { SavedTensorsOptions } from './tensors.js';
 
 function checkTensorOptions(options: SavedTensorsOptions & OpenOptions, names: readonly string[]): void {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, names);
+  checkOptions(options, names);
   checkWorkOptions(options as WorkOptions);
 }
 
@@ -40,7 +37,7 @@ export async function saveTensors(
   options: SavedTensorsOptions = {},
 ): Promise<Uint8Array<ArrayBuffer>> {
   if (typeof tensors !== 'object' || tensors === null || 'kind' in tensors) {
-    throw typeError('tensors', `expected an object of quantized tensors by name, got ${show(tensors)}`);
+    throw typeError('tensors', ofType('object of quantized tensors'), tensors);
   }
   checkTensorOptions(options, ['core']);
   const { writeTensors } = await import('./tensors.js');

@@ -1,7 +1,7 @@
 /** Options that say how large a result may be. */
 import { rangeError, typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
-import { bytesOf } from '../formats/shards.js';
+import { type Expected, without } from '../core/option-problem.js';
+import { bytesOf, sizeForm } from '../formats/shards.js';
 
 /** What says how large a result may be. */
 export interface SizeOptions {
@@ -25,14 +25,14 @@ export function hasSize({ targetSize, targetBitsPerWeight }: SizeOptions): boole
 /** @throws TypeError or RangeError naming the option */
 export function checkSize({ targetSize: size, targetBitsPerWeight: bits }: SizeOptions): void {
   if (size !== undefined && bits !== undefined) {
-    throw rangeError('targetBitsPerWeight', 'a size is given by targetSize or by targetBitsPerWeight, not by both');
+    throw rangeError('targetBitsPerWeight', without('targetSize'));
   }
   if (size !== undefined && bytesOf(size) === undefined) {
-    const text = `expected a number of bytes, or a text such as '3.5GB', got ${show(size)}`;
-    throw ['number', 'string'].includes(typeof size) ? rangeError('targetSize', text) : typeError('targetSize', text);
+    const fails = ['number', 'string'].includes(typeof size) ? rangeError : typeError;
+    throw fails('targetSize', sizeForm, size);
   }
   if (bits === undefined) return;
-  const text = `expected a number of bits, such as 4.5, got ${show(bits)}`;
-  if (typeof bits !== 'number') throw typeError('targetBitsPerWeight', text);
-  if (!(bits > 0 && bits <= 64)) throw rangeError('targetBitsPerWeight', text);
+  const expected: Expected = { kind: 'number', above: 0, max: 64 };
+  if (typeof bits !== 'number') throw typeError('targetBitsPerWeight', expected, bits);
+  if (!(bits > 0 && bits <= 64)) throw rangeError('targetBitsPerWeight', expected, bits);
 }

@@ -130,14 +130,15 @@ function partsOf(core: Core, name: string, tensor: QuantizedTensor): { meaning: 
   return { meaning: { kind, dtype: q.dtype, shape, granularity: q.granularity }, parts };
 }
 
+const tensorKinds: readonly string[] = ['linear', 'codebook', 'blocks'];
+
 /** @throws TypeError naming the tensor */
 export function writeTensors(core: Core, tensors: Readonly<Record<string, QuantizedTensor>>): Uint8Array<ArrayBuffer> {
   const meanings: [string, Meaning][] = [];
   const parts: Part[] = [];
   for (const [name, q] of Object.entries(tensors)) {
-    if (!['linear', 'codebook', 'blocks'].includes(q?.kind)) {
-      throw typeError(`tensors.${name}`, `expected a quantized tensor, got ${show(q)}`);
-    }
+    if (!tensorKinds.includes(q?.kind))
+      throw typeError(`tensors.${name}`, { kind: 'quantized', kinds: tensorKinds }, q);
     const one = partsOf(core, name, q);
     meanings.push([name, one.meaning]);
     parts.push(...one.parts);

@@ -1,10 +1,10 @@
 import { typeError } from '../core/errors.js';
-import { show } from '../core/show.js';
+import { ofType } from '../core/option-problem.js';
 import type { FormatSidecars } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, withModel } from './open.js';
-import { checkNames, checkWorkOptions, sidecarNames } from './options.js';
+import { checkOptions, checkWorkOptions, sidecarNames } from './options.js';
 import { type VerifyOptions, type VerifyReport, verifyOpen } from './verify.js';
 
 /** Options of `verifyModel`. */
@@ -18,15 +18,12 @@ export interface VerifyModelOptions extends FormatSidecars, VerifyOptions {}
  * @throws what `inspectModel` throws; ScalepointError `CHANGED`; the signal's reason if it was aborted
  */
 export async function verifyModel(file: ModelInput, options: VerifyModelOptions = {}): Promise<VerifyReport> {
-  if (typeof options !== 'object' || options === null) {
-    throw typeError('options', `expected an object, got ${show(options)}`);
-  }
-  checkNames(options, [...sidecarNames(), 'onProgress', 'signal']);
+  checkOptions(options, [...sidecarNames(), 'onProgress', 'signal']);
   checkWorkOptions(options as WorkOptions);
   for (const name of sidecarNames()) {
     const value = (options as Readonly<Record<string, unknown>>)[name];
     if (value === undefined || (typeof value === 'object' && value !== null && !Array.isArray(value))) continue;
-    throw typeError(name, `expected the object of a JSON file, got ${show(value)}`);
+    throw typeError(name, ofType('object of a JSON file'), value);
   }
   options.signal?.throwIfAborted();
   return withCallbacks(options, (own) => withModel(file, own, (opened) => verifyOpen(opened, own, own)));

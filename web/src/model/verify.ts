@@ -80,12 +80,12 @@ function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): 
 /** What a check found, if it found something. */
 function findingOf({ check, count, first }: Running, tensor: SourceTensor): Finding[] {
   if (count === 0) return [];
-  const { at, stride, one, many, place, isProblem } = check;
+  const { kind, at, stride, one, many, place, isProblem } = check;
   const index = Math.floor((first - at) / stride);
   const where = place === undefined ? indexOf(index, tensor.shape) : `${place} ${index}`;
-  const message = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
+  const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
   const offset = tensor.rearranged ? {} : { byteOffset: tensor.byteOffset + first };
-  return [{ kind: isProblem ? 'problem' : 'note', message, tensor: tensor.name, ...offset }];
+  return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];
 }
 
 /** What the stored tensors are, by name: of whole tensors and of their parts. */
@@ -181,7 +181,7 @@ export async function verifyOpen(
     bytes: model.bytes,
     files: model.files.map(({ name }) => name ?? ''),
     tensors: model.tensors.length,
-    problems: findings.filter(({ kind }) => kind === 'problem'),
-    notes: findings.filter(({ kind }) => kind === 'note'),
+    problems: findings.filter(({ severity }) => severity === 'problem'),
+    notes: findings.filter(({ severity }) => severity === 'note'),
   };
 }

@@ -3,6 +3,7 @@
 import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
+import { noteOf } from '../core/note.js';
 import { inlineRunner } from '../runner/calling-thread.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { type TileRunner, WorkerPool, type WorkFiles } from '../runner/worker-pool.js';
@@ -58,6 +59,7 @@ export async function startRunner(
       throw error;
     }
     const runner = await inlineRunner(module, files.sources);
-    return Object.assign(runner, { note: `without workers, which is slower: ${error.message}` });
+    const note = noteOf('noWorkers', {}, `without workers, which is slower: ${error.message}`);
+    return Object.assign(runner, { note });
   }
 }

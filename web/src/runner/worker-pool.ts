@@ -4,6 +4,8 @@
  */
 import { type ErrorCode, ScalepointError, typeError } from '../core/errors.js';
 import { sumCount } from '../core/measure.js';
+import type { Note } from '../core/note.js';
+import { ofType } from '../core/option-problem.js';
 import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
 import { show } from '../core/show.js';
 import type { ByteSource, SourceReference } from '../files/bytes.js';
@@ -72,7 +74,7 @@ export interface TileRunner {
   /** How many batches to start before waiting for the first one. */
   readonly concurrency: number;
   /** What to know about how it runs. */
-  readonly note?: string;
+  readonly note?: Note;
   /** @throws TaskError */
   run(batch: Batch): Promise<BatchResult>;
   /** Takes back the output of a batch that is no longer needed, to use its memory again. */
@@ -130,7 +132,7 @@ function checkWorker(worker: unknown): WorkerLike {
   if (typeof postMessage === 'function' && typeof terminate === 'function' && listens) return worker as WorkerLike;
   // A promise that rejects while nobody waits for it would end the process.
   quietly(() => worker);
-  throw typeError('worker', `expected a function that gives a Worker, it gave ${show(worker)}`);
+  throw typeError('worker()', ofType('Worker'), worker);
 }
 
 function isResult(result: Partial<BatchResult> | undefined): boolean {

@@ -341,7 +341,7 @@ describe('tokenizers', () => {
     const change = tokenizer(({ model }) => delete model.vocab['<0x80>']);
     await refused(change, 'BAD_FILE', 'tokenizer.json', '1 of the 256', 'llama.cpp');
     const { notes } = await convert({ ...change, options: { missingBytes: 'keep' } });
-    expect(notes).toEqual([expect.stringContaining('1 of the 256')]);
+    expect(notes).toEqual([{ kind: 'missingBytes', count: 1, text: expect.stringContaining('1 of the 256') }]);
   });
 
   it('with parts of wrong types', async () => {

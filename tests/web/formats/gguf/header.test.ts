@@ -372,28 +372,28 @@ describe('planning a GGUF result', () => {
       expect(more).toEqual([]);
       expect(part!.role).toBe('data');
       expect(part!.name).toBe(name);
-      return [name, kept ?? `${form.codec} ${(form as { to?: string }).to}`, part!.dtype];
+      return [name, kept?.kind ?? `${form.codec} ${(form as { to?: string }).to}`, part!.dtype];
     });
     expect(seen).toEqual([
       ['token_embd.weight', 'ggml Q4_0', 'Q4_0'],
-      ['blk.0.attn_norm.weight', '1-D', 'F32'],
+      ['blk.0.attn_norm.weight', 'rank', 'F32'],
       ['blk.0.attn_q.weight', 'ggml Q4_0', 'Q4_0'],
-      ['blk.0.attn_q.bias', '1-D', 'F32'],
+      ['blk.0.attn_q.bias', 'rank', 'F32'],
       ['blk.0.attn_k.weight', 'ggml Q4_0', 'Q4_0'],
-      ['blk.0.attn_k.bias', '1-D', 'F32'],
+      ['blk.0.attn_k.bias', 'rank', 'F32'],
       ['blk.0.attn_v.weight', 'ggml Q4_0', 'Q4_0'],
-      ['blk.0.attn_v.bias', '1-D', 'F32'],
+      ['blk.0.attn_v.bias', 'rank', 'F32'],
       ['blk.0.attn_output.weight', 'ggml Q4_0', 'Q4_0'],
-      ['blk.0.ffn_norm.weight', '1-D', 'F32'],
+      ['blk.0.ffn_norm.weight', 'rank', 'F32'],
       ['blk.0.ffn_gate_inp.weight', 'router', 'F32'],
       ['blk.0.ffn_gate_exps.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.ffn_up_exps.weight', 'ggml Q4_0', 'Q4_0'],
       ['blk.0.ffn_down_exps.weight', 'ggml Q4_0', 'Q4_0'],
-      ['output_norm.weight', '1-D', 'F32'],
+      ['output_norm.weight', 'rank', 'F32'],
       ['output.weight', 'ggml Q6_K', 'Q6_K'],
       ['odd.weight', 'cast F16', 'F16'],
-      ['same.weight', 'same type', 'Q4_0'],
-      ['v.position_embd.weight', 'position embedding', 'F16'],
+      ['same.weight', 'sameType', 'Q4_0'],
+      ['v.position_embd.weight', 'positionEmbedding', 'F16'],
     ]);
   });
 
@@ -423,7 +423,7 @@ describe('planning a GGUF result', () => {
         'output.weight': to === 'F16' ? 'F16' : 'Q6_K',
       });
       const kept = plan.tensors.find((tensor) => tensor.source.name === 'blk.0.attn_k.weight')!;
-      expect(kept.kept).toBe('rule');
+      expect(kept.kept).toEqual({ kind: 'rule' });
       expect(kept.form).toEqual({ codec: 'copy', dtype: 'F16', bytes: kept.source.bytes });
     }
   });

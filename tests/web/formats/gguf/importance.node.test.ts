@@ -180,9 +180,21 @@ describe('a GGUF file with an importance matrix', () => {
     const given = [...some, embedding, other];
     const { notes } = await planModel(file, { to: 'Q4_0', importance: matrixFile(given) });
     expect(notes).toEqual([
-      'quantized without importance, for want of numbers in the matrix: "token_embd.weight", "blk.0.attn_k.weight"',
-      'never active when the matrix was made, so that the columns of a part count alike: "blk.0.ffn_up.weight"',
-      'in the importance matrix but not quantized by it: "blk.7.attn_q.weight"',
+      {
+        kind: 'noImportance',
+        tensors: ['token_embd.weight', 'blk.0.attn_k.weight'],
+        text: 'quantized without importance: no entry in the matrix for "token_embd.weight", "blk.0.attn_k.weight"',
+      },
+      {
+        kind: 'partialImportance',
+        tensors: ['blk.0.ffn_up.weight'],
+        text: 'never active when the matrix was made, so that the columns of a part count alike: "blk.0.ffn_up.weight"',
+      },
+      {
+        kind: 'unusedImportance',
+        tensors: ['blk.7.attn_q.weight'],
+        text: 'in the importance matrix but not quantized by it: "blk.7.attn_q.weight"',
+      },
     ]);
     await expectNative(
       file,

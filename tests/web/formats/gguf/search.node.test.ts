@@ -69,7 +69,7 @@ it('is refused where there is none, and noted where others are mixed in', async 
     message: expect.stringContaining("'best'"),
   });
   const { notes } = await planModel(file, { to: 'Q4_K_M', search: 'best', rules: [{ match: /ffn_up/, to: 'TQ2_0' }] });
-  expect(notes.join()).toContain('TQ2_0');
+  expect(notes).toMatchObject([{ kind: 'noBetterSearch', types: ['TQ2_0'], text: expect.stringContaining('TQ2_0') }]);
   expect((await planModel(file, { to: 'Q4_K_M', search: 'best' })).notes).toEqual([]);
 });
 

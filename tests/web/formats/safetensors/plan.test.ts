@@ -3,6 +3,7 @@ import { partsOf } from '../../../../web/src/codecs/registry.js';
 import { openSource } from '../../../../web/src/files/open.js';
 import type { SourceTensor } from '../../../../web/src/formats/format.js';
 import type { PlanChoices, Rule } from '../../../../web/src/formats/options.js';
+import type { Reason } from '../../../../web/src/formats/reason.js';
 import { mergeConfig } from '../../../../web/src/formats/safetensors/config.js';
 import { readSafetensors } from '../../../../web/src/formats/safetensors/header.js';
 import { planSafetensors, type SafetensorsChoices } from '../../../../web/src/formats/safetensors/plan.js';
@@ -33,11 +34,14 @@ function planOf(tensors: Tensors, choices: SafetensorsChoices, isModel = true): 
 }
 
 /** What became of each tensor: why it was kept, or the names, types and shapes of its parts. */
-function outcome(plan: FlatPlan): Record<string, string | string[]> {
+function outcome(plan: FlatPlan): Record<string, Reason | string[]> {
   const told = ({ kept, parts }: FlatPlan['tensors'][number]) =>
     kept ?? parts.map(({ role, name, dtype, shape }) => `${role} ${name} ${dtype} [${shape}]`);
   return Object.fromEntries(plan.tensors.map((tensor) => [tensor.source.name, told(tensor)]));
 }
+
+/** The data of the notes of a plan. */
+const notesOf = ({ notes }: FlatPlan) => notes.map(({ text: _, parts: __, ...data }) => data);
 
 const formOf = (plan: FlatPlan, index = 0) => plan.tensors[index]!.form;
 
@@ -94,18 +98,12 @@ describe('what weights become', () => {
     for (const form of forms) expect(form).toMatchObject({ groupSize, packed: true, bits: 8 });
     // One group of the configuration, which is all that llama.cpp's converter takes.
     expect(Object.keys(configOf(plan).config_groups)).toEqual(['group_0']);
-    expect(plan.notes).toEqual(
-      groupSize === undefined
-        ? ["packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups"]
-        : [],
-    );
+    expect(plan.notes.map(({ kind }) => kind)).toEqual(groupSize === undefined ? ['packedRows'] : []);
   });
 
   it('int8, not packed: codes as they are, one scale a row in the type of the weight', () => {
     const plan = planOf(weight, { to: 'int8', packed: false });
-    expect(plan.notes).toEqual([
-      "plain int8 codes are read by transformers and llama.cpp's converter; vLLM wants them packed, as by default",
-    ]);
+    expect(notesOf(plan)).toEqual([{ kind: 'plainCodes' }]);
     expect(outcome(plan)).toEqual({
       'x.weight': ['data x.weight I8 [24,256]', 'scale x.weight_scale BF16 [24,1]'],
     });
@@ -257,18 +255,18 @@ describe('what weights become', () => {
     };
     const plan = planOf(tensors, { to: 'int8' });
     expect(Object.fromEntries(plan.tensors.map(({ source, kept }) => [source.name, kept]))).toEqual({
-      'conv.weight': '4-D',
-      'lstm.weight_ih_l0': 'not a .weight',
-      'attention.in_proj_weight': 'not a .weight',
+      'conv.weight': { kind: 'rank', rank: 4 },
+      'lstm.weight_ih_l0': { kind: 'notWeight' },
+      'attention.in_proj_weight': { kind: 'notWeight' },
       'fc.weight': undefined,
       weight: undefined,
     });
-    const left = "3 weights stay: loaders decode linear layers only; include: 'all' takes them along";
-    expect(plan.notes).toEqual([`${left}, for programs that read the file with Scalepoint`]);
+    const left = ['conv.weight', 'lstm.weight_ih_l0', 'attention.in_proj_weight'];
+    expect(notesOf(plan)).toEqual([{ kind: 'leftLayers', tensors: left }]);
+    expect(plan.notes[0]?.parts).toContainEqual({ kind: 'option', option: 'include', value: 'all' });
     const all = planOf(tensors, { to: 'int8', include: 'all' });
     expect(all.tensors.filter(({ kept }) => kept !== undefined)).toEqual([]);
-    const who = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
-    expect(all.notes).toContain(`3 weights of layers that are not linear become codes: ${who}`);
+    expect(notesOf(all)).toContainEqual({ kind: 'codesOfOtherLayers', tensors: left });
     // Few among many: nothing to speak of.
     const few = planOf({ 'patch.weight': ['F32', [8, 3, 4, 4]], 'fc.weight': ['F32', [64, 64]] }, { to: 'int8' });
     expect(few.notes).toEqual([]);
@@ -279,7 +277,7 @@ describe('what weights become', () => {
     const model = (rows: number, columns: number): Tensors =>
       Object.fromEntries(names.map((name, i) => [name, ['F32', i === 0 ? [rows, columns] : [64, 64]]]));
     const kept = (tensors: Tensors) => planOf(tensors, { to: 'int8' }).tensors.map((tensor) => tensor.kept);
-    expect(kept(model(64, 192))).toEqual(['Conv1D', 'Conv1D', 'Conv1D', undefined]);
+    expect(kept(model(64, 192))).toEqual([...Array.from({ length: 3 }, () => ({ kind: 'conv1D' })), undefined]);
     expect(kept(model(192, 64))).toEqual([undefined, undefined, undefined, undefined]);
   });
 
@@ -298,15 +296,18 @@ describe('what weights become', () => {
       'a.weight': ['data a.weight F16 [4,4]'],
       'norm.weight': ['data norm.weight F16 [4]'],
       'a.bias': ['data a.bias F16 [4]'],
-      'half.weight': 'same type',
+      'half.weight': { kind: 'sameType' },
       scalar: ['data scalar F16 []'],
       empty: ['data empty F16 [0,4]'],
-      ids: 'not a float',
+      ids: { kind: 'nonFloat', dtype: 'I64' },
       'gain.scale': ['data gain.scale F16 [4]'],
     });
     const brain = planOf(tensors, { to: 'bfloat16' });
     expect(formOf(brain)).toEqual({ codec: 'cast', to: 'BF16' });
-    expect(outcome(brain)).toMatchObject({ 'a.bias': 'same type', 'half.weight': ['data half.weight BF16 [4,4]'] });
+    expect(outcome(brain)).toMatchObject({
+      'a.bias': { kind: 'sameType' },
+      'half.weight': ['data half.weight BF16 [4,4]'],
+    });
     expect(brain.quantizationConfig).toBeUndefined();
   });
 
@@ -318,10 +319,10 @@ describe('what weights become', () => {
       phase: ['C64', [4, 4]],
     };
     const kept = {
-      'q.weight': 'float8 already',
-      'p.weight': 'float4 already',
-      six: 'float6 already',
-      phase: 'complex',
+      'q.weight': { kind: 'smallFloat', bits: 8 },
+      'p.weight': { kind: 'smallFloat', bits: 4 },
+      six: { kind: 'smallFloat', bits: 6 },
+      phase: { kind: 'complex' },
     };
     expect(outcome(planOf(tensors, { to: 'float16' }))).toEqual(kept);
     expect(outcome(planOf(tensors, { to: 'int8' }))).toEqual(kept);
@@ -332,7 +333,7 @@ describe('what is kept', () => {
   it('keeps by name what is small and matters, and says why', () => {
     const kinds: Record<string, string> = {
       'model.embed_tokens.weight': 'embedding',
-      'lm_head.weight': 'lm_head',
+      'lm_head.weight': 'lmHead',
       'model.layers.0.input_layernorm.weight': 'norm',
       'h.0.attn.bias': 'bias',
       'model.layers.0.mlp.gate.weight': 'router',
@@ -340,7 +341,7 @@ describe('what is kept', () => {
       'model.layers.0.block_sparse_moe.router.layer.weight': 'router',
       'old.weight_scale': 'scale',
       'old.scales': 'scale',
-      'old.qzeros': 'zero point',
+      'old.qzeros': 'zeroPoint',
     };
     const weights = [
       'model.layers.0.mlp.experts.3.gate_proj.weight',
@@ -351,7 +352,7 @@ describe('what is kept', () => {
     ];
     const names = [...Object.keys(kinds), ...weights];
     const plan = planOf(Object.fromEntries(names.map((name) => [name, ['F32', [128, 128]]])), { to: 'int4' });
-    const kept = plan.tensors.flatMap(({ source, kept }) => (kept === undefined ? [] : [[source.name, kept]]));
+    const kept = plan.tensors.flatMap(({ source, kept }) => (kept === undefined ? [] : [[source.name, kept.kind]]));
     expect(Object.fromEntries(kept)).toEqual(kinds);
   });
 
@@ -365,17 +366,17 @@ describe('what is kept', () => {
       double: ['F64', [8, 8]],
     };
     expect(outcome(planOf(tensors, { to: 'int8', packed: false, include: 'all' }))).toEqual({
-      scalar: 'scalar',
-      empty: 'empty',
-      line: '1-D',
-      narrow: 'not smaller',
+      scalar: { kind: 'rank', rank: 0 },
+      empty: { kind: 'empty' },
+      line: { kind: 'rank', rank: 1 },
+      narrow: { kind: 'notSmaller' },
       enough: ['data enough I8 [8,2]', 'scale enough_scale F32 [8,1]'],
-      double: 'F64',
+      double: { kind: 'dtype', dtype: 'F64' },
     });
     // With zero points and the shape, 40 bytes of float16 are 16 of codes, 8 of scales, 4 of zero points and 16 of shape.
     const small: Tensors = { 'x.weight': ['F16', [4, 5]] };
     expect(outcome(planOf(small, { to: 'int4', granularity: { kind: 'per-channel' }, scheme: 'asymmetric' }))).toEqual({
-      'x.weight': 'not smaller',
+      'x.weight': { kind: 'notSmaller' },
     });
   });
 
@@ -383,23 +384,23 @@ describe('what is kept', () => {
     const tensors: Tensors = { 'x.weight': ['F32', [100, 100]], 'y.weight': ['F32', [100, 192]] };
     const plan = planOf(tensors, { to: 'int4' });
     expect(outcome(plan)).toEqual({
-      'x.weight': 'rows of 100, groups of 128',
-      'y.weight': 'rows of 192, groups of 128',
+      'x.weight': { kind: 'notDivisible', dimension: 100, by: 128 },
+      'y.weight': { kind: 'notDivisible', dimension: 192, by: 128 },
     });
-    const what = 'rows of 100, 192 cannot be cut in groups of 128';
-    expect(plan.notes).toEqual([`2 weights stay: ${what}; granularity: { kind: 'per-channel' } takes them along`]);
-    const one = planOf({ 'x.weight': ['F32', [8, 11616]] }, { to: 'int4' });
-    expect(one.notes).toEqual([
-      '1 weight stays: rows of 11616 cannot be cut in groups of 128; groupSize: 32 takes it along',
+    expect(notesOf(plan)).toEqual([
+      { kind: 'leftRows', tensors: ['x.weight', 'y.weight'], columns: [100, 192], groupSizes: [128] },
     ]);
+    expect(plan.notes[0]?.parts).toContainEqual({ kind: 'option', option: 'granularity.kind', value: 'per-channel' });
+    const one = planOf({ 'x.weight': ['F32', [8, 11616]] }, { to: 'int4' });
+    expect(one.notes[0]?.parts).toContainEqual({ kind: 'option', option: 'granularity.groupSize', value: 32 });
     const doubles = planOf({ 'x.weight': ['F64', [8, 128]] }, { to: 'int4' });
-    expect(doubles.notes).toEqual(['1 weight stays, as float64; a rule takes it along']);
+    expect(notesOf(doubles)).toEqual([{ kind: 'leftDoubles', tensors: ['x.weight'] }]);
     const rules: Rule[] = [
       { match: /x/, to: 'int4', granularity: { kind: 'per-group', groupSize: 32 } },
       { match: /y/, to: 'int8' },
     ];
     expect(outcome(planOf(tensors, { to: 'int4', rules }))).toEqual({
-      'x.weight': 'rows of 100, groups of 32',
+      'x.weight': { kind: 'notDivisible', dimension: 100, by: 32 },
       // All rows that become int8 can be cut in groups of 64.
       'y.weight': [
         'data y.weight_packed I32 [100,48]',
@@ -410,14 +411,15 @@ describe('what is kept', () => {
   });
 
   it('keeps a weight if one of its parts would take the name of another tensor', () => {
-    for (const [suffix, kept] of [
-      ['_packed', 'packed name taken'],
-      ['_scale', 'scale name taken'],
-      ['_zero_point', 'zero point name taken'],
-      ['_shape', 'shape name taken'],
+    for (const [suffix, role] of [
+      ['_packed', 'data'],
+      ['_scale', 'scale'],
+      ['_zero_point', 'zeroPoint'],
+      ['_shape', 'shape'],
     ] as const) {
       const tensors: Tensors = { 'x.weight': ['F32', [64, 128]], [`x.weight${suffix}`]: ['F32', [4]] };
-      expect(outcome(planOf(tensors, { to: 'int4', scheme: 'asymmetric' }))['x.weight']).toBe(kept);
+      const { 'x.weight': kept } = outcome(planOf(tensors, { to: 'int4', scheme: 'asymmetric' }));
+      expect(kept).toEqual({ kind: 'nameTaken', role });
     }
     // Not packed and symmetric, only one name is needed.
     const tensors: Tensors = {
@@ -451,13 +453,13 @@ describe('what is kept', () => {
         'scale embed.weight_scale F32 [64,1]',
         'shape embed.weight_shape I64 [2]',
       ],
-      'a.weight': 'rule',
+      'a.weight': { kind: 'rule' },
       'b.weight': [
         'data b.weight_packed I32 [64,32]',
         'scale b.weight_scale F32 [64,1]',
         'shape b.weight_shape I64 [2]',
       ],
-      'b.bias': 'bias',
+      'b.bias': { kind: 'bias' },
       'c.weight': ['data c.weight F16 [64,128]'],
       'd.weight': [
         'data d.weight_packed I32 [64,1]',

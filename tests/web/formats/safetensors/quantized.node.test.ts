@@ -208,8 +208,8 @@ describe('a model that is quantized already', () => {
     });
     const { tensors } = await planModel(file, { to: 'int8' });
     expect(Object.fromEntries(tensors.map(({ name, kept }) => [name, kept]))).toMatchObject({
-      ids: 'not a float',
-      'small.weight': 'float8 already',
+      ids: { kind: 'nonFloat', dtype: 'I32', text: 'not a float' },
+      'small.weight': { kind: 'smallFloat', bits: 8, text: 'float8 already' },
       'gain.weight': undefined,
     });
   });

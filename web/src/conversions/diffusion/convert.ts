@@ -1,6 +1,7 @@
 /** Checkpoints of diffusion models to GGUF, as the tools of ComfyUI-GGUF make it in three steps, in one. */
 import { elementsOf } from '../../codecs/elements.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, SourceTensor } from '../../formats/format.js';
 import { edited } from '../../formats/gguf/edits.js';
@@ -9,9 +10,11 @@ import { type GgufKey, pairOf } from '../../formats/gguf/pairs.js';
 import { fileTypeOf } from '../../formats/gguf/plan.js';
 import { planResult, type ResultTensor } from '../../formats/gguf/result.js';
 import { ruleFor } from '../../formats/options.js';
+import { type Reason, rankReason, reasons } from '../../formats/reason.js';
 import { gathered, plainType } from '../carry-out.js';
 import type { Converted } from '../converter.js';
 import { DiffusionMixture, fitting } from './mixture.js';
+import { architectureReason, parameterReason } from './reasons.js';
 import { type Architecture, architectures } from './tables.js';
 
 // ----------------------------------------------------------------------------------------------------------------------- detection
@@ -135,16 +138,16 @@ function plainTypeOf({ precise = [] }: Architecture, item: Item, keepsF32: boole
 }
 
 /** Why a tensor is not quantized; undefined if it is. */
-function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): string | undefined {
+function keptReason({ kept, keptNames = [] }: Architecture, { name, shape, stored }: Item): Reason | undefined {
   const first = shape.findIndex((dimension) => dimension !== 1);
   const rank = first < 0 ? 0 : shape.length - first;
-  if (stored.length > mostDimensions) return `${stored.length}-D`;
-  if (shape.length < 2 || rank < 2) return '1-D';
-  if (rank > 2) return `${rank}-D`;
-  if (isRaw(name)) return 'parameter';
-  if (!name.endsWith('weight')) return 'not a weight';
-  if (name.includes('_norm.weight')) return 'norm';
-  if (kept.some((part) => name.includes(part)) || keptNames.includes(name)) return 'architecture';
+  if (stored.length > mostDimensions) return rankReason(stored.length);
+  if (shape.length < 2 || rank < 2) return rankReason(1);
+  if (rank > 2) return rankReason(rank);
+  if (isRaw(name)) return parameterReason;
+  if (!name.endsWith('weight')) return reasons.notWeight;
+  if (name.includes('_norm.weight')) return reasons.norm;
+  if (kept.some((part) => name.includes(part)) || keptNames.includes(name)) return architectureReason;
   return undefined;
 }
 
@@ -172,9 +175,9 @@ function choicesOf(
     if (reason !== undefined) return { name, shape, from, type: plain, kept: reason };
     const mixed = pure || isCastType(base) ? base : mixture.typeOf(name);
     const rule = ruleFor(rules, name);
-    if (rule?.keep === true) return { name, shape, from, type: plain, kept: 'rule' };
+    if (rule?.keep === true) return { name, shape, from, type: plain, kept: reasons.rule };
     const type = fitting(rule?.to === undefined ? mixed : (rule.to as TargetType), shape);
-    return { name, shape, from, type, ...(type === item.dtype ? { kept: 'same type' } : {}) };
+    return { name, shape, from, type, ...(type === item.dtype ? { kept: reasons.sameType } : {}) };
   });
 }
 
@@ -209,15 +212,27 @@ function keysOf(architecture: Architecture, items: readonly Item[], fileType: Fi
 
 // ------------------------------------------------------------------------------------------------------------------------ the whole
 
-function notesOf({ name, reshapes = false }: Architecture, dropped: number): string[] {
-  const notes = [
-    `the file follows the tools of ComfyUI-GGUF for ${name}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
-      'llama.cpp does not',
+/** The note about the programs that read the file. */
+function readersNote(architecture: string): Note {
+  const text =
+    `the file follows the tools of ComfyUI-GGUF for ${architecture}; ComfyUI with that extension and stable-diffusion.cpp read it, and ` +
+    'llama.cpp does not';
+  return noteOf('diffusionReaders', { architecture }, text);
+}
+
+/** The note about tensors of other models in the checkpoint. */
+function droppedNote(tensors: readonly string[]): Note {
+  const count = tensors.length === 1 ? '1 tensor is' : `${tensors.length} tensors are`;
+  return noteOf('leftOut', { tensors }, `${count} left out, as those of text encoders and VAEs are`);
+}
+
+function notesOf({ name, reshapes = false }: Architecture, dropped: readonly string[]): Note[] {
+  const convolutions = 'models with many convolutions lose more by quantizing than others do';
+  return [
+    readersNote(name),
+    ...(dropped.length > 0 ? [droppedNote(dropped)] : []),
+    ...(reshapes ? [noteOf('manyConvolutions', {}, convolutions)] : []),
   ];
-  const count = dropped === 1 ? '1 tensor is' : `${dropped} tensors are`;
-  if (dropped > 0) notes.push(`${count} left out, as those of text encoders and VAEs are`);
-  if (reshapes) notes.push('models with many convolutions lose more by quantizing than others do');
-  return notes;
 }
 
 /**
@@ -235,13 +250,17 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
     const source = gathered({ name, shape, stored: [tensor] });
     return { name, shape, stored: tensor.shape, dtype: tensor.dtype, source };
   });
+  const droppedNames = () => {
+    const taken = new Set(named.map(({ tensor }) => tensor.name));
+    return model.tensors.flatMap(({ name }) => (taken.has(name) ? [] : [name]));
+  };
   return {
     architecture: architecture.name,
     tensors: items.map(({ source }) => source),
     plan(choices, partsOf: PartsOf): FilePlan {
       const gguf = choices as GgufChoices;
       for (const name of ['importance', 'pruneLayers', 'keepSplit'] as const) {
-        if (gguf[name] !== undefined) throw rangeError(name, 'the tools for diffusion models know nothing of it');
+        if (gguf[name] !== undefined) throw rangeError(name, { kind: 'onlyFor', files: 'language models' }, gguf[name]);
       }
       const fileType = fileTypeFor(gguf);
       const results = inOrder(choicesOf(architecture, items, fileType, gguf));
@@ -250,7 +269,7 @@ export function convertDiffusion(model: OpenModel, architecture: Architecture): 
         choices: gguf,
         keepDimensions: true,
       });
-      return { ...plan, notes: [...notesOf(architecture, model.tensors.length - items.length), ...plan.notes] };
+      return { ...plan, notes: [...notesOf(architecture, droppedNames()), ...plan.notes] };
     },
   };
 }

@@ -1,4 +1,5 @@
 /** The architectures that are known: what to read of config.json, and what llama.cpp computes for each. */
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { Recipe } from '../recipe.js';
 import { type Config, type Rope, readRope } from './config.js';
@@ -23,14 +24,14 @@ export interface Model {
   readonly tied: boolean | undefined;
   /** True if the embedding may have more rows than the vocabulary. They are left out. */
   readonly longEmbedding?: true;
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
 }
 
 /** What readers of architectures share. */
 interface Read {
   readonly config: Config;
   readonly rope: Rope;
-  readonly notes: string[];
+  readonly notes: Note[];
   /** Rows of the embedding, for models whose config.json may leave out vocab_size. */
   readonly embeddingRows: number | undefined;
 }
@@ -128,8 +129,10 @@ function llama(read: Read, table: Table = tables.llama): Model {
   const { hyper, sizes } = decoder(read);
   const window = config.maybeWhole('sliding_window');
   if (window === undefined) checkLayers(read, sizes.layers, never);
-  else if (window < hyper.context)
-    notes.push(`sliding_window ${window} is not written, because llama.cpp computes this architecture without one`);
+  else if (window < hyper.context) {
+    const text = `sliding_window ${window} is not written, because llama.cpp computes this architecture without one`;
+    notes.push(noteOf('noSlidingWindow', { window }, text));
+  }
   return {
     architecture: 'llama',
     hyper: {
@@ -219,8 +222,10 @@ function qwen3moe(read: Read): Model {
     config.get('num_experts') === undefined ? 'num_local_experts' : 'num_experts',
   );
   const expertFeedForward = config.whole('moe_intermediate_size');
-  if (config.get('norm_topk_prob') === undefined)
-    notes.push('norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts');
+  if (config.get('norm_topk_prob') === undefined) {
+    const text = 'norm_topk_prob is missing in config.json; llama.cpp normalizes the weights of the chosen experts';
+    notes.push(noteOf('normalizesExperts', {}, text));
+  }
   return {
     ...model,
     hyper: { ...model.hyper, experts, usedExperts, expertFeedForward },

@@ -1,4 +1,5 @@
 /** Byte-level BPE, the tokenizer of GPT-2, Llama 3 and Qwen. */
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { unsupported } from './errors.js';
@@ -30,7 +31,13 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
   for (const [token, id] of vocabularyEntries(model)) vocabulary.putOnce(file, id, token, kinds.normal);
   const missing = byteCharacters().filter((character) => !Object.hasOwn(member(model, 'vocab') as object, character));
   if (missing.length > 0)
-    vocabulary.notes.push(`${missing.length} of 256 bytes have no token; text with them is lost, in Hugging Face too`);
+    vocabulary.notes.push(
+      noteOf(
+        'lostBytes',
+        { count: missing.length },
+        `${missing.length} of 256 bytes have no token; text with them is lost, in Hugging Face too`,
+      ),
+    );
   for (const { id, content, special } of addedTokens(tokenizer)) {
     if (special || looksSpecial(content)) vocabulary.put(file, id, content, kinds.control);
     else vocabulary.put(file, id, content.replaceAll('▁', ' '), kinds.user);
@@ -40,11 +47,11 @@ function readTokens(files: TokenizerFiles, tokenizer: Json, model: Json): Vocabu
 }
 
 /** Fails for a normalizer that changes text in a way that the runtime does not know. NFC leaves nearly all text as it is. */
-function checkNormalizer(normalizer: unknown, notes: string[]): void {
+function checkNormalizer(normalizer: unknown, notes: Note[]): void {
   if (normalizer === undefined) return;
   const type = isObject(normalizer) ? member(normalizer, 'type') : undefined;
   if (type === 'NFC') {
-    notes.push('the tokenizer composes characters first (NFC), which llama.cpp does not');
+    notes.push(noteOf('composes', {}, 'the tokenizer composes characters first (NFC), which llama.cpp does not'));
   } else if (type === 'Sequence') {
     for (const one of arrayMember(normalizer as Json, 'normalizers')) checkNormalizer(one, notes);
   } else {

@@ -2,6 +2,7 @@
  * How a byte-level tokenizer cuts text into words before it merges: llama.cpp knows some ways by name. Each is told from the structure of
  * `pre_tokenizer` and the text of its patterns. What is not in the table is refused.
  */
+import { type Note, noteOf } from '../../core/note.js';
 import { show } from '../../core/show.js';
 import { unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
@@ -68,11 +69,20 @@ function stepOf(entry: Json, alone: boolean): string {
   return `(${String(type)})`;
 }
 
+/** The note about a tokenizer that llama.cpp gives the other value of ignore_merges. */
+function mergesNote(pre: string, stated: boolean): Note {
+  return noteOf(
+    'ignoreMerges',
+    { pre, stated },
+    `model.ignore_merges of ${file} is ${stated}; llama.cpp takes ${!stated} for "${pre}", and rare words may be cut otherwise`,
+  );
+}
+
 /** The name by which llama.cpp knows a tokenizer's way of cutting. */
 export function preTokenizerOf(
   tokenizer: Json,
   settings: Json | undefined,
-): { readonly pre: string; readonly note?: string } {
+): { readonly pre: string; readonly note?: Note } {
   const entries = flat(member(tokenizer, 'pre_tokenizer') ?? {});
   const alone = entries.filter((entry) => member(entry, 'type') === 'Split').length === 1;
   const steps = entries.map((entry) => stepOf(entry, alone));
@@ -91,7 +101,7 @@ export function preTokenizerOf(
   if (ignores !== (found.name === 'tekken'))
     return {
       pre: found.name,
-      note: `model.ignore_merges of ${file} is ${ignores}; llama.cpp takes ${!ignores} for "${found.name}", and rare words may be cut otherwise`,
+      note: mergesNote(found.name, ignores),
     };
   return { pre: found.name };
 }

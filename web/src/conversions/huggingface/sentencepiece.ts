@@ -1,6 +1,7 @@
 /** SentencePiece's BPE, the tokenizer of Llama 2, Mistral, Gemma and Phi-3: from tokenizer.model, or from a tokenizer.json made of one. */
+import { noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import { show } from '../../core/show.js';
-import { missingBytesMention } from '../../formats/gguf/options.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { badFile, unsupported } from './errors.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
@@ -37,11 +38,13 @@ function checkBytes(file: string, vocabulary: Vocabulary, missingBytes: 'refuse'
   if (missing === 0) return;
   const text = `${missing} of the 256 tokens for single bytes (<0x00> to <0xFF>) are missing`;
   if (missingBytes === 'refuse')
-    badFile(
-      file,
-      `${text}; llama.cpp ends its process at the first character without a token. ${missingBytesMention} converts it all the same`,
-    );
-  vocabulary.notes.push(`${text}: llama.cpp ends its process at the first character that the vocabulary lacks`);
+    badFile(file, `${text}; llama.cpp ends its process at the first character without a token`, undefined, {
+      kind: 'try',
+      option: mention('missingBytes', 'keep'),
+      effect: 'converts it all the same',
+    });
+  const note = `${text}: llama.cpp ends its process at the first character that the vocabulary lacks`;
+  vocabulary.notes.push(noteOf('missingBytes', { count: missing }, note));
 }
 
 /** The keys of a vocabulary with scores, in writing order. */
@@ -118,7 +121,9 @@ export function sentencePieceFromModel(files: TokenizerFiles, bytes: Uint8Array)
   putAdded(vocabulary, 'added_tokens.json', addedByText(files.added), () => kinds.user, 'kept');
   putAdded(vocabulary, 'tokenizer_config.json', addedById(files.settings), kindOf, phi ? 'kept' : 'blanks');
   if (phi) putAdded(vocabulary, 'tokenizer.json', addedTokens(files.tokenizer), kindOf, 'kept');
-  if (model.removesBlanks) vocabulary.notes.push(`${file} joins runs of blanks, which llama.cpp does not`);
+  if (model.removesBlanks) {
+    vocabulary.notes.push(noteOf('joinsBlanks', { file }, `${file} joins runs of blanks, which llama.cpp does not`));
+  }
   vocabulary.check(file);
   checkBytes(file, vocabulary, files.missingBytes);
   return { keys: keysOf(files, vocabulary, model.addsBlank), notes: vocabulary.notes };

@@ -1,4 +1,5 @@
 /** Ids of the tokens with a role, which of them the tokenizer adds on its own, chat templates: the keys that come behind a vocabulary. */
+import { noteOf } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import { arrayMember, isObject, type Json, member, objectMember } from './json.js';
 import { addedTokens, type Vocabulary } from './vocabulary.js';
@@ -140,7 +141,11 @@ function roleIds(files: TokenizerFiles, { texts, roles: all }: Found, vocabulary
   const put = (role: string, id: unknown) => {
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || ids.has(role)) return;
     if (id < vocabulary.size) ids.set(role, id);
-    else vocabulary.notes.push(`the ${role} token ${id} left out, because the embedding has ${vocabulary.size} rows`);
+    else {
+      const rows = vocabulary.size;
+      const text = `the ${role} token ${id} left out, because the embedding has ${rows} rows`;
+      vocabulary.notes.push(noteOf('roleLeftOut', { role, token: id, rows }, text));
+    }
   };
   const added = new Map<string, number>();
   // Of two added tokens with the same text, the first one counts.

@@ -1,4 +1,5 @@
 /** A list of tokens that is filled by id. What all kinds of tokenizers have to keep is checked here. */
+import { type Note, noteOf } from '../../core/note.js';
 import { badFile, quoted } from './errors.js';
 import { isObject, type Json, member } from './json.js';
 
@@ -13,7 +14,7 @@ export class Vocabulary {
   readonly tokens: string[];
   readonly types: number[];
   readonly scores: number[];
-  readonly notes: string[] = [];
+  readonly notes: Note[] = [];
 
   /** Every token is a filler at first, with this score. */
   constructor(size: number, score = 0) {
@@ -122,9 +123,12 @@ export function mergePairs(model: Json): readonly (readonly [string, string])[] 
 }
 
 /** A note about the tokens that a tokenizer has beyond the embedding. */
-export function beyondNote(file: string, ids: readonly number[], size: number): string[] {
-  if (ids.length === 0) return [];
+export function beyondNote(file: string, tokens: readonly number[], rows: number): Note[] {
+  if (tokens.length === 0) return [];
   const which =
-    ids.length === 1 ? `the added token ${ids[0]}` : `${ids.length} added tokens from ${Math.min(...ids)} on`;
-  return [`${which} of ${file} left out, because the embedding has ${size} rows`];
+    tokens.length === 1
+      ? `the added token ${tokens[0]}`
+      : `${tokens.length} added tokens from ${Math.min(...tokens)} on`;
+  const text = `${which} of ${file} left out, because the embedding has ${rows} rows`;
+  return [noteOf('tokensLeftOut', { file, tokens, rows }, text)];
 }

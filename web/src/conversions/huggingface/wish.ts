@@ -1,4 +1,5 @@
 /** What is asked of a tokenizer, its files, and what it becomes. */
+import type { Note } from '../../core/note.js';
 import type { GgufKey } from '../../formats/gguf/pairs.js';
 import type { Config } from './config.js';
 import type { Json } from './json.js';
@@ -27,5 +28,5 @@ export interface TokenizerFiles extends TokenizerWish {
 /** Keys of a tokenizer in writing order, and notes. */
 export interface Tokenizer {
   readonly keys: readonly GgufKey[];
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
 }

@@ -1,8 +1,8 @@
 /** Edits of the metadata of a GGUF file, as llama-quantize makes them with --override-kv. Tensors stay as they are. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { nodeModule } from '../../core/node.js';
-import { show } from '../../core/show.js';
-import { quoted, systemMessage } from '../../files/bytes.js';
+import { type Expected, type Hint, ofType, oneOf, whole } from '../../core/option-problem.js';
+import { systemMessage } from '../../files/bytes.js';
 import type { OptionInfo } from '../options.js';
 import { alignmentKey, type GgufHeader, type GgufPair, typeNameOf } from './header.js';
 import { pairOf } from './pairs.js';
@@ -34,43 +34,51 @@ const ownKeys: readonly string[] = [alignmentKey, ...splitKeys];
 const mostKeyBytes = 127;
 const mostInt = 2 ** 32 - 1;
 
-function checkKey(key: string, path: string): void {
+const byLayout: Hint = { kind: 'because', message: 'it follows from the layout of the file' };
+
+function checkKey(key: string, edit: unknown, path: string): void {
   const bytes = new TextEncoder().encode(key).length;
   if (bytes === 0 || bytes > mostKeyBytes || key.includes('\0')) {
-    throw rangeError(path, `expected a key of 1 to ${mostKeyBytes} bytes, got ${show(key)}`);
+    throw rangeError(path, { kind: 'number', min: 1, max: mostKeyBytes, unit: 'bytes' }, bytes);
   }
-  if (ownKeys.includes(key)) throw rangeError(path, `${key} follows from the layout of the file and cannot be set`);
+  if (ownKeys.includes(key)) throw rangeError(path, oneOf([undefined]), edit, byLayout);
 }
+
+/** What the value of a key can be. */
+const editForm: Expected = {
+  kind: 'anyOf',
+  of: [ofType('string', 'boolean'), { kind: 'object', keys: ['int'] }, { kind: 'object', keys: ['float'] }],
+};
 
 function checkEdit(edit: unknown, path: string): void {
   if (typeof edit === 'boolean') return;
   if (typeof edit === 'string') {
     // A lone surrogate would be stored as another character.
     if (!/\p{Surrogate}/u.test(edit)) return;
-    throw rangeError(path, `expected a text of whole characters, got ${show(edit)}`);
+    throw rangeError(path, ofType('text of whole characters'), edit);
   }
   const { int, float, ...rest } = (typeof edit === 'object' && edit !== null ? edit : { edit }) as Record<
     string,
     unknown
   >;
   const isOne = (int === undefined) !== (float === undefined) && Object.keys(rest).length === 0;
-  if (!isOne) throw typeError(path, `expected a text, true, false, { int } or { float }, got ${show(edit)}`);
+  if (!isOne) throw typeError(path, editForm, edit);
   if (int !== undefined && !(Number.isInteger(int) && (int as number) >= 0 && (int as number) <= mostInt)) {
-    throw rangeError(`${path}.int`, `expected a whole number from 0 to ${mostInt}, got ${show(int)}`);
+    throw rangeError(`${path}.int`, whole(0, mostInt), int);
   }
   if (float !== undefined && !(typeof float === 'number' && Number.isFinite(Math.fround(float)))) {
-    throw rangeError(`${path}.float`, `expected a finite float32, got ${show(float)}`);
+    throw rangeError(`${path}.float`, { kind: 'number', finite: true }, float);
   }
 }
 
 /** @throws TypeError or RangeError naming the option */
 function check(value: unknown, name: string): void {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-    throw typeError(name, `expected an object such as { '${nameKey}': 'A name' }, got ${show(value)}`);
+    throw typeError(name, { kind: 'object', keys: [`'${nameKey}'`, '…'] }, value);
   }
   for (const [key, edit] of Object.entries(value)) {
     const path = `${name}[${JSON.stringify(key)}]`;
-    checkKey(key, path);
+    checkKey(key, edit, path);
     checkEdit(edit, path);
   }
 }
@@ -85,18 +93,17 @@ function parsed(type: string, text: string): MetadataEdit | undefined {
   return undefined;
 }
 
+const overrides = ['llama.context_length=int:8192', 'llama.rope.freq_base=float:1e4', 'KEY=bool:true', 'KEY=str:TEXT'];
+
 /** A word of --override-kv. @throws RangeError */
 function override(word: string): readonly [key: string, value: MetadataEdit] {
   const [, key, type, text] = /^([^=]+)=(\w+):(.*)$/s.exec(word) ?? [];
   if (key === undefined || type === undefined || !['int', 'float', 'bool', 'str'].includes(type)) {
-    throw rangeError(
-      '--override-kv',
-      `expected KEY=TYPE:VALUE with TYPE int, float, bool or str, got ${JSON.stringify(word)}`,
-    );
+    throw rangeError('--override-kv', { kind: 'text', form: 'KEY=TYPE:VALUE', examples: overrides }, word);
   }
   const value = parsed(type, text ?? '');
   if (value === undefined) {
-    throw rangeError('--override-kv', `${JSON.stringify(text)} is no ${type}, got ${JSON.stringify(word)}`);
+    throw rangeError('--override-kv', ofType(type), word);
   }
   return [key, value];
 }
@@ -104,13 +111,14 @@ function override(word: string): readonly [key: string, value: MetadataEdit] {
 /** The text of a file (Node). @throws RangeError if it cannot be read */
 function textOf(path: string): string {
   const fs = nodeModule('node:fs');
-  if (fs === undefined) throw rangeError('--chat-template', 'files are read by name in Node alone');
+  if (fs === undefined)
+    throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message: 'paths need Node' });
   try {
     const bytes = fs.readFileSync(path);
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
   } catch (cause) {
-    const why = cause instanceof TypeError ? 'it is not UTF-8' : systemMessage(cause);
-    throw rangeError('--chat-template', `cannot read ${quoted(path)}: ${why}`);
+    const message = cause instanceof TypeError ? 'it is not UTF-8' : systemMessage(cause);
+    throw rangeError('--chat-template', ofType('readable file'), path, { kind: 'because', message });
   }
 }
 
@@ -134,7 +142,7 @@ export const metadata: OptionInfo = {
     if (template !== undefined) edits.push([templateKey, textOf(String(template))]);
     const keys = edits.map(([key]) => key);
     const twice = keys.find((key, i) => keys.indexOf(key) < i);
-    if (twice !== undefined) throw rangeError('--override-kv', `${twice} is set twice`);
+    if (twice !== undefined) throw rangeError('--override-kv', { kind: 'distinct' }, twice);
     return Object.fromEntries(edits);
   },
 };
@@ -168,7 +176,7 @@ export function edited(
     const { kind, pair } = setPair(key, edit);
     const type = types.get(key);
     if (type !== undefined && kindOf(type) !== kind) {
-      throw rangeError(`metadata[${JSON.stringify(key)}]`, `the file has ${key} as ${type}, got ${show(edit)}`);
+      throw rangeError(`metadata[${JSON.stringify(key)}]`, ofType(type), edit, { kind: 'as', option: 'file' });
     }
     return pair;
   });

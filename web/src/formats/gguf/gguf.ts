@@ -7,6 +7,7 @@ import { readImportance } from './importance.js';
 import { mixtures } from './mixtures.js';
 import { aliases, type GgufOptions, type GgufTarget, options, ruleTargets, targets } from './options.js';
 import { planGguf } from './plan.js';
+import { ggufReasonText } from './reasons.js';
 import { openSplits, splitCount } from './splits.js';
 
 /** An open model in one or several GGUF files. */
@@ -82,4 +83,6 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   plan: async (model, choices, partsOf) =>
     planGguf(model.header, choices, partsOf, undefined, await readImportance(choices)),
+
+  reasonText: ggufReasonText,
 };

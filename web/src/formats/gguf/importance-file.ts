@@ -2,8 +2,9 @@
  * Writes importance matrices in the GGUF form of llama-imatrix.
  * Reference: github.com/ggml-org/llama.cpp, tools/imatrix/imatrix.cpp.
  */
+import { checkKeys } from '../../core/check.js';
 import { rangeError, typeError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
+import { ofType, whole } from '../../core/option-problem.js';
 import { compareNames } from '../tensors.js';
 import { layoutGguf } from './layout.js';
 import { type GgufKey, pairOf } from './pairs.js';
@@ -23,20 +24,20 @@ interface About {
   readonly chunkSize?: number;
 }
 
+const aboutKeys = new Set(['datasets', 'chunks', 'chunkSize']);
+
 /** A number that the file can hold. @throws RangeError naming the option */
 function checkCount(value: number, name: string): number {
   if (Number.isInteger(value) && value >= 1 && value < 2 ** 32) return value;
-  throw rangeError(name, `expected a whole number from 1 on, got ${show(value)}`);
+  throw rangeError(name, whole(1, 2 ** 32 - 1), value);
 }
 
 /** The file. llama-quantize asks for all three keys. */
 export function importanceFile(weights: readonly Sums[], about: About): Uint8Array<ArrayBuffer> {
-  for (const key of Object.keys(about)) {
-    if (!['datasets', 'chunks', 'chunkSize'].includes(key)) throw rangeError(key, 'there is no such option');
-  }
+  checkKeys(about, aboutKeys);
   const { datasets = ['unnamed'] } = about;
   if (!Array.isArray(datasets) || !datasets.every((name) => typeof name === 'string')) {
-    throw typeError('datasets', `expected an array of names, got ${show(datasets)}`);
+    throw typeError('datasets', ofType('array of names'), datasets);
   }
   const rows = weights.reduce((most, { counts }) => Math.max(most, ...counts), 1);
   const chunks = checkCount(about.chunks ?? 1, 'chunks');

@@ -4,7 +4,8 @@
  * Reference: github.com/ggml-org/llama.cpp, common/imatrix-loader.cpp and tools/quantize/quantize.cpp.
  */
 import { ScalepointError } from '../../core/errors.js';
-import { type ByteSource, type FileInput, quoted } from '../../files/bytes.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { type ByteSource, type FileInput, quoted, quotedNames } from '../../files/bytes.js';
 import { openSource } from '../../files/open.js';
 import { inFile } from '../shards.js';
 import { type GgufHeader, type GgufPair, type GgufTensor, readGguf } from './header.js';
@@ -302,22 +303,21 @@ export class Importance {
   }
 
   /** What a user should know. */
-  notes(): string[] {
+  notes(): Note[] {
     if (this.#matrix === undefined) return [];
     const unused = [...this.#matrix.entries.keys()].filter((name) => !this.#used.has(name));
     return [
-      ...noteOf('quantized without importance, for want of numbers in the matrix', this.#without),
-      ...noteOf('never active when the matrix was made, so that the columns of a part count alike', this.#partial),
-      ...noteOf('in the importance matrix but not quantized by it', unused),
+      ...noteOn('noImportance', 'quantized without importance: no entry in the matrix for', this.#without),
+      ...noteOn(
+        'partialImportance',
+        'never active when the matrix was made, so that the columns of a part count alike:',
+        this.#partial,
+      ),
+      ...noteOn('unusedImportance', 'in the importance matrix but not quantized by it:', unused),
     ];
   }
 }
 
-/** Names shown of a long list. */
-const mostShown = 3;
-
-function noteOf(what: string, names: readonly string[]): string[] {
-  if (names.length === 0) return [];
-  const more = names.length > mostShown ? ` and ${names.length - mostShown} more` : '';
-  return [`${what}: ${names.slice(0, mostShown).map(quoted).join(', ')}${more}`];
+function noteOn(kind: string, what: string, tensors: readonly string[]): Note[] {
+  return tensors.length === 0 ? [] : [noteOf(kind, { tensors }, `${what} ${quotedNames(tensors)}`)];
 }

@@ -2,9 +2,9 @@
 import type { CastType } from '../../codecs/cast.js';
 import { type BlockSearch, type BlockType, blockTypes, checkSearched, isBlockType } from '../../core/blocks.js';
 import { rangeError, typeError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
+import { ofType, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { FileInput } from '../../files/bytes.js';
-import { isFileInput } from '../../files/open.js';
+import { fileForm, isFileInput } from '../../files/open.js';
 import type { Target } from '../format.js';
 import {
   checkRules,
@@ -217,12 +217,6 @@ export interface GgufOptions extends ShardOptions {
   readonly metadata?: MetadataEdits | undefined;
 }
 
-/** How messages mention options. */
-export const requantizeMention = 'requantize: true';
-export const fixAlignmentMention = 'fixAlignment';
-export const importanceMention = 'importance: file';
-export const missingBytesMention = "missingBytes: 'keep'";
-
 /** Most tensors of a file that can be asked for. */
 const mostTensors = 1_000_000;
 
@@ -231,11 +225,11 @@ const splitTensors: OptionInfo = {
   flags: [{ name: 'split-tensors', value: 'N', about: 'several files, of so many tensors at most' }],
   check(value, name) {
     if (Number.isInteger(value) && (value as number) >= 1 && (value as number) <= mostTensors) return;
-    throw rangeError(name, `expected a whole number from 1 to ${mostTensors}, got ${show(value)}`);
+    throw rangeError(name, whole(1, mostTensors), value);
   },
   read({ 'split-tensors': text }) {
     if (/^\d{1,7}$/.test(String(text))) return Number(text);
-    throw rangeError('--split-tensors', `expected a whole number from 1 on, got ${JSON.stringify(text)}`);
+    throw rangeError('--split-tensors', whole(1, mostTensors), text);
   },
 };
 
@@ -246,10 +240,9 @@ const importance: OptionInfo = {
   ],
   check(value, name) {
     if (isFileInput(value)) return;
-    throw typeError(name, `expected bytes, a Blob, a URL, a path or an open file, got ${show(value)}`);
+    throw typeError(name, fileForm, value);
   },
   read: ({ imatrix }) => imatrix,
-  mention: importanceMention,
 };
 
 /** An option that is a list of parts of names. */
@@ -258,7 +251,7 @@ function partsOfNames(flag: Flag): OptionInfo {
     flags: [{ ...flag, value: 'NAME', multiple: true }],
     check(value, name) {
       if (Array.isArray(value) && value.every((part) => typeof part === 'string' && part !== '')) return;
-      throw typeError(name, `expected an array of parts of names such as ['attn_v'], got ${show(value)}`);
+      throw typeError(name, ofType('array of parts of names'), value);
     },
     read: (words) => words[flag.name],
   };
@@ -266,21 +259,20 @@ function partsOfNames(flag: Flag): OptionInfo {
 
 /** Options about an importance matrix. */
 function checkImportance({ to, importance: matrix, includeWeights, excludeWeights }: PlanChoices<GgufOptions>): void {
-  if (matrix !== undefined && to === 'copy') throw rangeError('importance', "to: 'copy' converts nothing");
+  if (matrix !== undefined && to === 'copy') throw rangeError('importance', without('to', 'copy'));
   for (const [name, value] of Object.entries({ includeWeights, excludeWeights })) {
-    if (value !== undefined && matrix === undefined)
-      throw rangeError(name, `it takes an importance matrix, ${importanceMention}`);
+    if (value !== undefined && matrix === undefined) throw rangeError(name, onlyWith('importance'));
   }
   if (includeWeights !== undefined && excludeWeights !== undefined) {
-    throw rangeError('excludeWeights', 'either includeWeights or excludeWeights, not both');
+    throw rangeError('excludeWeights', without('includeWeights'));
   }
 }
 
 /** Whether there is a better search for the target. */
 function checkSearch({ to, search }: PlanChoices<GgufOptions>): void {
   if (search !== 'best' || to === 'auto') return;
-  if (to === 'copy') throw rangeError('search', "to: 'copy' converts nothing");
-  checkSearched(fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)].base);
+  if (to === 'copy') throw rangeError('search', without('to', 'copy'));
+  checkSearched(fileTypes[aliases[to as keyof typeof aliases] ?? (to as FileType)].base, 'to');
 }
 
 /** Options that mean nothing together. */
@@ -296,18 +288,15 @@ function checkFiles(choices: PlanChoices<GgufOptions>): void {
     keepSplit,
   } = choices;
   if (keepSplit === true && (size !== undefined || tensors !== undefined)) {
-    throw rangeError(
-      'keepSplit',
-      `the files are those of the model, or they follow from ${size === undefined ? 'splitTensors' : 'shardSize'}, not both`,
-    );
+    throw rangeError('keepSplit', without(size === undefined ? 'splitTensors' : 'shardSize'));
   }
   if (size !== undefined && tensors !== undefined) {
-    throw rangeError('splitTensors', 'files are limited by their size or by their tensors, not by both');
+    throw rangeError('splitTensors', without('shardSize'));
   }
   for (const [name, value] of Object.entries({ pure, requantize, leaveOutputTensor })) {
-    if (to === 'copy' && value === true) throw rangeError(name, "to: 'copy' converts nothing");
+    if (to === 'copy' && value === true) throw rangeError(name, without('to', 'copy'));
   }
-  if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', "to: 'copy' keeps all tensors");
+  if (to === 'copy' && layers !== undefined) throw rangeError('pruneLayers', without('to', 'copy'));
 }
 
 /** The options of GGUF files. Rules do not reach what llama.cpp needs in floats: norms, 1-D tensors and the like. */
@@ -315,15 +304,12 @@ export const options = optionTable<GgufOptions>({
   title: 'GGUF',
   entries: {
     pure: toggle({ name: 'pure', about: "every weight in TYPE, without llama-quantize's mixture" }),
-    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
-    fixAlignment: toggle(
-      {
-        name: 'fix-alignment',
-        about:
-          'correct general.alignment where FILE states one that the result does not have; llama-quantize leaves it wrong',
-      },
-      fixAlignmentMention,
-    ),
+    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
+    fixAlignment: toggle({
+      name: 'fix-alignment',
+      about:
+        'correct general.alignment where FILE states one that the result does not have; llama-quantize leaves it wrong',
+    }),
     leaveOutputTensor: toggle({ name: 'leave-output-tensor', about: 'keep output.weight as it is' }),
     pruneLayers,
     importance,
@@ -343,7 +329,6 @@ export const options = optionTable<GgufOptions>({
     missingBytes: choice(['refuse', 'keep'], {
       name: 'missing-bytes',
       value: 'HOW',
-      mention: [missingBytesMention, '--missing-bytes keep'],
       about: 'refuse or keep a vocabulary without tokens for single bytes, at which llama.cpp can end (default refuse)',
     }),
     keepSplit: toggle({ name: 'keep-split', about: 'as many files as FILE is in, with the same tensors in each' }),
@@ -359,11 +344,10 @@ export const options = optionTable<GgufOptions>({
     checkSearch(choices);
     checkRules(choices.rules, ({ to, granularity }, path) => {
       if (to !== undefined && !isCastType(to) && !isBlockType(to)) {
-        const hint = didYouMean(to, ruleTargets);
-        throw rangeError(`${path}.to`, `expected one of ${ruleTargets.join(', ')} for GGUF, got ${show(to)}${hint}`);
+        throw rangeError(`${path}.to`, oneOf(ruleTargets, 'GGUF'), to, didYouMean(to, ruleTargets));
       }
       if (granularity !== undefined) {
-        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+        throw rangeError(`${path}.granularity`, { kind: 'onlyFor', files: 'safetensors' }, granularity);
       }
     });
   },

@@ -5,9 +5,11 @@
  */
 import { blockTypeInfo, isBlockType } from '../../core/blocks.js';
 import { rangeError, ScalepointError } from '../../core/errors.js';
+import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { FilePlan, LogicalTensor, PartsOf } from '../format.js';
-import { keepMention, ruleFor } from '../options.js';
+import { keepHint, ruleFor } from '../options.js';
+import { type Reason, rankReason, reasons } from '../reason.js';
 import { compareNames, plainTensor } from '../tensors.js';
 import { edited } from './edits.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
@@ -19,40 +21,24 @@ import {
   fileTypes,
   type GgufChoices,
   type GgufTarget,
-  importanceMention,
   isCastType,
-  requantizeMention,
   type TargetType,
 } from './options.js';
 import { u32Pair } from './pairs.js';
 import { pruned, withLayers } from './prune.js';
+import { keptNames, outputReason } from './reasons.js';
 import { type Choice, planResult, type ResultTensor } from './result.js';
 import { withoutSplits } from './splits.js';
 import { ggmlType } from './types.js';
 
 // ------------------------------------------------------------------------------------------------------------------- what is kept
 
-/** Names of tensors that are never converted. The first pattern that matches gives the reason. */
-const keptNames: readonly [reason: string, name: RegExp][] = [
-  ['norm', /_norm\.weight/],
-  ['router', /ffn_gate_inp\.weight|ffn_gate_tid2eid\.weight/],
-  ['small weight', /altup|laurel|indexer\.[kq]_proj\.weight/],
-  ['per-layer projection', /per_layer_model_proj/],
-  ['position embedding', /^position_embd\.weight$|\.position_embd|sam\.pos_embd/],
-  ['token type embedding', /^token_types\.weight$/],
-  ['convolution', /ssm_conv1d|shortconv\.conv\.weight/],
-  ['time mixing', /time_mix_(first|[wva][012]|g[12]|decay_w[12]|lerp_fused)\.weight/],
-  ['position bias', /attn_rel_b\.weight|\.rel_pos/],
-  ['vision', /sam\.neck\.|sam\.net_|\.patch_embd|\.patch_merger/],
-  ['codebook', /a\.rvq\.codebook|mm\.a\.code_embd/],
-];
-
 /** Why llama-quantize keeps a tensor; undefined if it converts it. */
-function keptReason({ name, shape }: GgufTensor): string | undefined {
+function keptReason({ name, shape }: GgufTensor): Reason | undefined {
   // ggml ignores dimensions of 1 at the end of its order.
-  if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return '1-D';
+  if (shape.slice(0, -1).every((dimension) => dimension <= 1)) return rankReason(1);
   // llama-quantize also accepts every name of 5 bytes: it compares the position of "weight", -1 if there is none, with the length minus 6.
-  if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return 'not a weight';
+  if (!name.endsWith('weight') && new TextEncoder().encode(name).length !== 5) return reasons.notWeight;
   return keptNames.find(([, pattern]) => pattern.test(name))?.[0];
 }
 
@@ -60,14 +46,19 @@ function keptReason({ name, shape }: GgufTensor): string | undefined {
 
 /** Fails if a tensor cannot be converted. @throws ScalepointError `UNSUPPORTED_DTYPE` */
 function checkConvertible({ name, dtype, byteOffset }: GgufTensor, type: string, requantize: boolean): void {
-  const fail = (message: string): never => {
-    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, byteOffset });
+  const fail = (message: string, hint: Hint): never => {
+    const place = { tensor: name, byteOffset, hint };
+    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, place);
   };
   if (!isCastType(dtype) && !isBlockType(dtype)) {
-    fail(`${dtype} cannot be converted to ${type}; ${keepMention} copies it`);
+    fail(`${dtype} cannot be converted to ${type}`, keepHint);
   }
   if (!isCastType(type) && isBlockType(dtype) && !requantize) {
-    fail(`it is quantized already, as ${dtype}; ${requantizeMention} quantizes it again, which adds to its errors`);
+    fail(`it is quantized already, as ${dtype}`, {
+      kind: 'try',
+      option: mention('requantize', true),
+      effect: 'quantizes it again, which adds to its errors',
+    });
   }
 }
 
@@ -92,8 +83,10 @@ function checkImportance({ name, type, importance }: ResultTensor, to: FileType,
   if (isFree || !(demanding.includes(type) || (to === 'Q2_K_S' && type === 'Q2_K'))) return;
   if (!given) {
     const isOwn = to === 'Q2_K_S' || demanding.includes(fileTypes[to].base);
-    const asked = isOwn ? to : `${to}, with ${type} for tensor ${quoted(name)},`;
-    throw rangeError('to', `${asked} takes an importance matrix, ${importanceMention}`);
+    throw rangeError('importance', { kind: 'required' }, undefined, {
+      kind: 'with',
+      options: [mention('to', to), ...(isOwn ? [] : [mention(`tensor ${quoted(name)}`, type)])],
+    });
   }
   const message = `the importance matrix has no numbers for tensor ${quoted(name)}, which ${type} does not work without`;
   throw new ScalepointError('BAD_FILE', message, { tensor: name });
@@ -115,10 +108,10 @@ class Chooser {
     const { name, dtype, shape } = tensor;
     const { pure = false, rules = [] } = this.#choices;
     const isLeft = this.#choices.leaveOutputTensor === true && name === 'output.weight';
-    const kept = isLeft ? 'output' : keptReason(tensor);
+    const kept = isLeft ? outputReason : keptReason(tensor);
     if (kept !== undefined) return { type: dtype, kept };
     const rule = ruleFor(rules, name);
-    if (rule?.keep === true) return { type: dtype, kept: 'rule' };
+    if (rule?.keep === true) return { type: dtype, kept: reasons.rule };
     let type: TargetType = this.#base;
     if (rule?.to !== undefined) type = rule.to as TargetType;
     else if (!pure && !isCastType(type)) type = this.#mixture.typeOf(tensor);
@@ -126,12 +119,13 @@ class Chooser {
     if (fitting === undefined) {
       const { elements } = ggmlType(type);
       const message = `rows of ${shape.at(-1)} hold no whole number of ${type}'s blocks of ${elements}, and nothing replaces it`;
-      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}; ${keepMention} copies it`, {
+      throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, {
         tensor: name,
+        hint: keepHint,
         byteOffset: tensor.byteOffset,
       });
     }
-    return fitting === dtype ? { type: fitting, kept: 'same type' } : { type: fitting };
+    return fitting === dtype ? { type: fitting, kept: reasons.sameType } : { type: fitting };
   }
 }
 
@@ -151,7 +145,13 @@ interface Sourced {
 
 /** The tensors as they are, in the order of the input. */
 function copies(tensors: readonly Sourced[]): ResultTensor[] {
-  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({ name, shape, type: dtype, kept: 'copy', from }));
+  return tensors.map(({ tensor: { name, shape, dtype }, from }) => ({
+    name,
+    shape,
+    type: dtype,
+    kept: reasons.copy,
+    from,
+  }));
 }
 
 /** A tensor with the number of its layer. */
@@ -227,7 +227,8 @@ export function planGguf(
   matrix?: ImportanceMatrix,
 ): FilePlan {
   const { to, metadata } = choices;
-  if (sources !== undefined && choices.keepSplit === true) throw rangeError('keepSplit', 'only for GGUF files');
+  if (sources !== undefined && choices.keepSplit === true)
+    throw rangeError('keepSplit', { kind: 'onlyFor', files: 'GGUF files' }, true);
   let read = 0;
   const tensors = view.tensors.map((tensor, i): Sourced => {
     const source = sources === undefined ? plainTensor({ file: 0, ...tensor }) : sources[i];

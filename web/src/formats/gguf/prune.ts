@@ -3,7 +3,8 @@
  * Reference: github.com/ggml-org/llama.cpp, src/llama-quant.cpp.
  */
 import { rangeError, typeError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { ofType, whole } from '../../core/option-problem.js';
 import type { OptionInfo } from '../options.js';
 import type { GgufHeader, GgufPair, GgufTensor } from './header.js';
 import { u32Pair } from './pairs.js';
@@ -15,14 +16,13 @@ const mostLayer = 1_000_000;
 export const pruneLayers: OptionInfo = {
   flags: [{ name: 'prune-layers', value: 'L0,L1,…', about: 'leave out these layers; those behind them move up' }],
   check(value, name) {
-    if (!Array.isArray(value)) throw typeError(name, `expected an array of layers such as [3, 4], got ${show(value)}`);
+    if (!Array.isArray(value)) throw typeError(name, ofType('array of whole numbers'), value);
     const wrong = value.find((layer) => !Number.isInteger(layer) || layer < 0 || layer > mostLayer);
-    if (wrong !== undefined)
-      throw rangeError(name, `expected whole numbers from 0 to ${mostLayer}, got ${show(wrong)}`);
+    if (wrong !== undefined) throw rangeError(name, whole(0, mostLayer), wrong);
   },
   read({ 'prune-layers': text }) {
     if (/^\d{1,7}(,\d{1,7})*$/.test(String(text))) return String(text).split(',').map(Number);
-    throw rangeError('--prune-layers', `expected numbers of layers such as 3,4,5, got ${JSON.stringify(text)}`);
+    throw rangeError('--prune-layers', { kind: 'text', examples: ['3,4,5'] }, text);
   },
 };
 
@@ -67,8 +67,8 @@ class Numbers {
 /** Layers that a note lists. */
 const mostListed = 5;
 
-/** What is to be said of layers that are to be left out and are not there. */
-function missingNotes(layers: readonly number[], seen: readonly number[]): readonly string[] {
+/** The note about layers to leave out that the model does not have. */
+function missingNotes(layers: readonly number[], seen: readonly number[]): readonly Note[] {
   const there = new Set(seen);
   const missing = [...new Set(layers)].filter((layer) => !there.has(layer)).sort((a, b) => a - b);
   if (missing.length === 0) return [];
@@ -77,7 +77,7 @@ function missingNotes(layers: readonly number[], seen: readonly number[]): reado
   const what = missing.length === 1 ? `there is no layer ${list}` : `there are no layers ${list}`;
   const last = seen.reduce((most, layer) => Math.max(most, layer), -1);
   const has = last < 0 ? 'no layers' : last === 0 ? 'layer 0 alone' : `layers 0 to ${last}`;
-  return [`${what} to leave out: the model has ${has}`];
+  return [noteOf('missingLayers', { layers: missing, lastLayer: last }, `${what} to leave out: the model has ${has}`)];
 }
 
 /** A result without some layers. */
@@ -86,7 +86,7 @@ export interface Pruned {
   readonly tensors: readonly Renamed[];
   /** The number of layers that the metadata state. Undefined: as before. */
   readonly layers: number | undefined;
-  readonly notes: readonly string[];
+  readonly notes: readonly Note[];
 }
 
 /**

@@ -3,19 +3,22 @@ import type { CastForm } from '../../codecs/cast.js';
 import type { GgmlForm } from '../../codecs/ggml.js';
 import { type BlockSearch, type BlockType, searchedTypes } from '../../core/blocks.js';
 import { rangeError } from '../../core/errors.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { mention, without } from '../../core/option-problem.js';
 import type { FilePlan, LogicalTensor, OutputFile, PartsOf, PlannedTensor, Segment } from '../format.js';
+import type { Reason } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { convertedLogical, keptLogical } from '../tensors.js';
 import { defaultAlignment, type GgufPair, type GgufTensor } from './header.js';
 import { type LayoutOptions, layoutGguf } from './layout.js';
-import { fixAlignmentMention, type GgufChoices, isCastType } from './options.js';
+import { type GgufChoices, isCastType } from './options.js';
 import { mostSplits, splitPairs, storedSize } from './splits.js';
 import { ggmlBytes, ggmlType } from './types.js';
 
 /** The type of a tensor in a result, and why it is kept if it is. */
 export interface Choice {
   readonly type: string;
-  readonly kept?: string;
+  readonly kept?: Reason;
 }
 
 /** A tensor of a result. */
@@ -29,10 +32,13 @@ export interface ResultTensor extends Choice {
 }
 
 /** The note about an alignment that is stated but does not hold. */
-function alignmentNote(stated: number): string {
-  return (
-    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its ` +
-    `tensors. ${fixAlignmentMention} states 32`
+function alignmentNote(stated: number): Note {
+  return noteOf(
+    'wrongAlignment',
+    { stated, actual: defaultAlignment },
+    `general.alignment says ${stated}, but llama-quantize pads to 32, and so does this file: llama.cpp will not find its tensors. `,
+    mention('fixAlignment', true),
+    ' states 32',
   );
 }
 
@@ -47,14 +53,15 @@ export function formTo(
   return { codec: 'ggml', to, ...weighted, ...(search === 'best' && searchedTypes.includes(to) ? { best: true } : {}) };
 }
 
-/** The types of tensors for which there is no better search. */
-function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): string[] {
+/** The note about tensors of types that have no better search. */
+function searchNote(results: readonly ResultTensor[], search: BlockSearch | undefined): Note[] {
   if (search !== 'best') return [];
-  const made = results.flatMap(({ type, kept }) => (kept === undefined && !isCastType(type) ? [type] : []));
-  const types = [...new Set(made)].filter((type) => !(searchedTypes as readonly string[]).includes(type));
-  return types.length === 0
-    ? []
-    : [`no better search for ${types.join(', ')}: these blocks are those of the usual one`];
+  const isSearched = (type: string) => (searchedTypes as readonly string[]).includes(type);
+  const made = results.filter(({ type, kept }) => kept === undefined && !isCastType(type) && !isSearched(type));
+  if (made.length === 0) return [];
+  const types = [...new Set(made.map(({ type }) => type))];
+  const text = `no better search for ${types.join(', ')}: these blocks are those of the usual one`;
+  return [noteOf('noBetterSearch', { types, tensors: made.map(({ name }) => name) }, text)];
 }
 
 /** Whether a tensor can be copied: its elements are in one place, and of that type. */
@@ -85,7 +92,11 @@ function beginsAsInput(results: readonly ResultTensor[]): readonly number[] | un
   if (count === 1) return undefined;
   return Array.from({ length: count }, (_, file) => {
     const begin = files.indexOf(file);
-    if (begin < 0) throw rangeError('keepSplit', `no tensor of file ${file + 1} of ${count} is left`);
+    if (begin < 0)
+      throw rangeError('keepSplit', without('pruneLayers'), true, {
+        kind: 'because',
+        message: `no tensor of file ${file + 1} of ${count} is left`,
+      });
     return begin;
   });
 }

@@ -4,6 +4,7 @@
  * names are used, and everything in them is compared.
  */
 import { rangeError, ScalepointError, typeError } from '../../core/errors.js';
+import { count as exactly } from '../../core/option-problem.js';
 import { type ByteSource, quoted } from '../../files/bytes.js';
 import type { OpenFile, OpenInput } from '../format.js';
 import { besideFile, inFile, shardSuffix } from '../shards.js';
@@ -102,7 +103,7 @@ async function openOthers(
   opened: ByteSource[],
 ): Promise<Split[]> {
   const count = splitCount(header);
-  if (source.name === undefined) throw typeError('file', `it is one of ${count} files; pass a list of all of them`);
+  if (source.name === undefined) throw typeError('file', exactly(count, 'files'), 1);
   const first = splitOf(source, header, 0);
   const { label, index } = first;
   const stem = stemOf(source.name, index, count);
@@ -114,7 +115,7 @@ async function openOthers(
   }
   if (index !== 0)
     bad(label, `it is file ${index + 1} of ${count}; open ${quoted(stem + shardSuffix(0, count, '.gguf'))}`);
-  const byName = besideFile(input, open, `it is one of ${count} files; pass a list of all of them`);
+  const byName = besideFile(input, open, exactly(count, 'files'));
   const splits = [first];
   for (let i = 1; i < count; i++) {
     const name = stem + shardSuffix(i, count, '.gguf');
@@ -132,7 +133,10 @@ async function readGiven(files: readonly OpenFile[]): Promise<Split[]> {
     const header = await inFile(source.name, readGguf(source));
     if (splitCount(header) < 2) {
       const label = source.name === undefined ? `file ${i + 1}` : quoted(source.name);
-      throw rangeError('file', `${files.length} files, but ${label} is a model by itself`);
+      throw rangeError('file', exactly(1, 'files'), files.length, {
+        kind: 'because',
+        message: `${label} is a model by itself`,
+      });
     }
     splits.push(splitOf(source, header, i));
   }

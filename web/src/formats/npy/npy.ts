@@ -4,6 +4,7 @@ import type { Format, OpenFile } from '../format.js';
 import type { SafetensorsOptions, SafetensorsSidecars, SafetensorsTarget } from '../safetensors/options.js';
 import { readers } from '../safetensors/options.js';
 import { planSafetensors } from '../safetensors/plan.js';
+import { safetensorsReasonText } from '../safetensors/reasons.js';
 import { safetensors } from '../safetensors/safetensors.js';
 import { plainTensor } from '../tensors.js';
 import { npyMagic, openNpy } from './header.js';
@@ -24,6 +25,7 @@ export const npy: Format<'npy', SafetensorsTarget, 'safetensors', SafetensorsOpt
   options,
   unit: 'element',
   readers,
+  reasonText: safetensorsReasonText,
 
   magic: npyMagic,
 

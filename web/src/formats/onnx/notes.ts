@@ -1,6 +1,7 @@
 /** Notes about ONNX results, as data and in words. */
-import { mention } from '../../core/mention.js';
+
 import { type Note, noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
 import { type RestoredReason, reasonText } from './reasons.js';
 import type { OnnxTarget } from './targets.js';
 

@@ -1,8 +1,8 @@
 /** Options that decide what becomes of an ONNX model. */
 import { rangeError, typeError } from '../../core/errors.js';
+import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { show } from '../../core/show.js';
-import { checkRules, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
+import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
 import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** What decides about an ONNX result. */
@@ -54,11 +54,11 @@ export const options = optionTable<OnnxOptions>({
     blockSize: {
       flags: [{ name: 'block-size', value: 'N', about: 'elements of a block, 16 to 256 (32 by default; bnb4: 64)' }],
       check(value, name) {
-        if (!blockSizes.includes(value)) throw rangeError(name, `expected 16, 32, 64, 128 or 256, got ${show(value)}`);
+        if (!blockSizes.includes(value)) throw rangeError(name, oneOf(blockSizes), value);
       },
       read({ 'block-size': text }) {
         if (blockSizes.map(String).includes(String(text))) return Number(text);
-        throw rangeError('--block-size', `expected 16, 32, 64, 128 or 256, got ${show(text)}`);
+        throw rangeError('--block-size', oneOf(blockSizes), text);
       },
     },
     dequantize: {
@@ -70,8 +70,7 @@ export const options = optionTable<OnnxOptions>({
         },
       ],
       check(value, name) {
-        if (value !== 'linear' && value !== 'cast')
-          throw rangeError(name, `expected 'linear' or 'cast', got ${show(value)}`);
+        if (value !== 'linear' && value !== 'cast') throw rangeError(name, oneOf(['linear', 'cast']), value);
       },
       read: (words) => words.dequantize,
     },
@@ -83,7 +82,7 @@ export const options = optionTable<OnnxOptions>({
       ],
       check(value, name) {
         if (typeof value === 'boolean' || value === 'float') return;
-        throw typeError(name, `expected true, false or 'float', got ${show(value)}`);
+        throw typeError(name, oneOf([true, false, 'float']), value);
       },
       read: (words) => (words['float-zero-points'] === true ? 'float' : true),
     },
@@ -92,22 +91,22 @@ export const options = optionTable<OnnxOptions>({
     const target = targets.find(({ name }) => name === to);
     for (const [name, value] of Object.entries({ range, perTensor, blockSize, zeroPoints, dequantize })) {
       if (value !== undefined && target !== undefined && !target.options.includes(name)) {
-        throw rangeError(name, `not for to: '${to}'`);
+        throw rangeError(name, without('to', to));
       }
     }
     if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {
-      const others = targets.filter((one) => one.zeroPoints?.includes('float'));
-      throw rangeError('zeroPoints', `'float' is for to: ${others.map(({ name }) => `'${name}'`).join(', ')}`);
+      const others = targets.filter((one) => one.zeroPoints?.includes('float')).map(({ name }) => name);
+      throw rangeError('zeroPoints', onlyWith('to', ...others), to);
     }
     if (target?.ranges === 'min-max and mse' && range !== undefined && range !== 'min-max' && range !== 'mse') {
-      throw rangeError('range', `expected 'min-max' or 'mse' for to: '${to}', got ${show(range)}`);
+      throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {
       if (wanted !== undefined && !onnxTargets.includes(wanted as OnnxTarget)) {
-        throw rangeError(`${path}.to`, `expected one of ${onnxTargets.join(', ')}, got ${show(wanted)}`);
+        throw rangeError(`${path}.to`, oneOf(onnxTargets), wanted, didYouMean(wanted, onnxTargets));
       }
       if (granularity !== undefined)
-        throw rangeError(`${path}.granularity`, `only for safetensors, got ${show(granularity)}`);
+        throw rangeError(`${path}.granularity`, { kind: 'onlyFor', files: 'safetensors' }, granularity);
     });
   },
 });

@@ -1,5 +1,5 @@
 /** Why weights of ONNX models are kept as they are. */
-import type { Reason, SharedReason } from '../reason.js';
+import { reasonWords, type SharedReason } from '../reason.js';
 
 /** A reason of this format. */
 type OwnReason =
@@ -52,14 +52,17 @@ export type OnnxReason = OwnReason | Extract<SharedReason, { kind: 'rule' | 'ran
 /** Why a weight has no integers that are multiplied: its reader, or a version that cannot be raised. */
 export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;
 
-type Words = { readonly [Kind in OwnReason['kind']]: (reason: Extract<OwnReason, { kind: Kind }>) => string };
+type WordsOf<Kind extends OwnReason['kind']> =
+  | string
+  | ((reason: Extract<OwnReason, { readonly kind: Kind }>) => string);
 
-const words: Words = {
-  small: () => 'small',
-  training: () => 'training',
-  notRead: () => 'not read',
-  output: () => 'an output',
-  alsoOutput: () => 'also an output',
+/** What reports say of each kind. */
+const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
+  small: 'small',
+  training: 'training',
+  notRead: 'not read',
+  output: 'an output',
+  alsoOutput: 'also an output',
   readBy: ({ operator }) => `read by ${operator}`,
   alsoReadBy: ({ operator }) => `also read by ${operator}`,
   openAttributes: ({ operator }) => `read by ${operator}, whose attributes are open`,
@@ -72,13 +75,10 @@ const words: Words = {
     `read by ${operator}: rows of ${length}, which blocks of ${by} do not divide`,
   matrixRows: ({ rows }) => `${rows} rows, which blocks do not divide`,
   scales: ({ operator }) => `scales of ${operator}`,
-  noOpset: () => 'no version of ai.onnx',
+  noOpset: 'no version of ai.onnx',
   functionOpset: ({ opset }) => `opset ${opset} of a function`,
   opset: ({ opset, operator }) => `opset ${opset}: ${operator} would mean something else in a newer one`,
 };
 
 /** The words of a reason of this format; undefined for others. */
-export function reasonText(reason: Reason): string | undefined {
-  if (!Object.hasOwn(words, reason.kind)) return undefined;
-  return (words[reason.kind as OwnReason['kind']] as (reason: Reason) => string)(reason);
-}
+export const reasonText = reasonWords(words);

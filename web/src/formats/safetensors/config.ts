@@ -1,11 +1,12 @@
 /** config.json: the `quantization_config` that tells loaders how the codes of a model are to be understood. */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { ScalepointError, typeError } from '../../core/errors.js';
-import { show } from '../../core/show.js';
+import { ofType } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import { whyNoJson } from '../../files/json.js';
 import type { PlannedTensor } from '../format.js';
 import type { Sidecar } from '../options.js';
+import { isKeptFor } from '../reason.js';
 import { keeperByName, linearOnly } from './keep.js';
 
 // ------------------------------------------------------------------------------------------------------------ quantization_config
@@ -79,7 +80,7 @@ function specialModules(members: Group['members']): string[] {
   const keptByName = keeperByName([]);
   const notLinear = linearOnly(members);
   return members.flatMap(({ name, shape }) => {
-    const special = notLinear(name, shape) !== undefined || keptByName(name) === 'embedding';
+    const special = notLinear(name, shape) !== undefined || isKeptFor('embedding', keptByName(name));
     return special ? (moduleOf(name) ?? []) : [];
   });
 }
@@ -132,7 +133,7 @@ export function describe(
 /** @throws TypeError if something is no content of a config.json */
 export function checkConfig(config: unknown): void {
   if (typeof config === 'object' && config !== null && !Array.isArray(config)) return;
-  throw typeError('config', `expected the object of a config.json, got ${show(config)}`);
+  throw typeError('config', ofType('object of a config.json'), config);
 }
 
 /**

@@ -3,6 +3,9 @@
  * of experts are small and matter much; scales and zero points belong to weights that are quantized already.
  */
 
+import { type Reason, rankReason, reasons } from '../reason.js';
+import { own } from './reasons.js';
+
 /** A name in its parts between dots and slashes. */
 interface NameParts {
   readonly parts: readonly string[];
@@ -17,25 +20,25 @@ const scaleName = /(^|_)(scales?|scale_inv|absmax|quant_map)$/i;
 const zeroPointName = /(^|_)(zero_points?|q?zeros)$/i;
 
 /** Reasons to keep a tensor. The first one that matches is reported. */
-const keptKinds: readonly [reason: string, matches: (name: NameParts) => boolean][] = [
-  ['bias', ({ last, owner }) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
-  ['lm_head', ({ parts }) => parts.some((part) => /^lm_head$/i.test(part))],
+const keptKinds: readonly (readonly [reason: Reason, matches: (name: NameParts) => boolean])[] = [
+  [reasons.bias, ({ last, owner }) => /(^|_)bias(_|$)/i.test(last) || /(^|_)bias$/i.test(owner)],
+  [own({ kind: 'lmHead' }), ({ parts }) => parts.some((part) => /^lm_head$/i.test(part))],
   [
-    'embedding',
+    reasons.embedding,
     ({ owner, last }) => [owner, last].some((part) => /embed|embd|(^|_)emb$|^w[tp]e$|^shared$|_tokens?$/i.test(part)),
   ],
   [
-    'norm',
+    reasons.norm,
     ({ owner, last }) => [owner, last].some((part) => /norm(_?\d+)?$|^norm_|^(ln|bn|gn)(\d*|_\w+)$/i.test(part)),
   ],
   // Loaders expect routers in floats. A gate without experts next to it is an ordinary layer.
   [
-    'router',
+    reasons.router,
     ({ parts, owner, nextToExperts }) =>
       parts.some((part) => /^router$/i.test(part)) || (nextToExperts && /^(shared_expert_)?gate$/i.test(owner)),
   ],
-  ['scale', ({ last }) => scaleName.test(last)],
-  ['zero point', ({ last }) => zeroPointName.test(last)],
+  [own({ kind: 'scale' }), ({ last }) => scaleName.test(last)],
+  [own({ kind: 'zeroPoint' }), ({ last }) => zeroPointName.test(last)],
 ];
 
 /** Ends of names that are remembered. Models have a few dozen of them. */
@@ -58,14 +61,14 @@ function endOf(name: string): number {
  * Makes a function that returns why a tensor of some name is kept by default, or undefined.
  * @param tensors all of the model, since some names only have a meaning together
  */
-export function keeperByName(tensors: readonly { readonly name: string }[]): (name: string) => string | undefined {
+export function keeperByName(tensors: readonly { readonly name: string }[]): (name: string) => Reason | undefined {
   /** The parts of names before `experts`. */
   const expertPrefixes = new Set<string>();
   for (const { name } of tensors) {
     const at = name.search(/(^|[./])experts[./]/i);
     if (at >= 0) expertPrefixes.add(name.slice(0, at));
   }
-  const reasonFor = (name: string): string | undefined => {
+  const reasonFor = (name: string): Reason | undefined => {
     const parts = name.split(/[./]/);
     const last = parts.at(-1) ?? '';
     const owner = parts.at(-2) ?? '';
@@ -73,7 +76,7 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
     const nextToExperts = expertPrefixes.has(prefix);
     return keptKinds.find(([, matches]) => matches({ parts, last, owner, nextToExperts }))?.[0];
   };
-  const known = new Map<string, { readonly reason: string | undefined }>();
+  const known = new Map<string, { readonly reason: Reason | undefined }>();
   return (name) => {
     // Of all others, the last two parts tell.
     if (unusual.test(name)) return reasonFor(name);
@@ -87,6 +90,8 @@ export function keeperByName(tensors: readonly { readonly name: string }[]): (na
   };
 }
 
+const conv1DReason = own({ kind: 'conv1D' });
+
 /** The end of a name that is that of a weight in layers of GPT-2. */
 const conv1D = /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/;
 
@@ -98,14 +103,14 @@ const conv1D = /(^|\.)(c_attn|c_proj|c_fc|q_attn)\.weight$/;
  */
 export function linearOnly(
   tensors: readonly { readonly name: string; readonly shape: readonly number[] }[],
-): (name: string, shape: readonly number[]) => string | undefined {
+): (name: string, shape: readonly number[]) => Reason | undefined {
   // c_attn makes queries, keys and values, so that its rows are the longer side only if it is transposed.
   const isConv1D = tensors.some(
     ({ name, shape: [rows = 0, columns = 0] }) => columns === 3 * rows && /(^|\.)c_attn\.weight$/.test(name),
   );
   return (name, shape) => {
-    if (shape.length !== 2) return `${shape.length}-D`;
-    if (!name.endsWith('.weight') && name !== 'weight') return 'not a .weight';
-    return isConv1D && conv1D.test(name) ? 'Conv1D' : undefined;
+    if (shape.length !== 2) return rankReason(shape.length);
+    if (!name.endsWith('.weight') && name !== 'weight') return reasons.notWeight;
+    return isConv1D && conv1D.test(name) ? conv1DReason : undefined;
   };
 }

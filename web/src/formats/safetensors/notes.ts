@@ -1,24 +1,24 @@
-/** What a user should know about a safetensors result: who reads it, and what would take along what was left. */
+/** What a user should know about a safetensors result: who reads it, and what would take along the weights that were left. */
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
+import { type Note, noteOf } from '../../core/note.js';
+import { mention, type OptionMention } from '../../core/option-problem.js';
 import type { LogicalTensor, PlannedTensor } from '../format.js';
+import type { Reason } from '../reason.js';
 import { linearOnly } from './keep.js';
-import {
-  defaultGroupSizes,
-  groupSizeMention,
-  includeMention,
-  isPlain,
-  perChannelMention,
-  type SafetensorsOptions,
-} from './options.js';
+import { defaultGroupSizes, isPlain, type SafetensorsOptions } from './options.js';
 
-/** A weight that is kept although something would take it along. */
+/** A weight that is kept although an option or a rule would take it along. */
 export interface Left {
   readonly source: LogicalTensor;
   /** Size as floats. */
   readonly bytes: number;
-  /** It is of no linear layer; its rows are no multiple of the groups; it is float64. */
-  readonly why: 'not linear' | 'rows' | 'F64';
-  readonly groupSize?: number;
+  /** Groups do not divide its rows; it is float64; or it is of no linear layer. */
+  readonly reason: Reason;
+}
+
+/** A weight whose rows groups do not divide. */
+interface LeftRows extends Left {
+  readonly reason: Reason & { readonly kind: 'notDivisible'; readonly dimension: number; readonly by: number };
 }
 
 const weights = (n: number) => `${n} ${n === 1 ? 'weight' : 'weights'}`;
@@ -27,73 +27,107 @@ const stay = (n: number) => `${weights(n)} ${n === 1 ? 'stays' : 'stay'}`;
 
 const them = (n: number) => (n === 1 ? 'it' : 'them');
 
-/** What takes along rows that groups do not divide. */
-function otherGroups(rows: readonly Left[]): string {
-  const most = Math.max(...rows.map(({ groupSize }) => groupSize ?? 0));
-  const size = defaultGroupSizes.find(
-    (known) => known < most && rows.every(({ source: { shape } }) => (shape[1] as number) % known === 0),
+const namesOf = (list: readonly { readonly source: LogicalTensor }[]) => list.map(({ source }) => source.name);
+
+const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
+
+/** The option that takes along rows that groups do not divide. */
+function otherGroups(columns: readonly number[], groupSizes: readonly number[]): OptionMention {
+  const most = Math.max(...groupSizes);
+  const size = defaultGroupSizes.find((known) => known < most && columns.every((n) => n % known === 0));
+  return size === undefined ? mention('granularity.kind', 'per-channel') : mention('granularity.groupSize', size);
+}
+
+/** Numbers in a list, the first few. */
+function firstFew(numbers: readonly number[]): string {
+  return numbers.length > 3 ? `${numbers.slice(0, 3).join(', ')} and others` : numbers.join(', ');
+}
+
+/** The note about rows that groups do not divide. */
+function rowsNote(left: readonly LeftRows[]): Note {
+  const columns = [...new Set(left.map(({ reason }) => reason.dimension))];
+  const groupSizes = [...new Set(left.map(({ reason }) => reason.by))];
+  const why = `rows of ${firstFew(columns)} cannot be cut in groups of ${groupSizes.join(' or ')}; `;
+  return noteOf(
+    'leftRows',
+    { tensors: namesOf(left), columns, groupSizes },
+    `${stay(left.length)}: ${why}`,
+    otherGroups(columns, groupSizes),
+    ` takes ${them(left.length)} along`,
   );
-  return size === undefined ? perChannelMention : `${groupSizeMention} ${size}`;
 }
 
-/** Lengths of rows in a list, the first few. */
-function lengthsOf(rows: readonly Left[]): string {
-  const lengths = [...new Set(rows.map(({ source: { shape } }) => shape[1] as number))];
-  return lengths.length > 3 ? `${lengths.slice(0, 3).join(', ')} and others` : lengths.join(', ');
+/** The note about float64. */
+function doublesNote(left: readonly Left[]): Note {
+  const n = left.length;
+  return noteOf('leftDoubles', { tensors: namesOf(left) }, `${stay(n)}, as float64; a rule takes ${them(n)} along`);
 }
 
-/** What would take along the weights that were left. */
-function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[]): string[] {
-  const notes: string[] = [];
-  const of = (why: Left['why']) => left.filter((weight) => weight.why === why);
-  const [rows, doubles, others] = [of('rows'), of('F64'), of('not linear')];
-  if (rows.length > 0) {
-    const sizes = [...new Set(rows.map(({ groupSize }) => groupSize))].join(' or ');
-    const what = `rows of ${lengthsOf(rows)} cannot be cut in groups of ${sizes}`;
-    notes.push(`${stay(rows.length)}: ${what}; ${otherGroups(rows)} takes ${them(rows.length)} along`);
-  }
-  if (doubles.length > 0) {
-    notes.push(`${stay(doubles.length)}, as float64; a rule takes ${them(doubles.length)} along`);
-  }
+/** The note about weights of layers that are not linear. */
+function otherLayersNote(left: readonly Left[]): Note {
+  return noteOf(
+    'leftLayers',
+    { tensors: namesOf(left) },
+    `${stay(left.length)}: loaders decode linear layers only; `,
+    mention('include', 'all'),
+    ` takes ${them(left.length)} along, for programs that read the file with Scalepoint`,
+  );
+}
+
+/** Notes about what would take along the weights that were left. */
+function notesOnLeft(converted: readonly PlannedTensor[], left: readonly Left[]): Note[] {
+  const isRows = (one: Left): one is LeftRows => one.reason.kind === 'notDivisible';
+  const rows = left.filter(isRows);
+  const isDouble = ({ reason }: Left) => reason.kind === 'dtype';
+  const doubles = left.filter(isDouble);
+  const others = left.filter((one) => !isRows(one) && !isDouble(one));
   // A few small ones among many others, such as the first layer of a vision transformer, are as they should be.
-  const bytesOf = (list: readonly { readonly bytes: number }[]) => list.reduce((sum, { bytes }) => sum + bytes, 0);
   const convertedBytes = () =>
     bytesOf(converted.map(({ source: { parts } }) => ({ bytes: bytesOf(parts.map(({ tensor }) => tensor)) })));
-  if (others.length > 0 && bytesOf(others) > convertedBytes()) {
-    const what = `loaders decode linear layers only; ${includeMention} takes ${them(others.length)} along`;
-    notes.push(`${stay(others.length)}: ${what}, for programs that read the file with Scalepoint`);
-  }
-  return notes;
+  return [
+    ...(rows.length > 0 ? [rowsNote(rows)] : []),
+    ...(doubles.length > 0 ? [doublesNote(doubles)] : []),
+    ...(others.length > 0 && bytesOf(others) > convertedBytes() ? [otherLayersNote(others)] : []),
+  ];
 }
 
-/** Who reads the codes, where that is not what one would expect. */
+/** The note about codes in layers that only Scalepoint decodes. */
+function specialLayersNote(special: readonly PlannedTensor[]): Note {
+  const become = special.length === 1 ? 'becomes' : 'become';
+  const readers = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
+  const text = `${weights(special.length)} of layers that are not linear ${become} codes: ${readers}`;
+  return noteOf('codesOfOtherLayers', { tensors: namesOf(special) }, text);
+}
+
+/** The note about the readers of codes that are not packed. */
+function plainNote({ scheme }: SafetensorsOptions): Note {
+  // The converter ignores zero points of codes that are not packed.
+  const readers = scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
+  return noteOf('plainCodes', {}, `plain int8 codes are read by ${readers}; vLLM wants them packed, as by default`);
+}
+
+/** Notes about the readers of the codes, where these are not the expected ones. */
 function notesOnReaders(
   tensors: readonly PlannedTensor[],
   converted: readonly PlannedTensor[],
   choices: SafetensorsOptions,
-): string[] {
-  const notes: string[] = [];
+): Note[] {
+  const notes: Note[] = [];
   const notLinear = linearOnly(tensors.map(({ source }) => source));
   const special = converted.filter(({ source: { name, shape } }) => notLinear(name, shape) !== undefined);
-  if (special.length > 0) {
-    const become = special.length === 1 ? 'becomes' : 'become';
-    const who = 'Scalepoint reads them, vLLM, transformers and llama.cpp do not';
-    notes.push(`${weights(special.length)} of layers that are not linear ${become} codes: ${who}`);
-  }
+  if (special.length > 0) notes.push(specialLayersNote(special));
   const forms = new Set(converted.map(({ form }) => form as CompressedForm));
   if ([...forms].some(({ type }) => type === 'int') && isPlain(choices) && choices.activations === undefined) {
-    // The converter ignores zero points of codes that are not packed.
-    const who = choices.scheme === 'asymmetric' ? 'transformers' : "transformers and llama.cpp's converter";
-    notes.push(`plain int8 codes are read by ${who}; vLLM wants them packed, as by default`);
+    notes.push(plainNote(choices));
   }
   const rows = converted.filter(({ source, form }) => {
     const { packed, groupSize } = form as CompressedForm;
     return packed && groupSize === undefined && source.shape.length === 2;
   });
   if (rows.length > 0) {
-    notes.push(
-      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups",
-    );
+    const text =
+      "packed codes with one scale a row are read by vLLM and transformers; llama.cpp's converter wants groups";
+    notes.push(noteOf('packedRows', { tensors: namesOf(rows) }, text));
   }
   return notes;
 }
@@ -103,7 +137,7 @@ export function notesOf(
   tensors: readonly PlannedTensor[],
   left: readonly Left[],
   choices: SafetensorsOptions,
-): readonly string[] {
+): readonly Note[] {
   const converted = tensors.filter(({ form }) => form.codec === 'compressed-tensors');
   return [...notesOnReaders(tensors, converted, choices), ...notesOnLeft(converted, left)];
 }

@@ -1,8 +1,8 @@
 /** What safetensors can become, and the options that decide about it. */
 import { type CodeWidth, codeWidths } from '../../codecs/codes.js';
 import { rangeError, typeError } from '../../core/errors.js';
+import { type Hint, mention, oneOf, onlyWith, whole, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import { show } from '../../core/show.js';
 import type { Reader, Target } from '../format.js';
 import {
   checkRules,
@@ -20,7 +20,6 @@ import {
 } from '../options.js';
 import { type Copy, checkCopy, copyTarget, part, type ShardOptions, shardOptions, shardSize } from '../shards.js';
 import { checkConfig, configSidecar } from './config.js';
-import { requantizeMention } from './quantized.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ targets
 
@@ -53,6 +52,9 @@ export const targets: readonly Target[] = [
 function isTarget(value: unknown): value is Exclude<SafetensorsTarget, Copy> {
   return (safetensorsTargets as readonly unknown[]).includes(value);
 }
+
+/** Targets with integer codes. */
+const integers = ['int8', 'int4'];
 
 /** Bits of integer codes; undefined for floats. */
 export function bitsOf(to: string | undefined): CodeWidth | undefined {
@@ -136,29 +138,22 @@ const maxGroupSize = 2 ** 18;
 
 function checkGranularity(value: unknown, name: string): void {
   if (typeof value !== 'object' || value === null) {
-    throw typeError(name, `expected { kind: 'per-channel' } or { kind: 'per-group', groupSize }, got ${show(value)}`);
+    throw typeError(name, { kind: 'object', keys: ['kind', 'groupSize'] }, value);
   }
   const { kind, groupSize } = value as { kind?: unknown; groupSize?: unknown };
   if (kind === 'per-channel') {
     if (groupSize === undefined) return;
-    throw typeError(`${name}.groupSize`, `only for kind 'per-group', got ${show(groupSize)}`);
+    throw typeError(`${name}.groupSize`, onlyWith(`${name}.kind`, 'per-group'), kind);
   }
   if (kind !== 'per-group') {
-    throw rangeError(`${name}.kind`, `expected 'per-channel' or 'per-group', got ${show(kind)}`);
+    throw rangeError(`${name}.kind`, oneOf(['per-channel', 'per-group']), kind);
   }
   // A multiple of 8 fills whole words with 4 or 8 bits, so that no word of codes has two scales.
   const fits = Number.isSafeInteger(groupSize) && (groupSize as number) > 0 && (groupSize as number) <= maxGroupSize;
   if (!fits || (groupSize as number) % 8 !== 0) {
-    throw rangeError(
-      `${name}.groupSize`,
-      `expected a multiple of 8 up to ${maxGroupSize}, such as 32, 64 or 128, got ${show(groupSize)}`,
-    );
+    throw rangeError(`${name}.groupSize`, { kind: 'number', multipleOf: 8, min: 8, max: maxGroupSize }, groupSize);
   }
 }
-
-/** How messages mention other granularities. */
-export const groupSizeMention = 'groupSize:';
-export const perChannelMention = "granularity: { kind: 'per-channel' }";
 
 /** --granularity and --group-size. */
 const granularity: OptionInfo = {
@@ -167,7 +162,6 @@ const granularity: OptionInfo = {
       name: 'granularity',
       value: 'G',
       about: 'per-channel, or per-group (the default)',
-      mention: [perChannelMention, '--granularity per-channel'],
     },
     {
       name: 'group-size',
@@ -175,20 +169,19 @@ const granularity: OptionInfo = {
       member: 'groupSize',
       about:
         'elements that share a scale, a multiple of 8; 128 by default, for int8 also 64 or 32 where 128 does not divide the rows',
-      mention: [groupSizeMention, '--group-size'],
     },
   ],
   check: checkGranularity,
   read({ granularity: kind, 'group-size': size }): ModelGranularity | undefined {
     if (size !== undefined && !/^\d{1,9}$/.test(String(size))) {
-      throw rangeError('--group-size', `expected a whole number from 1 on, got ${JSON.stringify(size)}`);
+      throw rangeError('--group-size', whole(1), size);
     }
     if (kind === 'per-channel') {
       if (size === undefined) return { kind };
-      throw rangeError('--group-size', 'only for --granularity per-group');
+      throw rangeError('--group-size', onlyWith('--granularity', 'per-group'));
     }
     if (kind === undefined || kind === 'per-group') return { kind: 'per-group', groupSize: Number(size ?? 128) };
-    throw rangeError('--granularity', `expected per-channel or per-group, got ${JSON.stringify(kind)}`);
+    throw rangeError('--granularity', oneOf(['per-channel', 'per-group']), kind);
   },
 };
 
@@ -203,13 +196,10 @@ const packed: OptionInfo = {
     },
   ],
   read({ packed: isPacked, plain }: Words) {
-    if (isPacked !== undefined && plain !== undefined) throw rangeError('--plain', 'only without --packed');
+    if (isPacked !== undefined && plain !== undefined) throw rangeError('--plain', without('--packed'));
     return plain === undefined;
   },
 };
-
-/** How messages mention that everything can have codes. */
-export const includeMention = "include: 'all'";
 
 /** --all. */
 const include: OptionInfo = {
@@ -218,7 +208,6 @@ const include: OptionInfo = {
     about: 'codes also for convolutions, recurrent layers and the like, for programs that read OUT with Scalepoint',
   }),
   read: () => 'all',
-  mention: includeMention,
 };
 
 const configFlag: Flag = {
@@ -245,7 +234,7 @@ export const options = optionTable<SafetensorsOptions & SafetensorsSidecars>({
       about: 'a configuration that quantizes activations, too (W8A8)',
     }),
     include,
-    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }, requantizeMention),
+    requantize: toggle({ name: 'requantize', about: 'also quantize what is quantized already' }),
     shardSize,
     part,
     config: {
@@ -285,12 +274,11 @@ type Choices = PlanChoices<SafetensorsOptions>;
 
 function checkRule({ to, granularity }: { readonly to?: unknown; readonly granularity?: unknown }, path: string): void {
   if (to !== undefined && !isTarget(to)) {
-    const known = safetensorsTargets.map((target) => `'${target}'`).join(', ');
-    throw rangeError(`${path}.to`, `expected one of ${known}, got ${show(to)}${didYouMean(to, safetensorsTargets)}`);
+    throw rangeError(`${path}.to`, oneOf(safetensorsTargets), to, didYouMean(to, safetensorsTargets));
   }
   if (granularity === undefined) return;
   if (bitsOf(to) === undefined) {
-    throw rangeError(`${path}.granularity`, `only for to: 'int8' or 'int4', got to: ${show(to)}`);
+    throw rangeError(`${path}.granularity`, onlyWith(`${path}.to`, 'int8', 'int4'), to);
   }
   checkGranularity(granularity, `${path}.granularity`);
 }
@@ -307,27 +295,28 @@ function checkUse(choices: Choices): void {
   const { to, scheme, granularity, range, packed, activations, include } = choices;
   const all = targetsIn(choices);
   // Rules name their weights themselves.
-  if (include !== undefined && !hasCodes(to)) throw rangeError('include', `only for codes, got to: '${to}'`);
+  if (include !== undefined && !hasCodes(to))
+    throw rangeError('include', onlyWith('to', ...safetensorsTargets.filter(hasCodes)), to);
   if (all.some((target) => bitsOf(target) !== undefined)) return;
   const float8 = all.find(isFloat8);
-  const refuse = (option: string, what: string) => {
-    throw rangeError(option, `only for ${what}, got to: '${to}'`);
+  const refuse = (option: string, ...targets: string[]) => {
+    throw rangeError(option, onlyWith('to', ...targets), to);
   };
-  const integers = "to: 'int8' or 'int4'";
   if (float8 !== undefined) {
-    // What float8 is anyway may be said.
+    // The values that float8 has anyway are allowed.
+    const beside: Hint = { kind: 'with', options: [mention('to', float8)] };
     if (granularity?.kind === 'per-group') {
-      throw rangeError('granularity', `to: '${float8}' has one scale a channel, got granularity 'per-group'`);
+      throw rangeError('granularity.kind', oneOf(['per-channel']), granularity.kind, beside);
     }
-    if (scheme === 'asymmetric') throw rangeError('scheme', `to: '${float8}' is symmetric, got 'asymmetric'`);
-    if (packed === true) throw rangeError('packed', `only for integers, got packed: true with to: '${float8}'`);
+    if (scheme === 'asymmetric') throw rangeError('scheme', oneOf(['symmetric']), scheme, beside);
+    if (packed === true) throw rangeError('packed', without('to', float8), packed);
   } else {
-    if (granularity !== undefined) refuse('granularity', integers);
-    if (scheme !== undefined) refuse('scheme', integers);
-    if (packed !== undefined) refuse('packed', integers);
+    if (granularity !== undefined) refuse('granularity', ...integers);
+    if (scheme !== undefined) refuse('scheme', ...integers);
+    if (packed !== undefined) refuse('packed', ...integers);
   }
-  if (range !== undefined) refuse('range', integers);
-  if (activations !== undefined) refuse('activations', "to: 'int8'");
+  if (range !== undefined) refuse('range', ...integers);
+  if (activations !== undefined) refuse('activations', 'int8');
 }
 
 /**
@@ -350,7 +339,7 @@ function checkOneForm({ to, rules = [] }: Choices): void {
     if (rule.keep || !hasCodes(rule.to)) continue;
     codes ??= rule.to;
     if (isFloat8(codes) !== isFloat8(rule.to)) {
-      throw rangeError(`rules[${i}].to`, `a file has one form of codes, got '${rule.to}' beside '${codes}'`);
+      throw rangeError(`rules[${i}].to`, without('to', codes), rule.to);
     }
   }
 }
@@ -380,26 +369,25 @@ function weightsOf(choices: Choices): IntegerWeights[] {
 
 function checkForm({ packed, activations }: Choices, { path, to, bits, kind }: IntegerWeights): void {
   if (packed === false && bits === 4) {
-    throw rangeError('packed', `4 bits are always packed, got packed: false with ${path}to: 'int4'`);
+    throw rangeError('packed', without(`${path}to`, to), packed);
   }
   if (packed === false && kind === 'per-group') {
-    throw rangeError('packed', `groups are always packed, got packed: false with ${path}granularity 'per-group'`);
+    throw rangeError('packed', without(`${path}granularity.kind`, kind), packed);
   }
   if (activations === undefined) return;
   // The kernels for 8-bit activations take int8 weights with one scale a row.
-  if (bits !== 8) throw rangeError('activations', `'int8-dynamic' needs int8 weights, got ${path}to: '${to}'`);
+  if (bits !== 8) throw rangeError('activations', onlyWith(`${path}to`, 'int8'), to);
   if (kind !== 'per-channel') {
-    const got = `got ${path}granularity '${kind}'`;
-    throw rangeError('activations', `'int8-dynamic' needs granularity 'per-channel', ${got}`);
+    throw rangeError('activations', onlyWith(`${path}granularity.kind`, 'per-channel'), kind);
   }
 }
 
 function checkActivations({ activations, scheme, packed }: Choices): void {
   if (activations === undefined) return;
   if (scheme === 'asymmetric') {
-    throw rangeError('activations', "'int8-dynamic' needs scheme 'symmetric', got 'asymmetric'");
+    throw rangeError('activations', onlyWith('scheme', 'symmetric'), scheme);
   }
   if (packed === true) {
-    throw rangeError('activations', "'int8-dynamic' needs codes that are not packed, got packed: true");
+    throw rangeError('activations', without('packed', true), activations);
   }
 }

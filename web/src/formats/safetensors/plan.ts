@@ -3,7 +3,7 @@
  * transformers and llama.cpp's converter load. Names, shapes, places and the configuration all follow from the headers of the input.
  */
 import type { CastForm, CastType } from '../../codecs/cast.js';
-import type { Part, Role } from '../../codecs/codec.js';
+import type { Part } from '../../codecs/codec.js';
 import type { CodeWidth } from '../../codecs/codes.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import {
@@ -17,6 +17,7 @@ import {
   type SourceTensor,
 } from '../format.js';
 import { type PlanChoices, type Rule, ruleFor } from '../options.js';
+import { dtypeReason, nonFloatReason, type Reason, rankReason, reasons } from '../reason.js';
 import { largeNote, shardLimit, shardSuffix, shardsOf } from '../shards.js';
 import { type Copies, compareNames, convertedLogical, elementCount, keptTensor } from '../tensors.js';
 import { describe } from './config.js';
@@ -33,6 +34,7 @@ import {
   type SafetensorsOptions,
   type SafetensorsTarget,
 } from './options.js';
+import { own } from './reasons.js';
 
 /** What decides about a safetensors result: checked. */
 export type SafetensorsChoices = PlanChoices<SafetensorsOptions, SafetensorsTarget>;
@@ -43,19 +45,11 @@ const floatTargets: Readonly<Partial<Record<string, CastType>>> = { float16: 'F1
 const floatTypes: readonly string[] = ['F32', 'F16', 'BF16', 'F64'];
 
 /** Why a tensor of such a type cannot be converted. */
-function strangeType(dtype: string): string {
-  const small = /^F([468])_?/.exec(dtype);
-  if (small !== null) return `float${small[1]} already`;
-  return dtype === 'C64' ? 'complex' : 'not a float';
+function strangeType(dtype: string): Reason {
+  const [, bits] = /^F([468])_?/.exec(dtype) ?? [];
+  if (bits !== undefined) return own({ kind: 'smallFloat', bits: Number(bits) });
+  return dtype === 'C64' ? own({ kind: 'complex' }) : nonFloatReason(dtype);
 }
-
-/** What a part is called whose name is taken. */
-const partWords: Readonly<Record<Role, string>> = {
-  data: 'packed',
-  scale: 'scale',
-  zeroPoint: 'zero point',
-  shape: 'shape',
-};
 
 /** A tensor as floats, and what is to become of it before anything is known about the others. */
 interface Wish {
@@ -69,9 +63,9 @@ interface Wish {
   readonly rule: Rule | undefined;
   readonly to: string;
   /** Why it is kept. */
-  kept: string | undefined;
-  /** If something would take it along: which. */
-  why: Left['why'] | undefined;
+  kept: Reason | undefined;
+  /** Whether an option or a rule would take it along. */
+  isLeft: boolean;
 }
 
 function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish {
@@ -80,7 +74,7 @@ function wishOf(source: LogicalTensor, rule: Rule | undefined, to: string): Wish
   const stored = isStored ? tensor : undefined;
   const dtype = isStored ? tensor.dtype : (source.form as CompressedForm).scale;
   const bytes = isStored ? tensor.bytes : (elementCount(source.shape) ?? 0) * (dtype === 'F32' ? 4 : 2);
-  return { source, stored, dtype, bytes, rule, to, kept: undefined, why: undefined };
+  return { source, stored, dtype, bytes, rule, to, kept: undefined, isLeft: false };
 }
 
 /** The parts of one form, by the array of a shape. Not all tensors of one shape have one array. */
@@ -108,8 +102,8 @@ class Planner {
   #names: ReadonlySet<string> | undefined;
   /** The last form that was asked for, and for what. Many tensors in a row have one. */
   #lastForm: { readonly to: string; readonly dtype: string; readonly form: CompressedForm } | undefined;
-  readonly #keptByName: (name: string) => string | undefined;
-  readonly #notLinear: (name: string, shape: readonly number[]) => string | undefined;
+  readonly #keptByName: (name: string) => Reason | undefined;
+  readonly #notLinear: (name: string, shape: readonly number[]) => Reason | undefined;
 
   /** @param isModel whether names mean something */
   constructor(tensors: readonly LogicalTensor[], choices: SafetensorsChoices, isModel: boolean, partsOf: PartsOf) {
@@ -127,9 +121,9 @@ class Planner {
     const groupSize = defaultGroupSizes.find((size) => rows.every((columns) => columns % size === 0));
     const left: Left[] = [];
     const planned = wishes.map((wish) => {
-      const { source, bytes, kept, why } = wish;
+      const { source, bytes, kept, isLeft } = wish;
       if (kept !== undefined) {
-        if (why !== undefined) left.push({ source, bytes, why });
+        if (isLeft) left.push({ source, bytes, reason: kept });
         return this.#keep(wish, kept);
       }
       const cast = floatTargets[wish.to];
@@ -140,8 +134,9 @@ class Planner {
       const misfit = this.#misfit(wish, cuts ? form : this.#formWith(wish, undefined));
       if (misfit !== undefined) return this.#keep(wish, misfit);
       if (!cuts) {
-        left.push({ source, bytes, why: 'rows', groupSize: form.groupSize as number });
-        return this.#keep(wish, `rows of ${columns}, groups of ${form.groupSize}`);
+        const reason = { kind: 'notDivisible', dimension: columns, by: form.groupSize as number } as const;
+        left.push({ source, bytes, reason });
+        return this.#keep(wish, reason);
       }
       return convertedLogical(source, form, this.#partsOf(source.shape, form));
     });
@@ -169,11 +164,11 @@ class Planner {
     const to = rule?.to ?? target;
     const wish = wishOf(source, rule, to);
     const cast = floatTargets[to];
-    if (rule?.keep) wish.kept = 'rule';
-    else if (to === 'copy') wish.kept = 'copy';
+    if (rule?.keep) wish.kept = reasons.rule;
+    else if (to === 'copy') wish.kept = reasons.copy;
     else if (!floatTypes.includes(wish.dtype)) wish.kept = strangeType(wish.dtype);
     else if (cast === undefined) this.#obstruct(wish);
-    else if (wish.stored?.dtype === cast) wish.kept = 'same type';
+    else if (wish.stored?.dtype === cast) wish.kept = reasons.sameType;
     return wish;
   }
 
@@ -182,31 +177,31 @@ class Planner {
     const { source, dtype, bytes, rule } = wish;
     const { name, shape } = source;
     // What cannot be done, rule or not.
-    if (shape.length === 0) wish.kept = 'scalar';
-    else if (bytes === 0) wish.kept = 'empty';
-    else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? '1-D';
+    if (shape.length === 0) wish.kept = rankReason(0);
+    else if (bytes === 0) wish.kept = reasons.empty;
+    else if (shape.length === 1) wish.kept = this.#keptByName(name) ?? rankReason(1);
     if (wish.kept !== undefined || rule !== undefined) return;
     wish.kept = this.#keptByName(name);
     if (wish.kept !== undefined) return;
     wish.kept = this.#choices.include === 'all' ? undefined : this.#notLinear(name, shape);
-    if (wish.kept !== undefined) wish.why = 'not linear';
+    if (wish.kept !== undefined) wish.isLeft = true;
     // A .npy file is quantized because somebody wants that array quantized, and float64 is what numpy makes unasked.
     else if (this.#isModel && dtype === 'F64') {
-      wish.kept = 'F64';
-      wish.why = 'F64';
+      wish.kept = dtypeReason(dtype);
+      wish.isLeft = true;
     }
   }
 
   /** Why the codes of a tensor cannot be stored, or need not be. */
-  #misfit({ source, bytes, rule }: Wish, form: CompressedForm): string | undefined {
+  #misfit({ source, bytes, rule }: Wish, form: CompressedForm): Reason | undefined {
     const parts = this.#partsOf(source.shape, form);
     let size = 0;
     for (const part of parts) {
       const { role, suffix } = part;
-      if (this.#isEnd(suffix) && this.#hasName(source.name + suffix)) return `${partWords[role]} name taken`;
+      if (this.#isEnd(suffix) && this.#hasName(source.name + suffix)) return own({ kind: 'nameTaken', role });
       size += part.bytes;
     }
-    return rule === undefined && size >= bytes ? 'not smaller' : undefined;
+    return rule === undefined && size >= bytes ? reasons.notSmaller : undefined;
   }
 
   /** Whether a stored tensor that the result may hold is called so. */
@@ -283,7 +278,7 @@ class Planner {
   }
 
   /** Copies a tensor. Codes become the floats that they stand for: no configuration would tell what copies of them mean. */
-  #keep({ source, stored, dtype }: Wish, kept: string): PlannedTensor {
+  #keep({ source, stored, dtype }: Wish, kept: Reason): PlannedTensor {
     return stored === undefined ? this.#cast(source, dtype as CastType) : keptTensor(stored, kept, this.#copies);
   }
 

@@ -3,13 +3,11 @@ import { tileElements } from '../../codecs/codec.js';
 import type { CompressedForm } from '../../codecs/compressed-tensors.js';
 import { elementsOf } from '../../codecs/elements.js';
 import { ScalepointError } from '../../core/errors.js';
+import { type Hint, mention } from '../../core/option-problem.js';
 import { quoted } from '../../files/bytes.js';
 import type { LogicalTensor, OpenModel, SourceTensor } from '../format.js';
 import { plainTensor } from '../tensors.js';
 import { logicalTensors } from './logical.js';
-
-/** How messages mention the option. */
-export const requantizeMention = 'requantize: true';
 
 /** A weight that is quantized already. */
 interface Found {
@@ -103,8 +101,8 @@ function canBeCut({ shape, form }: LogicalTensor): boolean {
  * @throws ScalepointError `UNSUPPORTED_DTYPE` if a weight is quantized already and that was not asked for, or cannot be decoded
  */
 export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Promise<LogicalTensor[]> {
-  const fail = (name: string, message: string): never => {
-    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name });
+  const fail = (name: string, message: string, hint?: Hint): never => {
+    throw new ScalepointError('UNSUPPORTED_DTYPE', `tensor ${quoted(name)}: ${message}`, { tensor: name, hint });
   };
   const found = findQuantized(model.tensors);
   if (found === undefined) return model.tensors.map(plainTensor);
@@ -122,10 +120,11 @@ export async function tensorsAsFloats(model: OpenModel, requantize: boolean): Pr
     );
   }
   if (!requantize) {
-    fail(
-      name,
-      `it is quantized already (${by}); ${requantizeMention} starts from what the codes stand for, which adds to their errors`,
-    );
+    fail(name, `it is quantized already (${by})`, {
+      kind: 'try',
+      option: mention('requantize', true),
+      effect: 'starts from the values of the codes, which adds to their errors',
+    });
   }
   const long = codes.find((tensor) => !canBeCut(tensor));
   if (long !== undefined)

@@ -15,6 +15,7 @@ import {
 } from './options.js';
 import { planSafetensors } from './plan.js';
 import { tensorsAsFloats } from './quantized.js';
+import { safetensorsReasonText } from './reasons.js';
 import { openShards } from './shards.js';
 import { verifySafetensors } from './verify.js';
 
@@ -95,6 +96,7 @@ export const safetensors: Format<
 
   tensors: logicalTensors,
   verify: verifySafetensors,
+  reasonText: safetensorsReasonText,
 
   async plan(model, choices, partsOf, output) {
     const { to, requantize = false } = choices;

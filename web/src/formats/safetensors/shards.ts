@@ -108,8 +108,6 @@ export interface Shards {
   close(): Promise<void>;
 }
 
-const indexAlone = 'an index alone is not enough; pass a list of the index and all of its files';
-
 /** Finds files by name among those given. */
 function amongGiven(given: readonly ByteSource[]): OpenByName {
   return async (name) => {
@@ -120,7 +118,7 @@ function amongGiven(given: readonly ByteSource[]): OpenByName {
         `the index names the file ${quoted(name)}, which is not among those given`,
       );
     }
-    if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(name)}`);
+    if (other !== undefined) throw typeError('file', { kind: 'distinct' }, name);
     return source;
   };
 }
@@ -169,7 +167,8 @@ export async function openShards(
   given: readonly ByteSource[] = [],
   openInput: OpenInput = openSource,
 ): Promise<Shards> {
-  const open = given.length > 0 ? amongGiven(given) : besideFile(input, openInput, indexAlone);
+  const open =
+    given.length > 0 ? amongGiven(given) : besideFile(input, openInput, { kind: 'number', min: 2, unit: 'files' });
   const index = await inFile(source.name, readIndex(source));
   const names = [...new Set(index.weightMap.values())].sort();
   const files: ByteSource[] = [];

@@ -12,10 +12,16 @@ const isFields = (value: unknown): value is Fields =>
 const listOf = (value: unknown): readonly string[] =>
   Array.isArray(value) ? value.filter((item) => typeof item === 'string') : [];
 
-const problem = (message: string, tensor?: string): Finding => {
-  return { kind: 'problem', message, ...(tensor === undefined ? {} : { tensor }) };
-};
-const note = (message: string, tensor?: string): Finding => ({ ...problem(message, tensor), kind: 'note' });
+/** More about a finding: the tensor that it is about, and other data of its kind. */
+type Data = Readonly<Record<string, unknown>> & { readonly tensor?: string };
+
+const problem = (kind: string, text: string, data: Data = {}): Finding => ({
+  severity: 'problem',
+  kind,
+  ...data,
+  text,
+});
+const note = (kind: string, text: string, data: Data = {}): Finding => ({ severity: 'note', kind, ...data, text });
 
 /** A tensor that holds codes. */
 interface Coded extends LogicalTensor {
@@ -34,12 +40,12 @@ function strayParts(model: OpenModel, tensors: readonly LogicalTensor[]): Findin
   return alone.flatMap(({ name, type }) => {
     const [, base = '', part] = /^(.*)_(packed|scale|zero_point)$/s.exec(name) ?? [];
     if (part === 'packed' && type === 'I32') {
-      return [problem('the packed codes have no scale and shape that fit them', name)];
+      return [problem('packedAlone', 'the packed codes have no scale and shape that fit them', { tensor: name })];
     }
     const codes = [base, `${base}_packed`].find((one) => stored.has(one));
     return part === undefined || codes === undefined
       ? []
-      : [problem(`it does not fit the codes of ${show(codes)}`, name)];
+      : [problem('partMisfit', `it does not fit the codes of ${show(codes)}`, { tensor: name, codes })];
   });
 }
 
@@ -65,12 +71,15 @@ function groupOf(groups: readonly Fields[], module: string): Fields | undefined 
   );
 }
 
-/** What a group says of its weights that is not so. */
-function differences({ shape, form }: Coded, weights: Fields, format: unknown): string[] {
+/** The problems of a group that describes a weight wrongly. */
+function differences({ name, shape, form }: Coded, weights: Fields, format: unknown): Finding[] {
   const { type, bits, symmetric, groupSize, packed } = form;
-  const found: string[] = [];
+  const found: Finding[] = [];
+  const add = (key: string, stated: unknown, actual: unknown, text: string) =>
+    found.push(problem('configDiffers', `config.json says ${text}`, { tensor: name, key, stated, actual }));
   const expect = (key: string, actual: unknown) => {
-    if (weights[key] !== actual) found.push(`${key} ${show(weights[key])}, but it is ${show(actual)}`);
+    const stated = weights[key];
+    if (stated !== actual) add(key, stated, actual, `${key} ${show(stated)}, but it is ${show(actual)}`);
   };
   expect('num_bits', bits);
   expect('type', type);
@@ -80,7 +89,8 @@ function differences({ shape, form }: Coded, weights: Fields, format: unknown): 
   if (groupSize !== undefined) expect('group_size', groupSize);
   else if (weights.strategy === 'group' && !whole) expect('strategy', 'channel');
   if (typeof format === 'string' && (format === 'pack-quantized') !== packed) {
-    found.push(`format ${show(format)}, but the codes are ${packed ? 'packed' : 'not packed'}`);
+    const are = packed ? 'packed' : 'not packed';
+    add('format', format, are, `format ${show(format)}, but the codes are ${are}`);
   }
   return found;
 }
@@ -88,27 +98,31 @@ function differences({ shape, form }: Coded, weights: Fields, format: unknown): 
 function compareWithConfig(coded: readonly Coded[], config: Fields): Finding[] {
   const { quantization_config: quantization } = config;
   if (!isFields(quantization)) {
-    return coded.length === 0 ? [] : [problem(`config.json has no quantization_config, but ${counted(coded)} codes`)];
+    return coded.length === 0
+      ? []
+      : [problem('noConfig', `config.json has no quantization_config, but ${counted(coded)} codes`)];
   }
   const { quant_method: method, config_groups: groups, ignore, format } = quantization;
   if (method !== 'compressed-tensors') {
-    return [note(`config.json: what ${show(method)} means is not known here, and was not checked`)];
+    const text = `config.json names the method ${show(method)}, which is not known here and was not checked`;
+    return [note('unknownMethod', text, { method })];
   }
-  if (coded.length === 0) return [problem('config.json has a quantization_config, but no tensor holds codes')];
+  if (coded.length === 0)
+    return [problem('noCodes', 'config.json has a quantization_config, but no tensor holds codes')];
   const known = isFields(groups) ? Object.values(groups).filter(isFields) : [];
   return coded.flatMap((tensor): Finding[] => {
     const { name } = tensor;
-    if (!name.endsWith('.weight')) return [note('config.json cannot name it, as it is no .weight', name)];
+    if (!name.endsWith('.weight')) {
+      return [note('notNameable', 'config.json cannot name it, as it is no .weight', { tensor: name })];
+    }
     const module = name.slice(0, -'.weight'.length);
     if (listOf(ignore).some((entry) => means(entry, module))) {
-      return [problem('config.json says that it holds no codes (ignore)', name)];
+      return [problem('ignored', 'config.json says that it holds no codes (ignore)', { tensor: name })];
     }
     const group = groupOf(known, module);
-    if (group === undefined) return [problem('no group of config.json names it', name)];
+    if (group === undefined) return [problem('noGroup', 'no group of config.json names it', { tensor: name })];
     const weights = isFields(group.weights) ? group.weights : {};
-    return differences(tensor, weights, group.format ?? format).map((text) =>
-      problem(`config.json says ${text}`, name),
-    );
+    return differences(tensor, weights, group.format ?? format);
   });
 }
 
@@ -121,7 +135,8 @@ function compareWithIndex(model: OpenModel & { readonly index?: { readonly metad
   const stated = model.index?.metadata.total_size;
   const size = model.tensors.reduce((sum, { bytes }) => sum + bytes, 0);
   if (stated === undefined || Number(stated) === size) return [];
-  return [note(`the index says that the tensors have ${show(stated)} bytes, but they have ${size}`)];
+  const text = `the index says that the tensors have ${show(stated)} bytes, but they have ${size}`;
+  return [note('indexDiffers', text, { stated, actual: size })];
 }
 
 /** What does not go together in a model. That every offset, size and name is right was checked when it was opened. */
@@ -133,6 +148,8 @@ export function verifySafetensors(
   const coded = tensors.filter(isCoded);
   const found = [...strayParts(model, tensors), ...compareWithIndex(model)];
   if (config !== undefined) found.push(...compareWithConfig(coded, config));
-  else if (coded.length > 0) found.push(note(`${counted(coded)} codes; the config.json that says so was not checked`));
+  else if (coded.length > 0) {
+    found.push(note('configNotGiven', `${counted(coded)} codes; the config.json that says so was not checked`));
+  }
   return found;
 }

@@ -82,7 +82,7 @@ export class ExternalFiles {
 
   async #openFile(location: string, referrer: Referrer): Promise<ByteSource> {
     const [given, other] = this.#given.filter(({ name }) => name === location);
-    if (other !== undefined) throw typeError('file', `two of the files are called ${quoted(location)}`);
+    if (other !== undefined) throw typeError('file', { kind: 'distinct' }, location);
     if (given !== undefined) return given;
     if (this.#given.length > 0) {
       missing(`the model's tensors are in ${quoted(location)}, which is not among the files given`, referrer);

@@ -1,5 +1,7 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
+
 import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
+import { type Hint, mention } from '../../../core/option-problem.js';
 import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
 import { type GraphValue, type OpenedModel, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
 import {
@@ -77,11 +79,15 @@ function compareValue(name: string, a: RuntimeTensor, b: RuntimeTensor | undefin
   return { name, shape: a.dims, error: measuresOf(sums, x.length), mismatched };
 }
 
-/** What to do if sizes were guessed. */
-function hintOf(guessed: ReadonlyMap<string, number>): string {
+/** Which sizes were guessed, and how to set others. */
+function guessesOf(guessed: ReadonlyMap<string, number>): { about?: string; hint?: Hint } {
+  if (guessed.size === 0) return {};
   const list = [...guessed].slice(0, 6).map(([name, size]) => `${name} ${size}`);
   const more = guessed.size > list.length ? ', …' : '';
-  return list.length === 0 ? '' : `; sizes were guessed: ${list.join(', ')}${more}; run.dimensions tells others`;
+  return {
+    about: `; sizes were guessed: ${list.join(', ')}${more}`,
+    hint: { kind: 'try', option: mention('run.dimensions'), effect: 'sets others' },
+  };
 }
 
 /** Runs a model once. What it gives is copied, as the session ends. */
@@ -99,7 +105,7 @@ async function runOnce(
       const results = await session.run(values, { logSeverityLevel: 4 });
       return new Map(session.outputNames.map((name) => [name, results[name] as RuntimeTensor]));
     } catch (cause) {
-      throw failed(label, 'run', cause, hintOf(guessed));
+      throw failed(label, 'run', cause, guessesOf(guessed));
     }
   });
 }

@@ -1,6 +1,6 @@
 /** Inputs of models: those that were given, and random ones for the others, always the same for a seed. */
 import { rangeError } from '../../../core/errors.js';
-import { show } from '../../../core/show.js';
+import { count as exactly, ofType, oneOf, whole } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
 import { type NumpyArray, readArrays } from './npz.js';
@@ -52,9 +52,12 @@ function numbersOf({ dtype, bytes }: NumpyArray, name: string): ArrayLike<number
     F32: () => new Float32Array(buffer, at, length / 4),
     F64: () => new Float64Array(buffer, at, length / 8),
   }[dtype as string];
-  if (make === undefined) throw rangeError('inputs', `${quoted(name)} holds ${dtype}, which no input takes`);
+  if (make === undefined) throw rangeError(pathOf(name), ofType('array of numbers'), dtype);
   return make();
 }
+
+/** The path of an input in the options. */
+const pathOf = (name: string) => `inputs[${quoted(name)}]`;
 
 /** All that was given, by the names of inputs. */
 async function givenArrays(given: ModelInputs, names: readonly string[]): Promise<Map<string, InputArray>> {
@@ -64,8 +67,7 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
     try {
       for (const [key, array] of await readArrays(source)) {
         const name = key === '' || alone !== undefined ? (alone ?? (names.length === 1 ? names[0] : undefined)) : key;
-        if (name === undefined)
-          throw rangeError('inputs', `the model has ${names.length} inputs; give this one a name`);
+        if (name === undefined) throw rangeError('inputs', { kind: 'object', keys: names }, file);
         found.set(name, { data: numbersOf(array, name), shape: array.shape });
       }
     } finally {
@@ -80,8 +82,7 @@ async function givenArrays(given: ModelInputs, names: readonly string[]): Promis
     }
   }
   for (const name of found.keys()) {
-    if (!names.includes(name))
-      throw rangeError('inputs', `the model has no input ${quoted(name)}, but ${names.join(', ')}`);
+    if (!names.includes(name)) throw rangeError(pathOf(name), { kind: 'knownOption', names });
   }
   return found;
 }
@@ -234,7 +235,7 @@ function checkIntegers(type: string, values: ArrayLike<number | bigint>, name: s
       typeof value === 'bigint'
         ? value >= least && value < least + count
         : Number.isInteger(number) && number >= low && number < end;
-    if (!isHeld) throw rangeError('inputs', `${quoted(name)} takes ${type}, got ${value} at ${i}`);
+    if (!isHeld) throw rangeError(`${pathOf(name)}[${i}]`, whole(low, end - 1), value);
   }
 }
 
@@ -268,7 +269,7 @@ function typed(type: string, values: ArrayLike<number | bigint>, name: string): 
     case 'bool':
       return Uint8Array.from(numbers());
     default:
-      throw rangeError('inputs', `the input ${quoted(name)} takes ${type}, which cannot be made here`);
+      throw rangeError(pathOf(name), oneOf(['float16', 'float32', 'float64', ...Object.keys(integerRanges)]), type);
   }
 }
 
@@ -308,13 +309,13 @@ export async function feedsOf(
   const values: Record<string, RuntimeTensor> = {};
   for (const [i, input] of metadata.entries()) {
     const { name, type, isTensor } = input;
-    if (!isTensor) throw rangeError('inputs', `the input ${quoted(name)} is no tensor, so that it cannot be made here`);
+    if (!isTensor) throw rangeError(pathOf(name), ofType('tensor'), type);
     const array = given.get(name);
     const shape = array?.shape ?? shapeOf(input, sizes, channels.get(name), guessed);
     const count = shape.reduce((product, size) => product * size, 1);
     const data = array?.data ?? randomValues(input, count, limits.get(name), uniform(seed * 1009 + i));
     if (data.length !== count) {
-      throw rangeError('inputs', `${quoted(name)} has ${data.length} values, not ${count} of shape ${show(shape)}`);
+      throw rangeError(pathOf(name), exactly(count, 'values'), data.length);
     }
     values[name] = new Tensor(type, typed(type, data, name), shape);
   }

@@ -1,6 +1,7 @@
 /** onnxruntime-web, as far as it is used here. It is no dependency: whoever wants to run models has it installed, or hands it over. */
 import { ScalepointError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
+import type { Hint } from '../../../core/option-problem.js';
 
 /** A value that goes into a model or comes out of it. */
 export interface RuntimeTensor {
@@ -97,8 +98,13 @@ export async function withSession<T>(
   }
 }
 
-/** An error of the runtime as one of this package. @param hint what to try, behind it */
-export function failed(label: string, what: 'load' | 'run', cause: unknown, hint = ''): ScalepointError {
+/** An error of the runtime as one of this package. */
+export function failed(
+  label: string,
+  what: 'load' | 'run',
+  cause: unknown,
+  { about = '', hint }: { about?: string; hint?: Hint } = {},
+): ScalepointError {
   const text = (cause instanceof Error ? cause.message : String(cause)).trim().slice(0, 500);
-  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text}${hint}`, { cause });
+  return new ScalepointError('RUNTIME', `onnxruntime-web cannot ${what} ${label}: ${text}${about}`, { cause, hint });
 }

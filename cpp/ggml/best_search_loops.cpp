@@ -1,0 +1,443 @@
+#include "ggml/best_search_loops.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "lanes/float16.h"
+#include "lanes/lanes.h"
+
+namespace scalepoint::loops {
+namespace {
+
+using namespace lanes;
+
+constexpr size_t kLongest = 32;  ///< elements of the longest sub-block
+constexpr size_t kMostSubBlocks = 16;
+
+// Some functions are marked noinline: copies of them would only make the module larger.
+
+/// Candidate k is the scale at which the element of the largest magnitude is end + kFirst + k * kStep, where `end` is the last
+/// level. For uneven values, whose steps are larger at the ends, it is end + (kFirst + k * kStep) * kUnevenStep.
+constexpr int kCandidates = 20;
+constexpr float kFirst = -1.25f, kStep = 0.38f, kUnevenStep = 8;
+/// With a minimum, candidate k divides the range into top + (kFirst + k * kStep) * kAffinePart steps.
+constexpr float kAffinePart = 0.75f;
+/// Rounds of least squares.
+constexpr int kRounds = 4;
+
+constexpr float kIQ4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+constexpr float kE2M1[15] = {-12, -8, -6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6, 8, 12};
+
+/// x is about scale * level + low. What is stored can be rounded to float16.
+struct Fit {
+  float scale = 0, low = 0;
+};
+
+/// Sums of products of two numbers p and q of each element, and of the x that is to be p * first + q * second.
+struct Normal {
+  double pp = 0, pq = 0, qq = 0, px = 0, qx = 0;
+};
+
+/// Least squares. If nothing tells the two apart, the second is as it is given.
+[[gnu::noinline]] Fit solve(const Normal& n, float second) {
+  const double spread = n.pp * n.qq - n.pq * n.pq;
+  if (spread > 0) {
+    return {static_cast<float>((n.px * n.qq - n.qx * n.pq) / spread), static_cast<float>((n.pp * n.qx - n.pq * n.px) / spread)};
+  }
+  if (n.pp > 0) return {static_cast<float>(n.px / n.pp), second};
+  return {0, n.qq > 0 ? static_cast<float>(n.qx / n.qq) : second};
+}
+
+/// The elements of a sub-block with their weights.
+struct Elements {
+  const float *x, *weights;
+};
+
+/// x as float16, and what that stands for.
+struct Half {
+  uint16_t bits;
+  float value;
+};
+[[gnu::noinline]] Half half_of(float x) {
+  const uint16_t bits = float16_of(x);
+  return {bits, float16_value(bits)};
+}
+
+float sum_of(F32x4 lanes) {
+  float v[4];
+  store(v, lanes);
+  return (v[0] + v[1]) + (v[2] + v[3]);
+}
+
+// ------------------------------------------------------------------------------------------------------------------ sub-blocks
+
+/// A sub-block on the way to its best fit.
+class Search {
+ public:
+  explicit Search(const BestRule& rule) : rule_(rule) {}
+
+  /// The values of the levels nearest to x, as floats.
+  [[gnu::noinline]] void round(const Elements& e, Fit fit) {
+    const F32x4 inverse = splat(fit.scale != 0 ? 1 / fit.scale : 0.0f), low = splat(fit.low);
+    const F32x4 bottom = splat(static_cast<float>(rule_.bottom)), top = splat(static_cast<float>(rule_.top));
+    const float* const values = rule_.values == Values::kIQ4 ? kIQ4 : kE2M1;
+    const size_t count = rule_.values == Values::kIQ4 ? 16 : 15;
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < rule_.size; i += 4) {
+      const F32x4 v = pmax(pmin(top, mul(sub(load(e.x + i), low), inverse)), bottom);
+      F32x4 level = nearest(v);
+      if (rule_.values != Values::kEven) {
+        level = bottom;
+        SCALEPOINT_NO_UNROLL
+        for (size_t k = 1; k < count; k++) {
+          level = select(greater(v, splat((values[k - 1] + values[k]) / 2)), splat(values[k]), level);
+        }
+      }
+      store(levels_ + i, level);
+    }
+  }
+
+  /// sum w (x - scale * level - low)^2.
+  [[gnu::noinline]] [[nodiscard]] float error(const Elements& e, Fit fit) const {
+    const F32x4 scale = splat(fit.scale), low = splat(fit.low);
+    F32x4 sum = splat(0.0f);
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < rule_.size; i += 4) {
+      const F32x4 d = sub(load(e.x + i), add(mul(load(levels_ + i), scale), low));
+      sum = add(sum, mul(load(e.weights + i), mul(d, d)));
+    }
+    return sum_of(sum);
+  }
+
+  /// Sums over the elements, with p = level and q = 1.
+  [[gnu::noinline]] [[nodiscard]] Normal sums(const Elements& e) const {
+    F32x4 w = splat(0.0f), wx = w, l = w, ll = w, lx = w;
+    SCALEPOINT_NO_UNROLL
+    for (size_t i = 0; i < rule_.size; i += 4) {
+      const F32x4 x = load(e.x + i), weight = load(e.weights + i), level = load(levels_ + i), weighted = mul(weight, level);
+      w = add(w, weight);
+      wx = add(wx, mul(weight, x));
+      l = add(l, weighted);
+      ll = add(ll, mul(weighted, level));
+      lx = add(lx, mul(weighted, x));
+    }
+    return {sum_of(ll), sum_of(l), sum_of(w), sum_of(lx), sum_of(wx)};
+  }
+
+  /// The fit with the least error that was found. The levels are those of that fit.
+  [[gnu::noinline]] Fit find(const Elements& e) {
+    best_ = {};
+    least_ = HUGE_VALF;
+    float low = e.x[0], high = e.x[0];
+    for (size_t i = 0; i < rule_.size; i++) {
+      low = e.x[i] < low ? e.x[i] : low;
+      high = e.x[i] > high ? e.x[i] : high;
+    }
+    if (rule_.most > 0 && low > 0) low = 0;
+    const float far = -low > high ? low : high;
+    if (rule_.values == Values::kE2M1) {
+      find_power(e, std::fabs(far));
+    } else {
+      const int sides = rule_.affine || rule_.bottom == -rule_.top ? 1 : 2;
+      for (int i = 0; i < sides * kCandidates; i++) {
+        const float more = kFirst + kStep * static_cast<float>(i % kCandidates);
+        const auto end = static_cast<float>(i < kCandidates ? -rule_.bottom : rule_.top);
+        const float step = rule_.values == Values::kEven ? more : more * kUnevenStep;
+        consider(e, rule_.affine ? Fit{(high - low) / (static_cast<float>(rule_.top) + kAffinePart * more), low}
+                                 : Fit{far / (i < kCandidates ? -end - step : end + step), 0});
+      }
+      for (int k = 0; k < kRounds && consider(e, best_); k++) {
+      }
+    }
+    round(e, best_);
+    return best_;
+  }
+
+  [[nodiscard]] const float* levels() const { return levels_; }
+
+ private:
+  /// Fits scale and minimum to the levels of a fit, and takes that if it is better than the best one. Returns whether it is. A minimum is
+  /// not above 0 where it is stored as a multiple of another number.
+  bool consider(const Elements& e, Fit from) {
+    round(e, from);
+    Normal n = sums(e);
+    if (!rule_.affine) n.pq = n.qq = 0;
+    Fit fit = solve(n, 0);
+    if (rule_.most > 0 && fit.low > 0) n.qq = 0, fit = solve(n, 0);
+    if (rule_.highest == 0) fit = {half_of(fit.scale).value, half_of(fit.low).value};
+    if (!is_finite(fit.scale) || !is_finite(fit.low)) return false;
+    return take(e, fit);
+  }
+
+  [[gnu::noinline]] bool take(const Elements& e, Fit fit) {
+    round(e, fit);
+    const float now = error(e, fit);
+    if (!(now < least_)) return false;
+    least_ = now;
+    best_ = fit;
+    return true;
+  }
+
+  /// Tries scales that are powers of two, from the largest one that is at most `far`, a magnitude, to a 64th of it.
+  void find_power(const Elements& e, float far) {
+    const int32_t exponent = static_cast<int32_t>(bit_cast<uint32_t>(far) >> 23);
+    for (int32_t k = exponent - 6; k <= exponent; k++) {
+      if (k > 0 && k < 254) take(e, {bit_cast<float>(k << 23), 0});
+    }
+  }
+
+  const BestRule& rule_;
+  float levels_[kLongest];
+  Fit best_;
+  float least_ = 0;
+};
+
+// -------------------------------------------------------------------------------------------------------------------- packing
+
+/// A block in numbers, as they are stored.
+struct Parts {
+  uint16_t scale, minimum;  ///< float16, or the exponent of a power of two
+  uint8_t factors[2 * kMostSubBlocks], levels[kLongestBlock];
+};
+
+/// The code of a level. For IQ4 it is the index of the value; for E2M1 a sign, and the index of the magnitude.
+[[gnu::noinline]] uint8_t code_of(const BestRule& rule, float level) {
+  if (rule.values == Values::kEven) return static_cast<uint8_t>(static_cast<int32_t>(level) + rule.zero);
+  const float* const values = rule.values == Values::kIQ4 ? kIQ4 : kE2M1;
+  uint8_t place = 0;
+  while (values[place] < level) place++;
+  if (rule.values == Values::kIQ4) return place;
+  return static_cast<uint8_t>(place < 7 ? 15 - place : place - 7);
+}
+
+[[gnu::noinline]] void put(const uint8_t* codes, size_t n, const Field& field, uint8_t* out) {
+  const size_t together = size_t{field.count} * field.distance;
+  SCALEPOINT_NO_UNROLL
+  for (size_t i = 0; i < n && together > 0; i++) {
+    uint8_t& to = out[field.to + i / together * field.distance + i % field.distance];
+    const int code = codes[i] >> field.from & ((1 << field.bits) - 1);
+    to = static_cast<uint8_t>(to | code << i % together / field.distance * field.bits);
+  }
+}
+
+[[gnu::noinline]] void pack(const BestRule& rule, const Parts& parts, uint8_t* out) {
+  std::memset(out, 0, block_size(rule.type).bytes);
+  for (const Field& field : rule.levels) put(parts.levels, size_t{rule.size} * rule.count, field, out);
+  for (const Field& field : rule.scales) put(parts.factors, rule.count * (rule.affine ? 2 : 1), field, out);
+  if (rule.most == 63) {
+    // Eight scales and eight minimums of six bits each, behind the scale and the minimum of the block.
+    for (size_t j = 0; j < 4; j++) {
+      const uint8_t *s = parts.factors + j, *m = s + 8;
+      out[4 + j] = static_cast<uint8_t>(s[0] | s[4] >> 4 << 6);
+      out[8 + j] = static_cast<uint8_t>(m[0] | m[4] >> 4 << 6);
+      out[12 + j] = static_cast<uint8_t>((s[4] & 15) | m[4] << 4);
+    }
+  }
+  uint8_t* const scale = out + rule.scale_at;
+  scale[0] = static_cast<uint8_t>(parts.scale);
+  if (rule.values == Values::kE2M1) return;
+  scale[1] = static_cast<uint8_t>(parts.scale >> 8);
+  if (rule.affine) scale[2] = static_cast<uint8_t>(parts.minimum), scale[3] = static_cast<uint8_t>(parts.minimum >> 8);
+}
+
+// ---------------------------------------------------------------------------------------------------------------- super-blocks
+
+/// v rounded and limited. NaN gives the lowest.
+int32_t factor_of(float v, int32_t lowest, int32_t highest) {
+  const auto low = static_cast<float>(lowest), high = static_cast<float>(highest);
+  return static_cast<int32_t>(round_half_even(v > low ? v < high ? v : high : low));
+}
+
+/// A block with codes for the scales of its sub-blocks.
+class SuperBlock {
+ public:
+  SuperBlock(const BestRule& rule, const float* x, const float* weights) : rule_(rule), x_(x), weights_(weights), search_(rule) {
+    for (size_t j = 0; j < rule.count; j++) {
+      const Fit fit = fits_[j] = search_.find(at(j));
+      if (std::fabs(fit.scale) > std::fabs(far_)) far_ = fit.scale;
+      if (-fit.low > most_) most_ = -fit.low;
+    }
+  }
+
+  /// Finds the scale and the minimum of the block, and the codes and levels that go with them.
+  void find(Parts& best) {
+    float least = HUGE_VALF;
+    const int sides = rule_.lowest < 0 ? 2 : 1;
+    for (int side = 0; side < sides; side++) {
+      const auto end = static_cast<float>(side == 0 ? rule_.highest : rule_.lowest);
+      set(far_ / end, rule_.affine ? most_ / static_cast<float>(rule_.most) : 0);
+      float before = HUGE_VALF;
+      for (int k = 0; k <= kRounds; k++) {
+        const float now = choose();
+        if (now < least) least = now, best = parts_;
+        if (!(now < before) || !solve_block()) break;
+        before = now;
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] Elements at(size_t j) const { return {x_ + j * rule_.size, weights_ + j * rule_.size}; }
+
+  void set(float scale, float minimum) {
+    const Half s = half_of(scale), m = half_of(minimum);
+    parts_.scale = s.bits;
+    parts_.minimum = m.bits;
+    scale_ = s.value;
+    minimum_ = m.value;
+  }
+
+  /// Chooses codes and levels for the block's scale and minimum: the best of the codes around those of each sub-block's own fit. Returns
+  /// the error.
+  [[gnu::noinline]] float choose() {
+    float total = 0;
+    for (size_t j = 0; j < rule_.count; j++) {
+      const Elements e = at(j);
+      const int32_t s = factor_of(scale_ != 0 ? fits_[j].scale / scale_ : 0, rule_.lowest, rule_.highest);
+      const int32_t m = factor_of(minimum_ != 0 ? -fits_[j].low / minimum_ : 0, 0, rule_.most);
+      float least = HUGE_VALF;
+      for (int32_t i = 0; i < 9; i++) {
+        const int32_t scale = s + i % 3 - 1, minimum = m + i / 3 - 1;
+        if (scale < rule_.lowest || scale > rule_.highest || minimum < 0 || minimum > rule_.most) continue;
+        const Fit fit = {scale_ * static_cast<float>(scale), -minimum_ * static_cast<float>(minimum)};
+        search_.round(e, fit);
+        const float now = search_.error(e, fit);
+        if (!(now < least)) continue;
+        least = now;
+        scales_[j] = scale;
+        minimums_[j] = minimum;
+        parts_.factors[j] = static_cast<uint8_t>(scale + rule_.scale_zero);
+        parts_.factors[rule_.count + j] = static_cast<uint8_t>(minimum);
+        sums_[j] = search_.sums(e);
+        for (size_t k = 0; k < rule_.size; k++) parts_.levels[j * rule_.size + k] = code_of(rule_, search_.levels()[k]);
+      }
+      total += least;
+    }
+    return total;
+  }
+
+  /// Sets the scale and the minimum that fit the codes and levels best. Returns false if nothing depends on the scale, or if float16
+  /// does not hold both.
+  bool solve_block() {
+    Normal n;
+    for (size_t j = 0; j < rule_.count; j++) {
+      const double s = scales_[j], m = -minimums_[j];
+      n.pp += s * s * sums_[j].pp;
+      n.pq += s * m * sums_[j].pq;
+      n.qq += m * m * sums_[j].qq;
+      n.px += s * sums_[j].px;
+      n.qx += m * sums_[j].qx;
+    }
+    const Fit fit = solve(n, minimum_);
+    set(fit.scale, fit.low);
+    return n.pp > 0 && is_finite(scale_) && is_finite(minimum_);
+  }
+
+  const BestRule& rule_;
+  const float *x_, *weights_;
+  Search search_;
+  Fit fits_[kMostSubBlocks];
+  float far_ = 0, most_ = 0;
+  float scale_ = 0, minimum_ = 0;
+  int32_t scales_[kMostSubBlocks] = {}, minimums_[kMostSubBlocks] = {};
+  Normal sums_[kMostSubBlocks];
+  Parts parts_ = {};
+};
+
+// k_quants_packing_loops.h says where the bits of levels lie.
+constexpr BestRule kRules[] = {
+    {BlockType::kQ4_0, 32, 1, Values::kEven, false, -8, 7, 8, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
+    {BlockType::kQ4_1, 32, 1, Values::kEven, true, 0, 15, 0, 0, {{2, 16, 4, 0, 4}}, 0, 0, 0, 0, {}},
+    {BlockType::kQ5_0, 32, 1, Values::kEven, false, -16, 15, 16, 0, {{2, 16, 4, 0, 6}, {8, 1, 1, 4, 2}}, 0, 0, 0, 0, {}},
+    {BlockType::kQ5_1, 32, 1, Values::kEven, true, 0, 31, 0, 0, {{2, 16, 4, 0, 8}, {8, 1, 1, 4, 4}}, 0, 0, 0, 0, {}},
+    {BlockType::kQ8_0, 32, 1, Values::kEven, false, -127, 127, 0, 0, {{1, 32, 8, 0, 2}}, 0, 0, 0, 0, {}},
+    {BlockType::kQ2_K, 16, 16, Values::kEven, true, 0, 3, 0, 80, {{4, 32, 2, 0, 16}}, 0, 15, 15, 0, {{2, 16, 4, 0, 0}}},
+    {BlockType::kQ3_K,
+     16,
+     16,
+     Values::kEven,
+     false,
+     -4,
+     3,
+     4,
+     108,
+     {{4, 32, 2, 0, 32}, {8, 32, 1, 2, 0}},
+     -32,
+     31,
+     0,
+     32,
+     {{2, 8, 4, 0, 96}, {4, 4, 2, 4, 104}}},
+    {BlockType::kQ4_K, 32, 8, Values::kEven, true, 0, 15, 0, 0, {{2, 32, 4, 0, 16}}, 0, 63, 63, 0, {}},
+    {BlockType::kQ5_K, 32, 8, Values::kEven, true, 0, 31, 0, 0, {{2, 32, 4, 0, 48}, {8, 32, 1, 4, 16}}, 0, 63, 63, 0, {}},
+    {BlockType::kQ6_K,
+     16,
+     16,
+     Values::kEven,
+     false,
+     -32,
+     31,
+     32,
+     208,
+     {{2, 64, 4, 0, 0}, {4, 32, 2, 4, 128}},
+     -128,
+     127,
+     0,
+     0,
+     {{1, 16, 8, 0, 192}}},
+    {BlockType::kIQ4_NL, 32, 1, Values::kIQ4, false, -127, 113, 0, 0, {{2, 16, 4, 0, 2}}, 0, 0, 0, 0, {}},
+    {BlockType::kIQ4_XS,
+     32,
+     8,
+     Values::kIQ4,
+     false,
+     -127,
+     113,
+     0,
+     0,
+     {{2, 16, 4, 0, 8}},
+     -32,
+     31,
+     0,
+     32,
+     {{4, 1, 2, 4, 2}, {2, 1, 4, 0, 4}}},
+    {BlockType::kMXFP4, 32, 1, Values::kE2M1, false, -12, 12, 0, 0, {{2, 16, 4, 0, 1}}, 0, 0, 0, 0, {}},
+};
+
+/// Weights of the elements of a block, 1 on average. Columns with an importance of 0 get a tiny weight, so that they are still
+/// fitted if nothing else decides.
+void make_weights(const float* importance, size_t n, float* weights) {
+  double sum = 0;
+  for (size_t i = 0; i < n; i++) sum += importance != nullptr ? importance[i] : 0;
+  const double factor = sum > 0 ? static_cast<double>(n) / sum : 0, least = sum > 0 ? 0x1p-20 : 1;
+  for (size_t i = 0; i < n; i++) {
+    weights[i] = static_cast<float>((importance != nullptr ? importance[i] * factor : 0) + least);
+  }
+}
+
+}  // namespace
+
+const BestRule* best_rule(BlockType type) {
+  for (const BestRule& rule : kRules) {
+    if (rule.type == type) return &rule;
+  }
+  return nullptr;
+}
+
+void quantize_best(const BestRule& rule, const float* x, const float* importance, std::byte* out) {
+  float weights[kLongestBlock];
+  Parts parts = {};
+  make_weights(importance, size_t{rule.size} * rule.count, weights);
+  if (rule.highest != 0) {
+    SuperBlock(rule, x, weights).find(parts);
+  } else {
+    Search search(rule);
+    const Fit fit = search.find({x, weights});
+    parts.scale =
+        rule.values == Values::kE2M1 ? static_cast<uint16_t>((bit_cast<uint32_t>(fit.scale) >> 23) + 1) : half_of(fit.scale).bits;
+    parts.minimum = half_of(fit.low).bits;
+    for (size_t i = 0; i < rule.size; i++) parts.levels[i] = code_of(rule, search.levels()[i]);
+  }
+  pack(rule, parts, reinterpret_cast<uint8_t*>(out));
+}
+
+}  // namespace scalepoint::loops

@@ -1,0 +1,33 @@
+// The grids of ggml's types whose codes stand for several elements at once: IQ3_XXS, IQ3_S, IQ2_XXS, IQ2_XS, IQ2_S, IQ1_S and
+// IQ1_M. Source: github.com/ggml-org/ggml, src/ggml-common.h and src/ggml-quants.c.
+//
+// A grid is a list of points, in each of them a level for each of four or eight elements. Levels are 0 to 7 in points of four, and 0
+// to 2 in points of eight. The code of a point is the number whose digits are its levels, the first one lowest. A search rounds
+// elements to levels; if these are no point, it chooses among the points that are nearest to them, its neighbors.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace scalepoint::loops {
+
+enum class GridName : uint8_t { kIQ3_XXS, kIQ3_S, kIQ2_XXS, kIQ2_XS, kIQ2_S, kIQ1 };
+
+/// The points of a grid: for element i of a point, 2 * level + 1 in the bits from 4 i on. Made at the first call.
+const uint32_t* grid_points(GridName name);
+
+/// Points and what a search needs.
+struct Grid {
+  const uint32_t* points;
+  size_t count;
+  /// By code: the index of that point; or, if there is none, -1 - the place of its neighbors.
+  const int32_t* places;
+  /// From a place on: how many neighbors there are, and their indexes. Nearer ones come first, then those of lower index.
+  const uint16_t* neighbors;
+};
+
+/// A grid with all neighbors. They are made at the first call, which takes some milliseconds, and stay: at most 1.6 MB for all grids
+/// together.
+const Grid& grid_of(GridName name);
+
+}  // namespace scalepoint::loops

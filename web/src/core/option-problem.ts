@@ -1,0 +1,271 @@
+// What is wrong with an argument, as data, and the sentence about it. The package, the command line and the page say the same data: each of
+// them has its own words for options and values.
+import { article, show } from './show.js';
+
+/** An option inside of data, with a value where one is meant. Each edge writes it its own way: `to: 'int8'`, `--to int8`. */
+export interface OptionMention {
+  readonly kind: 'option';
+  /** Path of the option: `to`, `granularity.groupSize`, `rules[2].to`. `rules[].keep` is that of any rule. */
+  readonly option: string;
+  readonly value?: unknown;
+}
+
+/** Mentions an option. */
+export function mention(option: string, value?: unknown): OptionMention {
+  return value === undefined ? { kind: 'option', option } : { kind: 'option', option, value };
+}
+
+/** What an argument has to be beyond its type. */
+export type ArgumentState =
+  /** An array whose memory was not transferred or cut off. */
+  | 'attached'
+  /** An array that stays as it is during the call. */
+  | 'unchanged'
+  /** A stream that nothing else writes to. */
+  | 'unlocked'
+  /** An object of the same instance. */
+  | 'own'
+  /** A block whose scale is finite. */
+  | 'finiteScale';
+
+/** What was expected of an argument. */
+export type Expected =
+  /** A value of one of these types: `number`, `Float32Array`, `path`. */
+  | { readonly kind: 'type'; readonly types: readonly string[] }
+  /** One of these values. `for`: the files in which they mean something. */
+  | { readonly kind: 'oneOf'; readonly values: readonly unknown[]; readonly for?: string | undefined }
+  /** A number, or a count of something: of elements of an array, of bytes that a size means. */
+  | {
+      readonly kind: 'number';
+      readonly whole?: true;
+      readonly finite?: true;
+      /** The only number. */
+      readonly is?: number;
+      readonly min?: number | undefined;
+      readonly max?: number | undefined;
+      /** The bound below, where it does not count itself. */
+      readonly above?: number;
+      readonly multipleOf?: number;
+      /** What is counted: `elements`, `bytes`. */
+      readonly unit?: string;
+    }
+  /** Whole numbers of at least 0: these dimensions, with this number of elements, and the last of them a multiple. */
+  | {
+      readonly kind: 'shape';
+      readonly dimensions?: readonly string[];
+      readonly elements?: number;
+      readonly maxElements?: number;
+      readonly lastMultipleOf?: number;
+    }
+  /** An object with these keys. */
+  | { readonly kind: 'object'; readonly keys: readonly string[] }
+  /** A text such as these. `form`: with its article, where it is not any text. */
+  | { readonly kind: 'text'; readonly form?: string; readonly examples: readonly string[] }
+  | { readonly kind: 'anyOf'; readonly of: readonly Expected[] }
+  /** The object that a call returned, and no copy. */
+  | { readonly kind: 'returnedBy'; readonly call: string }
+  /** Something that is not used up: an array with its memory, a stream that nothing else writes to. */
+  | { readonly kind: 'state'; readonly state: ArgumentState }
+  /** A quantized tensor of one of these kinds. */
+  | { readonly kind: 'quantized'; readonly kinds: readonly string[] }
+  /** An array or file that shares nothing with another argument. */
+  | { readonly kind: 'apart'; readonly from: string }
+  /** Each value or name once. */
+  | { readonly kind: 'distinct' }
+  /** One of the known options. */
+  | { readonly kind: 'knownOption'; readonly names: readonly string[] }
+  /** Anything but undefined. */
+  | { readonly kind: 'required' }
+  /** The option means something only beside another one, with one of these values if there are some. What was given is the other's value. */
+  | { readonly kind: 'onlyWith'; readonly option: string; readonly values: readonly unknown[] }
+  /** The option excludes another one. */
+  | { readonly kind: 'without'; readonly other: OptionMention }
+  /** The option means something only for some files. */
+  | { readonly kind: 'onlyFor'; readonly files: string };
+
+/** A value of one of these types. */
+export const ofType = (...types: string[]): Expected => ({ kind: 'type', types });
+
+/** One of these values. @param files in which they mean something */
+export const oneOf = (values: readonly unknown[], files?: string): Expected => ({ kind: 'oneOf', values, for: files });
+
+/** This number of elements, bytes or the like. */
+export const count = (is: number, unit: string): Expected => ({ kind: 'number', is, unit });
+
+/** A whole number within these bounds. */
+export const whole = (min?: number, max?: number): Expected => ({ kind: 'number', whole: true, min, max });
+
+/** What the option means something with. */
+export const onlyWith = (option: string, ...values: unknown[]): Expected => ({ kind: 'onlyWith', option, values });
+
+/** What the option excludes. */
+export const without = (option: string, value?: unknown): Expected => ({
+  kind: 'without',
+  other: mention(option, value),
+});
+
+/** What else helps with an error. */
+export type Hint =
+  /** Names that may have been meant. */
+  | { readonly kind: 'didYouMean'; readonly names: readonly string[] }
+  /** The argument has to match another one. */
+  | { readonly kind: 'as'; readonly option: string }
+  /** This is expected beside these options. */
+  | { readonly kind: 'with'; readonly options: readonly OptionMention[] }
+  /** An option that goes on. `effect`: what it does, as the rest of the sentence: `copies it`. */
+  | { readonly kind: 'try'; readonly option: OptionMention; readonly effect: string }
+  /** Why, or the message of the engine or the system. It mentions no option. */
+  | { readonly kind: 'because'; readonly message: string };
+
+/** What is wrong with an argument. */
+export interface OptionProblem {
+  /** Path of the option or argument: `dtype`, `rules[2].to`. */
+  readonly option: string;
+  readonly expected: Expected;
+  /** What was given; the count where something is counted. */
+  readonly got: unknown;
+  readonly hint?: Hint | undefined;
+}
+
+/** How an edge writes options and values. */
+export interface OptionWords {
+  /** The name of an option. */
+  option(path: string): string;
+  /** An option with one of these values. */
+  withValues(path: string, values: readonly unknown[]): string;
+  /** A value that was expected. */
+  value(value: unknown): string;
+  /** Whether the name of an option says its value as well. */
+  isSwitch?(path: string): boolean;
+}
+
+const quote = (value: unknown) => (typeof value === 'string' ? `'${value}'` : show(value));
+
+/** The words of the API: `to: 'int8'`. */
+export const apiWords: OptionWords = {
+  option: (path) => path,
+  withValues: (path, values) => `${path.replace(/^rules\[\]\./, 'a rule with ')}: ${values.map(quote).join(' or ')}`,
+  value: quote,
+};
+
+/** A list: `a, b or c`. */
+function listed(items: readonly string[]): string {
+  return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} or ${items.at(-1)}`;
+}
+
+/** An option, with its value if it has one. */
+export function sayMention({ option, value }: OptionMention, words: OptionWords = apiWords): string {
+  return value === undefined ? words.option(option) : words.withValues(option, [value]);
+}
+
+const states: Readonly<Record<ArgumentState, string>> = {
+  attached: 'an array with its memory, which was transferred or cut off',
+  unchanged: 'an array that stays as it is during the call',
+  unlocked: 'a stream that nothing else writes to',
+  own: 'an object of this instance',
+  finiteScale: 'a block with a finite scale',
+};
+
+function sayNumber({ whole, finite, is, min, max, above, multipleOf, unit }: Expected & { kind: 'number' }): string {
+  if (is !== undefined) return unit === undefined ? `${is}` : `${is} ${is === 1 ? unit.replace(/s$/, '') : unit}`;
+  const kind = finite ? 'a finite number' : whole ? 'a whole number' : 'a number';
+  let text = multipleOf === undefined ? kind : `a multiple of ${multipleOf}`;
+  if (unit !== undefined) text += ` of ${unit}`;
+  if (above !== undefined) text += ` above ${above}`;
+  if (min !== undefined) text += max === undefined ? ` of at least ${min}` : ` from ${min} to ${max}`;
+  else if (max !== undefined) text += above === undefined ? ` of at most ${max}` : ` and at most ${max}`;
+  return text;
+}
+
+function sayShape({ dimensions, elements, maxElements, lastMultipleOf }: Expected & { kind: 'shape' }): string {
+  if (dimensions !== undefined) return `[${dimensions.join(', ')}]`;
+  if (elements !== undefined) return `a shape of ${elements} elements`;
+  if (maxElements !== undefined) return `a shape of at most ${maxElements} elements`;
+  if (lastMultipleOf !== undefined) return `a shape whose last dimension is a multiple of ${lastMultipleOf}`;
+  return 'an array of whole numbers of at least 0';
+}
+
+/** What was expected: alternatives, of which one is enough. */
+function alternatives(expected: Expected, words: OptionWords): readonly string[] {
+  switch (expected.kind) {
+    case 'type':
+      return expected.types.map(article);
+    case 'oneOf': {
+      const values = expected.values.map(words.value);
+      return expected.for === undefined ? values : [`${listed(values)} for ${expected.for}`];
+    }
+    case 'anyOf':
+      return expected.of.flatMap((one) => alternatives(one, words));
+    case 'number':
+      return [sayNumber(expected)];
+    case 'shape':
+      return [sayShape(expected)];
+    case 'object':
+      return [`{ ${expected.keys.join(', ')} }`];
+    case 'text':
+      return [`${expected.form ?? 'a text'} such as ${expected.examples.map(words.value).join(' or ')}`];
+    case 'returnedBy':
+      return [`the object that ${expected.call} returned`];
+    case 'state':
+      return [states[expected.state]];
+    case 'quantized':
+      return [`a quantized tensor of kind ${listed(expected.kinds.map(words.value))}`];
+    case 'apart':
+      return [`something that shares nothing with ${words.option(expected.from)}`];
+    case 'distinct':
+      return ['each of them once'];
+    case 'onlyWith': {
+      const { option, values } = expected;
+      return [values.length === 0 ? words.option(option) : words.withValues(option, values)];
+    }
+    case 'without':
+      return [sayMention(expected.other, words)];
+    case 'knownOption':
+      return [expected.names.map(words.option).join(', ')];
+    case 'onlyFor':
+      return [expected.files];
+    case 'required':
+      return [];
+  }
+}
+
+/** How sentences begin that are about something else than the value. */
+const openings: { readonly [Kind in Expected['kind']]?: string } = {
+  knownOption: 'unknown option; there are ',
+  required: 'required',
+  onlyWith: 'only with ',
+  without: 'not together with ',
+  onlyFor: 'only for ',
+};
+
+/** The end of a sentence that helps; empty if the hint belongs into its middle. */
+export function sayHint(hint: Hint | undefined, words: OptionWords = apiWords): string {
+  if (hint?.kind === 'didYouMean') return hint.names.length === 0 ? '' : `; did you mean ${hint.names.join(' or ')}?`;
+  if (hint?.kind === 'try') return `; ${sayMention(hint.option, words)} ${hint.effect}`;
+  return hint?.kind === 'because' ? `: ${hint.message}` : '';
+}
+
+/** What was given, at the end of a sentence. */
+function sayGot({ option, expected, got }: OptionProblem, words: OptionWords): string {
+  switch (expected.kind) {
+    case 'knownOption':
+    case 'required':
+      return '';
+    case 'onlyWith':
+      return got === undefined ? '' : `, got ${words.withValues(expected.option, [got])}`;
+    case 'without':
+    case 'onlyFor':
+      return got === undefined || words.isSwitch?.(option) ? '' : `, got ${show(got)}`;
+    default:
+      return `, got ${show(got)}`;
+  }
+}
+
+/** What is wrong, without the option's name: `expected a number, got "a"`. */
+export function sayProblem(problem: OptionProblem, words: OptionWords = apiWords): string {
+  const { expected, hint } = problem;
+  let text = (openings[expected.kind] ?? 'expected ') + listed(alternatives(expected, words));
+  if (hint?.kind === 'as') text += ` as in ${words.option(hint.option)}`;
+  if (hint?.kind === 'with') text += ` with ${hint.options.map((one) => sayMention(one, words)).join(' and ')}`;
+  return text + sayGot(problem, words) + sayHint(hint, words);
+}

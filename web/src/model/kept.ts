@@ -1,0 +1,26 @@
+/** Why tensors are kept, as plans and reports have it: data and words together. */
+import type { ConversionReason } from '../conversions/registry.js';
+import { type Reason, type SharedReason, sharedReasonText } from '../formats/reason.js';
+import type { FormatReason } from '../formats/registry.js';
+import type { Maker } from './maker.js';
+
+/**
+ * Why a tensor stays as it is: the kind with its data, such as `{ kind: 'rank', rank: 1 }`, and the same in a few words, such as `1-D`.
+ * Programs decide by the kind, never by the text.
+ */
+export type KeptReason = (SharedReason | FormatReason | ConversionReason) & { readonly text: string };
+
+/** Adds its words to a reason. Gives the same object for the same reason: a model may have a hundred thousand tensors. */
+export type KeptFor = (reason: Reason) => KeptReason;
+
+/** Makes the function that adds words to the reasons of a result. */
+export function keptIn({ format, converter }: Maker): KeptFor {
+  const known = new Map<Reason, KeptReason>();
+  const textFor = (reason: Reason) =>
+    sharedReasonText(reason) ?? converter?.reasonText?.(reason) ?? format.reasonText?.(reason) ?? reason.kind;
+  return (reason) => {
+    const found = known.get(reason) ?? ({ ...reason, text: textFor(reason) } as KeptReason);
+    known.set(reason, found);
+    return found;
+  };
+}
