@@ -17,6 +17,18 @@ const arrows = {
   inline: ['runner', 'core'],
 };
 
+/** The same of the rooms in formats/onnx: read, decide for each weight, write. */
+const onnxArrows = {
+  file: [],
+  graph: ['file'],
+  decide: ['graph', 'file'],
+  write: ['decide', 'graph', 'file'],
+  run: ['graph', 'file'],
+};
+
+/** Tables of formats/onnx that all of its rooms may import. */
+const onnxTables = '(targets|options|reasons|forms)[.]ts$';
+
 /** Modules of web/src itself: the entry points, and the class that `index.ts` offers. */
 const entries = '^web/src/(index|model|bench|inline)[.]ts$';
 
@@ -30,9 +42,24 @@ const rooms = Object.entries(arrows).map(([room, others]) => ({
   },
 }));
 
+const onnx = 'web/src/formats/onnx';
+const onnxRooms = Object.entries(onnxArrows).map(([room, others]) => ({
+  name: `formats/onnx/${room} imports only what is below it`,
+  severity: 'error',
+  from: { path: `^${onnx}/${room}/` },
+  to: { path: `^${onnx}/`, pathNot: [`^${onnx}/(${[room, ...others].join('|')})/`, `^${onnx}/${onnxTables}`] },
+}));
+
 export default {
   forbidden: [
     ...rooms,
+    ...onnxRooms,
+    {
+      name: 'tables of formats/onnx import none of its rooms',
+      severity: 'error',
+      from: { path: `^${onnx}/(${onnxTables}|notes[.]ts$)` },
+      to: { path: `^${onnx}/[^/]+/` },
+    },
     {
       name: 'no cycles',
       severity: 'error',

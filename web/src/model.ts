@@ -34,9 +34,6 @@ export type {
 } from './formats/format.js';
 export type { MetadataEdit, MetadataEdits } from './formats/gguf/edits.js';
 export { type FileType, type GgufTarget, ggufTargets } from './formats/gguf/options.js';
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './formats/onnx/run/compare.js';
-export type { InputArray, InputOptions, ModelInputs } from './formats/onnx/run/inputs.js';
-export type { Runtime } from './formats/onnx/run/runtime.js';
 export {
   aFile,
   didYouMean,
@@ -51,6 +48,16 @@ export {
 } from './formats/options.js';
 export type { SharedReason } from './formats/reason.js';
 export type { FormatOptions, FormatSidecars, ModelFormat, ModelTarget, ResultFormat } from './formats/registry.js';
+export type {
+  ComparedLayer,
+  ComparedOutput,
+  InputArray,
+  InputOptions,
+  ModelInputs,
+  RunOptions,
+  RunReport,
+  Runtime,
+} from './formats/run.js';
 export { mergeConfig } from './formats/safetensors/config.js';
 export { type SafetensorsTarget, safetensorsTargets } from './formats/safetensors/options.js';
 export type { ComparedTensor, CompareReport, SkippedReason, SkippedTensor } from './model/compare.js';

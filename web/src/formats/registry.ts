@@ -5,14 +5,8 @@ import type { GgufReason } from './gguf/reasons.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
 import type { OnnxReason } from './onnx/reasons.js';
-import type { RunOptions, RunReport } from './onnx/run/compare.js';
-import type { OpenedModel } from './onnx/run/runnable.js';
 import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
-
-export type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from './onnx/run/compare.js';
-export type { InputArray, InputOptions, ModelInputs } from './onnx/run/inputs.js';
-export type { Runtime } from './onnx/run/runtime.js';
 
 /** A reason to keep a tensor that only one format has. */
 export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
@@ -66,19 +60,4 @@ export function registerFormat<Options extends object, Model extends OpenModel>(
   const known = format as unknown as Format;
   all.push(known);
   return () => void all.splice(all.indexOf(known), 1);
-}
-
-/**
- * Runs two models on the same inputs and compares their outputs. Only ONNX models can be run.
- * @throws ScalepointError `RUNTIME` if a model cannot be run
- */
-export async function compareRuns(
-  a: OpenedModel,
-  b: OpenedModel,
-  options: RunOptions,
-  signal?: AbortSignal,
-): Promise<RunReport> {
-  // Loaded only here, because few callers run models.
-  const run = await import('./onnx/run/compare.js');
-  return run.compareRuns(a, b, options, signal);
 }

@@ -93,4 +93,9 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   plan: planOnnx,
 
   reasonText,
+
+  async compareRuns(a, b, options, signal) {
+    const { compareRuns } = await import('./run/compare.js');
+    return compareRuns(a, b, options, signal);
+  },
 };
