@@ -30,6 +30,19 @@ const roots = {
 const pattern = (path) => path.replace('.', '[.]');
 const anyRoot = `^web/src/(${Object.keys(roots).join('|')})[.]ts$`;
 
+/** The same of the rooms in formats/onnx: read, decide for each weight, write. */
+const onnxArrows = {
+  file: [],
+  graph: ['file'],
+  decide: ['graph', 'file'],
+  write: ['decide', 'graph', 'file'],
+  run: ['graph', 'file'],
+};
+
+/** Tables of formats/onnx that all of its rooms may import. */
+const onnxTables = '(targets|options|reasons|forms)[.]ts$';
+
+
 const rooms = Object.entries(arrows).map(([room, others]) => ({
   name: `${room} imports only what is below it`,
   severity: 'error',
@@ -47,6 +60,14 @@ const fromRoots = Object.entries(roots).map(([root, others]) => ({
   to: { path: '^web/', pathNot: [`^web/src/(${others.map(pattern).join('|')})`] },
 }));
 
+const onnx = 'web/src/formats/onnx';
+const onnxRooms = Object.entries(onnxArrows).map(([room, others]) => ({
+  name: `formats/onnx/${room} imports only what is below it`,
+  severity: 'error',
+  from: { path: `^${onnx}/${room}/` },
+  to: { path: `^${onnx}/`, pathNot: [`^${onnx}/(${[room, ...others].join('|')})/`, `^${onnx}/${onnxTables}`] },
+}));
+
 export default {
   forbidden: [
     ...rooms,
@@ -62,6 +83,13 @@ export default {
       severity: 'error',
       from: {},
       to: { path: '^web/src/[^/]+$', pathNot: [anyRoot] },
+    },
+    ...onnxRooms,
+    {
+      name: 'tables of formats/onnx import none of its rooms',
+      severity: 'error',
+      from: { path: `^${onnx}/(${onnxTables}|notes[.]ts$)` },
+      to: { path: `^${onnx}/[^/]+/` },
     },
     {
       name: 'no cycles',

@@ -1,6 +1,6 @@
 import { inspectModel, type PlanOptions, planModel, quantizeModel, ScalepointError } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { onnxTargets } from '../../web/src/formats/onnx/options.js';
+import { onnxTargets } from '../../web/src/formats/onnx/targets.js';
 import * as onnx from '../web/formats/onnx/encoder.js';
 import { filesOf, random, seedOf, timeout } from './rounds.js';
 

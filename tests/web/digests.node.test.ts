@@ -19,7 +19,7 @@ import { mergeConfig } from '../../web/src/formats/safetensors/config.js';
 import { safetensorsTargets } from '../../web/src/formats/safetensors/targets.js';
 import recorded from '../golden/digests-models.json' with { type: 'json' };
 import { run } from './cli/support.js';
-import { type Digests, digestOf, Golden, outcomeOf, factsOf } from './support/digests.js';
+import { type Digests, digestOf, factsOf, Golden, outcomeOf } from './support/digests.js';
 import {
   fileWith,
   mixedModel,

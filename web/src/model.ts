@@ -14,16 +14,11 @@ export type { ModelGranularity, Rule } from './formats/options.js';
 export type {
   FormatOptions,
   FormatSidecars,
-  InputArray,
-  InputOptions,
   ModelFormat,
-  ModelInputs,
   ModelTarget,
   ResultFormat,
-  RunOptions,
-  RunReport,
-  Runtime,
 } from './formats/registry.js';
+export type { InputArray, InputOptions, ModelInputs, RunOptions, RunReport, Runtime } from './formats/run.js';
 export type { ComparedTensor, CompareReport } from './model/compare.js';
 export { type CompareModelsOptions, compareModels } from './model/compare-models.js';
 export type { EstimateOptions, ModelEstimate } from './model/estimate.js';

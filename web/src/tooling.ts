@@ -2,7 +2,7 @@
  * Names that the command line and the page need beyond the public API. The package does not export this file, so that its names may change
  * in any release.
  */
-import type { ModelPlan, RunReport } from './model.js';
+import type { ModelPlan } from './model.js';
 
 export { converters } from './conversions/registry.js';
 export { problemOf } from './core/errors.js';
@@ -20,6 +20,7 @@ export {
   type Words,
 } from './formats/options.js';
 export { formats } from './formats/registry.js';
+export type { ComparedLayer, ComparedOutput } from './formats/run.js';
 export { ruleFrom, rulesFrom, rulesText } from './model/mixture-rules.js';
 export { type Preset, presets } from './model/names.js';
 export { maxWorkers } from './model/work-options.js';
@@ -27,7 +28,3 @@ export { writeSidecar } from './model/write-sidecar.js';
 
 /** What a result of a given size loses. */
 export type ModelFit = NonNullable<ModelPlan['fit']>;
-/** A value that both models give. */
-export type ComparedOutput = RunReport['outputs'][number];
-/** What a node of both models gives. */
-export type ComparedLayer = NonNullable<RunReport['layers']>[number];

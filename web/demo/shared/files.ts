@@ -1,10 +1,4 @@
-import {
-  inspectModel,
-  type ModelFormat,
-  type ModelTensor,
-  modelFormats,
-  ScalepointError,
-} from 'scalepoint/model';
+import { inspectModel, type ModelFormat, type ModelTensor, modelFormats, ScalepointError } from 'scalepoint/model';
 import { problemOf } from '../../src/tooling.js';
 import { FileError } from './file-error.js';
 

@@ -1,12 +1,5 @@
 /** The options of formats on the command line: their flags, their values, and errors about them. */
-import {
-  type FormatInfo,
-  formats,
-  type OptionInfo,
-  type OptionTable,
-  type Sidecar,
-  type Words,
-} from '../tooling.js';
+import { type FormatInfo, formats, type OptionInfo, type OptionTable, type Sidecar, type Words } from '../tooling.js';
 import { UsageError } from './process.js';
 import { inFlags } from './wording.js';
 

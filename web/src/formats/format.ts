@@ -7,6 +7,7 @@ import type { Note } from '../core/note.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import type { OptionTable, PlanChoices } from './options.js';
 import type { Reason } from './reason.js';
+import type { RunOptions, RunReport } from './run.js';
 
 // ------------------------------------------------------------------------------------------------------------------------ reading
 
@@ -354,6 +355,12 @@ export interface Format<
   ): FilePlan | Promise<FilePlan>;
   /** The words of its own reasons to keep a tensor, a few of them; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;
+  /**
+   * Runs two open models on the same inputs and compares their outputs; undefined if models of the format are not run. The code for it is
+   * loaded by the call, because few callers run models.
+   * @throws ScalepointError `RUNTIME` if a model cannot be run
+   */
+  compareRuns?(a: Model, b: Model, options: RunOptions, signal?: AbortSignal): Promise<RunReport>;
   /** Compares what different parts of an open model say about each other. Its numbers are looked at elsewhere. */
   verify?(model: Model, tensors: readonly LogicalTensor[], sidecars: Sidecars): readonly Finding[];
 }

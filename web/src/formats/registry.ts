@@ -4,18 +4,13 @@ import { gguf } from './gguf/gguf.js';
 import type { GgufReason } from './gguf/reasons.js';
 import { npy } from './npy/npy.js';
 import { onnx } from './onnx/onnx.js';
-import type { RunOptions, RunReport } from './onnx/run/compare.js';
-import type { OpenedModel } from './onnx/run/model.js';
+import type { OnnxReason } from './onnx/reasons.js';
 import type { SafetensorsReason } from './safetensors/reasons.js';
 import { safetensors } from './safetensors/safetensors.js';
 import { registerSignature } from './signatures.js';
 
-export type { RunOptions, RunReport } from './onnx/run/compare.js';
-export type { InputArray, InputOptions, ModelInputs } from './onnx/run/inputs.js';
-export type { Runtime } from './onnx/run/runtime.js';
-
 /** A reason to keep a tensor that only one format has. */
-export type FormatReason = SafetensorsReason | GgufReason;
+export type FormatReason = SafetensorsReason | GgufReason | OnnxReason;
 
 const builtIn = [safetensors, gguf, onnx, npy] as const;
 
@@ -70,19 +65,4 @@ export function registerFormat<Options extends object, Model extends OpenModel>(
     all.splice(all.indexOf(known), 1);
     forgetSignature();
   };
-}
-
-/**
- * Runs two models on the same inputs and compares their outputs. Only ONNX models can be run.
- * @throws ScalepointError `RUNTIME` if a model cannot be run
- */
-export async function compareRuns(
-  a: OpenedModel,
-  b: OpenedModel,
-  options: RunOptions,
-  signal?: AbortSignal,
-): Promise<RunReport> {
-  // Loaded only here, because few callers run models.
-  const run = await import('./onnx/run/compare.js');
-  return run.compareRuns(a, b, options, signal);
 }

@@ -1,10 +1,11 @@
-import { rangeError, typeError } from '../core/errors.js';
+import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import { ofType, whole } from '../core/option-problem.js';
-import { compareRuns, type RunOptions } from '../formats/registry.js';
+import { formats } from '../formats/registry.js';
+import type { RunOptions, RunReport } from '../formats/run.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
-import { withModel } from './open.js';
+import { type Opened, withModel } from './open.js';
 import type { ModelInput } from './recognize.js';
 import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
 
@@ -36,6 +37,17 @@ function checkRunOptions(run: unknown): void {
     if (Number.isSafeInteger(size) && size >= 0) continue;
     throw rangeError(`run.dimensions.${name}`, whole(0), size);
   }
+}
+
+/** Runs two models. @throws ScalepointError `RUNTIME` if models of these formats are not run */
+async function compareRuns(a: Opened, b: Opened, options: RunOptions, signal?: AbortSignal): Promise<RunReport> {
+  const runs = formats().filter((format) => format.compareRuns !== undefined);
+  const other = [a, b].find(({ format }) => format.compareRuns === undefined || format !== a.format);
+  if (other === undefined && a.format.compareRuns !== undefined) {
+    return a.format.compareRuns(a.model, b.model, options, signal);
+  }
+  const labels = runs.map(({ label }) => label).join(' or ');
+  throw new ScalepointError('RUNTIME', `only ${labels} models can be run, and this is ${(other ?? a).format.label}`);
 }
 
 /**

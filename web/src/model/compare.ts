@@ -9,7 +9,7 @@ import { addSums, type ErrorMeasures, measuresOf, normOf, standsForInfinity, sum
 import { waitingFor } from '../core/waiting.js';
 import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
-import type { RunReport } from '../formats/registry.js';
+import type { RunReport } from '../formats/run.js';
 import type { Progress } from '../pipeline/progress.js';
 import { reportTimes } from '../pipeline/progress.js';
 import { pieceOf } from '../pipeline/rectangle-bytes.js';

@@ -7,7 +7,7 @@ import { compareModels, inspectModel, type PlanOptions, planModel, quantizeModel
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { partsOf } from '../../../../web/src/codecs/registry.js';
 import type { ByteSource } from '../../../../web/src/files/bytes.js';
-import { openOnnx } from '../../../../web/src/formats/onnx/model.js';
+import { openOnnx } from '../../../../web/src/formats/onnx/file/model.js';
 import { planOnnx } from '../../../../web/src/formats/onnx/plan.js';
 import { expectBytes } from '../../support/models.js';
 import * as onnx from './encoder.js';

@@ -1,10 +1,12 @@
 /** ONNX models. */
 import type { Format, OpenFile, OpenModel } from '../format.js';
-import { logicalTensors } from './logical.js';
-import { type OnnxModel, openOnnx } from './model.js';
-import { type OnnxOptions, type OnnxTarget, onnxTargets, options, targets } from './options.js';
+import { type OnnxModel, openOnnx } from './file/model.js';
+import { logicalTensors } from './graph/logical.js';
+import { type OnnxOptions, options } from './options.js';
 import { planOnnx } from './plan.js';
+import { reasonText } from './reasons.js';
 import { onnxSignature } from './signature.js';
+import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** Versions, and how many tensors there are of each type. */
 function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): string[] {
@@ -16,15 +18,6 @@ function facts({ tensors, metadata }: Pick<OpenModel, 'tensors' | 'metadata'>): 
     ...[...types].map(([type, n]) => `${n} × ${type}`),
   ];
 }
-
-/** What weights of a model may become together with others. All of them are read as floats when the model runs. */
-const mixed: Readonly<Record<string, readonly OnnxTarget[]>> = {
-  q4: ['q4', 'q8-blocks'],
-  q2: ['q2', 'q4', 'q8-blocks'],
-  'q8-blocks': ['q8-blocks'],
-  'int4-weights': ['int4-weights', 'int8-weights'],
-  'int8-weights': ['int8-weights'],
-};
 
 export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxModel> = {
   ...onnxSignature,
@@ -38,7 +31,7 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
   ruleTargets: onnxTargets,
   mixtures: {
     to: 'q4',
-    types: (to) => mixed[to],
+    types: (to) => targets.find(({ name }) => name === to)?.mixed,
     stored: (bytes) => bytes,
   },
   options,
@@ -60,5 +53,10 @@ export const onnx: Format<'onnx', OnnxTarget, 'onnx', OnnxOptions, object, OnnxM
 
   plan: planOnnx,
 
-  reasonText: ({ kind, words }) => (kind === 'words' ? String(words) : undefined),
+  reasonText,
+
+  async compareRuns(a, b, options, signal) {
+    const { compareRuns } = await import('./run/compare.js');
+    return compareRuns(a, b, options, signal);
+  },
 };

@@ -1,66 +1,9 @@
-/** What ONNX models can become, and the options that decide about it. */
+/** Options that decide what becomes of an ONNX model. */
 import { rangeError, typeError } from '../../core/errors.js';
 import { mention, oneOf, onlyWith, without } from '../../core/option-problem.js';
 import type { SearchedRange } from '../../core/range.js';
-import type { Target } from '../format.js';
 import { checkRules, didYouMean, optionTable, type PlanChoices, searchedRange, toggle } from '../options.js';
-
-/** What ONNX models can become. */
-export const onnxTargets = [
-  'q8',
-  'int8',
-  'uint8',
-  'int8-weights',
-  'uint8-weights',
-  'int4-weights',
-  'q4',
-  'q4f16',
-  'q2',
-  'q2f16',
-  'q8-blocks',
-  'bnb4',
-  'fp16',
-] as const;
-
-/** A target of an ONNX model. */
-export type OnnxTarget = (typeof onnxTargets)[number];
-
-const dynamicOptions = ['range', 'perTensor', 'externalData'];
-const blockOptions = ['range', 'blockSize', 'zeroPoints', 'externalData'];
-
-export const targets: readonly Target[] = [
-  {
-    name: 'q8',
-    about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
-    options: dynamicOptions,
-    preset: 'balanced',
-  },
-  { name: 'int8', about: 'the same, symmetric', options: dynamicOptions },
-  { name: 'uint8', about: 'the same with zero points', options: dynamicOptions },
-  {
-    name: 'int8-weights',
-    about: '8 bits, a scale for each channel; floats when it runs',
-    options: ['range', 'dequantize', 'externalData'],
-  },
-  { name: 'uint8-weights', about: 'the same with zero points', options: ['range', 'dequantize', 'externalData'] },
-  {
-    name: 'int4-weights',
-    about: '4 bits in blocks, for every runtime of opset 21',
-    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
-  },
-  {
-    name: 'q4',
-    about: '4 bits in blocks, for onnxruntime',
-    options: ['range', 'externalData', 'blockSize', 'zeroPoints'],
-    preset: 'small',
-  },
-  { name: 'q4f16', about: 'q4, with everything else in float16', options: blockOptions },
-  { name: 'q2', about: '2 bits in blocks, for onnxruntime', options: blockOptions },
-  { name: 'q2f16', about: 'q2, with everything else in float16', options: blockOptions },
-  { name: 'q8-blocks', about: '8 bits in blocks, for onnxruntime', options: blockOptions },
-  { name: 'bnb4', about: '4-bit floats (NF4) in blocks, for onnxruntime', options: ['blockSize', 'externalData'] },
-  { name: 'fp16', about: 'weights with half the bytes of float32', options: ['externalData'], preset: 'safe' },
-] satisfies readonly (Target & { readonly name: OnnxTarget })[];
+import { type OnnxTarget, onnxTargets, targets } from './targets.js';
 
 /** What decides about an ONNX result. */
 export interface OnnxOptions {
@@ -151,12 +94,11 @@ export const options = optionTable<OnnxOptions>({
         throw rangeError(name, without('to', to));
       }
     }
-    const takesFloats: readonly OnnxTarget[] = ['q4', 'q4f16', 'q2', 'q2f16'];
-    if (zeroPoints === 'float' && !takesFloats.includes(to as OnnxTarget)) {
-      throw rangeError('zeroPoints', onlyWith('to', ...takesFloats), to);
+    if (zeroPoints === 'float' && target?.zeroPoints?.includes('float') !== true) {
+      const others = targets.filter((one) => one.zeroPoints?.includes('float')).map(({ name }) => name);
+      throw rangeError('zeroPoints', onlyWith('to', ...others), to);
     }
-    const searched: readonly OnnxTarget[] = [...takesFloats, 'q8-blocks'];
-    if (searched.includes(to as OnnxTarget) && range !== undefined && range !== 'min-max' && range !== 'mse') {
+    if (target?.ranges === 'min-max and mse' && range !== undefined && range !== 'min-max' && range !== 'mse') {
       throw rangeError('range', oneOf(['min-max', 'mse']), range, { kind: 'with', options: [mention('to', to)] });
     }
     checkRules(rules, ({ to: wanted, granularity }, path) => {

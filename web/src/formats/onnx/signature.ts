@@ -1,4 +1,6 @@
 /** Recognizes ONNX models, and names results as transformers.js expects. */
+import { targets } from './targets.js';
+
 /** Tags of the fields that a model can begin with: numbers, and bytes. */
 const numberTags: readonly number[] = [0x08, 0x28];
 const bytesTags: readonly number[] = [0x12, 0x1a, 0x22, 0x32, 0x3a, 0x42, 0x72];
@@ -31,15 +33,12 @@ function isTag(byte: number): boolean {
   return numberTags.includes(byte) || bytesTags.includes(byte);
 }
 
-/** transformers.js looks for `_quantized` when asked for q8, and for the name of the type otherwise. */
-const endings: Readonly<Record<string, string>> = { q8: 'quantized' };
-
 export const onnxSignature = {
   name: 'onnx',
   label: 'ONNX',
   files: 'ONNX',
   extensions: ['.onnx'],
-  resultEnd: (to: string) => `_${endings[to] ?? to}.onnx`,
+  resultEnd: (to: string) => `_${targets.find(({ name }) => name === to)?.ending ?? to}.onnx`,
   sniff: isModel,
   takesData: true,
 } as const;

@@ -248,7 +248,11 @@ function checkUse(choices: Choices): void {
   const all = targetsIn(choices);
   // Rules name their weights themselves.
   if (include !== undefined && codesOf(to) === undefined)
-    throw rangeError('include', onlyWith('to', ...safetensorsTargets.filter((name) => codesOf(name) !== undefined)), to);
+    throw rangeError(
+      'include',
+      onlyWith('to', ...safetensorsTargets.filter((name) => codesOf(name) !== undefined)),
+      to,
+    );
   if (all.some((target) => integersOf(target) !== undefined)) return;
   const float8 = all.find((target) => codesOf(target) !== undefined);
   const integers = safetensorsTargets.filter((name) => integersOf(name) !== undefined);

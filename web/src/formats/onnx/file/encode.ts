@@ -1,5 +1,5 @@
 /** Messages of ONNX as bytes, for what is added to a model. */
-import { attributeField, nodeField, tensorField } from './proto.js';
+import { attributeField, nodeField, type OnnxNode, tensorField } from './proto.js';
 
 /** Bytes of a result: known ones, some of the model's own file, or a part of a planned tensor. */
 export type Piece =
@@ -95,6 +95,11 @@ function attributeBytes(name: string, value: AttributeValue): number[] {
 /** An attribute as a field of a node. */
 export function attributePieces(name: string, value: AttributeValue): Piece[] {
   return piecesField(nodeField.attribute, [bytesPiece(attributeBytes(name, value))]);
+}
+
+/** The attributes of a node, as they are. */
+export function attributePiecesOf({ attributes }: Pick<OnnxNode, 'attributes'>): Piece[] {
+  return [...attributes.values()].map(({ start, end }) => ({ begin: start, end }));
 }
 
 /** A node as a field of a graph or of a function. */

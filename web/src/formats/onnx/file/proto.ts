@@ -193,6 +193,19 @@ export interface OnnxNode {
   readonly attributes: ReadonlyMap<string, OnnxAttribute>;
 }
 
+/** The domain of onnxruntime's own operators. */
+export const contrib = 'com.microsoft';
+
+/** An integer attribute of a node. */
+export function intOf({ attributes }: Pick<OnnxNode, 'attributes'>, name: string, otherwise: number): number {
+  return attributes.get(name)?.i ?? otherwise;
+}
+
+/** A float attribute of a node. */
+export function floatOf({ attributes }: Pick<OnnxNode, 'attributes'>, name: string, otherwise: number): number {
+  return attributes.get(name)?.f ?? otherwise;
+}
+
 /** An input, an output, or what is known of another value. */
 export interface OnnxValue {
   readonly start: number;

@@ -1,59 +1,13 @@
 /** Compares what two models compute: both run on the same inputs in onnxruntime-web. */
 
-import { type ErrorMeasures, measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
+import { measuresOf, mismatchesOf, nonFiniteOf } from '../../../core/measure.js';
 import { type Hint, mention } from '../../../core/option-problem.js';
-import { type Feeds, feedsOf, fromHalf, type InputOptions } from './inputs.js';
-import { type GraphValue, type OpenedModel, type RunnableModel, runnableOf, withOutputs } from './model.js';
-import {
-  failed,
-  type Loadable,
-  loadRuntime,
-  type Runtime,
-  type RuntimeTensor,
-  type TypedRuntime,
-  withSession,
-} from './runtime.js';
+import type { ComparedLayer, ComparedOutput, RunOptions, RunReport } from '../../run.js';
+import type { OnnxModel } from '../file/model.js';
+import { type Feeds, feedsOf, fromHalf } from './inputs.js';
+import { type GraphValue, type RunnableModel, runnableOf, withOutputs } from './runnable.js';
+import { failed, type Loadable, loadRuntime, type RuntimeTensor, type TypedRuntime, withSession } from './runtime.js';
 import { sumsOf } from './sums.js';
-
-/** How two models are run. */
-export interface RunOptions extends InputOptions {
-  /** Whether to compare what comes out of nodes as well, which shows where the error begins. It takes the memory of all of it. @defaultValue false */
-  readonly layers?: boolean | undefined;
-  /** The module onnxruntime-web. @defaultValue the one that is installed; pages have to pass it */
-  readonly runtime?: Runtime | undefined;
-}
-
-/** What two models compute from the same inputs. */
-export interface RunReport {
-  /** In the order of a. */
-  readonly outputs: readonly {
-    /** Its name in the models. */
-    readonly name: string;
-    /** Its shape in this run. */
-    readonly shape: readonly number[];
-    /** How far b is from a. Integers count as numbers. */
-    readonly error: ErrorMeasures;
-    /** Elements that are NaN or infinite in one of them, and another value in the other. `error` leaves them out. */
-    readonly mismatched: number;
-  }[];
-  /** Outputs of both that were not compared, with the reason. */
-  readonly skippedOutputs: readonly {
-    /** Its name in the models. */
-    readonly name: string;
-    /** Why it cannot be compared. */
-    readonly reason: string;
-  }[];
-  /** With `layers`: values that nodes of both main graphs give under one name, in the order of a. */
-  readonly layers?: readonly (RunReport['outputs'][number] & {
-    /** The operator of the node in a. */
-    readonly op: string;
-    /** Decibels of SQNR lost against the worst of its inputs that were compared. More than 60 dB count as 60. */
-    readonly lossDb: number;
-  })[];
-}
-
-type ComparedOutput = RunReport['outputs'][number];
-type ComparedLayer = NonNullable<RunReport['layers']>[number];
 
 type Values = ReadonlyMap<string, RuntimeTensor>;
 
@@ -132,8 +86,8 @@ function common(a: RunnableModel, b: RunnableModel): GraphValue[] {
 
 /** Runs both models. See `compareModels`. */
 export async function compareRuns(
-  a: OpenedModel,
-  b: OpenedModel,
+  a: OnnxModel,
+  b: OnnxModel,
   options: RunOptions,
   signal?: AbortSignal,
 ): Promise<RunReport> {

@@ -3,29 +3,9 @@ import { rangeError } from '../../../core/errors.js';
 import { count as exactly, ofType, oneOf } from '../../../core/option-problem.js';
 import { type FileInput, quoted } from '../../../files/bytes.js';
 import { openSource } from '../../../files/open.js';
+import type { InputArray, InputOptions, ModelInputs } from '../../run.js';
 import { type NumpyArray, readArrays } from './npz.js';
 import type { InputMetadata, RuntimeTensor, TypedRuntime } from './runtime.js';
-
-/** An input as an array. Numbers are converted to the type that the model takes. */
-export interface InputArray {
-  /** Its elements in row-major order. */
-  readonly data: ArrayLike<number | bigint>;
-  /** Its product is the number of elements. */
-  readonly shape: readonly number[];
-}
-
-/** Inputs by name, as arrays or .npy files; or a .npz file with all of them; or a .npy file for a model with one input. */
-export type ModelInputs = FileInput | Readonly<Record<string, FileInput | InputArray>>;
-
-/** What decides about inputs. */
-export interface InputOptions {
-  /** What the models are run on. @defaultValue random values by type, shape and name */
-  readonly inputs?: ModelInputs | undefined;
-  /** Sizes of dimensions that are not fixed, by their names or as `input.axis`. @defaultValue 1 for batches, 16 for sequences, 0 for what is past, 224 for images, 32 for latent ones, 16,000 for sound, 3000 for its features */
-  readonly dimensions?: Readonly<Record<string, number>> | undefined;
-  /** Which random values. @defaultValue 1 */
-  readonly seed?: number | undefined;
-}
 
 // ------------------------------------------------------------------------------------------------------------------------- given
 

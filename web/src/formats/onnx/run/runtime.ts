@@ -2,6 +2,7 @@
 import { ScalepointError } from '../../../core/errors.js';
 import { nodeModule } from '../../../core/node.js';
 import type { Hint } from '../../../core/option-problem.js';
+import type { Runtime } from '../../run.js';
 
 /** A value that goes into a model or comes out of it. */
 export interface RuntimeTensor {
@@ -27,17 +28,6 @@ export interface Session {
     options: { readonly logSeverityLevel: 4 },
   ): Promise<Readonly<Record<string, RuntimeTensor>>>;
   release(): Promise<void>;
-}
-
-/** The module `onnxruntime-web`, or one with the same functions. */
-export interface Runtime {
-  /** What loads a model. */
-  readonly InferenceSession: {
-    /** Loads a model from its bytes. */
-    create(model: Uint8Array, options?: object): Promise<unknown>;
-  };
-  /** The class of inputs and outputs. */
-  readonly Tensor: unknown;
 }
 
 /** The same with the types that are used. */

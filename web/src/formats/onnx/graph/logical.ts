@@ -1,15 +1,14 @@
 /** Finds the codes among the tensors of a model, and the scales that belong to them: by the nodes that read them. */
-import { type DequantizeLinearForm, isReadable } from '../../codecs/dequantize-linear.js';
-import type { MatMulBnb4Form } from '../../codecs/matmul-bnb4.js';
-import type { MatMulNBitsForm } from '../../codecs/matmul-nbits.js';
-import type { LogicalTensor } from '../format.js';
-import { elementCount, plainTensor } from '../tensors.js';
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { type DequantizeLinearForm, isReadable } from '../../../codecs/dequantize-linear.js';
+import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import type { LogicalTensor } from '../../format.js';
+import { elementCount, plainTensor } from '../../tensors.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { linearForm } from '../forms.js';
 import { Graphs, type Reader } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { productOf, swaps } from './nbits.js';
-import { intOf } from './readers.js';
-import { linearForm } from './weights.js';
+import { swaps, transposes } from './products.js';
 
 /** Codes, what belongs to them, and what they are together. */
 interface Found {
@@ -162,7 +161,7 @@ class Finder {
     return this.#graphs.readers({ graph, value }).some((reader) => {
       const { node, input, path } = reader;
       const isInteger = node.opType === 'MatMulInteger' && input === 1 && swaps(path) === true;
-      return isInteger || productOf(reader)?.transposed === true;
+      return isInteger || transposes(reader) === true;
     });
   }
 

@@ -1,11 +1,8 @@
 /** What has to be known of an ONNX model to run it. */
-import { ScalepointError } from '../../../core/errors.js';
 import type { ByteSource } from '../../../files/bytes.js';
-import type { FormatInfo, OpenModel } from '../../format.js';
-import type { OnnxGraph } from '../file/proto.js';
-import { Graphs, isMover, mostMoves, type Use } from '../graph.js';
-import type { OnnxModel } from '../model.js';
-import { intOf } from '../readers.js';
+import type { OnnxModel } from '../file/model.js';
+import { intOf, type OnnxGraph } from '../file/proto.js';
+import { Graphs, isMover, mostMoves, type Use } from '../graph/graph.js';
 import type { Known } from './inputs.js';
 import type { Loadable } from './runtime.js';
 
@@ -99,25 +96,16 @@ function channelsIn(graphs: Graphs, graph: OnnxGraph, name: string, seen = new S
 /** Operators whose outputs are no tensors. */
 const withoutTensors = /^(Sequence|SplitToSequence|Optional)/;
 
-/** An open model of any format. */
-export interface OpenedModel {
-  readonly format: Pick<FormatInfo, 'name' | 'label'>;
-  readonly model: OpenModel;
-}
-
-/** Reads all of a model. @throws ScalepointError `RUNTIME` if it is of a format that is not run */
-export async function runnableOf({ format, model }: OpenedModel): Promise<RunnableModel> {
-  if (format.name !== 'onnx') {
-    throw new ScalepointError('RUNTIME', `only ONNX models can be run, and this is ${format.label}`);
-  }
-  const { proto, source, weights, files } = model as OnnxModel;
+/** Reads all of a model. */
+export async function runnableOf(model: OnnxModel): Promise<RunnableModel> {
+  const { proto, source, weights, files } = model;
   const external = new Map<string, ByteSource>();
   for (const { source: place, tensor } of weights) {
     if (tensor.data.kind === 'external') external.set(tensor.data.location, files[place.file ?? 0] as ByteSource);
   }
   const externalData = [];
   for (const [path, file] of external) externalData.push({ path, data: await whole(file) });
-  const graphs = new Graphs(model as OnnxModel);
+  const graphs = new Graphs(model);
   const outputs = new Set(proto.graph.outputs.map(({ name }) => name));
   const values = proto.graph.nodes.flatMap(({ opType, domain, inputs, outputs: given }) => {
     if (opType === 'Constant' || (domain === '' && withoutTensors.test(opType))) return [];

@@ -1,25 +1,18 @@
 /** Writes nodes as a newer version of ai.onnx has them. */
+
+import { attributePieces, bytesPiece, castNode, textField } from '../file/encode.js';
+import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Rewritten } from '../graph/opsets.js';
+import { Types } from '../graph/types.js';
 import type { Builder } from './builder.js';
-import { attributePieces, bytesPiece, castNode, int64Piece, textField } from './file/encode.js';
-import { nodeField, type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
-import type { Rewritten } from './opsets.js';
-import { Types } from './types.js';
 
 /** A float as a scalar, and a Cast of it if a node computes with another type. Returns the name of what it reads. */
 function floatFor(builder: Builder, graph: OnnxGraph, name: string, float: number, node: OnnxNode, type: number) {
   const fresh = builder.addFloat(graph, name, float);
   if (type === typeNumber('F32')) return fresh;
-  const cast = builder.graphs.freshValue(`${name}_cast`);
+  const cast = builder.freshValue(`${name}_cast`);
   builder.addNodes({ graph, before: node }, [castNode(fresh, cast, type)]);
   return cast;
-}
-
-/** Integers as a constant. Returns its name. */
-function integersFor(builder: Builder, graph: OnnxGraph, name: string, values: readonly number[]): string {
-  const fresh = builder.graphs.freshValue(name);
-  const shape = [values.length];
-  builder.addConstant(graph, { name: fresh, type: typeNumber('I64'), shape, data: int64Piece(values) });
-  return fresh;
 }
 
 /**
@@ -28,10 +21,9 @@ function integersFor(builder: Builder, graph: OnnxGraph, name: string, values: r
  */
 export function rewriteRaised(builder: Builder, halves: { has(node: OnnxNode): boolean } | undefined): void {
   const raised = builder.raised();
-  const [main] = builder.graphs.scopes;
   // Numbers that were attributes have the type of what the node computes with.
   const hasFloats = raised.some(({ rewriting: { inputs = [] } }) => inputs.some((input) => input && 'float' in input));
-  const types = hasFloats && main !== undefined ? new Types(builder.graphs, main) : undefined;
+  const types = hasFloats ? new Types(builder.graphs, builder.graphs.main) : undefined;
   for (const one of raised) {
     const type = halves?.has(one.node) ? typeNumber('F16') : types?.inputType(one.node, one.graph, 0);
     rewrite(builder, one, type ?? typeNumber('F32'));
@@ -56,7 +48,7 @@ function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten, type: 
       name =
         'float' in value
           ? floatFor(builder, graph, wanted, value.float, node, type)
-          : integersFor(builder, graph, wanted, value);
+          : builder.addIntegers(graph, wanted, value);
     }
     edits.append(node.begin, [bytesPiece(textField(nodeField.input, name))]);
   }
@@ -67,7 +59,7 @@ function rewrite(builder: Builder, { node, graph, rewriting }: Rewritten, type: 
 function flatten(builder: Builder, { node, graph }: Rewritten, axis: number): void {
   const [x = ''] = builder.inputsOf(node);
   const [y = ''] = builder.outputsOf(node);
-  const fresh = (what: string) => builder.graphs.freshValue(`${y}_${what}`);
+  const fresh = (what: string) => builder.freshValue(`${y}_${what}`);
   const [shape, flat, result] = [fresh('shape'), fresh('flat'), fresh('rows')];
   builder.addNodes({ graph, before: node }, [
     { opType: 'Shape', name: shape, inputs: [x], outputs: [shape] },
@@ -75,7 +67,6 @@ function flatten(builder: Builder, { node, graph }: Rewritten, axis: number): vo
   ]);
   builder.renameInput(node, 0, flat);
   builder.renameOutput(node, y, result);
-  const next = graph.nodes[graph.nodes.indexOf(node) + 1];
   const reshape = { opType: 'Reshape', name: y, inputs: [result, shape], outputs: [y] };
-  builder.addNodes({ graph, before: next, behind: node }, [reshape]);
+  builder.addNodes(builder.behind(graph, node), [reshape]);
 }

@@ -1,6 +1,6 @@
 /** Nodes that only move elements, and that onnxruntime cannot load in float16. */
 
-import type { OnnxGraph, OnnxNode } from './file/proto.js';
+import type { OnnxGraph, OnnxNode } from '../file/proto.js';
 import { type Graphs, isMover, mostMoves, type Use } from './graph.js';
 
 /** Whether the first dimension becomes one of the last two, beside the last one, and all others stay in order. */

@@ -1,8 +1,7 @@
 /** Element types of the values of a model, as far as they follow from its operators; and which operators compute with float16. */
 
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Graphs, Scope, Value } from './graph.js';
-import { intOf } from './readers.js';
 
 const [float, int64, bool] = [typeNumber('F32'), typeNumber('I64'), typeNumber('BOOL')];
 

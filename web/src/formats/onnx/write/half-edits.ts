@@ -1,9 +1,8 @@
 /** What changes in a graph besides names and nodes if its floats become float16: constants inside of nodes, and types that are noted. */
-import type { Form } from '../../codecs/codec.js';
-import type { SourceTensor } from '../format.js';
-import type { Builder } from './builder.js';
-import { plainPlace } from './file/data.js';
-import { bytesPiece, integerField, piecesField, tensorPieces, textField } from './file/encode.js';
+import type { Form } from '../../../codecs/codec.js';
+import type { SourceTensor } from '../../format.js';
+import { plainPlace } from '../file/data.js';
+import { bytesPiece, integerField, piecesField, tensorPieces, textField } from '../file/encode.js';
 import {
   attributeField,
   nodeField,
@@ -12,8 +11,9 @@ import {
   type OnnxNode,
   type OnnxTensor,
   typeNumber,
-} from './file/proto.js';
-import type { Field, Skeleton } from './file/wire.js';
+} from '../file/proto.js';
+import type { Field, Skeleton } from '../file/wire.js';
+import type { Builder } from './builder.js';
 
 /** A tensor of a node as one of the model's; undefined if its elements do not lie one after the other. */
 function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): SourceTensor | undefined {
@@ -24,7 +24,7 @@ function sourceOf(name: string, { element, shape, bytes, data }: OnnxTensor): So
 }
 
 /** The float that a constant gives, which is an attribute, as a tensor. */
-export function floatOf(skeleton: Skeleton, { attributes }: OnnxNode): OnnxTensor | undefined {
+export function floatTensorOf(skeleton: Skeleton, { attributes }: OnnxNode): OnnxTensor | undefined {
   const attribute = attributes.get('value_float');
   if (attribute === undefined || attribute.refers) return undefined;
   const [outer] = skeleton.fields(attribute.start, attribute.end);

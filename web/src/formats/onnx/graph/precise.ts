@@ -1,8 +1,7 @@
 /** Nodes whose numbers float16 does not hold, though their operators take it. */
 
-import { type OnnxGraph, type OnnxNode, typeNumber } from './file/proto.js';
+import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
 import type { Graphs, Value } from './graph.js';
-import { intOf } from './readers.js';
 import type { Types } from './types.js';
 
 interface Placed {

@@ -1,7 +1,7 @@
 /** Who reads what: the values of a model's graphs, with the scopes that subgraphs have. */
 
-import type { OnnxFunction, OnnxGraph, OnnxNode } from './file/proto.js';
-import type { OnnxModel, Weight } from './model.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import type { OnnxFunction, OnnxGraph, OnnxNode } from '../file/proto.js';
 
 /** A node that reads a value. */
 export interface Use {
@@ -30,6 +30,21 @@ export interface Value {
 }
 
 type OpenValue = { -readonly [Key in keyof Value]: Value[Key] } & { readonly uses: Use[] };
+
+/** Where a value goes. */
+export interface Followed {
+  readonly readers: readonly Reader[];
+  /** Whether it leaves its graph: by itself, or through nodes that only move its elements. */
+  readonly leaves: boolean;
+}
+
+/** What is left of the readers of a weight when some of them read codes. */
+export interface Released {
+  /** Whether any node still reads the weight as floats. */
+  readonly isRead: boolean;
+  /** Nodes that only moved its elements to the others. */
+  readonly unneeded: readonly OnnxNode[];
+}
 
 /** Graphs with the same versions of operators: the main graph with all inside of it, or a function. */
 export interface Scope {
@@ -74,12 +89,16 @@ export class Graphs {
   readonly #parents = new Map<OnnxGraph, OnnxGraph>();
   readonly #scopes = new Map<OnnxGraph, Scope>();
   readonly #weights = new Map<OnnxGraph, Map<string, Weight>>();
-  readonly #valueNames = new Set<string>();
-  readonly #nodeNames = new Set<string>();
   readonly #functions = new Map<string, OnnxFunction>();
+  readonly #next = new Map<OnnxNode, OnnxNode>();
+  /** Names that values and nodes have, in any graph. */
+  readonly valueNames: ReadonlySet<string> = new Set<string>();
+  readonly nodeNames: ReadonlySet<string> = new Set<string>();
   /** Every node with its graph, in order. */
   readonly nodes: { readonly node: OnnxNode; readonly graph: OnnxGraph }[] = [];
   readonly scopes: readonly Scope[];
+  /** The main graph with all inside of it. */
+  readonly main: Scope;
 
   constructor({ proto, weights }: OnnxModel) {
     for (const weight of weights) {
@@ -87,10 +106,8 @@ export class Graphs {
       inGraph.set(weight.value, weight);
       this.#weights.set(weight.graph, inGraph);
     }
-    this.scopes = [
-      { root: proto.graph, opsets: proto.opsets, function: undefined },
-      ...proto.functions.map((f): Scope => ({ root: f.body, opsets: f.opsets, function: f })),
-    ];
+    this.main = { root: proto.graph, opsets: proto.opsets, function: undefined };
+    this.scopes = [this.main, ...proto.functions.map((f): Scope => ({ root: f.body, opsets: f.opsets, function: f }))];
     for (const f of proto.functions) if (f.domain !== '') this.#functions.set(functionKey(f.domain, f.name), f);
     for (const scope of this.scopes) this.#define(scope.root, scope, undefined);
     for (const { node, graph } of this.nodes) {
@@ -112,19 +129,21 @@ export class Graphs {
     const values = new Map<string, OpenValue>();
     this.#values.set(graph, values);
     const add = (name: string, producer?: OnnxNode) => {
-      this.#valueNames.add(name);
+      (this.valueNames as Set<string>).add(name);
       if (name === '' || values.has(name)) return;
       const weight = this.#weights.get(graph)?.get(name);
       values.set(name, { name, graph, weight, producer, uses: [], isOutput: false });
     };
     for (const { name } of [...graph.inputs, ...graph.initializers, ...graph.values, ...graph.outputs]) {
-      this.#valueNames.add(name);
+      (this.valueNames as Set<string>).add(name);
     }
     for (const { name } of [...graph.inputs, ...graph.initializers]) add(name);
     for (const name of graph.sparse) add(name);
-    for (const node of graph.nodes) {
+    for (const [i, node] of graph.nodes.entries()) {
+      const next = graph.nodes[i + 1];
+      if (next !== undefined) this.#next.set(node, next);
       this.nodes.push({ node, graph });
-      this.#nodeNames.add(node.name);
+      (this.nodeNames as Set<string>).add(node.name);
       for (const name of node.outputs) add(name, node);
       for (const { graphs } of node.attributes.values()) {
         for (const inner of graphs) this.#define(inner, scope, graph);
@@ -160,6 +179,11 @@ export class Graphs {
     return this.#find(graph, name)?.uses ?? [];
   }
 
+  /** The node behind another one in its graph; undefined behind the last one. */
+  nodeBehind(node: OnnxNode): OnnxNode | undefined {
+    return this.#next.get(node);
+  }
+
   /** Whether a value leaves its graph. */
   isOutput(graph: OnnxGraph, name: string): boolean {
     return this.#find(graph, name)?.isOutput ?? false;
@@ -178,20 +202,12 @@ export class Graphs {
   }
 
   /** Everything that reads a weight, or another value, in the end. */
-  readers(value: Pick<Weight, 'graph' | 'value'>): Reader[] {
-    return this.#moved(value).readers;
+  readers(value: Pick<Weight, 'graph' | 'value'>): readonly Reader[] {
+    return this.follow(value).readers;
   }
 
-  /** Whether a weight leaves its graph: by itself, or through nodes that only move its elements. */
-  leaves(weight: Weight): boolean {
-    return this.#moved(weight).values.some(({ isOutput }) => isOutput);
-  }
-
-  /** The values that a weight is moved to, itself first, and what reads them. */
-  #moved({ graph, value }: Pick<Weight, 'graph' | 'value'>): {
-    readonly values: readonly Value[];
-    readonly readers: Reader[];
-  } {
+  /** Follows a value through the nodes that only move its elements. */
+  follow({ graph, value }: Pick<Weight, 'graph' | 'value'>): Followed {
     const readers: Reader[] = [];
     const values = new Set<Value>();
     const follow = (from: Value | undefined, path: readonly OnnxNode[], calls: readonly Call[]) => {
@@ -216,23 +232,29 @@ export class Graphs {
       }
     };
     follow(this.#find(graph, value), [], []);
-    return { values: [...values], readers };
+    return { readers, leaves: [...values].some(({ isOutput }) => isOutput) };
   }
 
-  /** A name of a value that nobody has, much like the given one. */
-  freshValue(name: string): string {
-    return fresh(name, this.#valueNames);
+  /**
+   * Finds the nodes between a weight and some of its readers that are not needed once these do not read it.
+   * @param replaced the inputs that no longer read it
+   */
+  release({ graph, value }: Weight, replaced: readonly Use[]): Released {
+    // By node: paths may fork and join again and again.
+    const known = new Map<OnnxNode, boolean>();
+    const unneeded: OnnxNode[] = [];
+    const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {
+      const uses = this.uses(at, name);
+      return this.isOutput(at, name) || uses.map((use) => isRead(use, moves)).includes(true);
+    };
+    const isRead = ({ node, input, graph: inside }: Use, moves: number): boolean => {
+      if (replaced.some((use) => use.node === node && use.input === input)) return false;
+      if (!isMover(node) || moves === mostMoves) return true;
+      const result = known.get(node) ?? node.outputs.some((output) => isNeeded(inside, output, moves + 1));
+      known.set(node, result);
+      if (!result && !unneeded.includes(node)) unneeded.push(node);
+      return result;
+    };
+    return { isRead: isNeeded(graph, value, 0), unneeded };
   }
-
-  /** A name of a node that nobody has. */
-  freshNode(name: string): string {
-    return fresh(name, this.#nodeNames);
-  }
-}
-
-function fresh(name: string, taken: Set<string>): string {
-  let result = name;
-  for (let i = 1; taken.has(result); i++) result = `${name}_${i}`;
-  taken.add(result);
-  return result;
 }

@@ -1,9 +1,9 @@
 /** Opens ONNX models: lists their tensors, and finds their data. */
-import { type ByteSource, quoted } from '../../files/bytes.js';
-import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../format.js';
-import { assembled, plainPlace } from './file/data.js';
-import { checkLocation, ExternalFiles } from './file/external.js';
-import { Parser } from './file/parse.js';
+import { type ByteSource, quoted } from '../../../files/bytes.js';
+import type { OpenFile, OpenInput, OpenModel, SourceTensor } from '../../format.js';
+import { assembled, plainPlace } from './data.js';
+import { checkLocation, ExternalFiles } from './external.js';
+import { Parser } from './parse.js';
 import {
   modelSchema,
   type OnnxFunction,
@@ -11,8 +11,8 @@ import {
   type OnnxNode,
   type OnnxProto,
   type OnnxTensor,
-} from './file/proto.js';
-import { badFile, readSkeleton, type Skeleton } from './file/wire.js';
+} from './proto.js';
+import { badFile, readSkeleton, type Skeleton } from './wire.js';
 
 /** A tensor of a graph. */
 export interface Weight {

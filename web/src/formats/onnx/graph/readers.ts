@@ -1,19 +1,7 @@
-/** Which weights are converted by default, and along which axis their channels lie. */
-import { elementCount } from '../tensors.js';
-import type { OnnxNode } from './file/proto.js';
-import type { Graphs, Reader } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-
-/** Fewer elements are not worth a node and its scales. */
-export const fewestElements = 1024;
-
-export function intOf({ attributes }: OnnxNode, name: string, otherwise: number): number {
-  return attributes.get(name)?.i ?? otherwise;
-}
-
-export function floatOf({ attributes }: OnnxNode, name: string, otherwise: number): number {
-  return attributes.get(name)?.f ?? otherwise;
-}
+/** What nodes do with a weight, and along which axis its channels lie. */
+import type { Weight } from '../file/model.js';
+import { intOf, type OnnxNode } from '../file/proto.js';
+import type { Followed, Graphs, Reader } from './graph.js';
 
 /** A letter of an Einsum's equation, or an ellipsis. */
 const term = /[a-zA-Z]|\.\.\./g;
@@ -102,14 +90,22 @@ export function channelAxis(reader: Reader, shape: readonly number[]): number | 
   return typeof axis === 'number' ? axisBefore(reader.path, axis, shape.length) : undefined;
 }
 
-/** The readers of a weight that are worth fewer bits, and the axis of its channels; undefined if everything has one scale. */
+/** The axis along which a weight has channels; undefined if everything has one scale. */
 export interface Channels {
-  readonly readers: readonly Reader[];
   /** The operator that the axis is for. */
-  readonly opType: string;
+  readonly operator: string;
   readonly axis: number | undefined;
   /** The same for codes with zero points. */
   readonly zeroPointAxis: number | undefined;
+}
+
+/** What a graph says about a weight. */
+export interface Reading extends Followed {
+  readonly weight: Weight;
+  /** A reader some of whose attributes are those of the function that it is in, so that they say nothing about axes. */
+  readonly open: Reader | undefined;
+  /** Undefined if no reader computes along an axis. */
+  readonly channels: Channels | undefined;
 }
 
 /** Whether a reader multiplies two weights. onnxruntime 1.30 fails to run that if the first one has a zero point for each row. */
@@ -134,32 +130,18 @@ function isOpen(reader: Reader): boolean {
   );
 }
 
-/** Finds the readers and the axes of a weight, or says why its readers do not tell them. */
-export function channelsOf(graphs: Graphs, weight: Weight): Channels | string {
-  const readers = graphs.readers(weight);
-  const open = readers.find(isOpen);
-  if (open !== undefined) return `read by ${open.node.opType}, whose attributes are open`;
+/** Reads in a graph what nodes do with a weight. */
+export function readingOf(graphs: Graphs, weight: Weight): Reading {
   const { shape } = weight.source;
-  for (const reader of readers) {
-    if (axisIn(reader, shape) === undefined) continue;
-    const axis = channelAxis(reader, shape);
-    const { opType } = reader.node;
-    return { readers, opType, axis, zeroPointAxis: isLeftOfWeight(graphs, reader) ? undefined : axis };
-  }
-  const [first] = readers;
-  if (first !== undefined) return `read by ${first.node.opType}`;
-  return graphs.isOutput(weight.graph, weight.value) ? 'an output' : 'not read';
-}
-
-/** Why a weight is kept, before anybody looks at who reads it. */
-export function reasonToKeep(
-  { proto }: OnnxModel,
-  { source }: Weight,
-  { takesHalf = false }: { readonly takesHalf?: boolean } = {},
-): string | undefined {
-  const { dtype, shape } = source;
-  if (dtype !== 'F32' && !(takesHalf && dtype === 'F16')) return dtype;
-  if (shape.length < 2) return `${shape.length}-D`;
-  if ((elementCount(shape) ?? 0) < fewestElements) return 'small';
-  return proto.trains ? 'training' : undefined;
+  const followed = graphs.follow(weight);
+  const open = followed.readers.find(isOpen);
+  // An axis that depends on open attributes is unknown.
+  const first = open === undefined ? followed.readers.find((reader) => axisIn(reader, shape) !== undefined) : undefined;
+  const axis = first && channelAxis(first, shape);
+  const channels = first && {
+    operator: first.node.opType,
+    axis,
+    zeroPointAxis: isLeftOfWeight(graphs, first) ? undefined : axis,
+  };
+  return { ...followed, weight, open, channels };
 }

@@ -1,15 +1,15 @@
 /** A result in the making: what becomes of each tensor, and what changes in the graphs. */
-import type { Form, Part } from '../../codecs/codec.js';
-import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../format.js';
-import { type Reason, reasons } from '../reason.js';
-import { keptTensor, plainTensor } from '../tensors.js';
-import { Edits, layOut } from './edits.js';
+import type { Form, Part } from '../../../codecs/codec.js';
+import type { FilePlan, OutputFile, PartsOf, PlannedTensor, Segment, SourceTensor } from '../../format.js';
+import { keptTensor, plainTensor } from '../../tensors.js';
+import type { Decisions } from '../decide/decide.js';
 import {
   attributePieces,
   bytesPiece,
   type External,
   externalPieces,
   externalTensorPieces,
+  int64Piece,
   integerField,
   type NewNode,
   type NewTensor,
@@ -19,9 +19,11 @@ import {
   piecesField,
   tensorPieces,
   textField,
-} from './file/encode.js';
+} from '../file/encode.js';
+import type { OnnxModel, Weight } from '../file/model.js';
 import {
   attributeField,
+  contrib,
   graphField,
   modelField,
   nodeField,
@@ -29,16 +31,15 @@ import {
   type OnnxNode,
   tensorField,
   typeNumber,
-} from './file/proto.js';
-import type { Field } from './file/wire.js';
-import { Graphs, isMover, mostMoves, type Scope, type Use } from './graph.js';
-import type { OnnxModel, Weight } from './model.js';
-import { irVersionOf, type Rewritten, raising } from './opsets.js';
+} from '../file/proto.js';
+import type { Field } from '../file/wire.js';
+import type { Graphs, Scope } from '../graph/graph.js';
+import { irVersionOf, type Opsets, type Rewritten } from '../graph/opsets.js';
+import type { OnnxReason } from '../reasons.js';
+import { Edits, layOut } from './edits.js';
 
 const functionNodeField = 7;
 const functionOpsetField = 9;
-
-const wordsReason = (words: string): Reason => ({ kind: 'words', words });
 
 /** Where nodes are put: before a node, or behind one that may be the last; else at the start of the graph. */
 export interface Position {
@@ -52,8 +53,10 @@ export class Builder {
   readonly model: OnnxModel;
   readonly graphs: Graphs;
   readonly edits = new Edits();
-  readonly notes: string[] = [];
   readonly #partsOf: PartsOf;
+  readonly #newerOpsets: Opsets;
+  readonly #valueNames: Set<string>;
+  readonly #nodeNames: Set<string>;
   readonly #indexes: ReadonlyMap<Weight, number>;
   readonly #tensors: (PlannedTensor | undefined)[];
   readonly #more: PlannedTensor[] = [];
@@ -63,15 +66,23 @@ export class Builder {
   readonly #spelled = new Set<number>();
   /** What adds the nodes that stand in the place of others. */
   readonly #replaced: (() => void)[] = [];
-  /** Operators that keep a version from being raised. */
-  readonly #obstacles = new Map<Scope, string>();
+  /** Names of constants that several nodes read. */
+  readonly #shared = new Map<OnnxGraph, Map<string, string>>();
   readonly #names = new Map<OnnxNode, { readonly inputs: readonly string[]; readonly outputs: readonly string[] }>();
 
   /** @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself */
-  constructor(model: OnnxModel, partsOf: PartsOf, dataFile: string | undefined) {
+  constructor(
+    model: OnnxModel,
+    { graphs, opsets }: Pick<Decisions, 'graphs' | 'opsets'>,
+    partsOf: PartsOf,
+    dataFile: string | undefined,
+  ) {
     this.model = model;
     this.#data = dataFile === undefined ? undefined : new DataFile(dataFile);
-    this.graphs = new Graphs(model);
+    this.graphs = graphs;
+    this.#newerOpsets = opsets;
+    this.#valueNames = new Set(graphs.valueNames);
+    this.#nodeNames = new Set(graphs.nodeNames);
     this.#partsOf = partsOf;
     this.#indexes = new Map(model.weights.map((weight, i) => [weight, i]));
     this.#tensors = model.weights.map(() => undefined);
@@ -97,10 +108,6 @@ export class Builder {
     return this.#tensors.length + this.#more.length - 1;
   }
 
-  isConverted(weight: Weight): boolean {
-    return this.#tensors[this.#indexOf(weight)] !== undefined;
-  }
-
   #indexOf(weight: Weight): number {
     return this.#indexes.get(weight) as number;
   }
@@ -112,9 +119,9 @@ export class Builder {
   }
 
   /** Copies a tensor. */
-  keep(weight: Weight, reason: string): void {
+  keep(weight: Weight, reason: OnnxReason): void {
     const index = this.#indexOf(weight);
-    this.#tensors[index] = keptTensor(weight.source, reason === 'rule' ? reasons.rule : wordsReason(reason));
+    this.#tensors[index] = keptTensor(weight.source, reason);
     const bytes = { tensor: index, role: 'data', size: weight.source.bytes };
     const isShape = weight.source.dtype === 'I64' || weight.node?.attributes.has('value_floats');
     const external = isShape ? undefined : this.#place(weight.graph, bytes);
@@ -176,9 +183,29 @@ export class Builder {
 
   /** Adds a number in float32, for one node to read. Returns its name. */
   addFloat(graph: OnnxGraph, wanted: string, value: number): string {
-    const name = this.graphs.freshValue(wanted);
+    const name = this.freshValue(wanted);
     const bytes = new Uint8Array(Float32Array.of(value).buffer);
     this.addConstant(graph, { name, type: typeNumber('F32'), shape: [], data: { bytes } });
+    return name;
+  }
+
+  /** Adds integers for one node to read. Returns their name. */
+  addIntegers(graph: OnnxGraph, wanted: string, values: readonly number[]): string {
+    const name = this.freshValue(wanted);
+    this.addConstant(graph, { name, type: typeNumber('I64'), shape: [values.length], data: int64Piece(values) });
+    return name;
+  }
+
+  /** Adds a constant to the main graph, or to a function, unless it is there. Returns its name. */
+  sharedConstant(graph: OnnxGraph, wanted: string, make: () => Omit<NewTensor, 'name'>): string {
+    const { root } = this.graphs.scopeOf(graph);
+    const inRoot = this.#shared.get(root) ?? new Map<string, string>();
+    this.#shared.set(root, inRoot);
+    const known = inRoot.get(wanted);
+    if (known !== undefined) return known;
+    const name = this.freshValue(wanted);
+    this.addConstant(root, { name, ...make() });
+    inRoot.set(wanted, name);
     return name;
   }
 
@@ -202,11 +229,16 @@ export class Builder {
     return this.graphs.scopeOf(graph).function?.body === graph ? functionNodeField : graphField.node;
   }
 
+  /** The position behind a node; the start of the graph if there is none. */
+  behind(graph: OnnxGraph, node: OnnxNode | undefined): Position {
+    return { graph, before: node && this.graphs.nodeBehind(node), behind: node };
+  }
+
   /** Puts nodes at a position. */
   addNodes(position: Position, nodes: readonly NewNode[]): void {
     const field = this.#nodeField(position.graph);
     for (const node of nodes) {
-      const name = node.name === undefined ? {} : { name: this.graphs.freshNode(node.name) };
+      const name = node.name === undefined ? {} : { name: fresh(node.name, this.#nodeNames) };
       this.#insert(position, nodePieces({ ...node, ...name }, field));
     }
   }
@@ -235,7 +267,7 @@ export class Builder {
   floatName(weight: Weight): string {
     const { graph, value } = weight;
     if (!this.graphs.isShadowed(weight) || this.graphs.isOutput(graph, value)) return value;
-    const name = this.graphs.freshValue(`${value}_float`);
+    const name = this.freshValue(`${value}_float`);
     for (const { node, input } of this.graphs.uses(graph, value)) {
       // Some may read it as float16 by now.
       if (this.inputsOf(node)[input] === value) this.renameInput(node, input, name);
@@ -292,65 +324,32 @@ export class Builder {
     this.#replaced.push(() => this.addNodes({ graph, before: node }, make()));
   }
 
-  /**
-   * Takes away the nodes between a weight and some of its readers, unless others read them, too. Returns whether anybody still reads the
-   * weight as floats.
-   */
-  release({ graph, value }: Weight, replaced: readonly Use[]): boolean {
-    // By node: paths may fork and join again and again.
-    const known = new Map<OnnxNode, boolean>();
-    const isNeeded = (at: OnnxGraph, name: string, moves: number): boolean => {
-      const uses = this.graphs.uses(at, name);
-      return this.graphs.isOutput(at, name) || uses.map((use) => isRead(use, moves)).includes(true);
-    };
-    const isRead = ({ node, input, graph: inside }: Use, moves: number): boolean => {
-      if (replaced.some((use) => use.node === node && use.input === input)) return false;
-      if (!isMover(node) || moves === mostMoves) return true;
-      const result = known.get(node) ?? node.outputs.some((output) => isNeeded(inside, output, moves + 1));
-      known.set(node, result);
-      if (!result && !this.edits.isReplaced(node.start)) this.removeNode(node);
-      return result;
-    };
-    return isNeeded(graph, value, 0);
+  /** Takes nodes away, unless they are gone already. */
+  removeNodes(nodes: readonly OnnxNode[]): void {
+    for (const node of nodes) if (!this.edits.isReplaced(node.start)) this.removeNode(node);
+  }
+
+  // ----------------------------------------------------------------------------------------------------------------------- names
+
+  /** A name of a value that no other has, much like the given one. */
+  freshValue(name: string): string {
+    return fresh(name, this.#valueNames);
   }
 
   // ---------------------------------------------------------------------------------------------------------------------- opsets
 
-  opsetOf(graph: OnnxGraph, domain = ''): number | undefined {
-    return this.#opsets.get(this.graphs.scopeOf(graph))?.get(domain);
+  /** Gives a graph a version of ai.onnx, or a newer one. `Opsets` says whether it can have it. */
+  raise(graph: OnnxGraph, version: number): void {
+    const opsets = this.#opsets.get(this.graphs.scopeOf(graph));
+    if ((opsets?.get('') ?? version) < version) opsets?.set('', version);
   }
 
-  /** Raises the version of ai.onnx if that is needed. False if the graph has operators that mean something else then. */
-  raise(graph: OnnxGraph, version: number): boolean {
-    const scope = this.graphs.scopeOf(graph);
-    const now = this.#opsets.get(scope)?.get('');
-    if (now !== undefined && now >= version) return true;
-    const changed = raising(this.graphs, scope, version);
-    if (typeof changed === 'string') {
-      this.#obstacles.set(scope, changed);
-      return false;
-    }
-    this.#opsets.get(scope)?.set('', version);
-    return true;
-  }
-
-  /** What versions that were raised change. */
+  /** The nodes that versions which were raised write in another way. */
   raised(): Rewritten[] {
     return this.graphs.scopes.flatMap((scope) => {
       const [from = 0, to = 0] = [scope.opsets.get(''), this.#opsets.get(scope)?.get('')];
-      const changed = to > from ? raising(this.graphs, scope, to) : [];
-      return typeof changed === 'string' ? [] : changed;
+      return to > from ? this.#newerOpsets.rewritten(scope, to) : [];
     });
-  }
-
-  /** Why a version was not raised. */
-  obstacle(graph: OnnxGraph): string {
-    const scope = this.graphs.scopeOf(graph);
-    const opset = this.opsetOf(graph);
-    if (opset === undefined) return 'no version of ai.onnx';
-    const operator = this.#obstacles.get(scope);
-    const meaning = operator === undefined ? '' : `: ${operator} would mean something else in a newer one`;
-    return `opset ${opset}${scope.function === undefined ? meaning : ' of a function'}`;
   }
 
   /** Imports onnxruntime's operators. */
@@ -421,7 +420,12 @@ export class Builder {
   }
 }
 
-export const contrib = 'com.microsoft';
+function fresh(name: string, taken: Set<string>): string {
+  let result = name;
+  for (let i = 1; taken.has(result); i++) result = `${name}_${i}`;
+  taken.add(result);
+  return result;
+}
 
 /** What the file beside a model has in its name in addition. */
 export const dataSuffix = '_data';

@@ -3,10 +3,11 @@
  * com.microsoft has GatherBlockQuantized for this, but not all builds of onnxruntime-web can run it on the CPU: those with WebGPU, which
  * transformers.js takes, lack it.
  */
+
+import type { NewNode } from '../file/encode.js';
+import { type OnnxGraph, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
 import type { Builder } from './builder.js';
-import { int64Piece, type NewNode } from './file/encode.js';
-import { type OnnxGraph, typeNumber } from './file/proto.js';
-import type { Reader } from './graph.js';
 
 /** Blocks of a table with `rows` rows. */
 export interface Table {
@@ -23,33 +24,22 @@ export interface Table {
   readonly halfScales: boolean;
 }
 
-/** What bytes hold, by model and by the graph that its nodes can see. */
-const unpackers = new WeakMap<Builder, Map<OnnxGraph, Map<number, string>>>();
-
 /** Dimensions of one that let scales broadcast over the codes of their blocks: bytes, and codes of a byte if there are several. */
 export function ones(bits: 2 | 4 | 8): readonly number[] {
   return bits === 8 ? [1] : [1, 1];
 }
 
-/** A tensor [256, 8 / bits] with the codes in each byte, minus the default zero point 2^(bits - 1). */
+/** A tensor [256, 8 / bits] with the codes in each byte, minus the default zero point 2^(bits - 1). Returns its name. */
 function unpacker(builder: Builder, graph: OnnxGraph, bits: 2 | 4): string {
-  const { root } = builder.graphs.scopeOf(graph);
-  const byGraph = unpackers.get(builder) ?? new Map<OnnxGraph, Map<number, string>>();
-  unpackers.set(builder, byGraph);
-  const byBits = byGraph.get(root) ?? new Map<number, string>();
-  byGraph.set(root, byBits);
-  const known = byBits.get(bits);
-  if (known !== undefined) return known;
-  const perByte = 8 / bits;
-  const middle = 2 ** (bits - 1);
-  const bytes = Uint8Array.from({ length: 256 * perByte }, (_, i) => {
-    const code = (Math.floor(i / perByte) >> (bits * (i % perByte))) & (2 ** bits - 1);
-    return code - middle;
+  return builder.sharedConstant(graph, `bytes_Q${bits}`, () => {
+    const perByte = 8 / bits;
+    const middle = 2 ** (bits - 1);
+    const bytes = Uint8Array.from({ length: 256 * perByte }, (_, i) => {
+      const code = (Math.floor(i / perByte) >> (bits * (i % perByte))) & (2 ** bits - 1);
+      return code - middle;
+    });
+    return { type: typeNumber('I8'), shape: [256, perByte], data: { bytes } };
   });
-  const name = builder.graphs.freshValue(`bytes_Q${bits}`);
-  builder.addConstant(root, { name, type: typeNumber('I8'), shape: [256, perByte], data: { bytes } });
-  byBits.set(bits, name);
-  return name;
 }
 
 /** 128 as float16. */
@@ -63,16 +53,11 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
   const float = isHalf ? 'F16' : 'F32';
   const nodes: NewNode[] = [];
   const add = (opType: string, inputs: readonly string[], what: string, attributes: NewNode['attributes'] = {}) => {
-    const name = what === '' ? output : builder.graphs.freshValue(`${output}_${what}`);
+    const name = what === '' ? output : builder.freshValue(`${output}_${what}`);
     nodes.push({ opType, name: `${node.name || output}_${what || opType}`, inputs, outputs: [name], attributes });
     return name;
   };
-  const constant = (what: string, values: readonly number[]) => {
-    const name = builder.graphs.freshValue(`${output}_${what}`);
-    const data = int64Piece(values);
-    builder.addConstant(graph, { name, type: typeNumber('I64'), shape: [values.length], data });
-    return name;
-  };
+  const constant = (what: string, values: readonly number[]) => builder.addIntegers(graph, `${output}_${what}`, values);
   const cast = (from: string, what: string, type: string) => add('Cast', [from], what, { to: typeNumber(type) });
   const lengths = add('Shape', [indices], 'lengths');
   /** The shape of the indices, and more dimensions. */
@@ -105,7 +90,7 @@ export function lookUp(builder: Builder, { node, graph }: Reader, table: Table, 
       'centered',
     );
   } else if (bits === 8) {
-    const middle = builder.graphs.freshValue(`${output}_middle`);
+    const middle = builder.freshValue(`${output}_middle`);
     const bytes = new Uint8Array(isHalf ? Uint16Array.of(half128).buffer : Float32Array.of(128).buffer);
     builder.addConstant(graph, { name: middle, type: typeNumber(float), shape: [], data: { bytes } });
     codes = add('Sub', [codes, middle], 'centered');

@@ -3,10 +3,10 @@
  * the new way.
  * Reference: github.com/onnx/onnx, onnx/version_converter/convert.h
  */
-import type { AttributeValue } from './file/encode.js';
-import type { OnnxGraph, OnnxNode } from './file/proto.js';
+import type { AttributeValue } from '../file/encode.js';
+import { floatOf, intOf, type OnnxGraph, type OnnxNode } from '../file/proto.js';
+import type { Obstacle } from '../reasons.js';
 import type { Graphs, Scope } from './graph.js';
-import { floatOf, intOf } from './readers.js';
 
 /** How a node is written in a newer version. */
 export interface Rewriting {
@@ -21,7 +21,7 @@ export interface Rewriting {
   readonly flattened?: number;
 }
 
-/** Says how a node is written from a version on: in the same way, in another, or not at all. */
+/** How a node is written from a version on: in the same way, or in another. Undefined if it cannot be. */
 type Change = (node: OnnxNode) => Rewriting | 'same' | undefined;
 
 const impossible: Change = () => undefined;
@@ -167,17 +167,51 @@ function rewritingOf(node: OnnxNode, from: number, to: number): Rewriting | unde
   return result;
 }
 
-/** What changes in a model whose number is raised; the type of an operator that stands in the way. */
-export function raising(graphs: Graphs, scope: Scope, to: number): readonly Rewritten[] | string {
-  const from = scope.opsets.get('');
-  // Functions have numbers of their own.
-  if (from === undefined || scope.function !== undefined) return 'a function';
-  const found: Rewritten[] = [];
+/** What a newer version of ai.onnx takes: other ways to write some nodes, unless something stands in the way. */
+interface Raising {
+  readonly rewritten: readonly Rewritten[];
+  readonly obstacle: Obstacle | undefined;
+}
+
+function raisingOf(graphs: Graphs, scope: Scope, to: number): Raising {
+  const opset = scope.opsets.get('');
+  if (opset === undefined) return { rewritten: [], obstacle: { kind: 'noOpset' } };
+  if (opset >= to) return { rewritten: [], obstacle: undefined };
+  if (scope.function !== undefined) return { rewritten: [], obstacle: { kind: 'functionOpset', opset } };
+  const rewritten: Rewritten[] = [];
   for (const { node, graph } of graphs.nodes) {
     if (node.domain !== '' || graphs.scopeOf(graph) !== scope) continue;
-    const rewriting = rewritingOf(node, from, to);
-    if (rewriting === undefined) return node.opType;
-    if (Object.keys(rewriting).length > 0) found.push({ node, graph, rewriting });
+    const rewriting = rewritingOf(node, opset, to);
+    if (rewriting === undefined) return { rewritten: [], obstacle: { kind: 'opset', opset, operator: node.opType } };
+    if (Object.keys(rewriting).length > 0) rewritten.push({ node, graph, rewriting });
   }
-  return found;
+  return { rewritten, obstacle: undefined };
+}
+
+/** The newer versions of ai.onnx that a model can have. */
+export class Opsets {
+  readonly #graphs: Graphs;
+  readonly #known = new Map<Scope, Map<number, Raising>>();
+
+  constructor(graphs: Graphs) {
+    this.#graphs = graphs;
+  }
+
+  /** Why a graph cannot have a version, or a newer one; undefined if it can. */
+  obstacle(graph: OnnxGraph, version: number): Obstacle | undefined {
+    return this.#raising(this.#graphs.scopeOf(graph), version).obstacle;
+  }
+
+  /** The nodes that are written in another way in a version. */
+  rewritten(scope: Scope, version: number): readonly Rewritten[] {
+    return this.#raising(scope, version).rewritten;
+  }
+
+  #raising(scope: Scope, version: number): Raising {
+    const byVersion = this.#known.get(scope) ?? new Map<number, Raising>();
+    this.#known.set(scope, byVersion);
+    const found = byVersion.get(version) ?? raisingOf(this.#graphs, scope, version);
+    byVersion.set(version, found);
+    return found;
+  }
 }

@@ -2,11 +2,11 @@
  * Changes of a model. They are told by offsets in its file. Everything else is copied byte for byte; of the messages around a change only
  * the lengths are written anew.
  */
-import type { Copied, OutputFile, PlannedTensor, Segment } from '../format.js';
-import { type Piece, piecesField, sizeOf } from './file/encode.js';
-import { modelSchema } from './file/proto.js';
-import type { ScanSchema } from './file/wire.js';
-import type { OnnxModel } from './model.js';
+import type { Copied, OutputFile, PlannedTensor, Segment } from '../../format.js';
+import { type Piece, piecesField, sizeOf } from '../file/encode.js';
+import type { OnnxModel } from '../file/model.js';
+import { modelSchema } from '../file/proto.js';
+import type { ScanSchema } from '../file/wire.js';
 
 /** Changes, by the offsets of the fields and messages that they concern. */
 export class Edits {

@@ -1,0 +1,163 @@
+/** Weights that become blocks, which onnxruntime computes with as they are. */
+import type { MatMulBnb4Form } from '../../../codecs/matmul-bnb4.js';
+import type { MatMulNBitsForm } from '../../../codecs/matmul-nbits.js';
+import { reasons } from '../../reason.js';
+import { floatOf, kindsById, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import { looksUpRows, swaps, transposes, typeRead } from '../graph/products.js';
+import { isCalled, type Reading } from '../graph/readers.js';
+import type { OnnxReason } from '../reasons.js';
+import type { TargetOf } from '../targets.js';
+import type { Blocks, Context, Keep } from './decision.js';
+import { bytesIn } from './sizes.js';
+
+/** Smaller blocks are not worth their scales, and no runtime has them. */
+const smallestBlock = 16;
+
+/** What blocks are asked for. */
+export interface BlockOptions {
+  readonly codec: 'matmul-nbits' | 'matmul-bnb4';
+  readonly bits: 2 | 4 | 8;
+  readonly blockSize: number;
+  readonly zeroPoints: boolean | 'float';
+  /** Type of the scales. It is the type that MatMulNBits computes with. */
+  readonly scale: 'F32' | 'F16';
+  readonly range: 'mse' | undefined;
+  /** Whether a node reads and gives float16. */
+  isHalf(node: OnnxNode): boolean;
+}
+
+/** Numbers of the types of elements that readers take a weight for. */
+function typesRead({ weight, readers }: Reading): ReadonlySet<number> {
+  return new Set(readers.map((reader) => typeRead(reader, weight.source.dtype)));
+}
+
+/**
+ * The type of floats that all readers take a weight for. Undefined if there are several or it is another one, or if there are Casts that a
+ * graph in float16 changes.
+ */
+export function floatsRead({ halves }: Context, reading: Reading): 'F32' | 'F16' | undefined {
+  const types = typesRead(reading);
+  const isCast = reading.readers.some(({ path }) => path.some(({ opType }) => opType === 'Cast'));
+  if (types.size > 1 || (isCast && halves !== undefined)) return undefined;
+  return (['F32', 'F16'] as const).find((name) => types.has(typeNumber(name)));
+}
+
+/** The reason to keep a weight whose readers take it for other types. */
+function readAs(reading: Reading): OnnxReason {
+  const types = [...typesRead(reading)].map((type) => kindsById.get(type)?.name ?? `type ${type}`);
+  return { kind: 'readAs', types };
+}
+
+/** Factors of a Gemm that float16 holds with all of its precision. */
+const [leastHalf, mostHalf] = [2 ** -14, 65504];
+
+/** Whether a Gemm adds its third input. It does not read it if the factor is 0. */
+export function addsC(node: OnnxNode): boolean {
+  return node.opType === 'Gemm' && (node.inputs[2] ?? '') !== '' && floatOf(node, 'beta', 1) !== 0;
+}
+
+/** Whether the factors of a Gemm can be multiplied in the type that it computes with. */
+function holdsFactors(node: OnnxNode, { scale, isHalf }: BlockOptions): boolean {
+  const isHeld = (factor: 'alpha' | 'beta') => {
+    const magnitude = Math.abs(floatOf(node, factor, 1));
+    return magnitude >= leastHalf && magnitude <= mostHalf;
+  };
+  const isFloat = node.opType !== 'Gemm' || scale !== 'F16' || !isHalf(node);
+  return isFloat || (isHeld('alpha') && (!addsC(node) || isHeld('beta')));
+}
+
+/** The largest half, quarter and so on of a block size that divides a number of rows. */
+function dividing(rows: number, blockSize: number): number {
+  return rows % blockSize === 0 || blockSize < smallestBlock ? blockSize : dividing(rows, blockSize / 2);
+}
+
+/** The form of a matrix of k rows whose columns, or whose rows if it is transposed, are cut into blocks. */
+function formOf(
+  { codec, bits, blockSize, zeroPoints, scale, range }: BlockOptions,
+  k: number,
+  transposed: boolean,
+  isTable: boolean,
+): MatMulNBitsForm | MatMulBnb4Form {
+  if (codec === 'matmul-bnb4') return { codec, blockSize: dividing(k, blockSize), transposed };
+  // Rows are looked up with whole zero points alone.
+  const isFloat = zeroPoints === 'float' && !isTable;
+  return {
+    codec,
+    bits,
+    blockSize,
+    zeroPoint: zeroPoints !== false,
+    ...(isFloat ? { floatZeroPoint: true } : {}),
+    transposed,
+    scale,
+    ...(range === undefined ? {} : { range }),
+  };
+}
+
+/** Why a reader takes no blocks. */
+function whyNotTaken(reader: Reader, rank: number, length: number, { codec, blockSize }: BlockOptions): OnnxReason {
+  const { node, input, path } = reader;
+  const operator = node.opType;
+  if (codec === 'matmul-nbits' && looksUpRows(reader)) return { kind: 'tableRows', operator, length, by: blockSize };
+  if (node.domain !== '' || (operator !== 'MatMul' && operator !== 'Gemm')) return { kind: 'readBy', operator };
+  if (rank !== 2) return { kind: 'rank', rank };
+  if (input === 0) return { kind: 'firstInput', operator };
+  if (isCalled(reader)) return { kind: 'inFunction', operator };
+  if (swaps(path) !== undefined) return { kind: input === 1 ? 'factor' : 'readBy', operator };
+  return { kind: 'moved', operator, movers: [...new Set(path.map(({ opType }) => opType))] };
+}
+
+/** Decides about a weight that is to become blocks, if all of its readers can take them. */
+export function blocksOf(context: Context, reading: Reading, options: BlockOptions): Blocks | Keep {
+  const { weight, readers, leaves } = reading;
+  const { shape, bytes } = weight.source;
+  const [rows = 0, columns = 0] = shape;
+  // Find the readers that can take blocks. A table has its blocks along its rows, and then products do, too.
+  const canLookUp = options.codec === 'matmul-nbits' && columns % options.blockSize === 0;
+  const lookups = canLookUp ? readers.filter(looksUpRows) : [];
+  const factors = readers.filter((reader) => transposes(reader) !== undefined && holdsFactors(reader.node, options));
+  const transposed = lookups.length > 0 || (factors[0] !== undefined && transposes(factors[0]) === true);
+  const products = factors.filter((reader) => transposes(reader) === transposed);
+  const taken = [...products, ...lookups];
+  const other = readers.find((reader) => !taken.includes(reader));
+  // Choose the form.
+  const [k, n] = transposed ? [columns, rows] : [rows, columns];
+  const form = formOf(options, k, transposed, lookups.length > 0);
+  const reason: OnnxReason | undefined =
+    taken.length === 0
+      ? whyNotTaken(readers[0] as Reader, shape.length, columns, options)
+      : shape.length !== 2
+        ? { kind: 'rank', rank: shape.length }
+        : other !== undefined
+          ? { kind: 'alsoReadBy', operator: other.node.opType }
+          : leaves
+            ? { kind: 'output' }
+            : form.blockSize < smallestBlock
+              ? { kind: 'matrixRows', rows: k }
+              : bytesIn(context, weight, form) < bytes
+                ? undefined
+                : reasons.notSmaller;
+  if (reason !== undefined) return { kind: 'keep', weight, reason };
+  const { unneeded } = context.graphs.release(weight, taken);
+  const halves = new Set(taken.map(({ node }) => node).filter((node) => options.isHalf(node)));
+  return { kind: 'blocks', weight, form, k, n, products, lookups, unneeded, halves };
+}
+
+/** Decides about a weight of a target with blocks. */
+export function decideBlocks(context: Context, reading: Reading, target: TargetOf<'blocks'>): Blocks | Keep {
+  const { choices, halves } = context;
+  const floats = floatsRead(context, reading);
+  const isTaken = floats !== undefined && (target.takes as readonly string[]).includes(floats);
+  if (!isTaken) return { kind: 'keep', weight: reading.weight, reason: readAs(reading) };
+  // Whoever reads float16 computes with it.
+  const readsHalf = floats === 'F16';
+  return blocksOf(context, reading, {
+    codec: target.codec,
+    bits: target.bits,
+    blockSize: choices.blockSize ?? target.blockSize,
+    zeroPoints: choices.zeroPoints ?? false,
+    scale: readsHalf || target.half ? 'F16' : 'F32',
+    range: choices.range === undefined || choices.range === 'min-max' ? undefined : 'mse',
+    isHalf: (node) => readsHalf || halves?.has(node) === true,
+  });
+}

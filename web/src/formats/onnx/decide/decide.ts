@@ -1,0 +1,136 @@
+/** Decides what becomes of each weight of a model. Nothing is written here. */
+import type { PartsOf } from '../../format.js';
+import { ruleFor } from '../../options.js';
+import { reasons } from '../../reason.js';
+import type { OnnxModel, Weight } from '../file/model.js';
+import { Graphs } from '../graph/graph.js';
+import { Opsets } from '../graph/opsets.js';
+import { type Reading, readingOf } from '../graph/readers.js';
+import type { OnnxChoices } from '../options.js';
+import type { OnnxReason } from '../reasons.js';
+import { type TargetInfo, targetNamed } from '../targets.js';
+import { decideBlocks, floatsRead } from './blocks.js';
+import { type Context, type Decision, weightsOf } from './decision.js';
+import { decideHalf } from './half.js';
+import { HalfNodes, lowestHalf } from './half-nodes.js';
+import { decideIntegers, prefersSign } from './integers.js';
+import { decideRestored } from './restored.js';
+import { fewestElements, whyNotWorth } from './sizes.js';
+
+/** What becomes of a model. */
+export interface Decisions {
+  readonly graphs: Graphs;
+  readonly opsets: Opsets;
+  /** Which nodes compute with float16; undefined if the graph computes as it did. */
+  readonly halves: HalfNodes | undefined;
+  /** Whether the graph would compute with float16 if its version of ai.onnx had casts for that. */
+  readonly isTooOldForHalf: boolean;
+  /** At least one for each weight, in the order of the weights. */
+  readonly decisions: readonly Decision[];
+}
+
+/** Why no node takes codes of a weight; undefined if some do. */
+function whyUnread(graphs: Graphs, { weight, readers, open, channels }: Reading): OnnxReason | undefined {
+  if (channels !== undefined) return undefined;
+  if (open !== undefined) return { kind: 'openAttributes', operator: open.node.opType };
+  const [first] = readers;
+  if (first !== undefined) return { kind: 'readBy', operator: first.node.opType };
+  return { kind: graphs.isOutput(weight.graph, weight.value) ? 'output' : 'notRead' };
+}
+
+/** Decides about codes of a target. */
+function decideCodes(context: Context, reading: Reading, target: TargetInfo): Decision {
+  const reason = whyUnread(context.graphs, reading);
+  if (reason !== undefined) return { kind: 'keep', weight: reading.weight, reason };
+  switch (target.kind) {
+    case 'blocks':
+      return decideBlocks(context, reading, target);
+    case 'restored':
+      return decideRestored(context, reading, target);
+    case 'integers':
+      return decideIntegers(context, reading, target);
+    case 'half':
+      return decideHalf(context, reading.weight);
+  }
+}
+
+/** Whether a weight that has no codes becomes float16. @param reading undefined if it is not worth another form */
+function isHalfInstead(
+  context: Context,
+  { half }: TargetInfo,
+  reading: Reading | undefined,
+  reason: OnnxReason,
+): boolean {
+  if (context.halves !== undefined) return half === true || reason.kind === 'readAs';
+  // Without a graph in float16, there is a Cast to float32 behind it.
+  const isComputed = reading !== undefined && reading.readers.length > 0;
+  return half === true && isComputed && (reading.channels === undefined || floatsRead(context, reading) === 'F32');
+}
+
+/** Decides about a weight, and about others that have to become codes together with it. */
+function decideWeight(context: Context, weight: Weight): Decision {
+  const target = context.targetOf(weight);
+  if (target === undefined) return { kind: 'keep', weight, reason: reasons.rule };
+  if (target.kind === 'half') return decideHalf(context, weight);
+  const reason = whyNotWorth(context, weight, target.takes);
+  const reading = reason === undefined ? readingOf(context.graphs, weight) : undefined;
+  const found: Decision =
+    reading === undefined
+      ? { kind: 'keep', weight, reason: reason as OnnxReason }
+      : decideCodes(context, reading, target);
+  const isHalf = found.kind === 'keep' && isHalfInstead(context, target, reading, found.reason);
+  return isHalf ? decideHalf(context, weight) : found;
+}
+
+/** Whether a graph is to compute with float16: if a target says so, and there are weights that it pays for. */
+function isHalfGraph({ proto, weights }: OnnxModel, to: TargetInfo): boolean {
+  const isLarge = ({ source: { dtype, bytes } }: Weight) => dtype === 'F32' && bytes >= 4 * fewestElements;
+  return to.half === true && !proto.trains && weights.some(isLarge);
+}
+
+/** The nodes that read a weight which a rule excepts. They compute as if nothing else had changed. */
+function exceptedNodes(graphs: Graphs, { weights }: OnnxModel, { rules = [] }: OnnxChoices) {
+  const excepted = weights.filter(({ source }) => {
+    const rule = ruleFor(rules, source.name);
+    return rule !== undefined && (rule.keep || (rule.to !== undefined && targetNamed(rule.to).half !== true));
+  });
+  return new Set(excepted.flatMap((weight) => graphs.readers(weight).flatMap(({ node, path }) => [node, ...path])));
+}
+
+/** Decides about all weights of a model. */
+export function decide(model: OnnxModel, choices: OnnxChoices, partsOf: PartsOf): Decisions {
+  const { to, rules = [] } = choices;
+  const graphs = new Graphs(model);
+  const opsets = new Opsets(graphs);
+  // Find the nodes that compute with float16.
+  const target = targetNamed(to);
+  const wantsHalf = isHalfGraph(model, target);
+  const isTooOldForHalf = wantsHalf && (graphs.main.opsets.get('') ?? 0) < lowestHalf;
+  const halves =
+    wantsHalf && !isTooOldForHalf ? new HalfNodes(graphs, exceptedNodes(graphs, model, choices)) : undefined;
+  // Decide about the weights in their order: some become codes together with later ones.
+  const decided = new Set<Weight>();
+  const context: Context = {
+    graphs,
+    opsets,
+    partsOf,
+    choices,
+    halves,
+    isSignedQ8: prefersSign(graphs),
+    trains: model.proto.trains,
+    decided,
+    targetOf({ source }) {
+      const rule = ruleFor(rules, source.name);
+      if (rule?.keep) return undefined;
+      return rule?.to === undefined ? target : targetNamed(rule.to);
+    },
+  };
+  const decisions: Decision[] = [];
+  for (const weight of model.weights) {
+    if (decided.has(weight)) continue;
+    const decision = decideWeight(context, weight);
+    decisions.push(decision);
+    for (const one of weightsOf(decision)) decided.add(one);
+  }
+  return { graphs, opsets, halves, isTooOldForHalf, decisions };
+}

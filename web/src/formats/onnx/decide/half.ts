@@ -1,0 +1,66 @@
+/** Weights that become float16. */
+import type { Weight } from '../file/model.js';
+import type { Use } from '../graph/graph.js';
+import type { OnnxReason } from '../reasons.js';
+import type { Context, Half, Keep } from './decision.js';
+import type { HalfNodes } from './half-nodes.js';
+import { fewestElements, whyNotWorth } from './sizes.js';
+
+/** Operators whose floats are scales of codes. */
+const scaled: readonly string[] = [
+  'DequantizeLinear',
+  'QuantizeLinear',
+  'MatMulNBits',
+  'MatMulBnb4',
+  'GatherBlockQuantized',
+];
+
+/** The reason to keep scales of codes; undefined if not all readers take a weight for that. */
+function whyScales(readers: readonly Use[]): OnnxReason | undefined {
+  const [first] = readers;
+  const isScale = first !== undefined && readers.every(({ node }) => scaled.includes(node.opType));
+  return isScale ? { kind: 'scales', operator: first.node.opType } : undefined;
+}
+
+/** The version of ai.onnx whose Cast names types by their numbers. */
+export const castOpset = 6;
+
+/** Decides about float16 in front of nodes that compute with float32. */
+function behindCast(context: Context, weight: Weight): Half | Keep {
+  const reason =
+    whyNotWorth(context, weight, ['F32']) ??
+    whyScales(context.graphs.readers(weight)) ??
+    context.opsets.obstacle(weight.graph, castOpset);
+  return reason === undefined
+    ? { kind: 'half', weight, inHalfGraph: false, isCast: true, halfUses: [] }
+    : { kind: 'keep', weight, reason };
+}
+
+/** Decides about float16 in a graph that computes with it. */
+function inHalfGraph({ graphs }: Context, weight: Weight, nodes: HalfNodes): Half | Keep {
+  const { dtype, bytes } = weight.source;
+  const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
+  if (dtype !== 'F32') return keep({ kind: 'dtype', dtype });
+  const value = graphs.valueAt(weight.graph, weight.value);
+  if (value === undefined || (value.uses.length === 0 && !value.isOutput)) return keep({ kind: 'notRead' });
+  const { halves, floats } = nodes.readersOf(value);
+  const scales = halves.length === 0 ? whyScales(floats) : undefined;
+  if (scales !== undefined) return keep(scales);
+  const isCast = floats.length > 0 || value.isOutput;
+  if (!isCast || bytes / 4 >= fewestElements) {
+    return { kind: 'half', weight, inHalfGraph: true, isCast, halfUses: isCast ? halves : [] };
+  }
+  // A small weight stays, and whoever computes with float16 reads a Cast of it.
+  const operator = floats[0]?.node.opType ?? '';
+  if (halves.length === 0) return keep(value.isOutput ? { kind: 'output' } : { kind: 'readBy', operator });
+  const reason: OnnxReason = value.isOutput ? { kind: 'alsoOutput' } : { kind: 'alsoReadBy', operator };
+  return { kind: 'keep', weight, reason, halfUses: halves };
+}
+
+/** Decides about a weight that is to become float16. */
+export function decideHalf(context: Context, weight: Weight): Half | Keep {
+  const { graphs, halves } = context;
+  // Functions compute as they did.
+  const isInside = graphs.scopeOf(weight.graph).function !== undefined;
+  return halves === undefined || isInside ? behindCast(context, weight) : inHalfGraph(context, weight, halves);
+}

@@ -1,0 +1,135 @@
+/**
+ * Weights that become 8-bit integers, which are multiplied as they are: activations are quantized while the model runs, weights now.
+ * Reference: microsoft/onnxruntime, onnxruntime/python/tools/quantization/operators.
+ */
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { reasons } from '../../reason.js';
+import { contrib, floatOf, intOf, type OnnxNode, typeNumber } from '../file/proto.js';
+import { linearForm } from '../forms.js';
+import type { Graphs, Reader } from '../graph/graph.js';
+import { swaps, typeRead } from '../graph/products.js';
+import { channelAxis, isCalled, type Reading } from '../graph/readers.js';
+import type { RestoredReason } from '../reasons.js';
+import type { TargetOf } from '../targets.js';
+import type { Context, Decision, IntegerReader } from './decision.js';
+import { dequantizerOf, restoredOf } from './restored.js';
+import { isSmaller } from './sizes.js';
+import { decideTogether, type IntegerOptions } from './together.js';
+
+const attentions: readonly string[] = ['GroupQueryAttention', 'MultiHeadAttention'];
+
+/** Whether the codes of q8 have a sign: in models without convolutions and without attention, as transformers.js has it. */
+export function prefersSign({ nodes }: Graphs): boolean {
+  return !nodes.some(({ node }) => node.opType === 'Conv' || attentions.includes(node.opType));
+}
+
+/** Whether a node is an attention that there is one of integers for. */
+function isAttention({ opType, domain, inputs, attributes }: OnnxNode): boolean {
+  const [, , bias = '', , , ...more] = inputs;
+  const isKnown = domain === contrib && opType === 'Attention' && !attributes.has('qkv_hidden_sizes');
+  return isKnown && bias !== '' && more.every((input) => input === '');
+}
+
+/** Whether a Gemm is a product and a sum, without factors. */
+function isPlain(node: OnnxNode): boolean {
+  const multiplies = floatOf(node, 'alpha', 1) === 1 && intOf(node, 'transA', 0) === 0;
+  return multiplies && (node.inputs.length < 3 || floatOf(node, 'beta', 1) === 1);
+}
+
+/** Whether nodes before a reader swap the dimensions of a weight; undefined if they do anything else with its elements. */
+function swapsBefore({ path }: Reader, rank: number): boolean | undefined {
+  if (rank === 2) return swaps(path);
+  return path.some(({ opType, domain }) => opType !== 'Identity' || domain !== '') ? undefined : false;
+}
+
+/** What a reader computes from codes; undefined if it does not take them. */
+function operationOf(reader: Reader, rank: number): IntegerReader['operation'] | undefined {
+  const { node, input, path } = reader;
+  if (path.length === 0 && input === 1 && isAttention(node)) return 'attention';
+  if (node.domain !== '' || typeRead(reader, 'F32') !== typeNumber('F32')) return undefined;
+  const swapped = swapsBefore(reader, rank);
+  if (swapped === undefined) return undefined;
+  if (input === 1 && (node.opType === 'MatMul' || (node.opType === 'Gemm' && isPlain(node)))) return 'product';
+  if (swapped) return undefined;
+  if (node.opType === 'Conv' && input === 1) return 'convolution';
+  return node.opType === 'Gather' && input === 0 ? 'lookup' : undefined;
+}
+
+/** How a weight is stored, which depends on all that read it. */
+function formOf(
+  shape: readonly number[],
+  readers: readonly IntegerReader[],
+  { signed, perChannel, range }: IntegerOptions,
+): DequantizeLinearForm {
+  const operations = new Set(readers.map(({ operation }) => operation));
+  // Tables count as activations: without a sign, and one scale for all.
+  if (operations.has('lookup')) {
+    return linearForm(shape, undefined, { bits: 8, signed: false, symmetric: false, range });
+  }
+  // Convolutions with signed weights are slow in WebAssembly. Codes with 128 for their zero point stand for the same numbers. They have
+  // one zero point, so that only symmetric codes can have a scale for each channel.
+  if (operations.has('convolution')) {
+    const each = perChannel && operations.size === 1;
+    const symmetric = signed || each;
+    const form = linearForm(shape, each ? 0 : undefined, { bits: 8, signed: false, symmetric, range });
+    return each ? { ...form, zeroPoint: false } : form;
+  }
+  // Scales are multiplied with what comes out. If that is along different axes, there is one scale for all.
+  const [axis, ...others] = new Set(readers.map(({ reader }) => channelAxis(reader, shape)));
+  const along = perChannel && shape.length === 2 && others.length === 0 ? axis : undefined;
+  return linearForm(shape, along, { bits: 8, signed, symmetric: signed, range });
+}
+
+/** The version of ai.onnx that has DynamicQuantizeLinear. */
+export const integerOpset = 11;
+
+/** Why a reader takes no codes. */
+function whyNotTaken(reader: Reader): RestoredReason {
+  return { kind: isCalled(reader) ? 'inFunction' : 'readBy', operator: reader.node.opType };
+}
+
+/** Whether the codes of a target have a sign in a model. */
+function isSigned({ isSignedQ8 }: Context, { signed }: TargetOf<'integers'>): boolean {
+  return signed === 'byModel' ? isSignedQ8 : signed;
+}
+
+/** Decides about a weight of a target for integers. */
+export function decideIntegers(context: Context, reading: Reading, target: TargetOf<'integers'>): Decision {
+  const { graphs, choices, opsets } = context;
+  const { weight, readers } = reading;
+  const { shape } = weight.source;
+  const signed = isSigned(context, target);
+  const options: IntegerOptions = {
+    signed,
+    perChannel: choices.perTensor !== true,
+    range: choices.range === 'min-max' ? undefined : choices.range,
+    asks: (other) => {
+      const wanted = context.targetOf(other);
+      return wanted?.kind === 'integers' && isSigned(context, wanted) === signed;
+    },
+  };
+  // Take all weights of a node at once, where it computes with integers only then.
+  const [first, ...others] = readers as readonly [Reader, ...Reader[]];
+  const together = others.length === 0 ? decideTogether(context, weight, first, options) : undefined;
+  if (together !== undefined) return together;
+  // Find the readers that take codes.
+  const taken = readers.flatMap((reader): IntegerReader[] => {
+    const operation = operationOf(reader, shape.length);
+    return operation === undefined ? [] : [{ reader, operation }];
+  });
+  const reason = taken.length > 0 ? opsets.obstacle(weight.graph, integerOpset) : whyNotTaken(first);
+  if (reason !== undefined) {
+    const found = restoredOf(context, reading, { bits: 8, signed, symmetric: signed, range: options.range }, false);
+    return found.kind === 'restored' ? { ...found, reason } : found;
+  }
+  const form = formOf(shape, taken, options);
+  if (!isSmaller(context, weight, form)) return { kind: 'keep', weight, reason: reasons.notSmaller };
+  const { isRead, unneeded } = graphs.release(
+    weight,
+    taken.map(({ reader }) => reader),
+  );
+  // DequantizeLinear needs the zero points: it takes 0 for those that are not stored.
+  const whole = isRead && !form.signed ? { ...form, zeroPoint: true } : form;
+  const dequantizer = isRead ? dequantizerOf(context, weight.graph, whole) : undefined;
+  return { kind: 'integers', weight, form: whole, readers: taken, isSigned: signed, unneeded, dequantizer };
+}

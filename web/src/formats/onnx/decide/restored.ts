@@ -1,0 +1,139 @@
+/** Weights that become codes, which are floats again before they are used. */
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { reasons } from '../../reason.js';
+import { contrib, intOf, type OnnxGraph } from '../file/proto.js';
+import { type CodeOptions, linearForm } from '../forms.js';
+import type { Reader } from '../graph/graph.js';
+import { looksUpRows } from '../graph/products.js';
+import type { Channels, Reading } from '../graph/readers.js';
+import type { OnnxReason } from '../reasons.js';
+import type { TargetOf } from '../targets.js';
+import { blocksOf } from './blocks.js';
+import type { Blocks, Context, Dequantizer, Keep, Restored } from './decision.js';
+import { isSmaller } from './sizes.js';
+
+/** The version of ai.onnx that has the DequantizeLinear of a form. */
+function opsetOf({ bits, axis, blockSize, scale }: DequantizeLinearForm): number {
+  if (bits === 2) return 25;
+  if (bits === 4 || blockSize !== undefined) return 21;
+  if (scale === 'F16') return 19;
+  return axis === undefined ? 10 : 13;
+}
+
+/** Whether onnxruntime's own DequantizeLinear reads codes of a form. Models of any version can have it. */
+function isInContrib({ bits, blockSize, scale }: DequantizeLinearForm): boolean {
+  return bits !== 2 && blockSize === undefined && scale === 'F32';
+}
+
+/** The operator that reads codes of a form: that of ai.onnx where the graph can have it. */
+export function dequantizerOf({ opsets }: Context, graph: OnnxGraph, form: DequantizeLinearForm): Dequantizer {
+  const opset = opsetOf(form);
+  return opsets.obstacle(graph, opset) === undefined
+    ? { kind: 'dequantize', domain: '', opset }
+    : { kind: 'dequantize', domain: contrib, opset: 0 };
+}
+
+/** Operators whose weights are matrices, one or several: they sum over the last dimension, or over the one before it. */
+const ofMatrices: readonly string[] = ['MatMul', 'FusedMatMul', 'LSTM', 'GRU', 'RNN'];
+
+/** The axis along which blocks lie: that which a product sums over. Of several matrices, it has to hold a block. */
+function blockAxis(shape: readonly number[], { operator, axis }: Channels, blockSize: number): number | undefined {
+  const rank = shape.length;
+  if (axis === undefined || axis < rank - 2) return undefined;
+  const summed = 2 * rank - 3 - axis;
+  return rank === 2 || (ofMatrices.includes(operator) && (shape[summed] as number) >= blockSize) ? summed : undefined;
+}
+
+/**
+ * The Gathers that look up rows of a table, or slices along another axis if everything has one scale. Undefined if anything else reads it.
+ * No Gather takes codes of fewer bits.
+ */
+function tableReaders(
+  { graphs }: Context,
+  { weight, readers }: Reading,
+  { bits, axis, blockSize }: DequantizeLinearForm,
+): readonly Reader[] | undefined {
+  const { graph, value } = weight;
+  if (bits !== 8 || blockSize !== undefined || (axis !== undefined && axis !== 0)) return undefined;
+  const found = readers.filter(
+    ({ node, input, path }) =>
+      path.length === 0 &&
+      input === 0 &&
+      node.opType === 'Gather' &&
+      node.domain === '' &&
+      node.inputs[0] === value &&
+      (axis === undefined || intOf(node, 'axis', 0) === axis),
+  );
+  const isTable =
+    found.length > 0 && found.length === graphs.uses(graph, value).length && !graphs.isOutput(graph, value);
+  return isTable ? found : undefined;
+}
+
+/** Numbers are broadcast since this version of ai.onnx. */
+export const broadcastOpset = 7;
+
+/** Decides about codes that become floats again. @param casts whether by Cast and Mul, if they have 8 bits */
+export function restoredOf(context: Context, reading: Reading, asked: CodeOptions, casts: boolean): Restored | Keep {
+  const { weight } = reading;
+  const { graph, source } = weight;
+  const { shape } = source;
+  const channels = reading.channels as Channels;
+  const keep = (reason: OnnxReason): Keep => ({ kind: 'keep', weight, reason });
+  // Choose the form: a scale for each channel or block, or one for all where that takes fewer bytes.
+  const options: CodeOptions = { ...asked, scale: source.dtype === 'F16' ? 'F16' : 'F32' };
+  const isSymmetric = options.symmetric && options.signed;
+  const channelAxis = isSymmetric ? channels.axis : channels.zeroPointAxis;
+  const axis = options.blockSize === undefined ? channelAxis : blockAxis(shape, channels, options.blockSize);
+  if (options.blockSize !== undefined && axis === undefined) return keep({ kind: 'rank', rank: shape.length });
+  const form = [
+    linearForm(shape, axis, options),
+    linearForm(shape, undefined, { ...options, blockSize: undefined }),
+  ].find((one) => isSmaller(context, weight, one));
+  if (form === undefined) return keep(reasons.notSmaller);
+  // Choose what makes floats of the codes.
+  const table = tableReaders(context, reading, form);
+  if (table !== undefined) return { kind: 'restored', weight, form, by: { kind: 'gather', readers: table } };
+  const { opsets } = context;
+  if (casts && form.bits === 8 && opsets.obstacle(graph, broadcastOpset) === undefined) {
+    return { kind: 'restored', weight, form, by: { kind: 'cast' } };
+  }
+  const obstacle = opsets.obstacle(graph, opsetOf(form));
+  if (obstacle !== undefined && !isInContrib(form)) return keep(obstacle);
+  return { kind: 'restored', weight, form, by: dequantizerOf(context, graph, form) };
+}
+
+/** Layers in which errors add up from step to step: int4-weights gives their weights 8 bits. */
+const recurrent: readonly string[] = ['LSTM', 'GRU', 'RNN'];
+
+/** Decides about a weight of a target whose codes become floats again. */
+export function decideRestored(
+  context: Context,
+  reading: Reading,
+  target: TargetOf<'restored'>,
+): Restored | Blocks | Keep {
+  const { range: asked, zeroPoints = false, blockSize = target.blockSize, dequantize } = context.choices;
+  const range = asked === 'min-max' ? undefined : asked;
+  if (target.blockSize === undefined) {
+    const signed = target.signed === true;
+    return restoredOf(context, reading, { bits: 8, signed, symmetric: signed, range }, dequantize === 'cast');
+  }
+  if (reading.readers.some(({ node }) => recurrent.includes(node.opType))) {
+    return restoredOf(context, reading, { bits: 8, signed: true, symmetric: true, range }, false);
+  }
+  // DequantizeLinear would restore the whole table at every run, and no Gather takes int4.
+  if (reading.readers.every(looksUpRows) && (range === undefined || range === 'mse')) {
+    const isHalf = reading.weight.source.dtype === 'F16';
+    const found = blocksOf(context, reading, {
+      codec: 'matmul-nbits',
+      bits: 4,
+      blockSize: blockSize as number,
+      zeroPoints,
+      scale: isHalf ? 'F16' : 'F32',
+      range,
+      isHalf: () => isHalf,
+    });
+    if (found.kind === 'blocks') return found;
+  }
+  const signed = zeroPoints === false;
+  return restoredOf(context, reading, { bits: 4, signed, symmetric: signed, blockSize, range }, false);
+}

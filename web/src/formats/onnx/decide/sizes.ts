@@ -1,0 +1,36 @@
+/** Whether a weight is worth another form. */
+import type { Form } from '../../../codecs/codec.js';
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import { elementCount } from '../../tensors.js';
+import type { Weight } from '../file/model.js';
+import type { OnnxReason } from '../reasons.js';
+import type { TargetInfo } from '../targets.js';
+import type { Context } from './decision.js';
+
+/** Fewer elements are not worth a node and its scales. */
+export const fewestElements = 1024;
+
+/** Why a weight is kept, whatever nodes do with it; undefined if it may be converted. */
+export function whyNotWorth(
+  { trains }: Context,
+  { source: { dtype, shape } }: Weight,
+  takes: TargetInfo['takes'],
+): OnnxReason | undefined {
+  if (!(takes as readonly string[]).includes(dtype)) return { kind: 'dtype', dtype };
+  if (shape.length < 2) return { kind: 'rank', rank: shape.length };
+  if ((elementCount(shape) ?? 0) < fewestElements) return { kind: 'small' };
+  return trains ? { kind: 'training' } : undefined;
+}
+
+/** Size of the parts of a weight in a form. */
+export function bytesIn({ partsOf }: Context, { source }: Weight, form: Form): number {
+  return partsOf(source.shape, form).reduce((sum, { bytes }) => sum + bytes, 0);
+}
+
+/** Bytes that codes add to a file besides their parts, roughly: the messages of tensors, and a node. */
+const framing = 150;
+
+/** Whether a weight takes fewer bytes as codes of a form. */
+export function isSmaller(context: Context, weight: Weight, form: DequantizeLinearForm): boolean {
+  return bytesIn(context, weight, form) + framing < weight.source.bytes;
+}

@@ -1,0 +1,102 @@
+/** Nodes of float32 that become others if all their weights are codes: recurrent layers, and the embeddings of transformers. */
+import { canSearch, type DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { SearchedRange } from '../../../core/range.js';
+import type { Weight } from '../file/model.js';
+import { contrib, intOf } from '../file/proto.js';
+import { linearForm } from '../forms.js';
+import type { Reader } from '../graph/graph.js';
+import type { Context, Together } from './decision.js';
+import { isSmaller, whyNotWorth } from './sizes.js';
+
+/** What decides about codes of integers. */
+export interface IntegerOptions {
+  readonly signed: boolean;
+  readonly perChannel: boolean;
+  readonly range: SearchedRange | undefined;
+  /** Whether a weight is to become codes of the same kind. */
+  asks(weight: Weight): boolean;
+}
+
+/**
+ * The weights that a node reads at some inputs, if nothing else reads them and all are to become codes. Inputs that are left out are
+ * skipped. Undefined if one of the others is not such a weight.
+ */
+function ownWeights(
+  { graphs, decided }: Context,
+  { node, graph }: Reader,
+  inputs: readonly number[],
+  { asks }: IntegerOptions,
+): ReadonlyMap<number, Weight> | undefined {
+  const found = new Map<number, Weight>();
+  for (const input of inputs) {
+    const name = node.inputs[input] ?? '';
+    if (name === '') continue;
+    const weight = graphs.weightAt(graph, name);
+    if (weight === undefined || weight.source.dtype !== 'F32' || decided.has(weight) || !asks(weight)) return undefined;
+    const isOwn = graphs.uses(graph, name).length === 1 && weight.graph === graph && !graphs.isOutput(graph, name);
+    if (!isOwn || graphs.isShadowed(weight)) return undefined;
+    found.set(input, weight);
+  }
+  return found;
+}
+
+/** The form of a recurrent weight [directions, gates, inputs]: a scale for each gate, or for each direction. */
+function gatesForm(shape: readonly number[], { perChannel, range }: IntegerOptions): DequantizeLinearForm {
+  const form: DequantizeLinearForm = {
+    codec: 'dequantize-linear',
+    bits: 8,
+    signed: true,
+    symmetric: true,
+    zeroPoint: true,
+    sharing: 'rows',
+    axis: perChannel ? 1 : 0,
+    ...(perChannel ? { leading: true } : {}),
+    scale: 'F32',
+  };
+  return range !== undefined && canSearch(shape, form) ? { ...form, range } : form;
+}
+
+/** LSTM: its products are of integers, its states are floats. */
+function decideGates(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
+  const own = ownWeights(context, reader, [1, 2], options);
+  if (own?.size !== 2 || intOf(reader.node, 'layout', 0) !== 0) return undefined;
+  const weights = new Map(
+    [...own].map(([input, weight]) => [input, { weight, form: gatesForm(weight.source.shape, options) }]),
+  );
+  const pays = [...weights.values()].every(
+    ({ weight, form }) =>
+      weight.source.shape.length === 3 &&
+      whyNotWorth(context, weight, ['F32']) === undefined &&
+      isSmaller(context, weight, form),
+  );
+  return pays ? { kind: 'together', operator: 'LSTM', reader, weights } : undefined;
+}
+
+/** The inputs of an EmbedLayerNormalization that are weights: three tables, and scale and bias of the normalization. */
+export const tableInputs: readonly number[] = [2, 3, 4, 5, 6];
+
+/** EmbedLayerNormalization: tables count as activations, without a sign and with one scale for all. */
+function decideTables(context: Context, reader: Reader, options: IntegerOptions): Together | undefined {
+  const own = ownWeights(context, reader, tableInputs, options);
+  if (own === undefined || own.size < 4 || reader.node.outputs.length > 2) return undefined;
+  const wanted = { bits: 8, signed: false, symmetric: false, range: options.range } as const;
+  const weights = new Map(
+    [...own].map(([input, weight]) => [input, { weight, form: linearForm(weight.source.shape, undefined, wanted) }]),
+  );
+  return { kind: 'together', operator: 'EmbedLayerNormalization', reader, weights };
+}
+
+/** Decides about all weights of the only node that reads one. Undefined if the node cannot compute with codes. */
+export function decideTogether(
+  context: Context,
+  { source }: Weight,
+  reader: Reader,
+  options: IntegerOptions,
+): Together | undefined {
+  const { node, input, path } = reader;
+  if (path.length > 0) return undefined;
+  const isRecurrent = node.opType === 'LSTM' && node.domain === '' && (input === 1 || input === 2);
+  if (isRecurrent) return decideGates(context, reader, options);
+  const isEmbedding = node.opType === 'EmbedLayerNormalization' && node.domain === contrib;
+  return isEmbedding && source.shape.length === 2 ? decideTables(context, reader, options) : undefined;
+}

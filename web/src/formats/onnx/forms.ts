@@ -1,0 +1,38 @@
+/** The forms that codes of ONNX models have. */
+import type { CastForm } from '../../codecs/cast.js';
+import { canSearch, type DequantizeLinearForm } from '../../codecs/dequantize-linear.js';
+import type { SearchedRange } from '../../core/range.js';
+
+/** What decides about codes. */
+export interface CodeOptions {
+  readonly bits: 2 | 4 | 8;
+  readonly signed: boolean;
+  readonly symmetric: boolean;
+  readonly blockSize?: number | undefined;
+  readonly range?: SearchedRange | undefined;
+  /** Type of the scales, and of what codes become. Undefined: F32. */
+  readonly scale?: 'F32' | 'F16' | undefined;
+}
+
+/** The form of codes with a scale for each index of an axis, or for blocks along it. */
+export function linearForm(
+  shape: readonly number[],
+  axis: number | undefined,
+  { bits, signed, symmetric, blockSize, range, scale = 'F32' }: CodeOptions,
+): DequantizeLinearForm {
+  const product = (dimensions: readonly number[]) => dimensions.reduce((all, n) => all * n, 1);
+  let sharing: DequantizeLinearForm['sharing'] = 'tile';
+  if (axis !== undefined) {
+    const isLast =
+      product(shape.slice(axis + 1)) === 1 && (blockSize !== undefined || product(shape.slice(0, axis)) > 1);
+    if (blockSize !== undefined) sharing = isLast ? 'rowBlocks' : 'columnBlocks';
+    else sharing = isLast ? 'columns' : 'rows';
+  }
+  const form = { codec: 'dequantize-linear', bits, signed, symmetric, sharing, axis, blockSize, scale } as const;
+  // Symmetric codes with a sign have the zero point that is meant if there is none.
+  const whole: DequantizeLinearForm = { ...form, zeroPoint: !(symmetric && signed) };
+  return range !== undefined && canSearch(shape, whole) ? { ...whole, range } : whole;
+}
+
+/** float16. Values beyond it, such as those of masks, become its largest one. */
+export const halfForm: CastForm = { codec: 'cast', to: 'F16', saturate: true };

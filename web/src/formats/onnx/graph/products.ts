@@ -1,0 +1,35 @@
+/** How nodes read a matrix: as a factor of a product, or as a table whose rows they look up. */
+import { intOf, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from './graph.js';
+
+/** Number of the type of elements that a reader takes a weight for: that of the last Cast before it. */
+export function typeRead({ path }: Reader, stored: string): number {
+  const cast = path.findLast(({ opType, domain }) => opType === 'Cast' && domain === '');
+  return cast === undefined ? typeNumber(stored) : intOf(cast, 'to', 0);
+}
+
+/** Whether a path swaps both dimensions of a matrix; false if it leaves the elements in place, undefined if it does anything else. */
+export function swaps(path: readonly OnnxNode[]): boolean | undefined {
+  let swapped = false;
+  for (const { opType, domain, attributes } of path) {
+    if ((opType === 'Identity' || opType === 'Cast') && domain === '') continue;
+    if (opType !== 'Transpose' || domain !== '' || (attributes.get('perm')?.ints ?? [1, 0]).join() !== '1,0')
+      return undefined;
+    swapped = !swapped;
+  }
+  return swapped;
+}
+
+/** Whether a product reads its second factor as the transpose of the weight; undefined for any other reader. */
+export function transposes({ node, input, path }: Reader): boolean | undefined {
+  const swapped = input === 1 && node.domain === '' ? swaps(path) : undefined;
+  if (swapped === undefined || node.opType === 'MatMul') return swapped;
+  return node.opType === 'Gemm' ? swapped !== (intOf(node, 'transB', 0) !== 0) : undefined;
+}
+
+/** Whether a Gather looks up whole rows of the weight itself. */
+export function looksUpRows({ node, input, path }: Reader): boolean {
+  return (
+    node.opType === 'Gather' && node.domain === '' && input === 0 && path.length === 0 && intOf(node, 'axis', 0) === 0
+  );
+}

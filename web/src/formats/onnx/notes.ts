@@ -1,0 +1,139 @@
+/** Notes about ONNX results, as data and in words. */
+
+import { type Note, noteOf } from '../../core/note.js';
+import { mention } from '../../core/option-problem.js';
+import { type RestoredReason, reasonText } from './reasons.js';
+import type { OnnxTarget } from './targets.js';
+
+/** How many times each operator occurs. */
+export type Counts = ReadonlyMap<string, number>;
+
+function most(counts: Counts): [operator: string, count: number][] {
+  return [...counts].sort(([, a], [, b]) => b - a);
+}
+
+function sum(counts: Iterable<number>): number {
+  return [...counts].reduce((all, n) => all + n, 0);
+}
+
+/** Nodes of a graph in float16 that compute with float32. @param operators at least one */
+export function floatNodesNote(operators: Counts): Note {
+  const sorted = most(operators);
+  const list = sorted.slice(0, 6).map(([operator, n]) => `${n} ${operator}`);
+  const more = sorted.length > list.length ? ', and others' : '';
+  const nodes = sum(operators.values());
+  const compute = nodes === 1 ? '1 node computes' : `${nodes} nodes compute`;
+  const data = { nodes, operators: Object.fromEntries(operators) };
+  return noteOf('floatNodes', data, `${compute} with float32 between casts: ${list.join(', ')}${more}`);
+}
+
+/** The version of ai.onnx has no casts for float16. @param opset undefined if the model imports none */
+export function noHalfNote(opset: number | undefined, needed: number): Note {
+  const version = opset === undefined ? 'no version of ai.onnx' : `opset ${opset}`;
+  const text = `${version}: nodes compute with float32; opset ${needed} has casts for float16`;
+  return noteOf('opsetWithoutHalf', { opset, needed }, text);
+}
+
+/** In a list of what there are no integers for. */
+function integersFor(reason: RestoredReason): string {
+  if (reason.kind === 'readBy') return reason.operator;
+  return reason.kind === 'inFunction' ? `${reason.operator} in a function` : (reasonText(reason) ?? '');
+}
+
+/** Weights of a target for integers that become floats at every run. @param found at least one */
+export function restoredNote(found: readonly RestoredReason[]): Note {
+  const counts = new Map<string, number>();
+  for (const reason of found) {
+    const text = integersFor(reason);
+    counts.set(text, (counts.get(text) ?? 0) + 1);
+  }
+  const weights = found.length === 1 ? '1 weight becomes' : `${found.length} weights become`;
+  const list = most(counts).map(([text]) => text);
+  const text = `${weights} floats again at every run, as there are no integers for ${list.join(', ')}`;
+  return noteOf('restoredAtEveryRun', { weights: found.length, reasons: found }, text);
+}
+
+/** Why nothing of a model is converted. */
+export type WhyNothing =
+  /** Its weights are too small, or read by other operators. */
+  | { readonly why: 'noWeights' }
+  /** Its weights have this type already. */
+  | { readonly why: 'sameType'; readonly dtype: string }
+  /** Its weights have a type that this target does not take. */
+  | { readonly why: 'dtype'; readonly dtype: string; readonly others: readonly OnnxTarget[] }
+  /** Its products are in functions. */
+  | { readonly why: 'inFunctions'; readonly others: readonly OnnxTarget[] }
+  /** Its weights are those of another operator. */
+  | { readonly why: 'operator'; readonly operator: string; readonly others: readonly OnnxTarget[] };
+
+function listOf(names: readonly string[], word: string): string {
+  const last = names.at(-1) ?? '';
+  return names.length < 2 ? last : `${names.slice(0, -1).join(', ')} ${word} ${last}`;
+}
+
+function nothingText(reason: WhyNothing): string {
+  switch (reason.why) {
+    case 'noWeights':
+      return 'the model has no weights of a size and kind that pay';
+    case 'sameType':
+      return `the weights are ${reason.dtype}`;
+    case 'dtype': {
+      const others = reason.others.length === 0 ? '' : `${listOf(reason.others, 'and')} take them, and `;
+      return `the weights are ${reason.dtype}; ${others}the model they were made of, in F32, can be converted`;
+    }
+    case 'inFunctions': {
+      return `products in functions take no blocks; inline the functions, or choose ${listOf(reason.others, 'or')}`;
+    }
+    case 'operator': {
+      const others = listOf(reason.others, 'and');
+      return `blocks are for products and tables; ${others} take weights of ${reason.operator} as well`;
+    }
+  }
+}
+
+/** Nothing of a model is converted. */
+export function nothingNote(reason: WhyNothing): Note {
+  return noteOf('nothingConverted', { ...reason }, nothingText(reason));
+}
+
+// What a result costs when it runs, as measured with onnxruntime-web 1.30 in one thread (tests/bench/onnx.mjs).
+
+/** Products with blocks. */
+export function blockCostNote(): Note {
+  return noteOf(
+    'blockCost',
+    {},
+    'in WebAssembly, products with blocks take 2 to 14 times as long as float32 for a single row, and 1.1 to 1.6 times for 64 rows; they ' +
+      'need a quarter of the memory',
+  );
+}
+
+/** Products of integers. */
+export function integerCostNote(): Note {
+  return noteOf(
+    'integerCost',
+    {},
+    'in WebAssembly, products take 0.5 to 0.7 and convolutions 0.6 times as long as float32, an LSTM 1.2 to 1.4 times',
+  );
+}
+
+/** Codes that become floats when the model is loaded. */
+export function castCostNote(): Note {
+  return noteOf(
+    'castCost',
+    {},
+    'when it runs, the model has the speed of float32 and takes its memory; only the file is smaller',
+  );
+}
+
+/** Codes that become floats at every run. @param canCast whether an option makes floats of them once */
+export function dequantizeCostNote(canCast: boolean): Note {
+  return noteOf(
+    'dequantizeCost',
+    {},
+    'onnxruntime dequantizes the weights at every run: in WebAssembly products take 4 to 19 times as long as float32 for a single row, 1.2 to ' +
+      '1.7 times for 64 rows, convolutions 1 to 1.2 times, and recurrent layers twice. ',
+    canCast ? mention('dequantize', 'cast') : "The session option extra: { session: { disable_quant_qdq: '1' } }",
+    ' does it once, and takes the memory of float32',
+  );
+}

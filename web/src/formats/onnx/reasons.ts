@@ -1,0 +1,84 @@
+/** Why weights of ONNX models are kept as they are. */
+import { reasonWords, type SharedReason } from '../reason.js';
+
+/** A reason of this format. */
+type OwnReason =
+  /** It has too few elements. */
+  | { readonly kind: 'small' }
+  /** The model can be trained. */
+  | { readonly kind: 'training' }
+  /** No node reads it. */
+  | { readonly kind: 'notRead' }
+  /** It leaves its graph. */
+  | { readonly kind: 'output' }
+  /** It leaves its graph, and nodes that compute with float16 read a copy. */
+  | { readonly kind: 'alsoOutput' }
+  /** A node of this operator reads it, for which there are no codes. */
+  | { readonly kind: 'readBy'; readonly operator: string }
+  /** A node of this operator reads it, beside nodes that take its codes. */
+  | { readonly kind: 'alsoReadBy'; readonly operator: string }
+  /** Attributes of the reader, or of a node before it, are those of a function. */
+  | { readonly kind: 'openAttributes'; readonly operator: string }
+  /** It is the first input of a product. */
+  | { readonly kind: 'firstInput'; readonly operator: string }
+  /** Its reader is in a function. */
+  | { readonly kind: 'inFunction'; readonly operator: string }
+  /** Nodes of these operators move its elements before the reader. */
+  | { readonly kind: 'moved'; readonly operator: string; readonly movers: readonly string[] }
+  /** Its reader multiplies by a number that float16 does not hold. */
+  | { readonly kind: 'factor'; readonly operator: string }
+  /** Its readers take it for elements of these types. */
+  | { readonly kind: 'readAs'; readonly types: readonly string[] }
+  /** Blocks do not divide the rows of a table. */
+  | { readonly kind: 'tableRows'; readonly operator: string; readonly length: number; readonly by: number }
+  /** Blocks do not divide the columns of a matrix. */
+  | { readonly kind: 'matrixRows'; readonly rows: number }
+  /** It holds the scales of codes. */
+  | { readonly kind: 'scales'; readonly operator: string }
+  | Obstacle;
+
+/** Why a version of ai.onnx cannot be raised. */
+export type Obstacle =
+  /** The model imports no version of it. */
+  | { readonly kind: 'noOpset' }
+  /** Functions keep their versions. */
+  | { readonly kind: 'functionOpset'; readonly opset: number }
+  /** The operator means something else in a newer version. */
+  | { readonly kind: 'opset'; readonly opset: number; readonly operator: string };
+
+/** A reason of this format, or one that several formats have. */
+export type OnnxReason = OwnReason | Extract<SharedReason, { kind: 'rule' | 'rank' | 'dtype' | 'notSmaller' }>;
+
+/** Why a weight has no integers that are multiplied: its reader, or a version that cannot be raised. */
+export type RestoredReason = Extract<OwnReason, { kind: 'readBy' | 'inFunction' }> | Obstacle;
+
+type WordsOf<Kind extends OwnReason['kind']> =
+  | string
+  | ((reason: Extract<OwnReason, { readonly kind: Kind }>) => string);
+
+/** What reports say of each kind. */
+const words: { readonly [Kind in OwnReason['kind']]: WordsOf<Kind> } = {
+  small: 'small',
+  training: 'training',
+  notRead: 'not read',
+  output: 'an output',
+  alsoOutput: 'also an output',
+  readBy: ({ operator }) => `read by ${operator}`,
+  alsoReadBy: ({ operator }) => `also read by ${operator}`,
+  openAttributes: ({ operator }) => `read by ${operator}, whose attributes are open`,
+  firstInput: ({ operator }) => `read by ${operator} as its first input`,
+  inFunction: ({ operator }) => `read by ${operator} in a function`,
+  moved: ({ operator, movers }) => `read by ${operator} behind ${movers.join(', ')}`,
+  factor: ({ operator }) => `read by ${operator} with a factor that float16 does not hold`,
+  readAs: ({ types }) => `read as ${types.join(' and ')}`,
+  tableRows: ({ operator, length, by }) =>
+    `read by ${operator}: rows of ${length}, which blocks of ${by} do not divide`,
+  matrixRows: ({ rows }) => `${rows} rows, which blocks do not divide`,
+  scales: ({ operator }) => `scales of ${operator}`,
+  noOpset: 'no version of ai.onnx',
+  functionOpset: ({ opset }) => `opset ${opset} of a function`,
+  opset: ({ opset, operator }) => `opset ${opset}: ${operator} would mean something else in a newer one`,
+};
+
+/** The words of a reason of this format; undefined for others. */
+export const reasonText = reasonWords(words);

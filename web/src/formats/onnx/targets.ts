@@ -1,0 +1,179 @@
+/** What ONNX models can become: one row for each target. */
+import type { Target } from '../format.js';
+
+/** What every row says. */
+interface Row extends Pick<Target, 'about' | 'preset'> {
+  /** Types of the weights that it takes. */
+  readonly takes: readonly ('F32' | 'F16')[];
+  /** Whether everything that does not become codes becomes float16. */
+  readonly half?: true;
+  /** Values of `range` that it takes; undefined if codes do not depend on a range. */
+  readonly ranges?: 'all' | 'min-max and mse';
+  /** Values of `zeroPoints` that it takes; undefined if it leaves no choice. */
+  readonly zeroPoints?: readonly (boolean | 'float')[];
+  /** Elements of a block by default; undefined if codes are not in blocks. */
+  readonly blockSize?: number;
+  /** What the weights of one model may become together, all of them read as floats when the model runs. */
+  readonly mixed?: readonly string[];
+  /** How the names of results end, where that is not the name of the target. */
+  readonly ending?: string;
+}
+
+/** Codes that are multiplied as integers: activations are quantized while the model runs. */
+interface IntegerRow extends Row {
+  readonly kind: 'integers';
+  readonly codec: 'dequantize-linear';
+  readonly bits: 8;
+  /** Whether codes have a sign. 'byModel': unless the model has convolutions or attention. */
+  readonly signed: boolean | 'byModel';
+}
+
+/** Codes that become floats again before they are used. */
+interface RestoredRow extends Row {
+  readonly kind: 'restored';
+  readonly codec: 'dequantize-linear';
+  readonly bits: 4 | 8;
+  /** Whether codes have a sign and are symmetric. 'withoutZeroPoints': unless zero points are asked for. */
+  readonly signed: boolean | 'withoutZeroPoints';
+}
+
+/** Blocks that onnxruntime computes with as they are. */
+interface BlockRow extends Row {
+  readonly kind: 'blocks';
+  readonly codec: 'matmul-nbits';
+  readonly bits: 2 | 4 | 8;
+  readonly blockSize: number;
+}
+
+/** The same of 4-bit floats. */
+interface FloatBlockRow extends Row {
+  readonly kind: 'blocks';
+  readonly codec: 'matmul-bnb4';
+  readonly bits: 4;
+  readonly blockSize: number;
+}
+
+/** Floats of 16 bits. */
+interface HalfRow extends Row {
+  readonly kind: 'half';
+  readonly codec: 'cast';
+  readonly bits: 16;
+  readonly half: true;
+}
+
+type AnyRow = IntegerRow | RestoredRow | BlockRow | FloatBlockRow | HalfRow;
+
+const floats = ['F32'] as const;
+// onnxruntime scales codes of integers in float32, and so does MatMulBnb4 on the CPU.
+const floatsAndHalves = ['F32', 'F16'] as const;
+
+const integers = { kind: 'integers', codec: 'dequantize-linear', bits: 8, takes: floats, ranges: 'all' } as const;
+const restored = { kind: 'restored', codec: 'dequantize-linear', takes: floatsAndHalves, ranges: 'all' } as const;
+const blocks = {
+  kind: 'blocks',
+  codec: 'matmul-nbits',
+  takes: floatsAndHalves,
+  ranges: 'min-max and mse',
+  zeroPoints: [false, true, 'float'],
+  blockSize: 32,
+} as const;
+
+const rows = {
+  q8: {
+    ...integers,
+    about: '8 bits, multiplied as integers; int8, or uint8 beside convolutions',
+    signed: 'byModel',
+    preset: 'balanced',
+    // transformers.js looks for this name if it is asked for q8.
+    ending: 'quantized',
+  },
+  int8: { ...integers, about: 'the same, symmetric', signed: true },
+  uint8: { ...integers, about: 'the same with zero points', signed: false },
+  'int8-weights': {
+    ...restored,
+    about: '8 bits, a scale for each channel; floats when it runs',
+    bits: 8,
+    signed: true,
+    mixed: ['int8-weights'],
+  },
+  'uint8-weights': { ...restored, about: 'the same with zero points', bits: 8, signed: false },
+  'int4-weights': {
+    ...restored,
+    about: '4 bits in blocks, for every runtime of opset 21',
+    bits: 4,
+    signed: 'withoutZeroPoints',
+    zeroPoints: [false, true],
+    blockSize: 32,
+    mixed: ['int4-weights', 'int8-weights'],
+  },
+  q4: {
+    ...blocks,
+    about: '4 bits in blocks, for onnxruntime',
+    bits: 4,
+    preset: 'small',
+    mixed: ['q4', 'q8-blocks'],
+  },
+  q4f16: { ...blocks, about: 'q4, with everything else in float16', bits: 4, half: true },
+  q2: { ...blocks, about: '2 bits in blocks, for onnxruntime', bits: 2, mixed: ['q2', 'q4', 'q8-blocks'] },
+  q2f16: { ...blocks, about: 'q2, with everything else in float16', bits: 2, half: true },
+  'q8-blocks': {
+    ...blocks,
+    about: '8 bits in blocks, for onnxruntime',
+    bits: 8,
+    zeroPoints: [false, true],
+    mixed: ['q8-blocks'],
+  },
+  bnb4: {
+    kind: 'blocks',
+    codec: 'matmul-bnb4',
+    about: '4-bit floats (NF4) in blocks, for onnxruntime',
+    bits: 4,
+    takes: floats,
+    blockSize: 64,
+  },
+  fp16: {
+    kind: 'half',
+    codec: 'cast',
+    about: 'weights with half the bytes of float32',
+    bits: 16,
+    takes: floats,
+    half: true,
+    preset: 'safe',
+  },
+} as const satisfies Readonly<Record<string, AnyRow>>;
+
+/** A target of an ONNX model. */
+export type OnnxTarget = keyof typeof rows;
+
+/** All that is known about a target. */
+export type TargetInfo = Target & AnyRow & { readonly name: OnnxTarget };
+
+/** A target of one kind. */
+export type TargetOf<Kind extends AnyRow['kind']> = TargetInfo & { readonly kind: Kind };
+
+/** Names of the options that mean something for a row. */
+function optionsOf({ kind, ranges, zeroPoints, blockSize }: AnyRow): string[] {
+  return [
+    ...(ranges === undefined ? [] : ['range']),
+    ...(kind === 'integers' ? ['perTensor'] : []),
+    ...(kind === 'restored' && blockSize === undefined ? ['dequantize'] : []),
+    ...(blockSize === undefined ? [] : ['blockSize']),
+    ...(zeroPoints === undefined ? [] : ['zeroPoints']),
+    'externalData',
+  ];
+}
+
+/** The targets, in the order of the help. */
+export const targets: readonly TargetInfo[] = Object.entries(rows).map(
+  ([name, row]) => ({ name: name as OnnxTarget, ...row, options: optionsOf(row) }) as TargetInfo,
+);
+
+/** Their names. */
+export const onnxTargets: readonly OnnxTarget[] = targets.map(({ name }) => name);
+
+/** The target of a name that was checked. */
+export function targetNamed(name: string): TargetInfo {
+  const found = targets.find((target) => target.name === name);
+  if (found === undefined) throw new Error(`there is no target ${name}`);
+  return found;
+}

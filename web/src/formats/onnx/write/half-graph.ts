@@ -1,0 +1,78 @@
+/**
+ * Writes a graph that computes with float16, as the usual converters make it: tensors and values are float16, inputs and outputs of the
+ * model stay float32, and nodes that need float32 stand between casts. Graphs inside of others take and give what they did.
+ * Reference: microsoft/onnxruntime, onnxruntime/python/tools/transformers/float16.py
+ */
+import type { HalfNodes } from '../decide/half-nodes.js';
+import { castNode, type NewNode } from '../file/encode.js';
+import { constantOf } from '../file/model.js';
+import { type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import { halfForm } from '../forms.js';
+import type { Use, Value } from '../graph/graph.js';
+import type { Builder } from './builder.js';
+import { castAttribute, fillWithZeros, floatTensorOf, replaceConstant, setTypes } from './half-edits.js';
+
+const [float, half] = [typeNumber('F32'), typeNumber('F16')];
+
+/** A Cast that is named after the value that it gives. */
+export function namedCast(from: string, to: string, type: number): NewNode {
+  return { ...castNode(from, to, type), name: `${to}_cast` };
+}
+
+/** Has inputs of nodes read another value. */
+export function renameUses(builder: Builder, uses: readonly Use[], name: string): void {
+  for (const { node, input } of uses) builder.renameInput(node, input, name);
+}
+
+/** Gives the values of a graph the types that its nodes want. Weights are written one by one. */
+export function writeHalfGraph(builder: Builder, nodes: HalfNodes): void {
+  const { graphs } = builder;
+  const changed = new Map<OnnxGraph, Set<string>>();
+  for (const value of graphs.valuesOf(graphs.main)) {
+    const isPlain = value.weight === undefined && nodes.types.isFloat(value);
+    if (!isPlain || !convert(builder, nodes, value)) continue;
+    const names = changed.get(value.graph) ?? new Set();
+    changed.set(value.graph, names.add(value.name));
+  }
+  for (const [graph, names] of changed) setTypes(builder, graph, names, half);
+}
+
+/** Gives a value to all in the type that they want. Returns whether it is float16 under its own name. */
+function convert(builder: Builder, nodes: HalfNodes, value: Value): boolean {
+  const { name, graph, producer, isOutput } = value;
+  const { halves, floats } = nodes.readersOf(value);
+  const isFree = halves.length > 0 && floats.length === 0 && !isOutput;
+  const isHalf = producer !== undefined && gives(builder, nodes, producer, value, isFree);
+  /** Lets inputs read the value under another name, and makes the one from the other. */
+  const cast = (uses: readonly Use[], other: string, from: string, to: string, type: number) => {
+    renameUses(builder, uses, other);
+    builder.addNodes(builder.behind(graph, producer), [namedCast(from, to, type)]);
+  };
+  if (isHalf && isOutput) {
+    const inside = builder.freshValue(`${name}_fp16`);
+    builder.renameOutput(producer, name, inside);
+    cast(halves, inside, inside, name, float);
+  } else if (isHalf && floats.length > 0) {
+    const restored = builder.freshValue(`${name}_fp32`);
+    cast(floats, restored, name, restored, float);
+  } else if (!isHalf && halves.length > 0) {
+    const narrowed = builder.freshValue(`${name}_fp16`);
+    cast(halves, narrowed, name, narrowed, half);
+  }
+  return isHalf && !isOutput;
+}
+
+/** Makes a node give a value as float16, if it can. @param isFree whether no node needs the value as float32 */
+function gives(builder: Builder, nodes: HalfNodes, producer: OnnxNode, value: Value, isFree: boolean): boolean {
+  const { opType, domain, attributes, outputs } = producer;
+  if (nodes.has(producer)) return nodes.types.isResult(producer, outputs.indexOf(value.name));
+  if (domain !== '' || !isFree) return false;
+  if (opType === 'ConstantOfShape') {
+    const attribute = attributes.get('value');
+    if (attribute === undefined) return fillWithZeros(builder, producer, half);
+    return !attribute.refers && castAttribute(builder, value.name, attribute, halfForm);
+  }
+  if (opType !== 'Constant') return false;
+  const tensor = constantOf(producer) ?? floatTensorOf(builder.model.skeleton, producer);
+  return tensor !== undefined && replaceConstant(builder, value.graph, producer, tensor, halfForm);
+}

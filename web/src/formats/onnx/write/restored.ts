@@ -1,0 +1,170 @@
+/** Writes codes, and nodes that make floats of them. */
+import type { DequantizeLinearForm } from '../../../codecs/dequantize-linear.js';
+import type { Dequantizer, Restored } from '../decide/decision.js';
+import { broadcastOpset } from '../decide/restored.js';
+import { castNode, type NewNode, type NewTensor } from '../file/encode.js';
+import type { Weight } from '../file/model.js';
+import { intOf, type OnnxGraph, type OnnxNode, typeNumber } from '../file/proto.js';
+import type { Reader } from '../graph/graph.js';
+import type { Builder } from './builder.js';
+
+/** Writes a weight as codes that become floats again. */
+export function writeRestored(builder: Builder, { weight, form, by }: Restored): void {
+  const { shape } = weight.source;
+  if (by.kind === 'dequantize') {
+    addDequantize(builder, weight, form, storeCodes(builder, weight, form), by);
+    return;
+  }
+  // Scales have dimensions to spare: those of a table are gathered together with its rows, the others are multiplied by the codes.
+  const broadcast = form.axis === undefined ? [] : shape.map((n, i) => (i === form.axis ? n : 1));
+  const names = storeCodes(builder, weight, form, broadcast);
+  if (by.kind === 'cast') addCast(builder, weight, form, names);
+  else for (const reader of by.readers) gatherCodes(builder, reader, form, names);
+}
+
+/** Names of codes and of what belongs to them. */
+export interface CodeNames {
+  readonly codes: string;
+  readonly scale: string;
+  readonly zeroPoint: string | undefined;
+}
+
+/** Puts codes, scales and zero points in the place of a weight. */
+export function storeCodes(
+  builder: Builder,
+  weight: Weight,
+  form: DequantizeLinearForm,
+  setShape?: readonly number[],
+): CodeNames {
+  const { value } = weight;
+  const index = builder.convert(weight, form);
+  const names = {
+    codes: builder.freshValue(`${value}_quantized`),
+    scale: builder.freshValue(`${value}_scale`),
+    zeroPoint: form.zeroPoint ? builder.freshValue(`${value}_zero_point`) : undefined,
+  };
+  const tensors: NewTensor[] = [
+    builder.tensorOf(index, 'scale', names.scale, setShape),
+    ...(names.zeroPoint === undefined ? [] : [builder.tensorOf(index, 'zeroPoint', names.zeroPoint, setShape)]),
+    builder.tensorOf(index, 'data', names.codes),
+  ];
+  builder.addTensors(weight, tensors);
+  builder.remove(weight);
+  return names;
+}
+
+/** The rank of what a node makes of a tensor whose elements it moves; undefined if that is not known. */
+function rankBehind({ graphs }: Builder, graph: OnnxGraph, node: OnnxNode, rank: number): number | undefined {
+  const { opType, inputs, attributes } = node;
+  /** How many integers the attribute or the constant holds that says where dimensions go. */
+  const listed = (attribute: string): number | undefined => {
+    const { weight, producer } = graphs.valueAt(graph, inputs[1] ?? '') ?? {};
+    const constant = weight?.source ?? producer?.attributes.get('value')?.tensor;
+    return attributes.get(attribute)?.ints?.length ?? constant?.shape[0];
+  };
+  if (opType === 'Flatten') return 2;
+  if (opType === 'Reshape') return listed('shape');
+  if (opType !== 'Squeeze' && opType !== 'Unsqueeze') return rank;
+  const axes = listed('axes');
+  return axes && rank + (opType === 'Squeeze' ? -axes : axes);
+}
+
+/** Adds the node that makes floats of codes, under the name of the weight. */
+export function addDequantize(
+  builder: Builder,
+  weight: Weight,
+  { axis, blockSize }: DequantizeLinearForm,
+  { codes, scale, zeroPoint }: CodeNames,
+  { domain, opset }: Dequantizer,
+): void {
+  const { graph, value, node } = weight;
+  if (domain === '') builder.raise(graph, opset);
+  else builder.importContrib(graph);
+  // Transposes behind a DequantizeLinear have to say how they permute.
+  for (const { path, graph: inside } of builder.graphs.readers(weight)) {
+    let rank: number | undefined = weight.source.shape.length;
+    for (const node of path) {
+      // Functions may be called with other ranks.
+      if (rank === undefined || node.domain !== '') break;
+      builder.spellOut(node, rank);
+      rank = rankBehind(builder, inside, node, rank);
+    }
+  }
+  const dequantize: NewNode = {
+    opType: 'DequantizeLinear',
+    domain,
+    name: `${value}_DequantizeLinear`,
+    inputs: [codes, scale, ...(zeroPoint === undefined ? [] : [zeroPoint])],
+    outputs: [builder.floatName(weight)],
+    attributes: {
+      ...(axis === undefined ? {} : { axis }),
+      ...(blockSize === undefined ? {} : { block_size: blockSize }),
+    },
+  };
+  builder.addNodes({ graph, before: node }, [dequantize]);
+}
+
+/** Adds nodes that make floats of codes and that onnxruntime carries out when it loads the model. */
+function addCast(
+  builder: Builder,
+  weight: Weight,
+  { scale: type }: DequantizeLinearForm,
+  { codes, scale, zeroPoint }: CodeNames,
+): void {
+  const { graph, value, node } = weight;
+  builder.raise(graph, broadcastOpset);
+  const fresh = (what: string) => builder.freshValue(`${value}_${what}`);
+  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
+  const floats = fresh('floats');
+  const nodes = [cast(codes, floats)];
+  let centered = floats;
+  if (zeroPoint !== undefined) {
+    const zero = fresh('zero_float');
+    centered = fresh('centered');
+    nodes.push(cast(zeroPoint, zero), { opType: 'Sub', name: centered, inputs: [floats, zero], outputs: [centered] });
+  }
+  const output = builder.floatName(weight);
+  nodes.push({ opType: 'Mul', name: `${value}_Mul`, inputs: [centered, scale], outputs: [output] });
+  builder.addNodes({ graph, before: node }, nodes);
+}
+
+/** Gathers codes and scales in place of floats: a DequantizeLinear in front would restore the whole table at every run. */
+function gatherCodes(
+  builder: Builder,
+  { node, graph }: Reader,
+  { scale: type, axis: channels }: DequantizeLinearForm,
+  names: CodeNames,
+): void {
+  const [, indices = ''] = node.inputs;
+  const [output = ''] = node.outputs;
+  const fresh = (what: string) => builder.freshValue(`${output}_${what}`);
+  const position = { graph, before: node };
+  const axis = intOf(node, 'axis', 0);
+  const gather = (from: string, to: string): NewNode => {
+    return { opType: 'Gather', name: to, inputs: [from, indices], outputs: [to], attributes: { axis } };
+  };
+  const cast = (from: string, to: string) => castNode(from, to, typeNumber(type));
+  const two = (opType: string, a: string, b: string, to: string): NewNode => {
+    return { opType, name: to, inputs: [a, b], outputs: [to] };
+  };
+  const nodes: NewNode[] = [];
+  /** What is gathered of a tensor; all of it if it is one number. */
+  const rows = (from: string, to: string): string => {
+    if (channels === undefined) return from;
+    nodes.push(gather(from, to));
+    return to;
+  };
+  const [codes, floats] = [fresh('codes'), fresh('floats')];
+  nodes.push(gather(names.codes, codes));
+  const scale = rows(names.scale, fresh('scale'));
+  nodes.push(cast(codes, floats));
+  let centered = floats;
+  if (names.zeroPoint !== undefined) {
+    const zero = rows(names.zeroPoint, fresh('zero'));
+    const zeroFloat = fresh('zero_float');
+    centered = fresh('centered');
+    nodes.push(cast(zero, zeroFloat), two('Sub', floats, zeroFloat, centered));
+  }
+  builder.addNodes(position, [...nodes, two('Mul', centered, scale, output)]);
+  builder.removeNode(node);
+}

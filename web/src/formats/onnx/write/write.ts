@@ -1,0 +1,43 @@
+/** Writes a result: carries out the decisions about its weights, in their order. */
+import type { FilePlan, PartsOf } from '../../format.js';
+import type { Decisions } from '../decide/decide.js';
+import type { Decision } from '../decide/decision.js';
+import type { OnnxModel } from '../file/model.js';
+import { writeBlocks } from './blocks.js';
+import { Builder } from './builder.js';
+import { writeHalf, writeKept } from './half.js';
+import { writeHalfGraph } from './half-graph.js';
+import { IntegerWriter } from './integers.js';
+import { writeRestored } from './restored.js';
+import { rewriteRaised } from './rewrite.js';
+import { writeTogether } from './together.js';
+
+/** What carries out each kind of decision. */
+type Writers = { readonly [Kind in Decision['kind']]: (decision: Extract<Decision, { kind: Kind }>) => void };
+
+/**
+ * Lays out a result.
+ * @param dataFile the name of the file beside the model that takes its weights; undefined if the model has them itself
+ */
+export function writeResult(
+  model: OnnxModel,
+  decisions: Decisions,
+  partsOf: PartsOf,
+  dataFile: string | undefined,
+): FilePlan {
+  const { halves } = decisions;
+  const builder = new Builder(model, decisions, partsOf, dataFile);
+  const [signed, unsigned] = [new IntegerWriter(builder), new IntegerWriter(builder)];
+  const writers: Writers = {
+    keep: (decision) => writeKept(builder, decision),
+    half: (decision) => writeHalf(builder, decision),
+    blocks: (decision) => writeBlocks(builder, decision),
+    restored: (decision) => writeRestored(builder, decision),
+    integers: (decision) => (decision.isSigned ? signed : unsigned).write(decision),
+    together: (decision) => writeTogether(builder, decision),
+  };
+  if (halves !== undefined) writeHalfGraph(builder, halves);
+  for (const decision of decisions.decisions) (writers[decision.kind] as (decision: Decision) => void)(decision);
+  rewriteRaised(builder, halves);
+  return builder.finish();
+}
