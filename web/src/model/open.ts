@@ -5,7 +5,7 @@ import { show } from '../core/show.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import type { ByteSource, FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import type { Format, OpenFile, OpenModel } from '../formats/format.js';
+import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formats } from '../formats/registry.js';
 import { besideOf, separated } from './beside.js';
 
@@ -23,6 +23,7 @@ export interface Opened {
   readonly format: Format;
   readonly model: OpenModel;
   readonly beside: Beside;
+  readonly readOptionFile: ReadOptionFile;
 }
 
 /** What the first bytes of other common files mean, for the error. */
@@ -104,10 +105,27 @@ async function detect(source: ByteSource) {
 async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<Opened> {
   const { model: files, beside } = await separated(given);
   const { format, model } = await openFiles(files, waiting);
-  return { format, model, beside: besideOf(files[0] as OpenFile, beside, waiting) };
+  return {
+    format,
+    model,
+    beside: besideOf(files[0] as OpenFile, beside, waiting),
+    readOptionFile: optionFileReader(waiting),
+  };
 }
 
-async function openFiles(files: readonly OpenFile[], waiting: Waiting): Promise<Omit<Opened, 'beside'>> {
+/** Remembers the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
+function optionFileReader(waiting: Waiting): ReadOptionFile {
+  const results = new Map<FileInput, Promise<unknown>>();
+  return <T>(input: FileInput, read: (source: ByteSource) => Promise<T>): Promise<T> => {
+    const known = results.get(input) as Promise<T> | undefined;
+    if (known !== undefined) return known;
+    const result = openWithin(waiting, input).then((source) => read(source).finally(() => source.close()));
+    results.set(input, result);
+    return result;
+  };
+}
+
+async function openFiles(files: readonly OpenFile[], waiting: Waiting): Promise<Pick<Opened, 'format' | 'model'>> {
   const withData = files.length > 1 ? await modelWithData(files) : undefined;
   if (withData !== undefined) {
     const { format, first } = withData;

@@ -75,10 +75,14 @@ export function nameOf(output: unknown): string | undefined {
 export async function planFor(opened: Opened, choices: PlanChoices, output?: string): Promise<FilePlan> {
   const { format, converter } = checkChoices(opened.format, choices);
   let plan: FilePlan | undefined;
-  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile);
   else {
     const converted = await converter.convert(opened.model, opened.beside, choices);
-    if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
+    if (converted)
+      plan = {
+        ...(await converted.plan(choices, partsOf, opened.readOptionFile)),
+        architecture: converted.architecture,
+      };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const notes = [...plan.notes, ...codecNotes(plan.tensors), ...ruleNotes(format, choices.rules ?? [], plan)];

@@ -80,6 +80,6 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  plan: async (model, choices, partsOf) =>
-    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices)),
+  plan: async (model, choices, partsOf, _output, readOptionFile) =>
+    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices, readOptionFile)),
 };
