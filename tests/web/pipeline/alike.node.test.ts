@@ -4,9 +4,9 @@ import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
 import { keptTensor } from '../../../web/src/formats/tensors.js';
 import { stepsOf } from '../../../web/src/pipeline/tiles.js';
-import { TileConverter } from '../../../web/src/runner/convert.js';
+import { InputReader } from '../../../web/src/runner/input-reader.js';
 import { type EncodeTask, inputsOf } from '../../../web/src/runner/task.js';
-import { InputReader } from '../../../web/src/runner/tile-input.js';
+import { TileConverter } from '../../../web/src/runner/tile-converter.js';
 
 const [f32, f16] = [
   { codec: 'cast', to: 'F32' },

@@ -11,7 +11,7 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import type { LogicalTensor } from '../formats/format.js';
 import type { Progress } from '../pipeline/progress.js';
 import { reportTimes } from '../pipeline/progress.js';
-import { pieceOf } from '../pipeline/rectangle-bytes.js';
+import { pieceOf } from '../pipeline/rectangle-input.js';
 import { mainPart } from '../pipeline/tiles.js';
 import { BatchLimit, type BatchResult, type CompareTask, TaskError } from '../runner/task.js';
 import type { TileRunner } from '../runner/worker-pool.js';

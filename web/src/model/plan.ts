@@ -8,8 +8,8 @@ import { formatNamed } from '../formats/registry.js';
 import { storedBytes } from '../pipeline/tiles.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
-import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
+import { partPlan } from './work-parts.js';
 
 /** What would become of a tensor. */
 export interface PlannedTensorInfo {

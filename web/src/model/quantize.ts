@@ -4,14 +4,14 @@ import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
-import { carryOut, convertedElements } from '../pipeline/engine.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import { carryOut, convertedElements } from '../pipeline/writing.js';
 import type { TileRunner } from '../runner/worker-pool.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
-import { clearIndex, complete, type PlaceOf } from './parts.js';
 import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
+import { clearIndex, complete, type PlaceOf } from './work-parts.js';
 
 /** Options of `quantizeModel`, without those of formats. */
 export interface ResultOptions extends WorkOptions {

@@ -8,8 +8,8 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
 import type { FilePlan, ModelContents, OpenModel, SourceTensor } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
-import { carryOut, convertedElements } from '../pipeline/engine.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import { carryOut, convertedElements } from '../pipeline/writing.js';
 import type { Opened } from './open.js';
 
 /** A tensor in a model. */

@@ -9,9 +9,9 @@ import type { ByteSource } from '../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
-import { indexOf } from '../pipeline/engine.js';
 import type { Progress } from '../pipeline/progress.js';
 import { reportTimes } from '../pipeline/progress.js';
+import { indexOf } from '../pipeline/writing.js';
 import type { Opened } from './open.js';
 
 /** What was found in a model. */

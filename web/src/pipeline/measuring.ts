@@ -13,9 +13,9 @@ import {
   TaskError,
   type TileTask,
 } from '../runner/task.js';
-import { convertedElements, problemError, type Work } from './engine.js';
 import { startRunner, type WorkOptions } from './start.js';
 import { answerTo, elementAt, storedBytes, type TileStep, tilesOf } from './tiles.js';
+import { convertedElements, problemError, type Work } from './writing.js';
 
 /** Memory for the parts of a tile, which nobody reads, from an offset on. */
 function outputsOf({ destinations }: TileStep, offset: number): { outputs: Output[]; end: number } {

@@ -36,8 +36,8 @@ import {
   type RangeTask,
   type SetsTask,
 } from '../runner/task.js';
-import { KeptRectangles } from './kept-rectangles.js';
-import { pieceOf } from './rectangle-bytes.js';
+import { KeptRectangles } from './cached-rectangles.js';
+import { pieceOf } from './rectangle-input.js';
 
 /** Bytes that are known. */
 export interface BytesStep {

@@ -1,10 +1,10 @@
 /** Carries out batches in the caller's thread. */
 import type { ByteSource } from '../files/bytes.js';
+import { memoryOutlet } from './batch-output.js';
 import { Keepers } from './cache-owners.js';
-import { TileConverter } from './convert.js';
+import { readerOf } from './input-reader.js';
 import { inputsOf } from './task.js';
-import { readerOf } from './tile-input.js';
-import { memoryOutlet } from './tile-output.js';
+import { TileConverter } from './tile-converter.js';
 import type { TileRunner } from './worker-pool.js';
 
 /** How long this thread may work without a pause. */

@@ -3,8 +3,8 @@
  * into its memory. Few are under way at a time, so that this thread never holds the whole of a large tile.
  */
 import { allocate, type ByteSource } from '../files/bytes.js';
+import { type InputPart, type InputReader, partsInTurn, readerOf } from './input-reader.js';
 import { inputsOf, TaskError, type TileTask } from './task.js';
-import { type InputPart, type InputReader, partsInTurn, readerOf } from './tile-input.js';
 
 /** Bytes of a piece. A server is asked for as many at a time, so that they have to be some. */
 const pieceBytes = 1 << 21;

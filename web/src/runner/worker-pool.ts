@@ -10,8 +10,8 @@ import type { ByteSource, SourceReference } from '../files/bytes.js';
 import type { ByteSink, SinkReference } from '../files/sink.js';
 import { Keepers } from './cache-owners.js';
 import { Feed } from './feed.js';
-import { type LastRanges, type PackedBatch, packBatch } from './messages.js';
 import { ownWorker } from './own-worker.js';
+import { type LastRanges, type PackedBatch, packBatch } from './packed-batch.js';
 import { type Batch, type BatchResult, problemIn, TaskError } from './task.js';
 import type { WorkerLike } from './worker-like.js';
 

@@ -6,11 +6,11 @@ import { ScalepointError } from '../core/errors.js';
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
-import { TileConverter } from './convert.js';
-import { type LastRanges, unpackBatch } from './messages.js';
+import { fileOutlet, memoryOutlet } from './batch-output.js';
+import { type GivenBytes, InputReader } from './input-reader.js';
+import { type LastRanges, unpackBatch } from './packed-batch.js';
 import { inputsOf, TaskError } from './task.js';
-import { type GivenBytes, InputReader } from './tile-input.js';
-import { fileOutlet, memoryOutlet } from './tile-output.js';
+import { TileConverter } from './tile-converter.js';
 import type { SystemError, WorkerReply, WorkerRequest } from './worker-pool.js';
 
 /** The other end of the messages. */

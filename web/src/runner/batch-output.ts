@@ -1,7 +1,7 @@
 /** Takes the outputs of batches: into memory, or into files that this thread opened. */
 import type { WriteBytes } from '../files/reference.js';
-import type { Put } from './convert.js';
 import { type Batch, TaskError } from './task.js';
+import type { Put } from './tile-converter.js';
 
 /** Takes the output of one batch. */
 export interface Outlet {

@@ -1,6 +1,6 @@
 // Batches on their way to workers: few objects, and the same tasks on the other side.
 import { describe, expect, it } from 'vitest';
-import { packBatch, unpackBatch } from '../../../web/src/runner/messages.js';
+import { packBatch, unpackBatch } from '../../../web/src/runner/packed-batch.js';
 import type { Batch, EncodeTask, Input, TileTask } from '../../../web/src/runner/task.js';
 
 const [f32, bf16, to] = [

@@ -9,7 +9,8 @@ import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
 import { KeptInputs } from './input-cache.js';
-import { isAlike } from './messages.js';
+import type { InputReader } from './input-reader.js';
+import { isAlike } from './packed-batch.js';
 import {
   type Answer,
   type Batch,
@@ -23,7 +24,6 @@ import {
   TaskError,
   type TileTask,
 } from './task.js';
-import type { InputReader } from './tile-input.js';
 
 /** What a task gives, in wasm memory. */
 type Outcome = Encoded & Omit<Answer, 'task'>;

@@ -2,7 +2,7 @@
 import type { RangeCut, Rectangle, SetsCut, TileCut } from '../codecs/codec.js';
 import type { PlannedTensor } from '../formats/format.js';
 import type { Keep, Kept } from '../runner/task.js';
-import { pieceOf } from './rectangle-bytes.js';
+import { pieceOf } from './rectangle-input.js';
 
 /** The last number that kept inputs had. All have their own, since several may measure at a time with the same workers. */
 let lastKept = 0;

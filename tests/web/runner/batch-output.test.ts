@@ -1,8 +1,8 @@
 // What a worker writes of a batch, and where.
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../../web/src/core/errors.js';
+import { fileOutlet } from '../../../web/src/runner/batch-output.js';
 import { type Batch, type EncodeTask, TaskError } from '../../../web/src/runner/task.js';
-import { fileOutlet } from '../../../web/src/runner/tile-output.js';
 
 const form = { codec: 'cast' };
 const task = (...parts: [offset: number, bytes: number][]): EncodeTask => ({
