@@ -3,9 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
 import { keptTensor } from '../../../web/src/formats/tensors.js';
-import { stepsOf } from '../../../web/src/pipeline/tiles.js';
+import { stepsOf } from '../../../web/src/pipeline/steps.js';
 import { InputReader } from '../../../web/src/runner/input-reader.js';
-import { type EncodeTask, inputsOf } from '../../../web/src/runner/task.js';
+import { type EncodeTask, inputPartsOf } from '../../../web/src/runner/task.js';
 import { TileConverter } from '../../../web/src/runner/tile-converter.js';
 
 const [f32, f16] = [
@@ -18,7 +18,7 @@ const cast = (begin: number, n: number, offset: number): EncodeTask => ({
   kind: 'encode',
   rows: 1,
   columns: n,
-  pieces: [{ form: f32, inputs: [{ role: 'data', file: 0, begin, bytes: 4 * n, count: 1, stride: 4 * n }] }],
+  inputs: [{ form: f32, parts: [{ role: 'data', file: 0, begin, bytes: 4 * n, count: 1, stride: 4 * n }] }],
   to: f16,
   outputs: [{ role: 'data', offset, bytes: 2 * n }],
   measures: true,
@@ -41,7 +41,7 @@ describe('tasks that are alike', () => {
     const converter = new TileConverter(core);
     const run = async (tasks: readonly EncodeTask[]) => {
       const inputs = new InputReader(read, () => false);
-      await inputs.begin(tasks.flatMap(inputsOf));
+      await inputs.begin(tasks.flatMap(inputPartsOf));
       const output = new Uint8Array(800);
       const { sums, done } = await converter.run({ tasks, outputBytes: 800 }, inputs, (offset, bytes) => {
         output.set(bytes, offset);

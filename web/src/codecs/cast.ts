@@ -3,7 +3,7 @@ import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutLike, cutWeighted, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
@@ -32,7 +32,7 @@ export const cast: Codec<CastForm> = {
 
   grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
 
-  place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles, source) =>
     form.importance === undefined

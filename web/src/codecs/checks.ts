@@ -16,7 +16,7 @@ export interface BitCheck {
   readonly one: string;
   readonly many: string;
   /** What there is one of in each stride, such as `block`; undefined if it is an element. */
-  readonly place?: string;
+  readonly container?: string;
 }
 
 /** Which bits of floats are all set if the value is NaN or infinite. The high half of a float64 tells it. */
@@ -47,5 +47,5 @@ export function floatsFinite(type: string, what: 'element' | 'scale'): BitCheck[
 export function blockFinite(type: string, what: string, at: number, stride: number): BitCheck {
   const { unit, mask } = exponents[type] as (typeof exponents)[string];
   const texts = { one: `${what} ${nonFinite.one}`, many: `${what}s ${nonFinite.many}` };
-  return { unit, mask, wrong: 'all', at, stride, isProblem: true, ...texts, place: 'block' };
+  return { unit, mask, wrong: 'all', at, stride, isProblem: true, ...texts, container: 'block' };
 }

@@ -59,7 +59,7 @@ export interface Grid {
 }
 
 /** Bytes of a part: `count` runs of `bytes` bytes, each `stride` bytes after the start of the one before. */
-export interface Runs {
+export interface ByteRuns {
   /** Where the first run begins in the part. */
   readonly offset: number;
   readonly bytes: number;
@@ -80,7 +80,7 @@ export interface TileCut {
   /** What the tile becomes, if that is only a part of the form of its tensor. It has the same parts. */
   readonly form?: Form;
   /** Rows that are read and encoded at a time, for codecs that make their parts piece by piece. Undefined: all of them. */
-  readonly step?: number | undefined;
+  readonly pieceRows?: number | undefined;
   /** False if the parts follow from the ranges alone, so that the elements need not be read. @defaultValue true */
   readonly reads?: boolean;
 }
@@ -100,9 +100,9 @@ export interface SetsCut {
   /** Number of sets in all. */
   readonly count: number;
   /** Rectangles, and which sets they begin with. */
-  readonly pieces: readonly { readonly rectangle: Rectangle; readonly first: number }[];
+  readonly observed: readonly { readonly rectangle: Rectangle; readonly first: number }[];
   /** Rows that are read and looked at one after the other, of codecs whose `observe` goes on from row to row. Undefined: all of them. */
-  readonly step?: number | undefined;
+  readonly pieceRows?: number | undefined;
 }
 
 /** How a tensor is cut, in order. A RangeCut is answered with the range, a SetsCut with all pairs, everything else with undefined. */
@@ -157,7 +157,7 @@ export interface Observed {
 }
 
 /** A rectangle in the form of a codec, in wasm memory. */
-export interface Stored {
+export interface StoredTile {
   readonly rows: number;
   readonly columns: number;
   /** Addresses of its parts, by role. */
@@ -198,7 +198,7 @@ export interface Codec<F extends Form = Form> {
   parts(shape: readonly number[], form: F): readonly Part[];
   grid(shape: readonly number[], form: F): Grid;
   /** Where a rectangle of the grid lies in a part. */
-  place(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): Runs;
+  runs(shape: readonly number[], form: F, role: Role, rectangle: Rectangle): ByteRuns;
   /**
    * Cuts a tensor into tiles that make the parts of some roles. `source` says where the stored tensor can be cut, and whether wide
    * tiles pay. This depends on nothing else, so that the error sums of a source are always equal.
@@ -209,7 +209,7 @@ export interface Codec<F extends Form = Form> {
   /** What is known of the sets of a tile, for a SetsCut. Undefined if the codec makes none. */
   observe?(core: Core, tile: Tile, form: F, arena: Arena): Observed;
   /** Bytes of parts to floats. Returns the address of the floats. Undefined if the elements are no floats. */
-  decode?(core: Core, stored: Stored, form: F, arena: Arena): number;
+  decode?(core: Core, stored: StoredTile, form: F, arena: Arena): number;
   /** The codes of a whole tensor. Undefined if it has none that the API for arrays knows. @param parts their bytes, by role */
   codes?(shape: readonly number[], form: F, parts: Readonly<Record<Role, Uint8Array<ArrayBuffer>>>): Codes | undefined;
   /** The element type, if a tensor of this form is one part of floats or blocks, which every codec can take as its source. */

@@ -9,7 +9,7 @@ const widePartBytes = 32 * 2 ** 20;
 const widePieceElements = 2 * pieceElements;
 
 /** Whether a stored tensor is elements in no particular rows, of which any rows can be read. */
-export function isPlain(source: Grid | undefined): boolean {
+export function readsAnyRows(source: Grid | undefined): boolean {
   return source !== undefined && source.rows === undefined && source.columnUnit === 1;
 }
 
@@ -53,8 +53,8 @@ export function* cutInPieces(
   const most = columnsAtOnce(shape, blockSize, columnBytes);
   for (let column = 0; column < n; column += most) {
     const columns = Math.min(most, n - column);
-    const step = Math.max(1, Math.floor(pieceElements / columns / blockSize)) * blockSize;
+    const pieceRows = Math.max(1, Math.floor(pieceElements / columns / blockSize)) * blockSize;
     const rectangle = { row: 0, rows: k, column, columns, width: n };
-    yield { kind: 'tile', rectangle, roles, step: step < k ? step : undefined };
+    yield { kind: 'tile', rectangle, roles, pieceRows: pieceRows < k ? pieceRows : undefined };
   }
 }

@@ -26,7 +26,7 @@ import {
   tileElements,
 } from './codec.js';
 import { type CodeWidth, compressedCodes } from './codes.js';
-import { elementsOf, errorBlock, multipleOf, runsOf } from './elements.js';
+import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
 
 export interface CompressedForm extends Form {
   readonly codec: 'compressed-tensors';
@@ -98,10 +98,10 @@ function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
   return parts;
 }
 
-function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
+function partRuns(form: CompressedForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
   if (role === 'data') {
     const size = (n: number) => codeBytes(n, form);
-    return runsOf(row * size(width) + size(column), size(columns), rows, size(width));
+    return byteRuns(row * size(width) + size(column), size(columns), rows, size(width));
   }
   const { groupSize } = form;
   const perRow = groupSize === undefined ? 1 : width / groupSize;
@@ -109,12 +109,12 @@ function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns,
   const group = groupSize === undefined ? 0 : column / groupSize;
   if (role === 'scale') {
     const size = scaleBytes(form);
-    return runsOf((row * perRow + group) * size, groups * size, rows, perRow * size);
+    return byteRuns((row * perRow + group) * size, groups * size, rows, perRow * size);
   }
   const perWord = rowsPerWord(form);
   const size = form.packed ? 4 : 1;
   const first = Math.floor(row / perWord) * perRow + group;
-  return runsOf(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
+  return byteRuns(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
@@ -226,11 +226,17 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
   const words = { unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
   if (role === 'data') {
     const stride = wordsOf(columns, bits) * 4;
-    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), place: 'row' }];
+    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), container: 'row' }];
   }
   const perRow = groupSize === undefined ? 1 : columns / groupSize;
   return [
-    { ...words, at: (wordsOf(rows, bits) - 1) * perRow * 4, stride: 4, mask: spareBits(rows, bits), place: 'group' },
+    {
+      ...words,
+      at: (wordsOf(rows, bits) - 1) * perRow * 4,
+      stride: 4,
+      mask: spareBits(rows, bits),
+      container: 'group',
+    },
   ];
 }
 
@@ -255,7 +261,7 @@ export const compressedTensors: Codec<CompressedForm> = {
   label: ({ type, bits }) => (type === 'float' ? 'F8_E4M3' : `I${bits}`),
   parts: partsOf,
   grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
-  place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
+  runs: (_shape, form, role, rectangle) => partRuns(form, role, rectangle),
   cuts: cutsOf,
 
   encode(core, whole, form, arena) {
@@ -269,7 +275,7 @@ export const compressedTensors: Codec<CompressedForm> = {
   decode(core, { rows, columns, parts }, form, arena) {
     const rectangle = { row: 0, rows, column: 0, columns, width: columns };
     const stored = storedRecord(rows, columns, parts, (role) => {
-      const { bytes, count } = placeOf(form, role, rectangle);
+      const { bytes, count } = partRuns(form, role, rectangle);
       return bytes * count;
     });
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>

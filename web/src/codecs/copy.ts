@@ -3,7 +3,7 @@ import type { Arena } from './arena.js';
 import { encodeTile } from './calls.js';
 import { floatsFinite } from './checks.js';
 import { type Codec, type Form, type Tile, tileElements } from './codec.js';
-import { cutFlat, elementsOf, placeOfElements } from './elements.js';
+import { cutFlat, elementRuns, elementsOf } from './elements.js';
 
 export interface CopyForm extends Form {
   readonly codec: 'copy';
@@ -31,8 +31,8 @@ export const copy: Codec<CopyForm> = {
 
   grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
 
-  place(_shape, form, _role, rectangle) {
-    return placeOfElements((n) => n * unitOf(form), rectangle);
+  runs(_shape, form, _role, rectangle) {
+    return elementRuns((n) => n * unitOf(form), rectangle);
   },
 
   cuts(shape, form, roles) {

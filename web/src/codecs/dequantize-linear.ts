@@ -6,6 +6,7 @@ import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js'
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
 import {
+  type ByteRuns,
   type Codec,
   type Cuts,
   columnTileElements,
@@ -13,11 +14,11 @@ import {
   type Part,
   type Rectangle,
   type Role,
-  type Runs,
+  type SetsCut,
   type Tile,
   tileElements,
 } from './codec.js';
-import { elementsOf, runsOf } from './elements.js';
+import { byteRuns, elementsOf } from './elements.js';
 
 /**
  * What shares a scale, if a tensor is a matrix: everything; a row; a column; or neighbors in a row or a column. The rows are the indices of
@@ -109,39 +110,39 @@ function partsOf(shape: readonly number[], form: DequantizeLinearForm): Part[] {
 }
 
 /** Where the scales of a rectangle lie, or its zero points. `size` gives the bytes of so many. */
-function placeOfSets(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): Runs {
+function setRuns(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): ByteRuns {
   const { sharing, period, block } = matrix;
   const { row, rows, column, columns, width } = rectangle;
-  if (sharing === 'tile') return runsOf(0, size(1), 1, size(1));
-  if (sharing === 'columns') return runsOf(size(column), size(columns), 1, size(columns));
+  if (sharing === 'tile') return byteRuns(0, size(1), 1, size(1));
+  if (sharing === 'columns') return byteRuns(size(column), size(columns), 1, size(columns));
   if (sharing === 'rowBlocks') {
     const perRow = Math.ceil(width / block);
-    if (columns === width) return runsOf(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
-    return runsOf(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
+    if (columns === width) return byteRuns(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
+    return byteRuns(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
   }
   // A rectangle of several periods has the same scales again and again.
   if (sharing === 'rows' && rows > period) {
     return { offset: 0, bytes: size(period), count: rows / period, stride: 0 };
   }
-  if (sharing === 'rows') return runsOf(size(row % period), size(rows), 1, size(rows));
+  if (sharing === 'rows') return byteRuns(size(row % period), size(rows), 1, size(rows));
   const perPeriod = Math.ceil(period / block);
   const first = Math.floor(row / period) * perPeriod + (row % period) / block;
   const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
-  if (columns === width) return runsOf(size(first * width), size(count * width), 1, size(count * width));
-  return runsOf(size(first * width + column), size(columns), count, size(width));
+  if (columns === width) return byteRuns(size(first * width), size(count * width), 1, size(count * width));
+  return byteRuns(size(first * width + column), size(columns), count, size(width));
 }
 
-function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): Runs {
+function partRuns(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): ByteRuns {
   const codes = (n: number) => Math.ceil((n * form.bits) / 8);
   if (role === 'data') {
     const { row, rows, column, columns, width } = rectangle;
     // Rows that end within a byte come whole.
     if (column === 0 && columns === width)
-      return runsOf(codes(row * width), codes(rows * width), 1, codes(rows * width));
-    return runsOf(codes(row * width + column), codes(columns), rows, codes(width));
+      return byteRuns(codes(row * width), codes(rows * width), 1, codes(rows * width));
+    return byteRuns(codes(row * width + column), codes(columns), rows, codes(width));
   }
   const size = (n: number) => (role === 'zeroPoint' ? codes(n) : n * (form.scale === 'F16' ? 2 : 4));
-  return placeOfSets(matrixOf(shape, form), size, rectangle);
+  return setRuns(matrixOf(shape, form), size, rectangle);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
@@ -214,6 +215,7 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
   const matrix = matrixOf(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (rows * columns === 0) return;
+  // Cut into tiles that hold all elements of each scale, if they are small enough.
   const hasBlocks = form.blockSize !== undefined;
   const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
   const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
@@ -225,35 +227,56 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
     for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
     return;
   }
-  // What shares a scale is larger than a tile: first comes what has to be known of all of it.
+  yield* cutObserved(matrix, form, roles);
+}
+
+/** Tiles of a tensor whose scales are shared by more than a tile. All of it is observed first. */
+function* cutObserved(matrix: Matrix, form: DequantizeLinearForm, roles: readonly Role[]): Cuts {
+  const { sharing, rows, columns, period } = matrix;
   const isFlat = sharing === 'tile' || columns > tileElements;
-  const whole = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
-  const searches = form.range !== undefined;
+  const tiles = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
   const firstOf = ({ row, column }: Rectangle) =>
     sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
-  const goesOn = sharing === 'columns' && !searches && !isFlat;
-  const observed =
-    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : whole;
-  const count = sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period;
-  const step = goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined;
-  const pieces = observed.map((rectangle) => ({ rectangle, first: firstOf(rectangle) }));
-  const sets = (yield { kind: 'sets', count, pieces, step }) as Float32Array<ArrayBuffer>;
+  // Observe all sets.
+  const sets = (yield setsCutOf(matrix, form, tiles, firstOf)) as Float32Array<ArrayBuffer>;
+  // Make scales and zero points from the answer alone.
   const parameters = roles.filter((role) => role !== 'data');
   if (parameters.length > 0) {
     const rectangle = { row: 0, rows: sharing === 'rows' ? period : rows, column: 0, columns, width: columns };
     yield { kind: 'tile', rectangle, roles: parameters, ranges: sets, reads: false };
   }
   if (!roles.includes('data')) return;
-  for (const rectangle of whole) {
+  // Make the codes.
+  for (const rectangle of tiles) {
     const first = firstOf(rectangle);
     const many = sharing === 'rows' ? rectangle.rows : sharing === 'columns' ? rectangle.columns : 1;
     yield { kind: 'tile', rectangle, roles: ['data'], ranges: sets.subarray(2 * first, 2 * (first + many)) };
   }
 }
 
+/** The rectangles in which the sets are observed. */
+function setsCutOf(
+  matrix: Matrix,
+  { range }: DequantizeLinearForm,
+  tiles: readonly Rectangle[],
+  firstOf: (rectangle: Rectangle) => number,
+): SetsCut {
+  const { sharing, columns, period } = matrix;
+  const searches = range !== undefined;
+  const goesOn = sharing === 'columns' && !searches && columns <= tileElements;
+  const rectangles =
+    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : tiles;
+  return {
+    kind: 'sets',
+    count: sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period,
+    observed: rectangles.map((rectangle) => ({ rectangle, first: firstOf(rectangle) })),
+    pieceRows: goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined,
+  };
+}
+
 // --------------------------------------------------------------------------------------------------------------- in the core
 
-/** What the core has to know of a form. */
+/** The record of a form for the core. */
 function codesOf(
   { bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm,
   piece?: Tile['piece'],
@@ -282,7 +305,7 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     return { rows: matrix.rows, rowUnit: rowUnit(matrix, form), columnUnit: columnUnit(matrix, form) };
   },
 
-  place: placeOf,
+  runs: partRuns,
   cuts: cutsOf,
 
   encode(core, whole, form, arena) {

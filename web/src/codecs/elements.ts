@@ -1,6 +1,6 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { type Cuts, type Form, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
+import { type ByteRuns, type Cuts, type Form, type Grid, type Rectangle, type Role, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. */
 const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8, F8_E4M3: 1, F8_E5M2: 1 };
@@ -19,17 +19,17 @@ export function elementsOf(shape: readonly number[]): number {
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** Runs of `bytes` bytes. They are one run if each begins where the one before ends. */
-export function runsOf(offset: number, bytes: number, count: number, stride: number): Runs {
+/** ByteRuns of `bytes` bytes. They are one run if each begins where the one before ends. */
+export function byteRuns(offset: number, bytes: number, count: number, stride: number): ByteRuns {
   return bytes === stride
     ? { offset, bytes: bytes * count, count: 1, stride: bytes * count }
     : { offset, bytes, count, stride };
 }
 
 /** Where a rectangle lies if the elements stand one after the other. `size` gives the bytes of so many elements. */
-export function placeOfElements(size: (elements: number) => number, rectangle: Rectangle): Runs {
+export function elementRuns(size: (elements: number) => number, rectangle: Rectangle): ByteRuns {
   const { row, rows, column, columns, width } = rectangle;
-  return runsOf(size(row * width + column), size(columns), rows, size(width));
+  return byteRuns(size(row * width + column), size(columns), rows, size(width));
 }
 
 function greatestCommonDivisor(a: number, b: number): number {

@@ -4,7 +4,7 @@ import { BlockSearch, Ggml } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutFlat, cutWeighted, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
@@ -74,7 +74,7 @@ export const ggml: Codec<GgmlForm> = {
 
   grid: (_shape, { to }) => ({ rows: undefined, rowUnit: 1, columnUnit: blockTypeInfo(to).elements }),
 
-  place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles) =>
     form.importance === undefined

@@ -7,8 +7,8 @@ import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
 import type { Bytes, Codec, Encoded, Form, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, isPlain } from './columns.js';
-import { elementsOf, runsOf } from './elements.js';
+import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
+import { byteRuns, elementsOf } from './elements.js';
 
 export interface MatMulBnb4Form extends Form {
   readonly codec: 'matmul-bnb4';
@@ -78,16 +78,17 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
     return transposed ? { rows, rowUnit: 1, columnUnit: columns } : { rows, rowUnit: rows, columnUnit: 1 };
   },
 
-  place(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
+  runs(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
     const [first, some, k] = transposed ? [row, rows, shape[1] as number] : [column, columns, shape[0] as number];
     const size = bytesOfPart(role, k, blockSize);
-    return runsOf(first * size, some * size, 1, some * size);
+    return byteRuns(first * size, some * size, 1, some * size);
   },
 
   cuts(shape, { transposed, blockSize }, roles, source) {
     const [k = 0] = shape;
     // Pieces are put together once more, which pays where stretches of rows are dear.
-    if (transposed || !isPlain(source) || source?.prefersWide !== true) return cutColumns(shape, transposed, roles);
+    if (transposed || !readsAnyRows(source) || source?.prefersWide !== true)
+      return cutColumns(shape, transposed, roles);
     const ofColumn = roles.reduce((sum, role) => sum + bytesOfPart(role, k, blockSize), 0);
     return cutInPieces(shape, roles, blockSize, ofColumn);
   },

@@ -5,8 +5,8 @@
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
 import type { Codec, Form, Part, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, isPlain } from './columns.js';
-import { runsOf } from './elements.js';
+import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
+import { byteRuns } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
@@ -84,15 +84,15 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
       : { rows: shape[0], rowUnit: k, columnUnit: 1 };
   },
 
-  place(shape, form, role, { row, rows, column, columns }) {
+  runs(shape, form, role, { row, rows, column, columns }) {
     const size = sizesOf(shape, form).bytes[role] as number;
     const [first, some] = form.transposed ? [row, rows] : [column, columns];
-    return runsOf(first * size, some * size, 1, some * size);
+    return byteRuns(first * size, some * size, 1, some * size);
   },
 
   cuts(shape, form, roles, source) {
     const { transposed } = form;
-    if (transposed || !isPlain(source)) return cutColumns(shape, transposed, roles);
+    if (transposed || !readsAnyRows(source)) return cutColumns(shape, transposed, roles);
     const { bytes } = sizesOf(shape, form);
     const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
     return cutInPieces(shape, roles, form.blockSize, source?.prefersWide === true ? ofColumn : undefined);

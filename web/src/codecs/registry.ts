@@ -26,7 +26,7 @@ export function codecOf({ codec: id }: Form): Codec {
 }
 
 /** The form of float32 elements. */
-export const floatForm: CastForm = { codec: 'cast', to: 'F32' };
+export const float32Form: CastForm = { codec: 'cast', to: 'F32' };
 
 /** The parts of a tensor in some form. */
 export function partsOf(shape: readonly number[], form: Form): readonly Part[] {

@@ -39,8 +39,8 @@ export interface ByteSource {
 
 /** What tells a file of the system, and a state of it, from others. */
 interface FileStamp {
-  /** As `placeOf` gives it. */
-  readonly place: string;
+  /** As `fileIdOf` gives it. */
+  readonly fileId: string;
   readonly size: number;
   readonly mtimeMs: number | undefined;
 }
@@ -55,7 +55,7 @@ export type SourceReference =
   | { readonly kind: 'descriptor'; readonly descriptor: number; readonly stamp: FileStamp };
 
 /** Device and number of a file; undefined if the system has none. */
-export function placeOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
+export function fileIdOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
   return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
 }
 
@@ -64,7 +64,7 @@ export interface FileIdentity {
   /** The open file that was given. */
   readonly handle: object;
   /** Device and number of the file; undefined where the system has none. */
-  readonly place: string | undefined;
+  readonly fileId: string | undefined;
 }
 
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
@@ -132,7 +132,7 @@ export function checkRange(begin: number, end: number, size: number): void {
  * The number of bytes that a call read or wrote, at least 0. It may be fewer than were asked for, and it comes from outside.
  * @throws ScalepointError `IO`
  */
-export function checkCount(count: unknown, most: number, what: string): number {
+export function checkByteCount(count: unknown, most: number, what: string): number {
   if (Number.isInteger(count) && (count as number) >= 0 && (count as number) <= most) return count as number;
   throw new ScalepointError('IO', `${what}: the count of bytes is ${show(count)}, of ${most} that were asked for`);
 }

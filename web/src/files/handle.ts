@@ -9,10 +9,10 @@ import { aMoment } from '../core/waiting.js';
 import {
   allocate,
   type ByteSource,
-  checkCount,
+  checkByteCount,
   checkRange,
+  fileIdOf,
   ioError,
-  placeOf,
   quoted,
   type SourceReference,
   shorterError,
@@ -39,9 +39,9 @@ function referenceTo(
   descriptor: number | undefined,
   path: string | undefined,
 ): SourceReference | undefined {
-  const place = placeOf(status);
-  if (place === undefined) return undefined;
-  const stamp = { place, size: status.size, mtimeMs: status.mtimeMs };
+  const fileId = fileIdOf(status);
+  if (fileId === undefined) return undefined;
+  const stamp = { fileId, size: status.size, mtimeMs: status.mtimeMs };
   if (path !== undefined) return { kind: 'path', path, stamp };
   return descriptor === undefined ? undefined : { kind: 'descriptor', descriptor, stamp };
 }
@@ -66,7 +66,7 @@ export async function handleSource(
     } catch (cause) {
       throw ioError(`cannot read ${label}`, cause);
     }
-    const checked = checkCount(count, left, `cannot read ${label}`);
+    const checked = checkByteCount(count, left, `cannot read ${label}`);
     if (checked > 0) return checked;
     if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
     throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
@@ -91,7 +91,7 @@ export async function handleSource(
     },
     close,
     reference: referenceTo(status, handle.fd, path),
-    identity: { handle, place: placeOf(status) },
+    identity: { handle, fileId: fileIdOf(status) },
   };
 }
 

@@ -2,7 +2,7 @@
 import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { checkCount, ioError, placeOf, quoted } from './bytes.js';
+import { checkByteCount, fileIdOf, ioError, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
 import type { ByteSink, SinkReference } from './sink.js';
 
@@ -21,7 +21,7 @@ export async function writeAll(
     } catch (cause) {
       throw ioError(`cannot write ${label}`, cause);
     }
-    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
       throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
     }
     done += count as number;
@@ -115,7 +115,7 @@ async function claim(temporary: string, path: string): Promise<void> {
 /** A file under a temporary name. */
 class PartialFile implements ByteSink {
   readonly positional = true;
-  readonly keeps = false;
+  readonly retains = false;
   readonly reference: SinkReference | undefined;
   readonly #temporary: string;
   readonly #target: Target;
@@ -126,13 +126,13 @@ class PartialFile implements ByteSink {
   constructor(
     temporary: string,
     handle: WritableFileHandle,
-    place: string | undefined,
+    fileId: string | undefined,
     target: Target,
     overwrite: boolean,
     waiting: Waiting,
   ) {
     const path = nodeFiles().paths.resolve(temporary);
-    this.reference = place === undefined ? undefined : { path, label: quoted(target.path), place };
+    this.reference = fileId === undefined ? undefined : { path, label: quoted(target.path), fileId };
     this.#temporary = temporary;
     this.#handle = handle;
     this.#target = target;
@@ -220,8 +220,8 @@ export async function pathSink(
   let sink: PartialFile;
   try {
     const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
-    const place = placeOf(await handle.stat().catch(() => ({})));
-    sink = new PartialFile(temporary, handle, place, target, overwrite, waiting);
+    const fileId = fileIdOf(await handle.stat().catch(() => ({})));
+    sink = new PartialFile(temporary, handle, fileId, target, overwrite, waiting);
   } catch (cause) {
     forget(temporary);
     throw ioError(`cannot write ${quoted(named)}`, cause, named);

@@ -4,7 +4,7 @@
  */
 import { ScalepointError } from '../core/errors.js';
 import { type NodeModules, nodeModule } from '../core/node.js';
-import { checkCount, checkLength, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
+import { checkByteCount, checkLength, fileIdOf, ioError, type SourceReference, shorterError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
@@ -80,7 +80,7 @@ function readFrom(
     } catch (cause) {
       throw ioError('cannot read the file', cause);
     }
-    done += checkCount(count, left, 'cannot read the file');
+    done += checkByteCount(count, left, 'cannot read the file');
     if (count > 0) continue;
     if (size <= position) throw shorterError('the file', position);
     throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
@@ -97,7 +97,7 @@ function writeTo(fs: FileSystem, descriptor: number, label: string, position: nu
     } catch (cause) {
       throw ioError(`cannot write ${label}`, cause);
     }
-    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
       throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
     }
     done += count;
@@ -135,8 +135,8 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
     return (begin, target, from, to) => readPart(reference.blob, begin, target.subarray(from, to));
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
-  const { place, size, mtimeMs } = reference.stamp;
-  const isSame = (status: Status) => placeOf(status) === place && status.size === size && status.mtimeMs === mtimeMs;
+  const { fileId, size, mtimeMs } = reference.stamp;
+  const isSame = (status: Status) => fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs;
   if (reference.kind === 'path') {
     const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
     return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);
@@ -147,9 +147,9 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
 }
 
 /** How this thread writes a file. Undefined if it cannot, or if another file is there now. */
-export function writerOf({ path, label, place }: SinkReference): WriteBytes | undefined {
+export function writerOf({ path, label, fileId }: SinkReference): WriteBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
-  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => placeOf(status) === place);
+  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => fileIdOf(status) === fileId);
   return opened === undefined ? undefined : (position, bytes) => writeTo(fs, opened, label, position, bytes);
 }

@@ -5,8 +5,8 @@ export interface SinkReference {
   readonly path: string;
   /** Its name in errors. */
   readonly label: string;
-  /** As `placeOf` gives it. */
-  readonly place: string;
+  /** As `fileIdOf` gives it. */
+  readonly fileId: string;
 }
 
 /** A place for the bytes of a file, which appears when all of them are there. */
@@ -14,7 +14,7 @@ export interface ByteSink {
   /** Whether bytes can be written at any position. Otherwise each position has to be the end of what was written before. */
   readonly positional: boolean;
   /** Whether the receiver may keep what it is given. Otherwise the memory can be used again once the bytes are written. */
-  readonly keeps: boolean;
+  readonly retains: boolean;
   /** How a worker writes into the same file by itself, at any position; undefined if it cannot. */
   readonly reference?: SinkReference | undefined;
   /** Writes bytes at a position. The promise is fulfilled when the receiver has taken them. */

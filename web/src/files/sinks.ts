@@ -7,7 +7,7 @@ import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { show } from '../core/show.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
-import { allocate, type FileIdentity, ioError, placeOf, quoted } from './bytes.js';
+import { allocate, type FileIdentity, fileIdOf, ioError, quoted } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
@@ -45,7 +45,7 @@ export function memorySink(size: number): MemorySink {
   const bytes = allocate(size, ' of result: give an output');
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     async write(position, piece) {
       bytes.set(piece, position);
     },
@@ -76,7 +76,7 @@ function blobSink(): MemorySink {
   const whole = () => new Blob(blobs.map(({ blob }) => blob));
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     async write(position, piece) {
       const run = runs.get(position) ?? { position, pieces: [] };
       runs.delete(position);
@@ -111,8 +111,8 @@ function blobSink(): MemorySink {
 async function checkOther(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<void> {
   const { stat } = handle as Partial<Pick<NodeFileHandle, 'stat'>>;
   const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
-  const place = status && placeOf(status);
-  const isInput = inputs.some((input) => input.handle === handle || (place !== undefined && input.place === place));
+  const fileId = status && fileIdOf(status);
+  const isInput = inputs.some((input) => input.handle === handle || (fileId !== undefined && input.fileId === fileId));
   if (isInput) throw rangeError('output', 'this open file is the input, which would be emptied before it is read');
 }
 
@@ -124,7 +124,7 @@ async function handleSink(handle: NodeWritableHandle, inputs: readonly FileIdent
   let finished = false;
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     write: (position, bytes) => writeAll(handle, position, bytes, 'the open file'),
     async finish() {
       finished = true;
@@ -161,7 +161,7 @@ function streamSink(
   };
   return {
     positional,
-    keeps: !positional,
+    retains: !positional,
     write: (position, bytes) =>
       guarded(async () => {
         await writer.ready;

@@ -5,13 +5,13 @@ import { allocate, type ByteSource, checkRange, ioError, missing, shorterError }
 import { pathSource } from './handle.js';
 
 /** A file to fetch, until a signal aborts. */
-interface Place {
+interface RemoteFile {
   readonly url: URL;
   readonly signal: AbortSignal | undefined;
 }
 
 /** Asks a server. @throws ScalepointError `IO` */
-async function request({ url, signal }: Place, headers: Record<string, string>): Promise<Response> {
+async function request({ url, signal }: RemoteFile, headers: Record<string, string>): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url, { credentials: 'same-origin', headers, signal: signal ?? null });
@@ -25,8 +25,8 @@ async function request({ url, signal }: Place, headers: Record<string, string>):
   if (response.ok || response.status === 416) return response;
   drop(response);
   const { status } = response;
-  const place = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
-  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, place);
+  const cause = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
+  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, cause);
 }
 
 /** Ends an answer whose body is of no use. */
@@ -47,7 +47,7 @@ function rangeOf({ status, headers }: Response): { begin: number; last: number; 
 }
 
 /** Takes the body of an answer, which fills memory. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
-async function takeBody({ url }: Place, response: Response, begin: number, target: Uint8Array): Promise<void> {
+async function takeBody({ url }: RemoteFile, response: Response, begin: number, target: Uint8Array): Promise<void> {
   const { length } = target;
   const reader = response.body?.getReader();
   let done = 0;
@@ -74,13 +74,13 @@ async function takeBody({ url }: Place, response: Response, begin: number, targe
 }
 
 /** Fetches bytes of a file whose size and version are known into memory. */
-async function fetchRange(place: Place, begin: number, target: Uint8Array, size: number, version: string | null) {
-  const { href } = place.url;
+async function fetchRange(file: RemoteFile, begin: number, target: Uint8Array, size: number, version: string | null) {
+  const { href } = file.url;
   const end = begin + target.length;
-  const response = await request(place, { Range: `bytes=${begin}-${end - 1}` });
+  const response = await request(file, { Range: `bytes=${begin}-${end - 1}` });
   const range = rangeOf(response);
   const isSame = versionOf(response) === version && (range?.size === undefined || range.size === size);
-  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(place, response, begin, target);
+  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(file, response, begin, target);
   drop(response);
   if (!isSame || response.status !== 206) {
     throw new ScalepointError('CHANGED', `${href} was changed while it was read`, { byteOffset: begin });
@@ -102,7 +102,7 @@ export function decodedName(encoded: string): string {
 }
 
 /** The name of the file at a URL. */
-export const nameOf = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
+export const urlFileName = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
 
 /**
  * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is
@@ -115,16 +115,16 @@ export async function urlSource(
   wholeSource: (blob: Blob) => ByteSource,
 ): Promise<ByteSource> {
   if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
-  const place = { url, signal };
-  const name = nameOf(url);
+  const file = { url, signal };
+  const name = urlFileName(url);
   const named = name === '' ? {} : { name };
-  const first = await request(place, { Range: 'bytes=0-0' });
+  const first = await request(file, { Range: 'bytes=0-0' });
   const range = rangeOf(first);
   const size = range?.size;
   if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
     // A server without ranges answers with the whole file. One that hides the size is asked again.
     if (first.status !== 200) drop(first);
-    const whole = first.status === 200 ? first : await request(place, {});
+    const whole = first.status === 200 ? first : await request(file, {});
     if (whole.status !== 200) {
       drop(whole);
       throw new ScalepointError(
@@ -147,12 +147,12 @@ export async function urlSource(
     async read(begin, end) {
       checkRange(begin, end, size);
       const target = allocate(end - begin, ' at once');
-      if (begin < end) await fetchRange(place, begin, target, size, version);
+      if (begin < end) await fetchRange(file, begin, target, size, version);
       return target;
     },
     async readInto(begin, target) {
       checkRange(begin, begin + target.length, size);
-      if (target.length > 0) await fetchRange(place, begin, target, size, version);
+      if (target.length > 0) await fetchRange(file, begin, target, size, version);
     },
     async verify() {},
     async close() {},

@@ -2,7 +2,7 @@ import { rangeError, typeError } from '../core/errors.js';
 import { show } from '../core/show.js';
 import { compareRuns, type RunOptions, type RunReport } from '../formats/registry.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
-import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
 import { type ModelInput, withModel } from './open.js';
 import { checkNames, checkWorkOptions, workNames } from './options.js';
@@ -65,9 +65,7 @@ export async function compareModels(
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, async (second) => {
-        const report = await compareOpen(first, second, own, (elements, files) =>
-          startRunner(elements, { sources: files, sinks: [] }, own),
-        );
+        const report = await compareOpen(first, second, own);
         if (run === false) return report;
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, signal)) };
       }),

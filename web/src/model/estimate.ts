@@ -2,9 +2,9 @@
 import { elementsOf } from '../codecs/elements.js';
 import type { FilePlan, Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
-import { measureAll } from '../pipeline/measuring.js';
+import { mainPart } from '../pipeline/logical-tensor.js';
+import { measureTensors } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { mainPart } from '../pipeline/tiles.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type ModelReport, reportOf } from './report.js';
@@ -68,6 +68,6 @@ export async function estimateOpen(
     sampled++;
     return { ...tensor, source };
   });
-  const measures = await measureAll(model, chosen, options);
+  const measures = await measureTensors(model, chosen, options);
   return { ...reportOf(model, plan, measures), sampled };
 }

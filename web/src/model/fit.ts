@@ -8,7 +8,7 @@ import type { FilePlan, Format, FormatInfo, Mixtures, PlannedTensor } from '../f
 import { aFile, type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
-import { measureAll } from '../pipeline/measuring.js';
+import { measureTensors } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { chooseWithin, frontier } from './budget.js';
 import { makerOf } from './maker.js';
@@ -160,7 +160,7 @@ export async function measureOpen(
 ): Promise<TypeTable> {
   const { format, found, otherBytes } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
-  const measures = await measureAll(opened.model, all, options);
+  const measures = await measureTensors(opened.model, all, options);
   let next = 0;
   const tensors = found.map((list): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];

@@ -1,11 +1,11 @@
 /** Plans: what would become of a model. Made from headers alone. */
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
-import { nameOf as nameIn } from '../files/url.js';
+import { urlFileName } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
-import { storedBytes } from '../pipeline/tiles.js';
+import { storedBytes } from '../pipeline/logical-tensor.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
 import { ruleNotes } from './rules.js';
@@ -63,7 +63,7 @@ function codecNotes(tensors: readonly PlannedTensor[]): string[] {
 
 /** The name of a result that goes to a path. */
 export function nameOf(output: unknown): string | undefined {
-  if (output instanceof URL) return nameIn(output) || undefined;
+  if (output instanceof URL) return urlFileName(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 

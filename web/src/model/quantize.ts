@@ -5,8 +5,8 @@ import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink,
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
-import { carryOut, convertedElements } from '../pipeline/writing.js';
-import type { TileRunner } from '../runner/worker-pool.js';
+import { convertedElements, writePlan } from '../pipeline/writing.js';
+import type { TileRunner } from '../runner/tile-runner.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
 import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
@@ -167,7 +167,7 @@ export async function quantizeOpen(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
       (late) => late.dispose(),
     );
-    const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
+    const measures = await writePlan({ plan, files: model.files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);

@@ -1,6 +1,6 @@
 /** Looks into models: what is in them, and single tensors. */
 import type { Codes, Part } from '../codecs/codec.js';
-import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
+import { codecOf, float32Form, partsOf } from '../codecs/registry.js';
 import { convertersFrom } from '../conversions/registry.js';
 import { type BlockType, blockTypes } from '../core/blocks.js';
 import { ScalepointError } from '../core/errors.js';
@@ -8,8 +8,8 @@ import { type ByteSource, quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
 import type { FilePlan, ModelContents, OpenModel, SourceTensor } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
-import { startRunner, type WorkOptions } from '../pipeline/start.js';
-import { carryOut, convertedElements } from '../pipeline/writing.js';
+import { type WorkOptions, withRunner } from '../pipeline/start.js';
+import { convertedElements, writePlan } from '../pipeline/writing.js';
 import type { Opened } from './open.js';
 
 /** A tensor in a model. */
@@ -235,23 +235,21 @@ export async function readAsFloats(
     const message = `tensor ${quoted(name)}: ${source.type} is no float type that can be read`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
   }
-  const [part] = partsOf(source.shape, floatForm) as readonly [Part];
+  const [part] = partsOf(source.shape, float32Form) as readonly [Part];
   const plan: FilePlan = {
     format: format.name,
     files: [{ suffix: '', size: part.bytes, segments: [{ at: 0, tensor: 0, role: part.role }] }],
-    tensors: [{ source, form: floatForm, parts: [part] }],
+    tensors: [{ source, form: float32Form, parts: [part] }],
     notes: [],
     sidecars: [],
   };
   const sink = memorySink(part.bytes);
-  const runner = await startRunner(convertedElements(plan), { sources: model.files, sinks: [sink] }, options);
-  try {
-    const { signal, onProgress } = options;
-    await carryOut({ plan, files: model.files, sinks: [sink], runner, signal, onProgress });
-    await sink.finish();
-  } finally {
-    runner.dispose();
-  }
+  const { signal, onProgress } = options;
+  const { files } = model;
+  await withRunner(convertedElements(plan), { sources: files, sinks: [sink] }, options, (runner) =>
+    writePlan({ plan, files, sinks: [sink], runner, signal, onProgress }),
+  );
+  await sink.finish();
   const bytes = await sink.bytes();
   const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
   return { name, shape: source.shape, data: new Float32Array(own.buffer) };

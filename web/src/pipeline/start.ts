@@ -1,11 +1,12 @@
-/** Starts what carries out the work: workers, or this thread. */
+/** Starts a runner: workers, or the calling thread. */
 
 import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import { inlineRunner } from '../runner/calling-thread.js';
+import { callingThreadRunner } from '../runner/calling-thread.js';
+import type { TileRunner, WorkFiles } from '../runner/tile-runner.js';
 import type { WorkerLike } from '../runner/worker-like.js';
-import { type TileRunner, WorkerPool, type WorkFiles } from '../runner/worker-pool.js';
+import { WorkerPool } from '../runner/worker-pool.js';
 import type { Progress } from './progress.js';
 
 /** How the work is done. */
@@ -29,7 +30,7 @@ export interface WorkOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Elements from which on starting workers takes less time than they save. */
+/** Elements from which on workers save more time than starting them takes. */
 const elementsForWorkers = 1 << 22;
 
 function defaultWorkers(elements: number): number {
@@ -41,7 +42,7 @@ function defaultWorkers(elements: number): number {
   return Math.max(1, Math.min(8, processors - 1));
 }
 
-/** Starts a runner for so many elements. The core is loaded only here, so that looking into a file fetches no wasm. */
+/** Starts a runner. The core is loaded only here, so that looking into a file fetches no wasm. @param elements to be converted */
 export async function startRunner(
   elements: number,
   files: WorkFiles,
@@ -49,15 +50,30 @@ export async function startRunner(
 ): Promise<TileRunner> {
   const load = await import('../core/load.js');
   const module = await load.compileCore(core);
-  if (workers === 0) return inlineRunner(module, files.sources);
+  if (workers === 0) return callingThreadRunner(module, files.sources);
   try {
     return await WorkerPool.start(workers, module, files, worker, signal);
   } catch (error) {
-    // Who gives a worker wants to know what is wrong with it.
+    // A worker that the caller gave must not fail silently.
     if (worker !== undefined || signal?.aborted || !(error instanceof ScalepointError && error.code === 'WORKER')) {
       throw error;
     }
-    const runner = await inlineRunner(module, files.sources);
+    const runner = await callingThreadRunner(module, files.sources);
     return Object.assign(runner, { note: `without workers, which is slower: ${error.message}` });
+  }
+}
+
+/** Starts a runner, and disposes of it after the work. @param elements to be converted */
+export async function withRunner<T>(
+  elements: number,
+  files: WorkFiles,
+  options: WorkOptions,
+  use: (runner: TileRunner) => Promise<T>,
+): Promise<T> {
+  const runner = await startRunner(elements, files, options);
+  try {
+    return await use(runner);
+  } finally {
+    runner.dispose();
   }
 }

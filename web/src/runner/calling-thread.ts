@@ -1,23 +1,26 @@
-/** Carries out batches in the caller's thread. */
+/** Carries out batches in the calling thread. */
 import type { ByteSource } from '../files/bytes.js';
-import { memoryOutlet } from './batch-output.js';
-import { Keepers } from './cache-owners.js';
-import { readerOf } from './input-reader.js';
-import { inputsOf } from './task.js';
+import { memoryOutput } from './batch-output.js';
+import { CacheOwners } from './cache-owners.js';
+import { inputReaderFor } from './input-reader.js';
+import { inputPartsOf } from './task.js';
 import { TileConverter } from './tile-converter.js';
-import type { TileRunner } from './worker-pool.js';
+import type { TileRunner } from './tile-runner.js';
 
-/** How long this thread may work without a pause. */
+/** Milliseconds that this thread may work without a pause. */
 const busyMilliseconds = 8;
 
-/** Runs batches in this thread, one after the other. */
-export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
-  // Here and not at the top, so that looking into a file loads no wasm.
+/** Carries out batches in this thread, one after the other. */
+export async function callingThreadRunner(
+  module: WebAssembly.Module,
+  files: readonly ByteSource[],
+): Promise<TileRunner> {
+  // Imported here, so that programs that only look into files load no wasm.
   const load = await import('../core/load.js');
   const core = await load.instantiateCore(module);
   const converter = new TileConverter(core);
-  const inputs = readerOf(files);
-  const keepers = new Keepers<TileConverter>(1);
+  const inputs = inputReaderFor(files);
+  const owners = new CacheOwners<TileConverter>(1);
   let last: Promise<unknown> = Promise.resolve();
   let spare: ArrayBuffer | undefined;
   let rested = performance.now();
@@ -25,7 +28,7 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   const check = () => {
     if (state.ended !== undefined) throw state.ended.reason;
   };
-  // Lets the page draw and react to a cancel. Not at every task, since browsers delay each of these waits by some milliseconds.
+  // Lets the page draw and react to a cancel. Only every few milliseconds, because browsers delay each of these waits.
   const pause = async () => {
     if (performance.now() - rested > busyMilliseconds) {
       await new Promise((resolve) => setTimeout(resolve));
@@ -36,17 +39,17 @@ export async function inlineRunner(module: WebAssembly.Module, files: readonly B
   return {
     concurrency: 1,
     run(asked) {
-      const { batch } = keepers.assign(asked);
+      const { batch } = owners.assign(asked);
       const run = async () => {
         check();
-        await inputs.begin(batch.tasks.flatMap(inputsOf));
-        // It becomes the output of this batch, and may come back later.
+        await inputs.begin(batch.tasks.flatMap(inputPartsOf));
+        // It becomes the output of this batch, and may come back through `recycle`.
         const given = spare;
         spare = undefined;
-        const outlet = memoryOutlet(batch, given);
-        const findings = await converter.run(batch, inputs, outlet.put, pause);
-        keepers.add(findings, converter);
-        return { ...findings, output: outlet.end() };
+        const output = memoryOutput(batch, given);
+        const converted = await converter.run(batch, inputs, output.put, pause);
+        owners.add(converted, converter);
+        return { ...converted, output: output.end() };
       };
       const result = last.then(run);
       last = result.catch(() => {});

@@ -1,8 +1,16 @@
-/** Reads the inputs of batches. Small ones that lie close together in a file are read at once. */
+/** Reads the inputs of batches. Small inputs that lie close together in a file are read at once. */
 import type { ByteSource } from '../files/bytes.js';
-import { type Input, inputsOf, type MovedRows, type Slab, slabBytes, slabsOf, type TileTask } from './task.js';
+import {
+  type InputPart,
+  inputPartsOf,
+  type MovedRows,
+  pieceBytes,
+  piecesOf,
+  type TilePiece,
+  type TileTask,
+} from './task.js';
 
-/** Reads bytes of a file, from a position on, into memory from one offset to another: at once, or later. */
+/** Reads bytes of a file, from a position on, into memory from one offset to another. Synchronous where the file allows it. */
 export type ReadInto = (
   file: number,
   begin: number,
@@ -11,26 +19,26 @@ export type ReadInto = (
   to: number,
 ) => void | Promise<void>;
 
-/** Inputs up to this size are read together. Larger ones go straight to where they are needed. */
+/** Inputs up to this size are read together. Larger ones go straight into their target. */
 const smallInput = 1 << 16;
-/** Bytes between two inputs that it pays to read along. */
+/** Bytes between two inputs that are read along with them. */
 const smallGap = 1 << 12;
-/** Runs below this size are read together with what lies between them, unless that is so many times as much. */
+/** Runs below this size are read together with the bytes between them, unless the stride is more than `mostStride` runs. */
 const smallRun = 1 << 16;
 const mostStride = 32;
-/** In a file of the system, a read takes as long as copying so many bytes. */
+/** A read of a local file costs as much as copying about this many bytes. */
 const nearGap = 1 << 12;
-/** Bytes that are read at once. */
+/** Most bytes of one read. */
 const mostAtOnce = 1 << 20;
-/** The same of rows that are moved within them. Real heads have 64 to 256 rows. */
+/** The same for heads whose rows are moved. Real heads have 64 to 256 rows. */
 const mostHead = 1 << 23;
 
-/** Bytes of files that another thread reads. They come in the order in which inputs are filled. */
+/** Bytes of files that another thread reads. They arrive in the order in which inputs are filled. */
 export interface GivenBytes {
-  /** Whether they are those of a file. */
+  /** Whether the other thread reads this file. */
   areOf(file: number): boolean;
-  /** Puts the next ones into a place: at once if they are here. */
-  take(place: Uint8Array): void | Promise<void>;
+  /** Fills a target with the next bytes: at once if they are here. */
+  take(target: Uint8Array): void | Promise<void>;
 }
 
 /** Neighbors in a file. */
@@ -38,58 +46,58 @@ interface Group {
   readonly file: number;
   readonly begin: number;
   end: number;
-  readonly inputs: Input[];
+  readonly parts: InputPart[];
 }
 
-/** Small inputs, those together that are close to each other. */
-function groupsOf(inputs: readonly Input[]): Group[] {
-  const small = inputs.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
+/** Groups of small inputs that lie close to each other. */
+function groupsOf(parts: readonly InputPart[]): Group[] {
+  const small = parts.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
   const groups: Group[] = [];
   let last: Group | undefined;
-  for (const input of small) {
-    const { file, begin, bytes } = input;
+  for (const part of small) {
+    const { file, begin, bytes } = part;
     const end = begin + bytes;
     if (last?.file === file && begin <= last.end + smallGap && end - last.begin <= mostAtOnce) {
-      last.inputs.push(input);
+      last.parts.push(part);
       last.end = Math.max(last.end, end);
     } else {
-      last = { file, begin, end, inputs: [input] };
+      last = { file, begin, end, parts: [part] };
       groups.push(last);
     }
   }
-  return groups.filter(({ inputs }) => inputs.length > 1);
+  return groups.filter((group) => group.parts.length > 1);
 }
 
-/** Some rows of an input. It is one run, or has a run for each row. */
-function sliceOf(task: TileTask, input: Input, slab: Slab): Input {
-  const { bytes, count, stride, begin } = input;
-  if (count === task.rows) return { ...input, begin: begin + slab.row * stride, count: slab.rows };
-  const size = slabBytes(task, input, slab);
-  return { ...input, begin: begin + (bytes / task.rows) * slab.row, bytes: size, stride: size };
+/** The bytes of an input part that a piece takes. The part is one run, or has a run for each row. */
+function sliceOf(task: TileTask, part: InputPart, piece: TilePiece): InputPart {
+  const { bytes, count, stride, begin } = part;
+  if (count === task.rows) return { ...part, begin: begin + piece.row * stride, count: piece.rows };
+  const size = pieceBytes(task, part, piece);
+  return { ...part, begin: begin + (bytes / task.rows) * piece.row, bytes: size, stride: size };
 }
 
-/** An input of a task, or a part of it. */
-export interface InputPart {
-  /** Which task of the batch, from 0. */
+/** An input part of a task, or some of its bytes. */
+export interface InputSlice {
+  /** Index of the task in the batch. */
   readonly task: number;
-  readonly input: Input;
+  readonly part: InputPart;
 }
 
-/** An input in parts of at most so many bytes. */
-function* cut(input: Input, most: number): Generator<Input> {
-  const { begin, bytes, count, stride, moved } = input;
-  if (bytes * count <= most) yield input;
+/** An input part in slices of at most `most` bytes. */
+function* cut(part: InputPart, most: number): Generator<InputPart> {
+  const { begin, bytes, count, stride, moved } = part;
+  if (bytes * count <= most) yield part;
   else if (bytes <= most) {
     const rows = Math.floor(most / bytes);
     for (let row = 0; row < count; row += rows) {
-      yield { ...input, begin: begin + row * stride, count: Math.min(rows, count - row) };
+      yield { ...part, begin: begin + row * stride, count: Math.min(rows, count - row) };
     }
   } else {
     for (let i = 0; i < count; i++) {
       for (let at = 0; at < bytes; at += most) {
         const size = Math.min(most, bytes - at);
-        const run = { ...input, bytes: size, count: 1, stride: size };
+        const run = { ...part, bytes: size, count: 1, stride: size };
         if (moved !== undefined) yield { ...run, moved: { ...moved, from: moved.from + at } };
         else yield { ...run, begin: begin + i * stride + at };
       }
@@ -97,18 +105,18 @@ function* cut(input: Input, most: number): Generator<Input> {
   }
 }
 
-/** The inputs of a batch from some files, in the order in which they are filled, in parts of at most so many bytes. */
-export function* partsInTurn(
+/** The inputs of a batch from the wanted files, in the order in which they are filled, in slices of at most `most` bytes. */
+export function* slicesInTurn(
   tasks: readonly TileTask[],
   isWanted: (file: number) => boolean,
   most: number,
-): Generator<InputPart> {
+): Generator<InputSlice> {
   for (const [i, task] of tasks.entries()) {
-    for (const slab of slabsOf(task)) {
-      for (const input of inputsOf(task)) {
-        if (!isWanted(input.file)) continue;
-        const rows = slab.rows === task.rows ? input : sliceOf(task, input, slab);
-        for (const part of cut(rows, most)) yield { task: i, input: part };
+    for (const piece of piecesOf(task)) {
+      for (const part of inputPartsOf(task)) {
+        if (!isWanted(part.file)) continue;
+        const rows = piece.rows === task.rows ? part : sliceOf(task, part, piece);
+        for (const slice of cut(rows, most)) yield { task: i, part: slice };
       }
     }
   }
@@ -118,16 +126,16 @@ export function* partsInTurn(
 export class InputReader {
   readonly #read: ReadInto;
   readonly #isNear: (file: number) => boolean;
-  /** What is in memory already. */
-  readonly #found = new Map<Input, Uint8Array>();
-  /** Memory for inputs that are read together, used again for each batch. */
+  /** Inputs that were read together with others. */
+  readonly #found = new Map<InputPart, Uint8Array>();
+  /** Memory for inputs that are read together, reused for each batch. */
   #memory = new Uint8Array(0);
   #given: GivenBytes | undefined;
   readonly #spare: ArrayBuffer[];
 
   /**
-   * @param isNear whether a file is one of the system, of which short reads are cheap
-   * @param spare memory of earlier reads. As garbage, it would pile up
+   * @param isNear whether a file is local, so that short reads are cheap
+   * @param spare memory of earlier reads, reused because garbage would pile up
    */
   constructor(read: ReadInto, isNear: (file: number) => boolean, spare: ArrayBuffer[] = []) {
     this.#read = read;
@@ -136,10 +144,11 @@ export class InputReader {
   }
 
   /**
-   * Reads the inputs of a batch that can be read at once. What fails here is read again by itself, to tell which task it is about.
-   * @param given what comes from another thread
+   * Begins a batch, and reads its small inputs together. A part of a read that fails here is read again alone, so that the error names its
+   * task.
+   * @param given bytes that come from another thread
    */
-  async begin(wanted: readonly Input[], given?: GivenBytes): Promise<void> {
+  async begin(wanted: readonly InputPart[], given?: GivenBytes): Promise<void> {
     this.#found.clear();
     this.#given = given;
     const own = given === undefined ? wanted : wanted.filter(({ file }) => !given.areOf(file));
@@ -147,7 +156,7 @@ export class InputReader {
     const size = groups.reduce((sum, { begin, end }) => sum + end - begin, 0);
     if (this.#memory.length < size) this.#memory = new Uint8Array(size);
     let at = 0;
-    for (const { file, begin, end, inputs } of groups) {
+    for (const { file, begin, end, parts } of groups) {
       const bytes = this.#memory.subarray(at, at + end - begin);
       at += bytes.length;
       const read = async () => this.#read(file, begin, bytes, 0, bytes.length);
@@ -156,62 +165,66 @@ export class InputReader {
         () => false,
       );
       if (!isRead) continue;
-      for (const input of inputs) {
-        const from = input.begin - begin;
-        this.#found.set(input, bytes.subarray(from, from + input.bytes));
+      for (const part of parts) {
+        const from = part.begin - begin;
+        this.#found.set(part, bytes.subarray(from, from + part.bytes));
       }
     }
   }
 
-  /** Whether to read a file again costs more than to keep what was read. To copy it once more from the cache of the system does not. */
-  paysToKeep(file: number): boolean {
+  /** Whether reading a file again costs more than caching the bytes. Local files are in the cache of the system already. */
+  paysToCache(file: number): boolean {
     return this.#given?.areOf(file) === true || !this.#isNear(file);
   }
 
-  /** Puts what some rows of a task of that batch take into its places: at once if all of it is there. */
-  fill(task: TileTask, places: readonly Uint8Array[], slab: Slab): void | Promise<void> {
+  /** Fills the targets with the inputs of a piece: at once if all of them are here. */
+  fill(task: TileTask, targets: readonly Uint8Array[], piece: TilePiece): void | Promise<void> {
     let last: Promise<void> | undefined;
-    const inputs = inputsOf(task);
-    for (let i = 0; i < inputs.length; i++) {
-      const input = inputs[i] as Input;
-      const place = places[i] as Uint8Array;
-      // One after the other: what comes from another thread comes in this order.
-      if (last === undefined) last = this.#fillOne(task, input, place, slab) ?? undefined;
-      else last = last.then(() => this.#fillOne(task, input, place, slab));
+    const parts = inputPartsOf(task);
+    for (let i = 0; i < parts.length; i++) {
+      const part = parts[i] as InputPart;
+      const target = targets[i] as Uint8Array;
+      // One after the other, because bytes from another thread arrive in this order.
+      if (last === undefined) last = this.#fillOne(task, part, target, piece) ?? undefined;
+      else last = last.then(() => this.#fillOne(task, part, target, piece));
     }
     return last;
   }
 
-  #fillOne(task: TileTask, input: Input, place: Uint8Array, slab: Slab): void | Promise<void> {
-    if (this.#given?.areOf(input.file)) return this.#given.take(place);
-    const found = this.#found.get(input);
-    if (found === undefined) return this.put(slab.rows === task.rows ? input : sliceOf(task, input, slab), place);
-    if (found.length === place.length) place.set(found);
+  #fillOne(task: TileTask, part: InputPart, target: Uint8Array, piece: TilePiece): void | Promise<void> {
+    if (this.#given?.areOf(part.file)) return this.#given.take(target);
+    const found = this.#found.get(part);
+    if (found === undefined) return this.put(piece.rows === task.rows ? part : sliceOf(task, part, piece), target);
+    if (found.length === target.length) target.set(found);
     else {
-      const begin = slabBytes(task, input, { row: 0, rows: slab.row });
-      place.set(found.subarray(begin, begin + place.length));
+      const begin = pieceBytes(task, part, { row: 0, rows: piece.row });
+      target.set(found.subarray(begin, begin + target.length));
     }
   }
 
-  /** Puts one of them into its place. */
-  async put(input: Input, place: Uint8Array): Promise<void> {
-    const found = this.#found.get(input);
+  /** Fills a target with an input part. */
+  async put(part: InputPart, target: Uint8Array): Promise<void> {
+    const found = this.#found.get(part);
     if (found !== undefined) {
-      place.set(found);
+      target.set(found);
       return;
     }
-    const { file, begin, bytes, count, stride, moved } = input;
-    if (moved !== undefined) return this.#move(input, moved, place);
+    const { file, begin, bytes, count, stride, moved } = part;
+    if (moved !== undefined) return this.#move(part, moved, target);
     const isFar = stride > mostStride * bytes || (stride - bytes > nearGap && this.#isNear(file));
-    if (count > 1 && bytes < smallRun && !isFar) return this.#pick(input, place);
+    if (count > 1 && bytes < smallRun && !isFar) return this.#pick(part, target);
     for (let i = 0; i < count; i++) {
-      const pending = this.#read(file, begin + i * stride, place, i * bytes, (i + 1) * bytes);
+      const pending = this.#read(file, begin + i * stride, target, i * bytes, (i + 1) * bytes);
       if (pending !== undefined) await pending;
     }
   }
 
-  /** Reads rows that are moved, those of a head at once if there is room for them. */
-  async #move({ file, begin, bytes }: Input, { head, rowBytes, from }: MovedRows, place: Uint8Array): Promise<void> {
+  /** Reads rows into their new order: a head at a time if it fits into memory, else row by row. */
+  async #move(
+    { file, begin, bytes }: InputPart,
+    { head, rowBytes, from }: MovedRows,
+    target: Uint8Array,
+  ): Promise<void> {
     const headBytes = head * rowBytes;
     const held = new Uint8Array(headBytes <= mostHead ? headBytes : 0);
     let inMemory = -1;
@@ -223,18 +236,18 @@ export class InputReader {
       const length = Math.min(rowBytes - skip, from + bytes - at);
       const to = at - from;
       if (held.length === 0) {
-        await this.#read(file, begin + (first * head + stored) * rowBytes + skip, place, to, to + length);
+        await this.#read(file, begin + (first * head + stored) * rowBytes + skip, target, to, to + length);
       } else {
         if (inMemory !== first) await this.#read(file, begin + first * headBytes, held, 0, headBytes);
         inMemory = first;
-        place.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length), to);
+        target.set(held.subarray(stored * rowBytes + skip, stored * rowBytes + skip + length), to);
       }
       at += length;
     }
   }
 
-  /** Reads short runs together with what lies between them. */
-  async #pick({ file, begin, bytes, count, stride }: Input, place: Uint8Array): Promise<void> {
+  /** Reads short runs together with the bytes between them. */
+  async #pick({ file, begin, bytes, count, stride }: InputPart, target: Uint8Array): Promise<void> {
     const most = Math.max(1, Math.floor(mostAtOnce / stride));
     const size = (Math.min(most, count) - 1) * stride + bytes;
     const spare = this.#spare.pop();
@@ -243,14 +256,14 @@ export class InputReader {
       const some = Math.min(most, count - first);
       const span = held.subarray(0, (some - 1) * stride + bytes);
       await this.#read(file, begin + first * stride, span, 0, span.length);
-      for (let i = 0; i < some; i++) place.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
+      for (let i = 0; i < some; i++) target.set(span.subarray(i * stride, i * stride + bytes), (first + i) * bytes);
     }
     this.#spare.push(held.buffer);
   }
 }
 
-/** Reads files that are open in this thread. @param spare memory of earlier reads */
-export function readerOf(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
+/** An InputReader of files that are open in this thread. @param spare memory of earlier reads */
+export function inputReaderFor(files: readonly ByteSource[], spare?: ArrayBuffer[]): InputReader {
   const read: ReadInto = async (file, begin, memory, from, to) => {
     const source = files[file] as ByteSource;
     const target = memory.subarray(from, to);

@@ -1,10 +1,11 @@
 /**
- * Batches as they are sent to workers. Small tensors come in long rows of equals, whose tasks differ only in where their bytes are: one of
- * them is sent as an example, and the others as numbers. As objects, their messages would take longer than the work.
+ * Batches in the form that is sent to workers. Models often hold many consecutive tensors of the same shape, whose tasks differ only in
+ * where their bytes are. One of these tasks is sent as an example, the others as numbers: as objects, sending them would take longer than
+ * carrying them out.
  */
-import { type Batch, type EncodeTask, type Input, isSameForm, type Output, type TileTask } from './task.js';
+import { type Batch, type EncodeTask, type InputPart, isSameForm, type OutputPart, type TileTask } from './task.js';
 
-/** A task in a message. `again`: its ranges are those that came last. */
+/** A task in a message. `again` stands for the ranges that were sent last. */
 type PackedTask = TileTask & { readonly again?: boolean };
 
 /** A batch in few objects. */
@@ -13,11 +14,11 @@ export interface PackedBatch extends Omit<Batch, 'tasks'> {
   readonly count: number;
   /** One task of each kind. */
   readonly examples: readonly PackedTask[];
-  /** For each task which example it is like, where its inputs begin in their files, and its outputs in the output of the batch. */
+  /** For each task: the index of its example, where its input parts begin in their files, and the offsets of its outputs. */
   readonly numbers: Float64Array<ArrayBuffer>;
 }
 
-/** Examples that a task is compared with. Many different ones mean that the tensors are different. */
+/** Examples that a task is compared with. If there are more, the tensors have nothing in common. */
 const mostCompared = 8;
 
 function areAlike<T>(a: readonly T[], b: readonly T[], isSame: (x: T, y: T) => boolean): boolean {
@@ -26,9 +27,9 @@ function areAlike<T>(a: readonly T[], b: readonly T[], isSame: (x: T, y: T) => b
   return true;
 }
 
-const isAlikeOutput = (a: Output, b: Output) => a.role === b.role && a.bytes === b.bytes;
+const isAlikeOutput = (a: OutputPart, b: OutputPart) => a.role === b.role && a.bytes === b.bytes;
 
-const isAlikeInput = (a: Input, b: Input) =>
+const isAlikeInput = (a: InputPart, b: InputPart) =>
   a.role === b.role &&
   a.file === b.file &&
   a.bytes === b.bytes &&
@@ -40,23 +41,23 @@ const isAlikeInput = (a: Input, b: Input) =>
 /** Whether two tasks differ at most in where their bytes are. */
 export function isAlike(a: TileTask, b: TileTask): boolean {
   if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
-  if (a.kept !== undefined || b.kept !== undefined) return false;
-  const [[x], [y]] = [a.pieces, b.pieces];
+  if (a.cached !== undefined || b.cached !== undefined) return false;
+  const [[x], [y]] = [a.inputs, b.inputs];
   return (
     isSameForm(a.to, b.to) &&
     isSameForm(x.form, y.form) &&
     a.rows === b.rows &&
     a.columns === b.columns &&
     a.measures === b.measures &&
-    a.step === b.step &&
+    a.pieceRows === b.pieceRows &&
     areAlike(a.outputs, b.outputs, isAlikeOutput) &&
-    areAlike(x.inputs, y.inputs, isAlikeInput)
+    areAlike(x.parts, y.parts, isAlikeInput)
   );
 }
 
 /**
- * Ranges that one side has sent, or the other side has got, last. All tiles of a tensor may have them in common: as many numbers for each
- * tile would pile up in the worker as garbage.
+ * The ranges that one side sent last, or that the other side received last. All tiles of a tensor may share them; a copy for each tile would
+ * pile up as garbage in the worker.
  */
 export interface LastRanges {
   ranges?: EncodeTask['ranges'] | undefined;
@@ -84,13 +85,13 @@ function withKnown(task: PackedTask, last: LastRanges): TileTask {
 
 const outputsOf = (task: TileTask) => (task.kind === 'encode' ? task.outputs : []);
 
-/** Packs a batch to be sent. @param last what was sent to the same place before */
+/** Packs a batch. @param last the ranges that were sent to the same worker before */
 export function packBatch({ tasks, ...rest }: Batch, last: LastRanges = {}): PackedBatch {
   const examples: TileTask[] = [];
   let size = 0;
   for (const task of tasks) {
     size += 1 + outputsOf(task).length;
-    for (const { inputs } of task.pieces) size += inputs.length;
+    for (const { parts } of task.inputs) size += parts.length;
   }
   const numbers = new Float64Array(size);
   let at = 0;
@@ -100,31 +101,31 @@ export function packBatch({ tasks, ...rest }: Batch, last: LastRanges = {}): Pac
     while (like >= from && !isAlike(examples[like] as TileTask, task)) like--;
     if (like < from) like = examples.push(task) - 1;
     numbers[at++] = like;
-    for (const { inputs } of task.pieces) for (const { begin } of inputs) numbers[at++] = begin;
+    for (const { parts } of task.inputs) for (const { begin } of parts) numbers[at++] = begin;
     for (const { offset } of outputsOf(task)) numbers[at++] = offset;
   }
   return { ...rest, count: tasks.length, examples: examples.map((task) => withoutKnown(task, last)), numbers };
 }
 
-/** A task like another one whose bytes are elsewhere. `next` gives where its inputs begin, and then its outputs. */
+/** A task like an example, with its bytes elsewhere. `next` gives where its input parts begin, then the offsets of its outputs. */
 function taskLike(example: TileTask, next: () => number): TileTask {
-  // Written out: to spread an object takes engines longer than the rest.
-  const pieces = example.pieces.map(({ form, inputs }) => {
-    const placed = inputs.map(({ role, file, bytes, count, stride, moved }) => {
+  // Written out because object spread is the slowest part of this function.
+  const inputs = example.inputs.map(({ form, parts }) => {
+    const placed = parts.map(({ role, file, bytes, count, stride, moved }) => {
       return { role, file, begin: next(), bytes, count, stride, moved };
     });
-    return { form, inputs: placed };
+    return { form, parts: placed };
   });
-  if (example.kind !== 'encode') return { ...example, pieces } as unknown as TileTask;
+  if (example.kind !== 'encode') return { ...example, inputs } as unknown as TileTask;
   const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, kept, step } = example;
-  const [piece] = pieces as unknown as EncodeTask['pieces'];
+  const { kind, rows, columns, to, measures, ranges, cached, pieceRows } = example;
+  const [input] = inputs as unknown as EncodeTask['inputs'];
   return ranges === undefined
-    ? { kind, rows, columns, pieces: [piece], to, outputs, measures, step }
-    : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, kept, step };
+    ? { kind, rows, columns, inputs: [input], to, outputs, measures, pieceRows }
+    : { kind, rows, columns, inputs: [input], to, outputs, measures, ranges, cached, pieceRows };
 }
 
-/** The batch that was packed. @param last what came before it */
+/** Unpacks a batch. @param last the ranges that were received before */
 export function unpackBatch({ count, examples: packed, numbers, ...rest }: PackedBatch, last: LastRanges = {}): Batch {
   const examples = packed.map((task) => withKnown(task, last));
   let at = 0;

@@ -1,14 +1,14 @@
 /**
- * Carries out tasks in the memory of one core. Runs in a worker, or in the caller's thread for small models. A task needs nothing but its
- * own bytes, so tasks can be carried out anywhere and in any order, and the results are the same.
+ * Carries out tasks in the memory of one core: in a worker, or in the calling thread for small models. A task needs nothing but its own
+ * bytes, so that the results are the same wherever and in whichever order tasks run.
  */
 import { Arena } from '../codecs/arena.js';
 import { errorsOf, observe } from '../codecs/calls.js';
-import type { Encoded, Form, Observed, Stored } from '../codecs/codec.js';
+import type { Encoded, Form, Observed, StoredTile } from '../codecs/codec.js';
 import { codecOf } from '../codecs/registry.js';
 import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
 import type { Core } from '../core/memory.js';
-import { KeptInputs } from './input-cache.js';
+import { InputCache } from './input-cache.js';
 import type { InputReader } from './input-reader.js';
 import { isAlike } from './packed-batch.js';
 import {
@@ -16,117 +16,116 @@ import {
   type Batch,
   type BatchResult,
   type EncodeTask,
-  type Input,
+  type InputPart,
+  pieceBytes,
+  piecesOf,
   type SetsTask,
-  type Slab,
-  slabBytes,
-  slabsOf,
   TaskError,
+  type TilePiece,
   type TileTask,
 } from './task.js';
 
-/** What a task gives, in wasm memory. */
+/** The result of a task, with its parts in wasm memory. */
 type Outcome = Encoded & Omit<Answer, 'task'>;
 
-/** What came of a batch, beside its output. */
-export type Findings = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers'>;
+/** The result of a batch, apart from its output. */
+export type ConvertedBatch = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers'>;
 
 const noSums = new Float64Array(0);
 
-/** The elements of a task that reads none. */
+/** Placeholder for the elements of a task without inputs. */
 const nothing = { type: 'F32', source: 0 };
 
-/** Takes bytes that belong at an offset of a batch's output. They are good until it returns. */
+/** Takes bytes of a batch's output and their offset in it. The bytes are valid during the call only. */
 export type Put = (offset: number, bytes: Uint8Array) => void;
 
 /** Where the inputs of a task lie in wasm memory. */
-interface Places {
-  /** The parts of each piece. */
-  readonly places: Stored['parts'][];
-  /** All inputs of each piece. */
-  readonly addresses: number[][];
-  /** What comes behind them. */
+interface InputAddresses {
+  /** Of each input, the addresses of its roles. */
+  readonly byRole: StoredTile['parts'][];
+  /** Of each input, the addresses of its parts. */
+  readonly byPart: number[][];
+  /** The first address behind all of them. */
   readonly end: number;
 }
 
-/** Memory is taken in units of this. */
+/** Memory is allocated in multiples of this. */
 const memoryUnit = 1 << 20;
 
-/** Bytes of a task and of kept inputs together, beyond which the memory of an earlier task is given back first. */
+/** Bytes of task memory and input cache together, beyond which the task memory is released before the cache grows. */
 const mostMemory = 40 * 2 ** 20;
 
 const aligned = (address: number) => Math.ceil(address / 16) * 16;
 
-/** Elements that the core reads by itself: their type and address. */
-function elements(core: Core, arena: Arena, form: Form, stored: Stored): { type: string; source: number } {
+/** The type and address of elements, decoded first unless the core reads them as they are. */
+function elements(core: Core, arena: Arena, form: Form, stored: StoredTile): { type: string; source: number } {
   const codec = codecOf(form);
   const type = codec.elementType?.(form);
   if (type !== undefined) return { type, source: firstOf(stored.parts) };
   return { type: 'F32', source: floats(core, arena, form, stored) };
 }
 
-/** The address of the first part; 0 if there is none. */
-function firstOf(parts: Stored['parts']): number {
+/** The address of the first part; 0 without parts. */
+function firstOf(parts: StoredTile['parts']): number {
   for (const role in parts) return parts[role] as number;
   return 0;
 }
 
-function floats(core: Core, arena: Arena, form: Form, stored: Stored): number {
+function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): number {
   const codec = codecOf(form);
   if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
   return codec.decode(core, stored, form, arena);
 }
 
-/** What tasks that are alike have in common. */
+/** The memory layout that similar tasks share. */
 interface Prepared {
-  /** The last one of them: those of one batch share their forms, which makes them easy to compare. */
+  /** The last of these tasks. Tasks of one batch share the objects of their forms, which makes comparing them fast. */
   task: TileTask;
-  readonly slabs: readonly Slab[];
-  /** What calls of the core ask for, as in `Arena`. Undefined if slabs differ. */
+  readonly pieces: readonly TilePiece[];
+  /** Sizes that calls of the core ask for, as in `Arena`. Undefined if pieces differ. */
   readonly asked: readonly number[] | undefined;
-  readonly places: Places;
-  /** Memory for the inputs of the first slab, good until wasm memory grows. */
+  readonly addresses: InputAddresses;
+  /** Memory for the inputs of the first piece, valid until wasm memory grows. */
   readonly views: readonly Uint8Array[];
-  /** Where its only input is, or will be, that is kept: all of it. Undefined: slabs take the same places one after the other. */
-  readonly kept: number | undefined;
+  /** The address of the whole input in the cache. Undefined: all pieces use the same task memory, one after the other. */
+  readonly cached: number | undefined;
 }
 
-/** What there is to say about a task, beside its outputs and sums; undefined if that is nothing. */
-function answerOf(task: number, outcome: Outcome, kept: number | undefined): Answer | undefined {
+/** The answer of a task; undefined if the outcome has only parts and sums. */
+function answerOf(task: number, outcome: Outcome, cached: number | undefined): Answer | undefined {
   const { range, sets, mismatched, problem } = outcome;
   if ((range ?? sets ?? mismatched ?? problem) === undefined) return undefined;
   const { parts: _parts, sums: _sums, ...answer } = outcome;
-  return kept === undefined ? { task, ...answer } : { task, ...answer, kept };
+  return cached === undefined ? { task, ...answer } : { task, ...answer, cached };
 }
 
-/** What a task is asked to keep. */
-const keepOf = (task: TileTask) => (task.kind === 'sets' || task.kind === 'range' ? task.keep : undefined);
-const keptOf = (task: TileTask) => (task.kind === 'encode' ? task.kept : undefined);
+const cacheRequestOf = (task: TileTask) => (task.kind === 'sets' || task.kind === 'range' ? task.cache : undefined);
+const cachedRowsOf = (task: TileTask) => (task.kind === 'encode' ? task.cached : undefined);
 
-/** The input of a task that has one. */
-const inputOf = ({ pieces: [{ inputs }] }: TileTask) => inputs[0] as Input;
+/** The only part of a task with one input of one part. */
+const onlyPartOf = ({ inputs: [{ parts }] }: TileTask) => parts[0] as InputPart;
 
 /** Converts tiles in the memory of one core. */
 export class TileConverter {
   readonly #core: Core;
-  readonly #kept: KeptInputs;
+  readonly #cache: InputCache;
   #memory: { readonly base: number; readonly size: number } | undefined;
-  /** The last task. Small tensors come in long rows of equals. */
+  /** The layout of the last task. Models often hold many consecutive tensors of the same shape. */
   #last: Prepared | undefined;
 
   constructor(core: Core) {
     this.#core = core;
-    this.#kept = new KeptInputs(core);
+    this.#cache = new InputCache(core);
   }
 
   /**
    * Carries out a batch, one task after the other.
-   * @param inputs has begun with the batch
+   * @param inputs reads the inputs; `begin` was called for this batch
    * @param put takes the output
-   * @param pause is waited for before each task, once its inputs are there
+   * @param pause awaited before each task, after its inputs were read
    * @throws TaskError
    */
-  async run({ tasks }: Batch, inputs: InputReader, put: Put, pause?: () => Promise<void>): Promise<Findings> {
+  async run({ tasks }: Batch, inputs: InputReader, put: Put, pause?: () => Promise<void>): Promise<ConvertedBatch> {
     const measured = new Uint8Array(tasks.length);
     let sums = noSums;
     const answers: Answer[] = [];
@@ -134,32 +133,35 @@ export class TileConverter {
     for (let i = 0; i < tasks.length; i++) {
       const task = tasks[i] as TileTask;
       let outcome: Outcome | undefined;
-      let isKept = false;
+      let isCached = false;
       try {
         const prepared = this.#prepare(task, inputs);
-        isKept = prepared.kept !== undefined;
-        for (const slab of prepared.slabs) {
-          // To wait for nothing takes as long as a small task.
-          const filled = inputs.fill(task, this.#views(task, slab, prepared), slab);
+        isCached = prepared.cached !== undefined;
+        // Read and convert the task piece by piece.
+        for (const piece of prepared.pieces) {
+          // Awaiting an input that is already here costs as much as a small task.
+          const filled = inputs.fill(task, this.#views(task, piece, prepared), piece);
           if (filled !== undefined) await filled;
           if (pause !== undefined) await pause();
-          outcome = this.#convert(task, slab, prepared, outcome?.sums);
+          outcome = this.#convert(task, piece, prepared, outcome?.sums);
           if (outcome.problem !== undefined) break;
         }
+        // Hand over the parts, and free the cached input after its last use.
         const { parts, problem } = outcome as Outcome;
         if (task.kind === 'encode' && problem === undefined) this.#handOver(task, parts, put);
-        const taken = keptOf(task);
-        if (taken?.isLast) this.#kept.drop(taken.number);
+        const taken = cachedRowsOf(task);
+        if (taken?.isLast) this.#cache.drop(taken.id);
       } catch (cause) {
         throw cause instanceof TaskError ? cause : new TaskError(i, cause);
       }
+      // Collect sums and answers.
       const { sums: found, problem } = outcome as Outcome;
       if (found !== undefined) {
         if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
         sums.set(found, i * sumCount);
         measured[i] = 1;
       }
-      const answer = answerOf(i, outcome as Outcome, isKept ? keepOf(task)?.number : undefined);
+      const answer = answerOf(i, outcome as Outcome, isCached ? cacheRequestOf(task)?.id : undefined);
       if (answer !== undefined) answers.push(answer);
       done++;
       if (problem !== undefined) break;
@@ -167,7 +169,7 @@ export class TileConverter {
     return { done, measured, sums, answers };
   }
 
-  /** Takes memory for a task, and finds places in it. */
+  /** Allocates memory for a task and lays out its inputs, unless the layout of the last task fits. */
   #prepare(task: TileTask, inputs: InputReader): Prepared {
     const { buffer } = this.#core.module.HEAPU8;
     const last = this.#last;
@@ -175,69 +177,68 @@ export class TileConverter {
       last.task = task;
       return last;
     }
-    const slabs = slabsOf(task);
-    const [first] = slabs as [Slab];
-    const kept = this.#keptAt(task, inputs);
+    const pieces = piecesOf(task);
+    const [first] = pieces as [TilePiece];
+    const cached = this.#cachedAt(task, inputs);
+    // Count the memory that the core asks for, then allocate inputs and that memory in one stretch.
     const counting = new Arena();
-    const counted = this.#placesOf(task, first, 0, kept);
-    this.#carryOut(task, first, counted.places, counting);
+    const counted = this.#addressesOf(task, first, 0, cached);
+    this.#carryOut(task, first, counted.byRole, counting);
     this.#reserve(counted.end + counting.size);
-    const places = this.#placesOf(task, first, this.#start(), kept);
-    const views = this.#viewsAt(task, first, places);
-    this.#last = { task, slabs, asked: slabs.length === 1 ? counting.asked : undefined, places, views, kept };
+    const addresses = this.#addressesOf(task, first, this.#start(), cached);
+    const views = this.#viewsAt(task, first, addresses);
+    this.#last = { task, pieces, asked: pieces.length === 1 ? counting.asked : undefined, addresses, views, cached };
     return this.#last;
   }
 
-  /** Where the input of a task is that was kept, or is to be. */
-  #keptAt(task: TileTask, inputs: InputReader): number | undefined {
-    const taken = keptOf(task);
+  /** The address of a task's input in the cache, whether it is there already or is to be put there. */
+  #cachedAt(task: TileTask, inputs: InputReader): number | undefined {
+    const taken = cachedRowsOf(task);
     if (taken !== undefined) {
-      const { bytes, count } = inputOf(task);
-      return this.#kept.find(taken.number) + taken.row * ((bytes * count) / task.rows);
+      const { bytes, count } = onlyPartOf(task);
+      return this.#cache.find(taken.id) + taken.row * ((bytes * count) / task.rows);
     }
-    const keep = keepOf(task);
-    if (keep === undefined || !inputs.paysToKeep(inputOf(task).file)) return undefined;
-    if (this.#memory !== undefined && this.#memory.size + this.#kept.sizeFor(keep) > mostMemory) this.#release();
-    const { bytes, count } = inputOf(task);
-    return this.#kept.add(keep, bytes * count);
+    const request = cacheRequestOf(task);
+    if (request === undefined || !inputs.paysToCache(onlyPartOf(task).file)) return undefined;
+    if (this.#memory !== undefined && this.#memory.size + this.#cache.sizeFor(request) > mostMemory) this.#release();
+    const { bytes, count } = onlyPartOf(task);
+    return this.#cache.add(request, bytes * count);
   }
 
-  /**
-   * Where the inputs of a task go, and which parts they are, if its memory begins at `start`. It is the same for all of its slabs.
-   */
-  #placesOf(task: TileTask, first: Slab, start: number, kept: number | undefined): Places {
-    if (kept !== undefined) return { places: [{ [inputOf(task).role]: kept }], addresses: [[kept]], end: start };
+  /** The addresses of a task's inputs if its memory begins at `start`. All pieces share them. */
+  #addressesOf(task: TileTask, first: TilePiece, start: number, cached: number | undefined): InputAddresses {
+    if (cached !== undefined) return { byRole: [{ [onlyPartOf(task).role]: cached }], byPart: [[cached]], end: start };
     let size = 0;
-    const addresses: number[][] = [];
-    const places = task.pieces.map(({ inputs }) => {
-      const parts: Record<string, number> = {};
-      const own: number[] = [];
-      for (const [i, input] of inputs.entries()) {
-        // Several inputs of a part are one stretch of memory.
-        if (inputs[i - 1]?.role !== input.role) {
+    const byPart: number[][] = [];
+    const byRole = task.inputs.map(({ parts }) => {
+      const roles: Record<string, number> = {};
+      const addresses: number[] = [];
+      for (const [i, part] of parts.entries()) {
+        // Parts of one role lie side by side.
+        if (parts[i - 1]?.role !== part.role) {
           size = aligned(size);
-          parts[input.role] = start + size;
+          roles[part.role] = start + size;
         }
-        own.push(start + size);
-        size += slabBytes(task, input, first);
+        addresses.push(start + size);
+        size += pieceBytes(task, part, first);
       }
-      addresses.push(own);
-      return parts;
+      byPart.push(addresses);
+      return roles;
     });
-    return { places, addresses, end: start + aligned(size) };
+    return { byRole, byPart, end: start + aligned(size) };
   }
 
-  /** Takes memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
+  /** Allocates memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
   #reserve(size: number): void {
     if (this.#memory !== undefined && this.#memory.size >= size) return;
     this.#release();
-    this.#kept.shrink();
-    // Tasks of a model grow from small to large ones. Rounding up keeps the number of moves low.
+    this.#cache.shrink();
+    // Tasks often grow in the course of a model. Rounding up avoids most reallocations.
     const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
     this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
   }
 
-  /** Gives memory back. */
+  /** Releases the task memory. */
   #release(): void {
     if (this.#memory !== undefined) this.#core.release(this.#memory.base);
     this.#memory = undefined;
@@ -248,31 +249,32 @@ export class TileConverter {
     return aligned(this.#memory?.base ?? 0);
   }
 
-  #viewsAt(task: TileTask, slab: Slab, { addresses }: Places): Uint8Array[] {
+  #viewsAt(task: TileTask, piece: TilePiece, { byPart }: InputAddresses): Uint8Array[] {
     const { buffer } = this.#core.module.HEAPU8;
-    return task.pieces.flatMap(({ inputs }, i) =>
-      inputs.map((input, j) => new Uint8Array(buffer, addresses[i]?.[j] as number, slabBytes(task, input, slab))),
+    return task.inputs.flatMap(({ parts }, i) =>
+      parts.map((part, j) => new Uint8Array(buffer, byPart[i]?.[j] as number, pieceBytes(task, part, piece))),
     );
   }
 
-  /** Memory for the inputs of some rows of a task. */
-  #views(task: TileTask, slab: Slab, prepared: Prepared): readonly Uint8Array[] {
-    const { places, slabs, views } = prepared;
-    const isGood = slab === slabs[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
-    return isGood ? views : this.#viewsAt(task, slab, this.#placesIn(task, slab, prepared) ?? places);
+  /** Memory for the inputs of a piece. */
+  #views(task: TileTask, piece: TilePiece, prepared: Prepared): readonly Uint8Array[] {
+    const { addresses, pieces, views } = prepared;
+    const isGood = piece === pieces[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
+    return isGood ? views : this.#viewsAt(task, piece, this.#cachedAddresses(task, piece, prepared) ?? addresses);
   }
 
-  /** Where the input of a slab is that is kept. */
-  #placesIn(task: TileTask, slab: Slab, { kept, places }: Prepared): Places | undefined {
-    if (kept === undefined || slab.row === 0) return undefined;
-    return this.#placesOf(task, slab, places.end, kept + slabBytes(task, inputOf(task), { row: 0, rows: slab.row }));
+  /** Addresses of a later piece in the cache; undefined for the first piece and for inputs that are not cached. */
+  #cachedAddresses(task: TileTask, piece: TilePiece, { cached, addresses }: Prepared): InputAddresses | undefined {
+    if (cached === undefined || piece.row === 0) return undefined;
+    const before = pieceBytes(task, onlyPartOf(task), { row: 0, rows: piece.row });
+    return this.#addressesOf(task, piece, addresses.end, cached + before);
   }
 
-  /** Carries out what a task is about rows whose inputs are in place. Adds the sums of those before. */
-  #convert(task: TileTask, slab: Slab, prepared: Prepared, before: Encoded['sums']): Outcome {
+  /** Carries out a task for a piece whose inputs are in place. Adds the sums of the pieces before. */
+  #convert(task: TileTask, piece: TilePiece, prepared: Prepared, before: Encoded['sums']): Outcome {
     const { asked } = prepared;
-    const { places, end } = this.#placesIn(task, slab, prepared) ?? prepared.places;
-    const outcome = this.#carryOut(task, slab, places, new Arena(end, asked));
+    const { byRole, end } = this.#cachedAddresses(task, piece, prepared) ?? prepared.addresses;
+    const outcome = this.#carryOut(task, piece, byRole, new Arena(end, asked));
     if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
     return outcome;
   }
@@ -287,34 +289,37 @@ export class TileConverter {
     }
   }
 
-  /** Carries out a task, or counts what memory it takes beside its inputs. */
-  #carryOut(task: TileTask, slab: Slab, places: readonly Stored['parts'][], arena: Arena): Outcome {
+  /** Carries out a task, or counts the memory that it takes beside its inputs. */
+  #carryOut(task: TileTask, piece: TilePiece, addresses: readonly StoredTile['parts'][], arena: Arena): Outcome {
     const { columns } = task;
-    const { rows } = slab;
-    const a: Stored = { rows, columns, parts: places[0] as Stored['parts'] };
-    if (task.kind === 'encode') return this.#encode(task, slab, a, arena);
+    const { rows } = piece;
+    const a: StoredTile = { rows, columns, parts: addresses[0] as StoredTile['parts'] };
+    if (task.kind === 'encode') return this.#encode(task, piece, a, arena);
     if (task.kind === 'range') {
-      const { type, source } = elements(this.#core, arena, task.pieces[0].form, a);
+      const { type, source } = elements(this.#core, arena, task.inputs[0].form, a);
       return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
     }
-    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, slab, a, arena) };
-    const [first, second] = task.pieces;
+    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, piece, a, arena) };
+    const [first, second] = task.inputs;
     const x = floats(this.#core, arena, first.form, a);
-    const y = floats(this.#core, arena, second.form, { rows, columns, parts: places[1] as Stored['parts'] });
+    const y = floats(this.#core, arena, second.form, { rows, columns, parts: addresses[1] as StoredTile['parts'] });
     if (arena.onlyCounts) return { parts: {} };
-    const sums = errorsOf(this.#core, x, y, rows * columns);
-    const pairs = nonFiniteOf(sums);
+    return this.#compare(x, y, rows * columns);
+  }
+
+  #compare(x: number, y: number, n: number): Outcome {
+    const sums = errorsOf(this.#core, x, y, n);
+    if (nonFiniteOf(sums) === 0) return { parts: {}, sums };
     const { buffer } = this.#core.module.HEAPU8;
-    const values = (address: number) => new Float32Array(buffer, address, rows * columns);
-    const mismatched = pairs === 0 ? 0 : mismatchesOf(values(x), values(y));
+    const mismatched = mismatchesOf(new Float32Array(buffer, x, n), new Float32Array(buffer, y, n));
     return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
   }
 
-  #observe(task: SetsTask, { row, rows }: Slab, stored: Stored, arena: Arena): Observed {
-    const { columns, pieces, to } = task;
+  #observe(task: SetsTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Observed {
+    const { columns, inputs, to } = task;
     const codec = codecOf(to);
-    if (codec.observe === undefined) throw new Error(`${codec.id} cannot be asked`);
-    const source = elements(this.#core, arena, pieces[0].form, stored);
+    if (codec.observe === undefined) throw new Error(`${codec.id} observes no sets`);
+    const source = elements(this.#core, arena, inputs[0].form, stored);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
     const tile = { rows, columns, ...source, roles: ['data'], measures: false, ranges: undefined, piece };
     const { problem, ...observed } = codec.observe(this.#core, tile, to, arena);
@@ -322,13 +327,13 @@ export class TileConverter {
     return { problem: { ...problem, index: problem.index + row * columns } };
   }
 
-  #encode(task: EncodeTask, { row, rows }: Slab, stored: Stored, arena: Arena): Encoded {
-    const { pieces, columns, outputs, measures, ranges, to } = task;
-    const [{ form, inputs }] = pieces;
+  #encode(task: EncodeTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Encoded {
+    const { inputs, columns, outputs, measures, ranges, to } = task;
+    const [{ form, parts }] = inputs;
     const codec = codecOf(to);
     if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
-    // Without inputs the ranges tell everything.
-    const { type, source } = inputs.length === 0 ? nothing : elements(this.#core, arena, form, stored);
+    // Without inputs, the parts follow from the ranges.
+    const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
     const roles = outputs.map(({ role }) => role);
     const piece = rows < task.rows ? { row, of: task.rows } : undefined;
     return codec.encode(this.#core, { rows, columns, type, source, roles, measures, ranges, piece }, to, arena);
