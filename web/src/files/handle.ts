@@ -20,7 +20,7 @@ import {
 
 type FileStatus = Awaited<ReturnType<NodeFileHandle['stat']>>;
 
-/** What is known of an open file. @throws ScalepointError `IO` */
+/** The status of an open file, which has to be a regular file. @throws ScalepointError `IO` */
 async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Promise<FileStatus> {
   let status: FileStatus;
   try {
@@ -33,7 +33,7 @@ async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Pr
   throw new ScalepointError('IO', `cannot read ${label}: its size is ${show(status.size)}`);
 }
 
-/** How a worker opens the same file, in the same state. Without a number of the file it could not tell. */
+/** Refers to the file in its state for a worker. Undefined if the system does not report inodes, by which the worker checks the file. */
 function referenceTo(
   status: FileStatus,
   descriptor: number | undefined,
@@ -47,8 +47,8 @@ function referenceTo(
 }
 
 /**
- * A file that is open.
- * @param path where it is, if this package opened it
+ * A source in an open file.
+ * @param path of the file, if this package opened it
  */
 export async function handleSource(
   handle: NodeFileHandle,
@@ -95,7 +95,7 @@ export async function handleSource(
   };
 }
 
-/** The file at a path, or at a `file:` URL. */
+/** A source in the file at a path, or at a `file:` URL. */
 export async function pathSource(given: string | URL): Promise<ByteSource> {
   const [fs, constants, paths, urls] = [
     nodeModule('node:fs/promises'),
@@ -110,7 +110,7 @@ export async function pathSource(given: string | URL): Promise<ByteSource> {
   let handle: WritableFileHandle;
   try {
     if (given instanceof URL) path = urls.fileURLToPath(given);
-    // A pipe without a writer would hold up a thread of Node until one comes, whatever a signal says.
+    // Without O_NONBLOCK, a pipe without a writer would block a thread of Node, and signals could not stop it.
     handle = await fs.open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (cause) {
     throw ioError(`cannot open ${quoted(path)}`, cause, path);

@@ -1,6 +1,6 @@
 /**
- * Files that a worker opens by itself, so that their bytes need not pass through the thread that opened them first. The worker is sent a
- * reference. If it cannot open what that names, or finds another file there, the first thread reads or writes for it.
+ * Files that a worker opens by itself from a reference, so that their bytes need not pass through the thread that opened them first. If the
+ * worker cannot open the file, or finds another file in its place, the first thread reads or writes for it.
  */
 import { ScalepointError } from '../core/errors.js';
 import { type NodeModules, nodeModule } from '../core/node.js';
@@ -9,7 +9,7 @@ import type { SinkReference } from './sink.js';
 
 /**
  * Reads bytes, from a position on, into memory from one offset to another: all of them, or it fails with a ScalepointError. Files of the
- * system are read at once. A promise, or a view of the memory, would take longer than a short read.
+ * system are read synchronously, since a promise or a view of the memory would take longer than a short read.
  */
 export type ReadBytes = (begin: number, target: Uint8Array, from: number, to: number) => void | Promise<void>;
 /** Writes bytes at a position: all of them, or it fails with a ScalepointError. */
@@ -17,16 +17,16 @@ export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 
 // -------------------------------------------------------------------------------------------------------------------------- Blobs
 
-/** Memory for what a Blob gives, used again and again. */
+/** Memory for the bytes of Blobs, reused for each read. */
 let bucket = new ArrayBuffer(0);
 
-/** Reads a Blob into memory. Returns how many bytes came, at least: more than there is room for are not waited for. */
+/** Reads a Blob into memory. Returns the number of bytes, and stops early if they exceed the memory. */
 async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
   let reader: ReadableStreamBYOBReader;
   try {
     reader = blob.stream().getReader({ mode: 'byob' });
   } catch {
-    // Not every engine can read a Blob into existing memory.
+    // Some engines cannot read a Blob into existing memory.
     const bytes = new Uint8Array(await blob.arrayBuffer());
     view.set(bytes.subarray(0, view.length));
     return bytes.length;
@@ -115,11 +115,11 @@ function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => 
   }
 }
 
-/** Opens a path, if the file there passes a test. It stays open as long as this thread lives. */
+/** Opens a path if the file there passes a test, for as long as this thread lives. */
 function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: Status) => boolean): number | undefined {
   let descriptor: number;
   try {
-    // What has come there since may be a pipe, which is not to be waited for.
+    // Without O_NONBLOCK, a pipe that has taken the path since would block this thread.
     descriptor = fs.openSync(path, flags | (fs.constants.O_NONBLOCK ?? 0));
   } catch {
     return undefined;
@@ -129,7 +129,7 @@ function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: St
   return undefined;
 }
 
-/** How this thread reads a file. Undefined if it cannot, or if another file is there now. */
+/** Opens a file to read. Undefined if this thread cannot, or if another file has taken its place. */
 export function readerOf(reference: SourceReference): ReadBytes | undefined {
   if (reference.kind === 'blob')
     return (begin, target, from, to) => readPart(reference.blob, begin, target.subarray(from, to));
@@ -141,12 +141,12 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
     const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
     return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);
   }
-  // A number may mean another file in another thread.
+  // The descriptor may belong to another file in this thread.
   const { descriptor } = reference;
   return passes(fs, descriptor, isSame) ? (...range) => readFrom(fs, descriptor, ...range) : undefined;
 }
 
-/** How this thread writes a file. Undefined if it cannot, or if another file is there now. */
+/** Opens a file to write. Undefined if this thread cannot, or if another file has taken its place. */
 export function writerOf({ path, label, fileId }: SinkReference): WriteBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;

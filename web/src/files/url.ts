@@ -29,24 +29,24 @@ async function request({ url, signal }: RemoteFile, headers: Record<string, stri
   throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, cause);
 }
 
-/** Ends an answer whose body is of no use. */
+/** Cancels a response whose body is not needed. */
 function drop({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
 
-/** What tells versions of a file apart. */
+/** The version of a file, if the server reports one. */
 function versionOf({ headers }: Response): string | null {
   return headers.get('etag') ?? headers.get('last-modified');
 }
 
-/** The range that an answer holds. `size` is undefined if the server does not tell it. */
+/** The range of the file in a response. `size` is undefined if the server hides it. */
 function rangeOf({ status, headers }: Response): { begin: number; last: number; size: number | undefined } | undefined {
   const [, begin, last, size] = /^bytes (\d+)-(\d+)\/(\d+|\*)$/i.exec(headers.get('content-range') ?? '') ?? [];
   if (status !== 206 || begin === undefined) return undefined;
   return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
 }
 
-/** Takes the body of an answer, which fills memory. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
+/** Reads the body of a response, which has to fill memory exactly. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
 async function takeBody({ url }: RemoteFile, response: Response, begin: number, target: Uint8Array): Promise<void> {
   const { length } = target;
   const reader = response.body?.getReader();
@@ -73,7 +73,7 @@ async function takeBody({ url }: RemoteFile, response: Response, begin: number, 
   if (done < length) throw shorterError(url.href, begin + done);
 }
 
-/** Fetches bytes of a file whose size and version are known into memory. */
+/** Fetches bytes into memory from a file of known size and version. */
 async function fetchRange(file: RemoteFile, begin: number, target: Uint8Array, size: number, version: string | null) {
   const { href } = file.url;
   const end = begin + target.length;
@@ -90,7 +90,7 @@ async function fetchRange(file: RemoteFile, begin: number, target: Uint8Array, s
   throw new ScalepointError('IO', message, { byteOffset: begin });
 }
 
-/** A name in a URL, decoded; as it stands if that would be no name. */
+/** A name in a URL, decoded; unchanged if the result would not be a name. */
 export function decodedName(encoded: string): string {
   try {
     const name = decodeURIComponent(encoded);
@@ -104,9 +104,33 @@ export function decodedName(encoded: string): string {
 /** The name of the file at a URL. */
 export const urlFileName = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
 
+/** A source of the whole file, from a server without ranges. @param first its response to a request for a range */
+async function fetchWhole(
+  file: RemoteFile,
+  first: Response,
+  wholeSource: (blob: Blob) => ByteSource,
+): Promise<ByteSource> {
+  const { href } = file.url;
+  // A server without ranges sends the whole file. A server that hides the size is asked again.
+  if (first.status !== 200) drop(first);
+  const whole = first.status === 200 ? first : await request(file, {});
+  if (whole.status !== 200) {
+    drop(whole);
+    throw new ScalepointError(
+      'IO',
+      `cannot fetch ${href}: the server answered ${whole.status} instead of the whole file`,
+    );
+  }
+  try {
+    return wholeSource(await whole.blob());
+  } catch (cause) {
+    throw ioError(`cannot fetch ${href}`, cause);
+  }
+}
+
 /**
- * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is
- * noticed by its size, its ETag or its date.
+ * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. Changes in between are noticed by size,
+ * ETag or date.
  * @param wholeSource makes a source of a file that was fetched as a whole
  */
 export async function urlSource(
@@ -122,21 +146,7 @@ export async function urlSource(
   const range = rangeOf(first);
   const size = range?.size;
   if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
-    // A server without ranges answers with the whole file. One that hides the size is asked again.
-    if (first.status !== 200) drop(first);
-    const whole = first.status === 200 ? first : await request(file, {});
-    if (whole.status !== 200) {
-      drop(whole);
-      throw new ScalepointError(
-        'IO',
-        `cannot fetch ${url.href}: the server answered ${whole.status} instead of the whole file`,
-      );
-    }
-    try {
-      return { ...wholeSource(await whole.blob()), ...named };
-    } catch (cause) {
-      throw ioError(`cannot fetch ${url.href}`, cause);
-    }
+    return { ...(await fetchWhole(file, first, wholeSource)), ...named };
   }
   drop(first);
   const version = versionOf(first);

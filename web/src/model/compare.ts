@@ -30,9 +30,9 @@ export interface ComparedTensor {
 export interface SkippedTensor {
   /** Its name in both models. */
   readonly name: string;
-  /** Why it cannot be compared. */
+  /** The reason. */
   readonly reason: string;
-  /** Whether the two are of different shapes or types. Else both are of the same type, which is no float type that can be read. */
+  /** Whether shapes or types differ. False if both have the same type, which cannot be read as floats. */
   readonly differs: boolean;
 }
 
@@ -40,7 +40,7 @@ export interface SkippedTensor {
 export interface CompareReport {
   /** In the order of a. */
   readonly tensors: readonly ComparedTensor[];
-  /** Over all of them, but for single numbers beyond float16: those of masks stand for infinity. */
+  /** Over all of them, except single numbers beyond float16, which stand for infinity in masks. */
   readonly total: ErrorMeasures;
   /** Tensors of both that were not compared, with the reason. */
   readonly skipped: readonly SkippedTensor[];
@@ -52,15 +52,15 @@ export interface CompareReport {
 
 // ------------------------------------------------------------------------------------------------------------------------ pairing
 
-/** A matrix that one side may have as its transpose, the way the other side has it. */
+/** A matrix in the orientation of the other model, which may hold its transpose. */
 function alike(tensor: LogicalTensor, other: LogicalTensor): LogicalTensor {
   const { turned } = tensor;
   if (turned === undefined || other.turned !== undefined || other.shape.join() !== turned.shape.join()) return tensor;
-  // Of a square, only the readers tell.
+  // Both ways have the same shape if the matrix is square. Then only the operators that read it decide.
   return other.isTurned || turned.shape.join() !== tensor.shape.join() ? { ...tensor, ...turned } : tensor;
 }
 
-/** Why two tensors of one name cannot be compared; undefined if they can. */
+/** The reason why two tensors of one name cannot be compared; undefined if they can. */
 function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
   const [a, b] = pair;
   if (a.shape.join() !== b.shape.join()) {
@@ -71,7 +71,7 @@ function obstacle(pair: TensorPair): Omit<SkippedTensor, 'name'> | undefined {
   return { reason: `${unreadable.type} is no float type that can be read`, differs: a.type !== b.type };
 }
 
-/** Undefined if a model cannot be converted, for whatever reason. Its tensors can be compared by their own names. */
+/** The converted model; undefined if it cannot be converted. Its tensors are then compared by their own names. */
 async function convertedIfPossible(converter: Converter, { model, beside }: Opened): Promise<Converted | undefined> {
   try {
     return await converter.convert(model, beside, { missingBytes: 'keep' });
@@ -81,7 +81,7 @@ async function convertedIfPossible(converter: Converter, { model, beside }: Open
   }
 }
 
-/** The tensors of a model by name; as the other one's format has them, if it is one that can be converted to that. */
+/** The tensors of a model by name; in the format of the other model, if it can be converted to that. */
 async function tensorsOf(opened: Opened, { format: other }: Opened): Promise<Map<string, LogicalTensor>> {
   const { format, model } = opened;
   const maker = makersFor(format).find((known) => known.converter?.result === other.name);
@@ -90,7 +90,7 @@ async function tensorsOf(opened: Opened, { format: other }: Opened): Promise<Map
   return new Map(tensors.map((tensor) => [tensor.name, tensor]));
 }
 
-/** What is to be compared. */
+/** The tensors to compare, and the others. */
 interface Pairing extends Pick<CompareReport, 'skipped' | 'onlyInA' | 'onlyInB'> {
   readonly pairs: readonly TensorPair[];
 }

@@ -7,7 +7,7 @@ import type { WorkOptions } from '../pipeline/start.js';
 import { type ModelInput, type Opened, type OpenOptions, withModel } from './open.js';
 import { checkNames, checkWorkOptions, workNames } from './options.js';
 import {
-  describe,
+  describeModel,
   type FloatTensor,
   type ModelInfo,
   read,
@@ -43,7 +43,7 @@ function checkOpenOptions(options: OpenOptions): void {
  */
 export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
   checkOpenOptions(options);
-  return withModel(file, options, async (opened) => describe(opened));
+  return withModel(file, options, async (opened) => describeModel(opened));
 }
 
 /**

@@ -1,4 +1,4 @@
-/** Opens model files. What they are is told by their content, not by their names. */
+/** Opens model files. Their content decides about the format, not their names. */
 import type { Beside } from '../conversions/converter.js';
 import { rangeError, ScalepointError } from '../core/errors.js';
 import { show } from '../core/show.js';
@@ -13,12 +13,12 @@ import { besideOf, separated } from './beside.js';
  * A model: a file; or a sharded safetensors model, as its index (`model.safetensors.index.json`, which in Node finds the shards beside
  * it) or as a list of the index and all shards; or a split GGUF model, as its first file (which in Node finds the others) or as a list of
  * all of them.
- * A list may also have what else is in the folder of a model, such as `config.json` and `tokenizer.json`. Without a list, that is looked
- * for beside a path or URL.
+ * A list may also have other files of the model's folder, such as `config.json` and `tokenizer.json`. Without a list, these are looked for
+ * beside a path or URL.
  */
 export type ModelInput = FileInput | readonly FileInput[];
 
-/** An open model, and what reads it. */
+/** An open model, its format, and the files beside it. */
 export interface Opened {
   readonly format: Format;
   readonly model: OpenModel;
@@ -26,7 +26,7 @@ export interface Opened {
   readonly readOptionFile: ReadOptionFile;
 }
 
-/** What the first bytes of other common files mean, for the error. */
+/** First bytes of other common files, for the error message. */
 const strangers: readonly [name: string, start: readonly number[]][] = [
   ['a zip archive, such as a PyTorch or .npz file', [0x50, 0x4b, 0x03, 0x04]],
   ['a pickle, such as an old PyTorch file', [0x80, 0x02]],
@@ -35,7 +35,7 @@ const strangers: readonly [name: string, start: readonly number[]][] = [
   ['a git-lfs pointer in place of the file', [...new TextEncoder().encode('version https://git-lfs')]],
 ];
 
-/** Bytes at the start of a file that tell its format. */
+/** Bytes at the start of a file that are enough to know its format. */
 const headBytes = 32;
 
 function startsWith(head: Uint8Array, bytes: readonly number[]): boolean {
@@ -47,7 +47,7 @@ function listed(words: readonly string[]): string {
   return words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
 }
 
-/** What can be read, in words. */
+/** The supported files, for error messages. */
 function supported(): string {
   const indices = formats().flatMap(({ index, label }) =>
     index ? [`the ${index.name} of a sharded ${label} model`] : [],
@@ -55,7 +55,7 @@ function supported(): string {
   return listed([...formats().map(({ files }) => files), ...indices]);
 }
 
-/** The format of a file, and whether it is an index. Magic numbers are the surest sign, so that they come first. */
+/** The format of a file, and whether it is an index. Magic numbers come first, since they are the surest sign. */
 function formatOf(head: Uint8Array): { readonly format: Format; readonly isIndex: boolean } | undefined {
   const format =
     formats().find(({ magic }) => magic !== undefined && startsWith(head, magic)) ??
@@ -69,7 +69,7 @@ function headOf(source: ByteSource): Promise<Uint8Array> {
   return source.read(0, Math.min(headBytes, source.size));
 }
 
-/** The only one of several files that is a model with data in other files. Undefined if none is, or more than one. */
+/** The one of several files that is a model with data in the other files. Undefined unless there is exactly one. */
 async function modelWithData(
   files: readonly OpenFile[],
 ): Promise<{ readonly format: Format; readonly first: number } | undefined> {
@@ -77,7 +77,7 @@ async function modelWithData(
   for (const [first, { source }] of files.entries()) {
     const { format, isIndex } = formatOf(await headOf(source)) ?? {};
     if (isIndex) return undefined;
-    // Data may begin like a model. The name of a model tells which it is.
+    // Data may begin like a model. Then the extension decides.
     if (format?.takesData) found.push({ format, first });
   }
   const named = found.filter(({ format, first }) => {
@@ -88,7 +88,7 @@ async function modelWithData(
   return sure.length === 1 ? sure[0] : undefined;
 }
 
-/** Tells the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
+/** Finds the format by the content. @throws ScalepointError `UNKNOWN_FORMAT` */
 async function detect(source: ByteSource) {
   const head = await headOf(source);
   const found = formatOf(head);
@@ -150,13 +150,13 @@ async function openFiles(files: readonly OpenFile[], waiting: Waiting): Promise<
   return { format, model: await format.open([files[first] as OpenFile, ...others], open) };
 }
 
-/** How a model is opened. */
+/** Options of calls that only open a model. */
 export interface OpenOptions {
   /** Stops the work; the promise is rejected with the signal's reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Opens a model, hands it to `use`, closes its files. All reading ends when the signal aborts. */
+/** Opens a model, calls `use` with it, and closes its files. All reading ends when the signal aborts. */
 export async function withModel<T>(
   input: ModelInput,
   { signal }: OpenOptions,

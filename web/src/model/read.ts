@@ -1,4 +1,4 @@
-/** Looks into models: what is in them, and single tensors. */
+/** Describes models, and reads single tensors. */
 import type { Codes, Part } from '../codecs/codec.js';
 import { codecOf, float32Form, partsOf } from '../codecs/registry.js';
 import { convertersFrom } from '../conversions/registry.js';
@@ -28,9 +28,9 @@ export interface ModelTensor {
   readonly file: number;
 }
 
-/** What is in a model. */
+/** The contents of a model. */
 export interface ModelInfo {
-  /** What kind of file it is. */
+  /** The format of the file. */
   readonly format: ModelFormat;
   /** Size of its files in bytes. */
   readonly bytes: number;
@@ -43,18 +43,18 @@ export interface ModelInfo {
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
   readonly metadata: ModelContents['metadata'];
-  /** What it can be converted to, if that is another format: a target of that format may be asked for. */
+  /** Set if the model can be converted to another format, whose targets may then be asked for. */
   readonly conversion?: {
     /** Format of the results. */
     readonly format: ResultFormat;
-    /** What the model is, as that format calls it. */
+    /** The architecture, as that format calls it. */
     readonly architecture: string;
   };
 }
 
 /**
- * What a model seems to be for a conversion to another format. To look into a model must not fail because of what lies beside it, nor ask a
- * server for more than the model.
+ * The conversion to another format that a model seems to allow. Files beside the model must not make `inspectModel` fail, and no server is
+ * asked for them.
  */
 async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
   const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
@@ -68,7 +68,8 @@ async function conversionOf({ format, model, beside }: Opened): Promise<Pick<Mod
   return {};
 }
 
-export async function describe(opened: Opened): Promise<ModelInfo> {
+/** Describes an open model. */
+export async function describeModel(opened: Opened): Promise<ModelInfo> {
   const { format, model } = opened;
   const { bytes, files, tensors, metadata } = model;
   return {
@@ -169,7 +170,7 @@ export type Tensor = {
     }
 );
 
-/** The arrays of types; all others are bytes. */
+/** Array constructors by type; other types are read as bytes. */
 const arrays: Readonly<Record<string, new (buffer: ArrayBuffer) => TensorData>> = {
   F32: Float32Array,
   C64: Float32Array,
@@ -195,7 +196,7 @@ function named<T extends { readonly name: string }>(tensors: readonly T[], name:
 async function bytesOf({ files }: OpenModel, tensor: SourceTensor): Promise<Uint8Array<ArrayBuffer>> {
   const { file, byteOffset } = tensor;
   const bytes = await (files[file] as ByteSource).read(byteOffset, byteOffset + tensor.bytes);
-  // Bytes in memory are read as views at any alignment. From elsewhere they come in a buffer of their own.
+  // Bytes in memory are read as views at any alignment. Other sources give a buffer of its own.
   return bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
 }
 
@@ -224,7 +225,7 @@ export interface FloatTensor {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-/** Reads what one tensor stands for, codes with their scales included. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
+/** Reads one tensor as floats, and codes with their scales as what they stand for. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
 export async function readAsFloats(
   { format, model }: Opened,
   name: string,
