@@ -12,15 +12,15 @@ export interface CopyForm extends Form {
   readonly bytes: number;
 }
 
-/** Of floats the core counts NaN and infinities. Everything else is cut by bytes. */
+/** Bytes of the float types in which the core counts NaN and infinities. Other types are cut by bytes. */
 const counted: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2 };
 
-/** Bytes of what rectangles count: an element, or a byte. */
+/** Bytes of one unit of a rectangle: an element, or a byte. */
 function unitOf({ dtype }: CopyForm): number {
   return counted[dtype] ?? 1;
 }
 
-export const copy: Codec<CopyForm> = {
+export const copyCodec: Codec<CopyForm> = {
   id: 'copy',
 
   label: ({ dtype }) => dtype,

@@ -12,9 +12,9 @@ export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
-  /** Whether zero points are stored. Without, they are 2^(bits - 1). */
+  /** Whether zero points are stored. Otherwise they are 2^(bits - 1). */
   readonly zeroPoint: boolean;
-  /** Whether zero points are floats of the scales' type. Only of 2 and 4 bits. */
+  /** Whether zero points are floats of the scales' type. Only for 2 and 4 bits. */
   readonly floatZeroPoint?: boolean | undefined;
   /** Whether the tensor is B with its columns as rows, [N, K]. */
   readonly transposed: boolean;
@@ -56,7 +56,7 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   ];
 }
 
-/** What the core has to know of a form. */
+/** The record of a form for the core. */
 function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBits {
   const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
   return {

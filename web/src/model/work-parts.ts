@@ -9,10 +9,10 @@ import { openWithin } from '../files/open.js';
 import { removeFile } from '../files/path-sink.js';
 import { openSink } from '../files/sinks.js';
 import { type FilePlan, madeBytes, type OutputFile, type PlannedTensor } from '../formats/format.js';
-import { type Part, partOf } from '../formats/shards.js';
+import { partOf, type WorkPart } from '../formats/shards.js';
 
 /** The files of a part: neighbors, about the same number for each part. */
-function shareOf(files: readonly OutputFile[], { number, count }: Part): OutputFile[] {
+function shareOf(files: readonly OutputFile[], { number, count }: WorkPart): OutputFile[] {
   const at = (before: number) => Math.floor((before * files.length) / count);
   return files.slice(at(number - 1), at(number));
 }
