@@ -1,4 +1,4 @@
-// In place of own-worker.ts of web/src/pipeline: the worker is part of the code.
+// In place of own-worker.ts of web/src/runner: the worker is part of the code.
 import { nodeModule } from '../core/node.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { worker } from './embedded.mjs';

@@ -29,7 +29,7 @@ export interface ResultOptions extends WorkOptions {
   readonly overwrite?: boolean;
   /**
    * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
-   * @defaultValue none
+   * @defaultValue no limit
    */
   readonly minSqnrDb?: number;
 }

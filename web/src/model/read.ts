@@ -34,7 +34,7 @@ export interface ModelInfo {
   readonly format: ModelFormat;
   /** Size of its files in bytes. */
   readonly bytes: number;
-  /** Names of its files; empty if a file has none. */
+  /** Names of its files; an empty string for a file without a name. */
   readonly files: readonly string[];
   /** In the order of their bytes. A .npy file has one, named after the file. */
   readonly tensors: readonly ModelTensor[];
@@ -135,7 +135,7 @@ export type OtherDType =
   | 'NVFP4';
 
 /**
- * A tensor with its elements: its `dtype` tells the array. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
+ * A tensor with its elements in the array for its `dtype`. `quantize`, `compare` and the other calls of `scalepoint` take tensors of floats
  * and blocks as they are.
  */
 export type Tensor = {
@@ -225,7 +225,7 @@ export interface FloatTensor {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-/** Reads one tensor as floats, and codes with their scales as what they stand for. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
+/** Reads one tensor as floats. Codes are decoded with their scales. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
 export async function readAsFloats(
   { format, model }: Opened,
   name: string,

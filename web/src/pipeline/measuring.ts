@@ -33,7 +33,7 @@ function* measuredSteps(tensors: readonly PlannedTensor[], progress: TensorProgr
 }
 
 /**
- * Measures planned tensors in their order, so that the sums do not depend on who adds them. A tensor may come several times. The measures of
+ * Measures planned tensors in their order, so that the sums do not depend on the runner. A tensor may come several times. The measures of
  * kept tensors are undefined.
  */
 export async function measureTensors(

@@ -3,18 +3,18 @@
 import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
-import { callingThreadRunner } from '../runner/calling-thread.js';
+import { CallingThread } from '../runner/calling-thread.js';
 import type { TileRunner, WorkFiles } from '../runner/tile-runner.js';
 import type { WorkerLike } from '../runner/worker-like.js';
 import { WorkerPool } from '../runner/worker-pool.js';
 import type { Progress } from './progress.js';
 
-/** How the work is done. */
+/** Options about workers, progress and canceling. */
 export interface WorkOptions {
   /**
-   * Workers to share the work; 0 for none. Every number gives the same bytes.
+   * Number of workers. With 0, the calling thread does the work. Every number gives the same bytes.
    * Where workers cannot start, the calling thread does the work, and the report has a note.
-   * @defaultValue one less than there are processors, at most 8; none for small models
+   * @defaultValue one less than the number of processors, at most 8; 0 for small models
    */
   readonly workers?: number;
   /**
@@ -50,7 +50,7 @@ export async function startRunner(
 ): Promise<TileRunner> {
   const load = await import('../core/load.js');
   const module = await load.compileCore(core);
-  if (workers === 0) return callingThreadRunner(module, files.sources);
+  if (workers === 0) return CallingThread.start(module, files.sources);
   try {
     return await WorkerPool.start(workers, module, files, worker, signal);
   } catch (error) {
@@ -58,8 +58,7 @@ export async function startRunner(
     if (worker !== undefined || signal?.aborted || !(error instanceof ScalepointError && error.code === 'WORKER')) {
       throw error;
     }
-    const runner = await callingThreadRunner(module, files.sources);
-    return Object.assign(runner, { note: `without workers, which is slower: ${error.message}` });
+    return CallingThread.start(module, files.sources, `without workers, which is slower: ${error.message}`);
   }
 }
 

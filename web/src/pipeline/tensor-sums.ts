@@ -30,7 +30,7 @@ export class TensorSums {
     this.#found[index] = 1;
   }
 
-  /** The sums of a tensor; undefined if it has none. */
+  /** The sums of a tensor; undefined if none of its tiles were measured. */
   of(index: number): Float64Array | undefined {
     if (this.#found[index] !== 1) return undefined;
     const begin = (index % tensorsPerPage) * sumCount;

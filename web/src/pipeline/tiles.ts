@@ -1,6 +1,6 @@
 /**
  * Cuts tensors into tiles. How a tensor is cut depends on its form and its source alone, so that the same sums are added in the same order
- * whoever does the work and wherever the result goes.
+ * with every runner and every output.
  */
 import type { ByteRuns, Form, Range, RangeCut, Rectangle, Role, SetsCut, TileCut } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
@@ -27,7 +27,7 @@ export interface OutputPlace {
   readonly at: number;
 }
 
-/** In place of a file: the part is made, and nobody reads it. */
+/** In place of a file: the part is made and dropped. */
 export const nowhere = -1;
 
 /** Where the bytes of a part that a tile makes go. */

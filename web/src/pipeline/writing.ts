@@ -14,7 +14,7 @@ import { type Progress, TensorProgress } from './progress.js';
 import { stepsOf } from './steps.js';
 import { tensorError } from './tensor-errors.js';
 
-/** A plan, its files, and what carries it out. */
+/** A plan, its files, and the runner for it. */
 export interface WriteWork {
   readonly plan: FilePlan;
   readonly files: readonly ByteSource[];
