@@ -1,4 +1,4 @@
-// What is done once for very many tensors that are alike, and in which order the rest comes.
+// Work that is done once for many similar tensors, and the order of the other steps.
 import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
@@ -13,7 +13,7 @@ const [f32, f16] = [
   { codec: 'cast', to: 'F16' },
 ];
 
-/** A task that turns so many floats, from a position of the file on, into float16. */
+/** A task that turns n floats, from a position of the file on, into float16. */
 const cast = (begin: number, n: number, offset: number): EncodeTask => ({
   kind: 'encode',
   rows: 1,
@@ -88,7 +88,7 @@ describe('a long header', () => {
       sidecars: [],
     };
   };
-  /** Places in the list of steps where bytes are made, and their positions. */
+  /** Indices of the steps that make bytes, and their positions. */
   const places = (pieces: number, sequential: boolean) =>
     [...stepsOf(plan(pieces), sequential)].flatMap((step, i) => (step.kind === 'bytes' ? [[i, step.position]] : []));
 

@@ -1,4 +1,4 @@
-// What a worker writes of a batch, and where.
+// The writes of a worker, and their positions.
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../../web/src/core/errors.js';
 import { fileOutput } from '../../../web/src/runner/batch-output.js';
@@ -15,7 +15,7 @@ const task = (...parts: [offset: number, bytes: number][]): EncodeTask => ({
   measures: true,
 });
 
-/** Two files of 20 bytes that are 0xff where nothing was written, and the writes to them. */
+/** Two files of 20 bytes, filled with 0xff, and the writes to them. */
 function twoFiles() {
   const files = [new Uint8Array(20).fill(0xff), new Uint8Array(20).fill(0xff)] as const;
   let calls = 0;
@@ -38,7 +38,7 @@ function fill(batch: Batch, put: (offset: number, bytes: Uint8Array) => void): v
   }
 }
 
-/** What is in a file: where, and which bytes. */
+/** The bytes in a file, with their positions. */
 const found = (file: Uint8Array) => [...file].flatMap((byte, i) => (byte === 0xff ? [] : [[i, byte]]));
 
 describe('the output of a batch', () => {

@@ -1,4 +1,4 @@
-// Batches on their way to workers: few objects, and the same tasks on the other side.
+// Batches in messages to workers: few objects, and the same tasks on the other side.
 import { describe, expect, it } from 'vitest';
 import { packBatch, unpackBatch } from '../../../web/src/runner/packed-batch.js';
 import type { Batch, EncodeTask, InputPart, TileTask } from '../../../web/src/runner/task.js';
@@ -27,12 +27,12 @@ const encode = (i: number, more: Partial<EncodeTask> = {}): EncodeTask => ({
   ...more,
 });
 
-/** What a worker gets. */
+/** The batch that a worker receives. */
 const sent = (batch: Batch) => unpackBatch(structuredClone(packBatch(batch)));
 const batchOf = (tasks: TileTask[]): Batch => ({ tasks, outputBytes: 72 * tasks.length, writes: undefined });
 
 describe('a batch that is sent', () => {
-  it('is the same on the other side, whatever its tasks are', () => {
+  it('is the same on the other side, with any tasks', () => {
     const strides = [part(5, { bytes: 3, count: 4, stride: 9 })];
     const rows = { rows: 4, columns: 16 };
     const tasks: TileTask[] = [
@@ -67,11 +67,11 @@ describe('a batch that is sent', () => {
     ];
     const batch = { ...batchOf(tasks), writes: Float64Array.of(0, 2 ** 40 + 3, 0, 72) };
     expect(sent(batch)).toEqual(batch);
-    // Each of them as the first and alone, too.
+    // The same for each task alone.
     for (const task of tasks) expect(sent(batchOf([task]))).toEqual(batchOf([task]));
   });
 
-  it('is one task and numbers if its tasks are alike, two by two as well', () => {
+  it('is one task and numbers if its tasks are alike, and two tasks if every second one is', () => {
     const alike = Array.from({ length: 256 }, (_, i) => encode(i));
     expect(packBatch(batchOf(alike)).examples).toHaveLength(1);
     expect(sent(batchOf(alike)).tasks).toEqual(alike);
@@ -80,7 +80,7 @@ describe('a batch that is sent', () => {
     expect(sent(batchOf(inTurns)).tasks).toEqual(inTurns);
   });
 
-  it('has ranges once that several tasks share, in a row and in later batches', () => {
+  it('sends ranges once if consecutive tasks share them, also in later batches', () => {
     const all = Float32Array.from({ length: 40 }, (_, i) => i);
     const [first, second] = [all.subarray(0, 30), all.subarray(30)];
     const shared = (ranges: Float32Array<ArrayBuffer>) => encode(0, { ranges });

@@ -8,7 +8,7 @@ export const codeWidths = [4, 8] as const;
 export type CodeWidth = (typeof codeWidths)[number];
 
 /** The members of a form that decide about its layout. */
-interface Layout {
+interface CodeLayout {
   readonly bits: CodeWidth;
   readonly symmetric: boolean;
   readonly groupSize: number | undefined;
@@ -64,7 +64,7 @@ function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: numbe
 /** Codes in compressed-tensors' layout. @param parts their bytes, by role */
 export function compressedCodes(
   shape: readonly number[],
-  { bits, symmetric, groupSize, packed, scale: scaleType }: Layout,
+  { bits, symmetric, groupSize, packed, scale: scaleType }: CodeLayout,
   parts: Readonly<Record<Role, Uint8Array>>,
 ): Codes {
   const rows = shape[0] as number;

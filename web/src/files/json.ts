@@ -10,7 +10,7 @@ const escaped = /\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4})/y;
 const simple = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
 /** Steps through a text up to the first mistake. */
-class Scanner {
+class JsonScanner {
   readonly #text: string;
   /** Closing brackets of the objects and arrays around the position. */
   readonly #ends: string[] = [];
@@ -119,7 +119,7 @@ class Scanner {
 
 /** The first mistake in a JSON text, with its line and column counted from 1. Undefined for a correct text. */
 export function whyNoJson(text: string): string | undefined {
-  const scanner = new Scanner(text);
+  const scanner = new JsonScanner(text);
   const wrong = scanner.all();
   if (wrong === undefined) return undefined;
   const lines = text.slice(0, scanner.at).split(/\r\n|\r|\n/);

@@ -53,13 +53,13 @@ async function followed(given: string): Promise<string> {
 }
 
 /** The path of a result, and the mode of the file that it replaces. */
-interface Target {
+interface OutputTarget {
   readonly path: string;
   readonly mode: number | undefined;
 }
 
 /** Examines the file under a name. @throws ScalepointError `EXISTS` or `IO` */
-async function targetOf(path: string, overwrite: boolean): Promise<Target> {
+async function targetOf(path: string, overwrite: boolean): Promise<OutputTarget> {
   const { fs } = nodeFiles();
   const label = quoted(path);
   // The file is usually missing. Other obstacles show when the temporary file is opened.
@@ -118,7 +118,7 @@ class PartialFile implements ByteSink {
   readonly retains = false;
   readonly reference: SinkReference | undefined;
   readonly #temporary: string;
-  readonly #target: Target;
+  readonly #target: OutputTarget;
   readonly #overwrite: boolean;
   readonly #waiting: Waiting;
   #handle: WritableFileHandle | undefined;
@@ -127,7 +127,7 @@ class PartialFile implements ByteSink {
     temporary: string,
     handle: WritableFileHandle,
     fileId: string | undefined,
-    target: Target,
+    target: OutputTarget,
     overwrite: boolean,
     waiting: Waiting,
   ) {

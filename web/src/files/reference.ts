@@ -104,10 +104,10 @@ function writeTo(fs: FileSystem, descriptor: number, label: string, position: nu
   }
 }
 
-type Status = ReturnType<FileSystem['fstatSync']>;
+type FileStatus = ReturnType<FileSystem['fstatSync']>;
 
 /** Whether an open file passes a test. */
-function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => boolean): boolean {
+function passes(fs: FileSystem, descriptor: number, isSame: (status: FileStatus) => boolean): boolean {
   try {
     return isSame(fs.fstatSync(descriptor));
   } catch {
@@ -116,7 +116,12 @@ function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => 
 }
 
 /** Opens a path if the file there passes a test, for as long as this thread lives. */
-function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: Status) => boolean): number | undefined {
+function openIf(
+  fs: FileSystem,
+  path: string,
+  flags: number,
+  isSame: (status: FileStatus) => boolean,
+): number | undefined {
   let descriptor: number;
   try {
     // Without O_NONBLOCK, a pipe that has taken the path since would block this thread.
@@ -136,7 +141,8 @@ export function readerOf(reference: SourceReference): ReadBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
   const { fileId, size, mtimeMs } = reference.stamp;
-  const isSame = (status: Status) => fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs;
+  const isSame = (status: FileStatus) =>
+    fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs;
   if (reference.kind === 'path') {
     const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
     return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);

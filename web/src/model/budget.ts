@@ -21,7 +21,7 @@ export interface Allocation {
 }
 
 /** A choice and its index in its list. */
-interface Candidate extends SizedChoice {
+interface IndexedChoice extends SizedChoice {
   readonly pick: number;
 }
 
@@ -34,30 +34,30 @@ export interface SizeError {
 /** The way from one corner of a list's hull to the next, larger one. */
 interface Upgrade {
   readonly list: number;
-  readonly from: Candidate;
-  readonly to: Candidate;
+  readonly from: IndexedChoice;
+  readonly to: IndexedChoice;
   /** Decrease of the error per byte. */
   readonly slope: number;
 }
 
 /** The choices that are worth their bytes: each is larger than the one before it, and has a lower error. */
-function worthwhile(list: readonly SizedChoice[]): Candidate[] {
+function worthwhile(list: readonly SizedChoice[]): IndexedChoice[] {
   const sorted = list
-    .map(({ bytes, error }, pick): Candidate => ({ bytes, error, pick }))
+    .map(({ bytes, error }, pick): IndexedChoice => ({ bytes, error, pick }))
     .sort((a, b) => a.bytes - b.bytes || a.error - b.error || a.pick - b.pick);
-  const kept: Candidate[] = [];
-  for (const one of sorted) if (kept.length === 0 || one.error < (kept.at(-1) as Candidate).error) kept.push(one);
+  const kept: IndexedChoice[] = [];
+  for (const one of sorted) if (kept.length === 0 || one.error < (kept.at(-1) as IndexedChoice).error) kept.push(one);
   return kept;
 }
 
 const slopeOf = (from: SizedChoice, to: SizedChoice) => (from.error - to.error) / (to.bytes - from.bytes);
 
 /** The upgrades along the lower convex hull of a list, each with a lower slope than the one before it. */
-function hullUpgrades(candidates: readonly Candidate[], list: number): Upgrade[] {
+function hullUpgrades(candidates: readonly IndexedChoice[], list: number): Upgrade[] {
   const upgrades: Upgrade[] = [];
   for (let i = 1; i < candidates.length; i++) {
-    const to = candidates[i] as Candidate;
-    let from = candidates[i - 1] as Candidate;
+    const to = candidates[i] as IndexedChoice;
+    let from = candidates[i - 1] as IndexedChoice;
     // Drop corners above the line between their neighbors.
     for (let last = upgrades.at(-1); last !== undefined && last.slope <= slopeOf(from, to); last = upgrades.at(-1)) {
       from = last.from;
@@ -69,7 +69,7 @@ function hullUpgrades(candidates: readonly Candidate[], list: number): Upgrade[]
 }
 
 /** The upgrades of all lists, by falling slope. */
-function sortedUpgrades(lists: readonly (readonly Candidate[])[]): Upgrade[] {
+function sortedUpgrades(lists: readonly (readonly IndexedChoice[])[]): Upgrade[] {
   return lists
     .flatMap(hullUpgrades)
     .sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
@@ -90,7 +90,7 @@ function sumOf(choices: readonly SizedChoice[]): SizeError {
  */
 export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[] {
   const candidates = lists.map(worthwhile);
-  const picks = candidates.map(([smallest]) => smallest as Candidate);
+  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
   const points = [sumOf(picks)];
   let { bytes, error } = points[0] as SizeError;
   for (const { from, to } of sortedUpgrades(candidates)) {
@@ -103,14 +103,14 @@ export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[
 
 /** The result of taking upgrades within a budget. */
 interface Walk {
-  readonly picks: Candidate[];
+  readonly picks: IndexedChoice[];
   /** The slope of the first upgrade that did not fit; undefined if all were taken. */
   readonly slope: number | undefined;
 }
 
 /** Takes upgrades by falling slope, and skips those that do not fit. */
-function walk(candidates: readonly (readonly Candidate[])[], budget: number): Walk {
-  const picks = candidates.map(([smallest]) => smallest as Candidate);
+function walk(candidates: readonly (readonly IndexedChoice[])[], budget: number): Walk {
+  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
   let left = budget - sumOf(picks).bytes;
   let slope: number | undefined;
   for (const { list, from, to, slope: gain } of sortedUpgrades(candidates)) {
@@ -129,7 +129,7 @@ interface State extends SizeError {
   /** Priced cost above that of the cheapest choices. */
   readonly cost: number;
   readonly before: State | undefined;
-  readonly taken: Candidate | undefined;
+  readonly taken: IndexedChoice | undefined;
 }
 
 /** Most states that are followed at once. Reached by tables with many nearly equal sums. */
@@ -154,25 +154,30 @@ function merged(a: readonly State[], b: readonly State[]): State[] {
 /** A list with several choices that may be part of a better result. */
 interface OpenList {
   readonly list: number;
-  readonly options: readonly (Candidate & { readonly cost: number })[];
+  readonly options: readonly (IndexedChoice & { readonly cost: number })[];
 }
 
 /** Searches for choices with a lower error than known ones. */
 class Search {
-  readonly #candidates: readonly (readonly Candidate[])[];
+  readonly #candidates: readonly (readonly IndexedChoice[])[];
   readonly #budget: number;
   /** The price of a byte. At the right price, the cheapest choice of each list is nearly part of the best result. */
   readonly #price: number;
   /** The cheapest choice of each list at that price. */
-  readonly #cheapest: readonly Candidate[];
+  readonly #cheapest: readonly IndexedChoice[];
   /** A lower bound of the error within the budget. */
   readonly #least: number;
-  #best: Candidate[];
+  #best: IndexedChoice[];
   #error: number;
   /** The lowest cost of a state that was dropped because there were too many. */
   #dropped = Number.POSITIVE_INFINITY;
 
-  constructor(candidates: readonly (readonly Candidate[])[], budget: number, known: Candidate[], price: number) {
+  constructor(
+    candidates: readonly (readonly IndexedChoice[])[],
+    budget: number,
+    known: IndexedChoice[],
+    price: number,
+  ) {
     this.#candidates = candidates;
     this.#budget = budget;
     this.#price = price;
@@ -193,7 +198,7 @@ class Search {
   #open(): OpenList[] {
     const gap = this.#error - this.#least;
     return this.#candidates.flatMap((list, i) => {
-      const least = this.#priced(this.#cheapest[i] as Candidate);
+      const least = this.#priced(this.#cheapest[i] as IndexedChoice);
       const options = list.flatMap((one) => {
         const cost = Math.max(0, this.#priced(one) - least);
         return one === this.#cheapest[i] || cost < gap ? [{ ...one, cost }] : [];
@@ -208,7 +213,7 @@ class Search {
     const picks = [...this.#cheapest];
     let at: State | undefined = state;
     for (let i = decided - 1; i >= 0 && at !== undefined; i--, at = at.before) {
-      picks[(open[i] as OpenList).list] = at.taken as Candidate;
+      picks[(open[i] as OpenList).list] = at.taken as IndexedChoice;
     }
     const { bytes, error } = sumOf(picks);
     // Rounding differs with the order of the sum, so that the comparison is repeated with the final sum.
@@ -240,13 +245,13 @@ class Search {
     const open = this.#open();
     const isOpen = new Set(open.map(({ list }) => list));
     const fixed = sumOf(this.#cheapest.filter((_, i) => !isOpen.has(i)));
-    let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as Candidate));
-    let leastRest = open.reduce((sum, { options }) => sum + (options[0] as Candidate).bytes, 0);
+    let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
+    let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
     let states: State[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
     for (const [i, one] of open.entries()) {
-      const cheapest = this.#cheapest[one.list] as Candidate;
+      const cheapest = this.#cheapest[one.list] as IndexedChoice;
       rest = { bytes: rest.bytes - cheapest.bytes, error: rest.error - cheapest.error };
-      leastRest -= (one.options[0] as Candidate).bytes;
+      leastRest -= (one.options[0] as IndexedChoice).bytes;
       states = this.#expand(states, one, leastRest);
       for (const state of states) this.#complete(state, rest, open, i + 1);
     }
@@ -265,7 +270,7 @@ class Search {
  */
 export function chooseWithin(lists: readonly (readonly SizedChoice[])[], budget: number): Allocation | undefined {
   const candidates = lists.map(worthwhile);
-  if (sumOf(candidates.map(([smallest]) => smallest as Candidate)).bytes > budget) return undefined;
+  if (sumOf(candidates.map(([smallest]) => smallest as IndexedChoice)).bytes > budget) return undefined;
   const { picks, slope } = walk(candidates, budget);
   if (slope !== undefined) return new Search(candidates, budget, picks, slope).run();
   const { bytes, error } = sumOf(picks);

@@ -37,15 +37,15 @@ const smallBytes = 1 << 12;
 const largeTile = 1 << 16;
 
 /** A stretch of the output of a batch. */
-interface Stretch {
+interface OutputStretch {
   readonly to: Destination;
   /** The index of the tile that makes it, or the bytes if they are known. */
   readonly from: number | Uint8Array<ArrayBuffer>;
   readonly zeros: boolean;
 }
 
-function stretchesOf(steps: readonly BatchedStep[]): Stretch[] {
-  const stretches: Stretch[] = [];
+function stretchesOf(steps: readonly BatchedStep[]): OutputStretch[] {
+  const stretches: OutputStretch[] = [];
   let tiles = 0;
   for (const step of steps) {
     if (step.kind === 'bytes') {

@@ -42,7 +42,7 @@ export interface GivenBytes {
 }
 
 /** Neighbors in a file. */
-interface Group {
+interface InputGroup {
   readonly file: number;
   readonly begin: number;
   end: number;
@@ -50,11 +50,11 @@ interface Group {
 }
 
 /** Groups of small inputs that lie close to each other. */
-function groupsOf(parts: readonly InputPart[]): Group[] {
+function groupsOf(parts: readonly InputPart[]): InputGroup[] {
   const small = parts.filter(({ bytes, count, moved }) => moved === undefined && count === 1 && bytes <= smallInput);
   small.sort((a, b) => a.file - b.file || a.begin - b.begin);
-  const groups: Group[] = [];
-  let last: Group | undefined;
+  const groups: InputGroup[] = [];
+  let last: InputGroup | undefined;
   for (const part of small) {
     const { file, begin, bytes } = part;
     const end = begin + bytes;

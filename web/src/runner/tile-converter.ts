@@ -78,7 +78,7 @@ function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): numbe
 }
 
 /** The memory layout that similar tasks share. */
-interface Prepared {
+interface PreparedTask {
   /** The last of these tasks. Tasks of one batch share the objects of their forms, which makes comparing them fast. */
   task: TileTask;
   readonly pieces: readonly TilePiece[];
@@ -111,7 +111,7 @@ export class TileConverter {
   readonly #cache: InputCache;
   #memory: { readonly base: number; readonly size: number } | undefined;
   /** The layout of the last task. Models often hold many consecutive tensors of the same shape. */
-  #last: Prepared | undefined;
+  #last: PreparedTask | undefined;
 
   constructor(core: Core) {
     this.#core = core;
@@ -170,7 +170,7 @@ export class TileConverter {
   }
 
   /** Allocates memory for a task and lays out its inputs, unless the layout of the last task fits. */
-  #prepare(task: TileTask, inputs: InputReader): Prepared {
+  #prepare(task: TileTask, inputs: InputReader): PreparedTask {
     const { buffer } = this.#core.module.HEAPU8;
     const last = this.#last;
     if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) {
@@ -257,21 +257,21 @@ export class TileConverter {
   }
 
   /** Memory for the inputs of a piece. */
-  #views(task: TileTask, piece: TilePiece, prepared: Prepared): readonly Uint8Array[] {
+  #views(task: TileTask, piece: TilePiece, prepared: PreparedTask): readonly Uint8Array[] {
     const { addresses, pieces, views } = prepared;
     const isGood = piece === pieces[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
     return isGood ? views : this.#viewsAt(task, piece, this.#cachedAddresses(task, piece, prepared) ?? addresses);
   }
 
   /** Addresses of a later piece in the cache; undefined for the first piece and for inputs that are not cached. */
-  #cachedAddresses(task: TileTask, piece: TilePiece, { cached, addresses }: Prepared): InputAddresses | undefined {
+  #cachedAddresses(task: TileTask, piece: TilePiece, { cached, addresses }: PreparedTask): InputAddresses | undefined {
     if (cached === undefined || piece.row === 0) return undefined;
     const before = pieceBytes(task, onlyPartOf(task), { row: 0, rows: piece.row });
     return this.#addressesOf(task, piece, addresses.end, cached + before);
   }
 
   /** Carries out a task for a piece whose inputs are in place. Adds the sums of the pieces before. */
-  #convert(task: TileTask, piece: TilePiece, prepared: Prepared, before: Encoded['sums']): Outcome {
+  #convert(task: TileTask, piece: TilePiece, prepared: PreparedTask, before: Encoded['sums']): Outcome {
     const { asked } = prepared;
     const { byRole, end } = this.#cachedAddresses(task, piece, prepared) ?? prepared.addresses;
     const outcome = this.#carryOut(task, piece, byRole, new Arena(end, asked));

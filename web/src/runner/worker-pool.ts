@@ -105,7 +105,7 @@ function expectStart(stopped: (what: string) => void): () => void {
 }
 
 /** A batch and its promise. */
-interface Job {
+interface PendingBatch {
   readonly id: number;
   /** Undefined once it is sent, because the tasks of many small tensors take much memory. */
   batch: Batch | undefined;
@@ -119,7 +119,7 @@ interface Job {
 /** A worker and its jobs. */
 interface Seat {
   readonly worker: WorkerLike;
-  readonly jobs: Map<number, Job>;
+  readonly jobs: Map<number, PendingBatch>;
   /** Sends the inputs that the worker cannot read. */
   readonly feed: Feed;
   /** The ranges that it was sent last. */
@@ -140,7 +140,7 @@ export class WorkerPool implements TileRunner {
   readonly concurrency: number;
   readonly #files: WorkFiles;
   readonly #seats: Seat[] = [];
-  readonly #queue: Job[] = [];
+  readonly #queue: PendingBatch[] = [];
   readonly #owners: CacheOwners<Seat>;
   readonly #spare: ArrayBuffer[] = [];
   /** Memory for inputs, shared by all workers. */
@@ -278,7 +278,7 @@ export class WorkerPool implements TileRunner {
     for (let i = 0; i < this.#queue.length && this.#ended === undefined; ) {
       const idle = this.#seats.reduce((best, other) => (other.jobs.size < best.jobs.size ? other : best));
       if (idle.jobs.size >= jobsPerWorker) return;
-      const job = this.#queue[i] as Job;
+      const job = this.#queue[i] as PendingBatch;
       const seat = job.owner ?? idle;
       if (seat.jobs.size >= jobsPerWorker) i++;
       else {
@@ -289,7 +289,7 @@ export class WorkerPool implements TileRunner {
     }
   }
 
-  async #send(seat: Seat, job: Job, { tasks, outputBytes, writes }: Batch): Promise<void> {
+  async #send(seat: Seat, job: PendingBatch, { tasks, outputBytes, writes }: Batch): Promise<void> {
     const { id, reject } = job;
     const batch = { tasks, outputBytes, writes: seat.writes ? writes : undefined };
     job.batch = undefined;
