@@ -126,7 +126,7 @@ describe('the tiles of a tensor', () => {
           const runs = tiles
             .filter((tile) => tile.roles.includes(role))
             .flatMap(({ rectangle }) => {
-              const { offset, bytes: length, count, stride } = codec.place(shape, form, role, rectangle);
+              const { offset, bytes: length, count, stride } = codec.runs(shape, form, role, rectangle);
               return Array.from({ length: count }, (_, i) => {
                 return [offset + i * stride, offset + i * stride + length] as const;
               });
@@ -163,17 +163,17 @@ describe('the tiles of a tensor', () => {
     const shape = [20, 128];
     const part = { row: 8, rows: 9, column: 32, columns: 64, width: 128 };
     // 128 codes are 64 bytes; 4 groups a row.
-    expect(codec.place(shape, form, 'data', part)).toEqual({ offset: 8 * 64 + 16, bytes: 32, count: 9, stride: 64 });
-    expect(codec.place(shape, form, 'scale', part)).toEqual({ offset: (8 * 4 + 1) * 2, bytes: 4, count: 9, stride: 8 });
+    expect(codec.runs(shape, form, 'data', part)).toEqual({ offset: 8 * 64 + 16, bytes: 32, count: 9, stride: 64 });
+    expect(codec.runs(shape, form, 'scale', part)).toEqual({ offset: (8 * 4 + 1) * 2, bytes: 4, count: 9, stride: 8 });
     // Eight rows share a word: rows 8 to 16 lie in the second and third.
-    expect(codec.place(shape, form, 'zeroPoint', part)).toEqual({
+    expect(codec.runs(shape, form, 'zeroPoint', part)).toEqual({
       offset: (4 + 1) * 4,
       bytes: 8,
       count: 2,
       stride: 16,
     });
     const whole = { row: 8, rows: 8, column: 0, columns: 128, width: 128 };
-    expect(codec.place(shape, form, 'data', whole)).toEqual({ offset: 512, bytes: 512, count: 1, stride: 512 });
+    expect(codec.runs(shape, form, 'data', whole)).toEqual({ offset: 512, bytes: 512, count: 1, stride: 512 });
   });
 });
 

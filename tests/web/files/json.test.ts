@@ -1,4 +1,4 @@
-// Where a text is no JSON, in our own words. JSON.parse judges whether it is.
+// The first mistake in a JSON text. JSON.parse decides whether there is one.
 import { describe, expect, it } from 'vitest';
 import { whyNoJson } from '../../../web/src/files/json.js';
 
@@ -31,7 +31,7 @@ const cases: readonly (readonly [text: string, why: string])[] = [
   ['\u00a0{}', 'line 1, column 1: expected a value, got U+00A0'],
 ];
 
-describe('why a text is no JSON', () => {
+describe('the first mistake in a text', () => {
   it.each(cases)('%j', (text, why) => {
     expect(() => JSON.parse(text)).toThrow();
     expect(whyNoJson(text)).toBe(why);

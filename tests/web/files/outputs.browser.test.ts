@@ -53,7 +53,7 @@ it('a file is as before after an error, and can be written again', async () => {
   expect(await bytesOf(output)).toEqual(await quantized());
 });
 
-it('a folder takes all files of a result, or none', async () => {
+it('a folder takes all files of a result, or stays as it was', async () => {
   const root = await navigator.storage.getDirectory();
   const output = await root.getDirectoryHandle(`folder-${crypto.randomUUID()}`, { create: true });
   const several = safetensors({ 'a.weight': weights('F32', [8, 64]), 'b.weight': weights('F32', [8, 64], 2) });
@@ -86,7 +86,7 @@ it('a folder takes all files of a result, or none', async () => {
   expect(await namesIn()).toHaveLength(3);
 });
 
-it('several targets go into a folder under their names, and none of them after an error', async () => {
+it('several targets go into a folder under their names, and are removed after an error', async () => {
   const file = onnx.product('MatMul', [64, 48], [3, 64], [3, 48])();
   const root = await navigator.storage.getDirectory();
   const folder = await root.getDirectoryHandle(`folder-${crypto.randomUUID()}`, { create: true });

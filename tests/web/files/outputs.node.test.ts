@@ -153,7 +153,7 @@ describe('an open file that is the input', () => {
     await other.close();
   });
 
-  it('is told by itself where the system tells nothing', async () => {
+  it('is recognized by its handle where the system reports no inode', async () => {
     let emptied = 0;
     const handle = {
       stat: async () => ({ size: model.length, mtimeMs: 0, isFile: () => true }),

@@ -1,4 +1,4 @@
-// A signal ends the work from the first byte on, whatever it waits for.
+// A signal ends the work from the first byte on, at every wait.
 import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync } from 'node:fs';
@@ -167,7 +167,7 @@ describe.each(calls)('%s', (_, call) => {
   });
 });
 
-it('a pipe is no file, and is not waited for', async () => {
+it('a pipe is refused at once', async () => {
   const pipe = join(folder, 'pipe');
   await promisify(execFile)('mkfifo', [pipe]);
   for (const [, call] of calls) {

@@ -19,15 +19,15 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** A handle over bytes in memory whose nth read tells another number of bytes. */
-function handle(nth: number, told: (asked: number) => unknown) {
+/** A handle over bytes in memory whose nth read reports another number of bytes. */
+function handle(nth: number, reported: (asked: number) => unknown) {
   let reads = 0;
   return {
     stat: async () => ({ size: model.length, mtimeMs: 0, isFile: () => true }),
     async read(buffer: Uint8Array, offset: number, length: number, position: number) {
       const bytes = model.subarray(position, position + length);
       if (++reads === nth) {
-        const bytesRead = told(length) as number;
+        const bytesRead = reported(length) as number;
         buffer.set(bytes.subarray(0, Math.max(0, Number(bytesRead) || 0)), offset);
         return { bytesRead };
       }
@@ -48,14 +48,14 @@ describe('a count of bytes', () => {
     ['a string', (asked) => String(asked)],
     ['a bigint', (asked) => BigInt(asked)],
     ['too large by one', (asked) => asked + 1],
-  ])('that is %s is an error, whichever read it is', async (_, told) => {
+  ])('that is %s is an error in each read', async (_, reported) => {
     for (const [nth, workers] of [
       [1, 0],
       [4, 0],
       [5, 0],
       [5, 1],
     ] as const) {
-      const error = await rejectionOf(quantizeModel(handle(nth, told), { to: 'int8', workers }));
+      const error = await rejectionOf(quantizeModel(handle(nth, reported), { to: 'int8', workers }));
       expect(error).toMatchObject({ name: 'ScalepointError', code: 'IO' });
     }
   });
@@ -80,13 +80,13 @@ describe('a count of bytes', () => {
   });
 
   it('to be written is checked as well', async () => {
-    for (const told of [0, -1, undefined, Number.NaN, 2 ** 40, 0.5]) {
+    for (const reported of [0, -1, undefined, Number.NaN, 2 ** 40, 0.5]) {
       for (const nth of [1, 2]) {
         let writes = 0;
         const output = {
           truncate: async () => {},
           write: async (_: Uint8Array, __: number, length: number) => {
-            return { bytesWritten: (++writes === nth ? told : Math.ceil(length / 2)) as number };
+            return { bytesWritten: (++writes === nth ? reported : Math.ceil(length / 2)) as number };
           },
         };
         const error = await rejectionOf(quantizeModel(model, { to: 'int8', output }));
@@ -97,7 +97,7 @@ describe('a count of bytes', () => {
 });
 
 describe('a Blob', () => {
-  /** A Blob that gives so many bytes more or less than it was asked for. */
+  /** A Blob that gives more or fewer bytes than it was asked for. */
   class Other extends Blob {
     readonly #more: number;
     constructor(more: number) {
@@ -118,7 +118,7 @@ describe('a Blob', () => {
     expect(await rejectionOf(inspectModel(new Other(-2)))).toMatchObject({ code: 'CHANGED', byteOffset: 30 });
   });
 
-  it('is told the same of in a worker', async () => {
+  it('gives the same error in a worker', async () => {
     class Streamed extends Blob {
       override slice(): Blob {
         return new Blob([model.subarray(0, 100)]);

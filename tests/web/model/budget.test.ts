@@ -1,6 +1,6 @@
 // Which of several forms each tensor gets within a budget, held to exhaustive search.
 import { describe, expect, it } from 'vitest';
-import { type Choice, chooseWithin, frontier } from '../../../web/src/model/budget.js';
+import { chooseWithin, frontier, type SizedChoice } from '../../../web/src/model/budget.js';
 import { Random } from '../support/support.js';
 
 /** Numbers in [0, 1). */
@@ -10,7 +10,7 @@ function randomSource(seed: number): () => number {
 }
 
 /** The least error within a budget, by trying everything; undefined if nothing fits. */
-function least(lists: readonly (readonly Choice[])[], budget: number): number | undefined {
+function least(lists: readonly (readonly SizedChoice[])[], budget: number): number | undefined {
   const [first, ...others] = lists;
   if (first === undefined) return budget < 0 ? undefined : 0;
   let best: number | undefined;
@@ -21,17 +21,20 @@ function least(lists: readonly (readonly Choice[])[], budget: number): number | 
   return best;
 }
 
-const sum = (lists: readonly (readonly Choice[])[], picks: readonly number[], of: (choice: Choice) => number) =>
-  lists.reduce((total, list, i) => total + of(list[picks[i]!]!), 0);
+const sum = (
+  lists: readonly (readonly SizedChoice[])[],
+  picks: readonly number[],
+  of: (choice: SizedChoice) => number,
+) => lists.reduce((total, list, i) => total + of(list[picks[i]!]!), 0);
 
 /** Every budget at which something changes, and those beside it. */
-function budgetsOf(lists: readonly (readonly Choice[])[]): number[] {
+function budgetsOf(lists: readonly (readonly SizedChoice[])[]): number[] {
   let sums = new Set([0]);
   for (const list of lists) sums = new Set([...sums].flatMap((total) => list.map(({ bytes }) => total + bytes)));
   return [...sums].flatMap((total) => [total - 1, total, total + 1]);
 }
 
-function check(lists: readonly (readonly Choice[])[], budgets: readonly number[] = budgetsOf(lists)): void {
+function check(lists: readonly (readonly SizedChoice[])[], budgets: readonly number[] = budgetsOf(lists)): void {
   for (const budget of budgets) {
     const expected = least(lists, budget);
     const chosen = chooseWithin(lists, budget);

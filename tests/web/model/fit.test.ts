@@ -155,6 +155,23 @@ describe('with an importance matrix', async () => {
     }
   });
 
+  it('reads the matrix once for the plans of all types', async () => {
+    let read = 0;
+    const file = {
+      stat: async () => ({ size: importance.length, mtimeMs: 0, isFile: () => true }),
+      async read(buffer: Uint8Array, offset: number, length: number, position: number) {
+        buffer.set(importance.subarray(position, position + length), offset);
+        read += length;
+        return { bytesRead: length };
+      },
+    };
+    const expected = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5, importance });
+    const plan = await planModel(llama, { to: 'auto', targetBitsPerWeight: 4.5, importance: file });
+    expect(plan.fit).toEqual(expected.fit);
+    // All of it once, and what lies behind the header in the blocks that the header is read by.
+    expect(read).toBeLessThan(2 * importance.length);
+  });
+
   it('chooses types by it', async () => {
     // If one column of a weight counts alone, a type is as good as it is for that column.
     const name = 'blk.0.ffn_down.weight';

@@ -45,7 +45,7 @@ const share: Codec<ShareForm> = {
     ];
   },
   grid: ([rows]) => ({ rows, rowUnit: 1, columnUnit: 1 }),
-  place(_shape, _form, role, { row, rows, column, columns, width }) {
+  runs(_shape, _form, role, { row, rows, column, columns, width }) {
     if (role === 'peak') return { offset: 4 * row, bytes: 4 * rows, count: 1, stride: 4 * rows };
     return { offset: row * width + column, bytes: columns, count: rows, stride: width };
   },

@@ -1,25 +1,25 @@
-// What is done once for very many tensors that are alike, and in which order the rest comes.
+// Work that is done once for many similar tensors, and the order of the other steps.
 import { describe, expect, it } from 'vitest';
 import { compileCore, instantiateCore } from '../../../web/src/core/load.js';
 import type { FilePlan, MadeBytes } from '../../../web/src/formats/format.js';
 import { reasons } from '../../../web/src/formats/reason.js';
 import { keptTensor } from '../../../web/src/formats/tensors.js';
-import { stepsOf } from '../../../web/src/pipeline/tiles.js';
-import { TileConverter } from '../../../web/src/runner/convert.js';
-import { type EncodeTask, inputsOf } from '../../../web/src/runner/task.js';
-import { InputReader } from '../../../web/src/runner/tile-input.js';
+import { stepsOf } from '../../../web/src/pipeline/steps.js';
+import { InputReader } from '../../../web/src/runner/input-reader.js';
+import { type EncodeTask, inputPartsOf } from '../../../web/src/runner/task.js';
+import { TileConverter } from '../../../web/src/runner/tile-converter.js';
 
 const [f32, f16] = [
   { codec: 'cast', to: 'F32' },
   { codec: 'cast', to: 'F16' },
 ];
 
-/** A task that turns so many floats, from a position of the file on, into float16. */
+/** A task that turns n floats, from a position of the file on, into float16. */
 const cast = (begin: number, n: number, offset: number): EncodeTask => ({
   kind: 'encode',
   rows: 1,
   columns: n,
-  pieces: [{ form: f32, inputs: [{ role: 'data', file: 0, begin, bytes: 4 * n, count: 1, stride: 4 * n }] }],
+  inputs: [{ form: f32, parts: [{ role: 'data', file: 0, begin, bytes: 4 * n, count: 1, stride: 4 * n }] }],
   to: f16,
   outputs: [{ role: 'data', offset, bytes: 2 * n }],
   measures: true,
@@ -42,7 +42,7 @@ describe('tasks that are alike', () => {
     const converter = new TileConverter(core);
     const run = async (tasks: readonly EncodeTask[]) => {
       const inputs = new InputReader(read, () => false);
-      await inputs.begin(tasks.flatMap(inputsOf));
+      await inputs.begin(tasks.flatMap(inputPartsOf));
       const output = new Uint8Array(800);
       const { sums, done } = await converter.run({ tasks, outputBytes: 800 }, inputs, (offset, bytes) => {
         output.set(bytes, offset);
@@ -89,7 +89,7 @@ describe('a long header', () => {
       sidecars: [],
     };
   };
-  /** Places in the list of steps where bytes are made, and their positions. */
+  /** Indices of the steps that make bytes, and their positions. */
   const places = (pieces: number, sequential: boolean) =>
     [...stepsOf(plan(pieces), sequential)].flatMap((step, i) => (step.kind === 'bytes' ? [[i, step.position]] : []));
 

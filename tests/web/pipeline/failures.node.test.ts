@@ -58,7 +58,7 @@ async function leavesNothing(call: () => Promise<unknown>): Promise<unknown> {
   return error;
 }
 
-/** Makes workers and tells when they have ended. */
+/** Makes workers, and reports when they have ended. */
 function workshop() {
   const workers: Worker[] = [];
   const ends: Promise<unknown>[] = [];
@@ -397,7 +397,7 @@ describe('an output that fails', () => {
     );
   });
 
-  it('cannot be made in a folder that takes no files, is none or is not there', async () => {
+  it('cannot be made in a folder that is read-only, a file, or missing', async () => {
     const closed = join(folder, 'closed');
     await mkdir(closed);
     await chmod(closed, 0o555);
@@ -443,7 +443,7 @@ describe('an input that changes while it is read', () => {
     const onProgress = () => {
       made ??= change(path);
     };
-    // Waits for the change in the middle, whatever the order of the threads.
+    // Waits for the change in the middle, in any order of the threads.
     const output = new WritableStream<Uint8Array<ArrayBuffer>>({ write: () => made });
     const input = blob ? await openAsBlob(path) : path;
     const error = await leavesNothing(() =>
@@ -564,7 +564,7 @@ describe('a worker that fails', () => {
 });
 
 describe('a bad file', () => {
-  /** Expects a typed error that tells the place, and nothing written. */
+  /** Expects a typed error with its position, and an empty output. */
   async function refused(bytes: Uint8Array, what: string, code = 'BAD_FILE'): Promise<void> {
     const before = await readdir(folder);
     const error = await rejectionOf(quantizeModel(bytes, { to: 'int8', ...plain, output: out() }));

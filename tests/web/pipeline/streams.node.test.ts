@@ -1,4 +1,4 @@
-// Results in streams and in large memory: the same bytes as in a file, and each tensor is read once, as long as it is small.
+// Results in streams and in large memory: the same bytes as in a file, and each small tensor is read once.
 import { quantizeModel } from 'scalepoint/model';
 import { expect, it } from 'vitest';
 import { memorySink } from '../../../web/src/files/sinks.js';
@@ -47,13 +47,13 @@ it.each([
     const { report } = await quantizeModel(input, { ...options, workers, output });
     expectBytes(await bytes(), await want.bytes(), `${workers} workers`);
     expect(report).toEqual(want.report);
-    // The header once more, to tell the format; and small gaps.
+    // The first bytes once more, to find the format; and small gaps.
     expect(read.bytes).toBeLessThan(small.length + 2 ** 13);
   }
 });
 
 it('large tensors are read once for each part, those that fit beside them once', async () => {
-  // 17 Mi codes are more than may wait, those of the others are not.
+  // 17 Mi codes exceed the parts that may wait in memory. Those of the other tensors fit.
   const large = new Uint16Array(17 * 2 ** 20).fill(0x3c00);
   const model = safetensors({
     'a.weight': weights('F32', [64, 64]),

@@ -1,8 +1,8 @@
-// Bytes for workers that cannot open a file: in order, few at a time, and none that nobody wants.
+// Bytes for workers that cannot open a file: in order, few at a time, and only those that are still needed.
 import { expect, it } from 'vitest';
 import type { ByteSource } from '../../../web/src/files/bytes.js';
 import { Feed } from '../../../web/src/runner/feed.js';
-import type { EncodeTask, Input } from '../../../web/src/runner/task.js';
+import type { EncodeTask, InputPart } from '../../../web/src/runner/task.js';
 
 const mebibyte = 2 ** 20;
 
@@ -22,13 +22,13 @@ function noted(size: number, failsAt = Number.POSITIVE_INFINITY) {
   return { file, bytes, reads };
 }
 
-function taskOf(input: Partial<Input>, rows: number, columns: number, step?: number): EncodeTask {
-  const inputs = [{ role: 'data', file: 0, begin: 0, bytes: 0, count: 1, stride: 0, ...input }];
-  const pieces = [{ form: { codec: 'cast' }, inputs }] as const;
-  return { kind: 'encode', rows, columns, pieces, to: { codec: 'cast' }, outputs: [], measures: false, step };
+function taskOf(part: Partial<InputPart>, rows: number, columns: number, pieceRows?: number): EncodeTask {
+  const parts = [{ role: 'data', file: 0, begin: 0, bytes: 0, count: 1, stride: 0, ...part }];
+  const inputs = [{ form: { codec: 'cast' }, parts }] as const;
+  return { kind: 'encode', rows, columns, inputs, to: { codec: 'cast' }, outputs: [], measures: false, pieceRows };
 }
 
-/** A feed, and a worker that takes what comes only when it is told to. */
+/** A feed, and a worker that takes a chunk at each call of `take`. */
 function worker(file: ByteSource) {
   const waiting: { id: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
   const feed = new Feed({
@@ -56,7 +56,7 @@ it('sends a tile of some columns in the order of its pieces, and at most 6 MiB a
   const [rows, stride, bytes] = [48, 256 * 1024, 192 * 1024];
   const { file, bytes: content, reads } = noted(rows * stride);
   const { feed, waiting, taken, ids, take } = worker(file);
-  // The steps of the first are 3 MiB each. The second has runs that are longer than a piece.
+  // The pieces of the first are 3 MiB each. The second has runs that are longer than a chunk.
   const first = taskOf({ begin: 16, bytes, count: rows - 1, stride }, rows - 1, bytes / 4, 16);
   const second = taskOf({ bytes: 3 * mebibyte + 4, count: 2, stride: 4 * mebibyte }, 2, 786_433);
   const sent = [
@@ -69,7 +69,7 @@ it('sends a tile of some columns in the order of its pieces, and at most 6 MiB a
   });
   while (!all || waiting.length > 0) {
     await aMoment();
-    expect(waiting.reduce((sum, piece) => sum + piece.bytes.length, 0)).toBeLessThanOrEqual(6 * mebibyte);
+    expect(waiting.reduce((sum, chunk) => sum + chunk.bytes.length, 0)).toBeLessThanOrEqual(6 * mebibyte);
     take();
   }
   const runs = [

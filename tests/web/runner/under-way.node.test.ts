@@ -1,4 +1,4 @@
-// How much work workers have at a time, and how little is read before it begins.
+// Batches that workers have at a time, and bytes that are read before the work begins.
 import { mkdtemp, open, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -27,7 +27,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-it('a few known bytes between two tiles keep no worker from its next tile', async () => {
+it('a few known bytes between two tiles do not delay the next tile of a worker', async () => {
   let [underWay, most] = [0, 0];
   const create = () => {
     const worker = workersWith('')();
@@ -43,11 +43,11 @@ it('a few known bytes between two tiles keep no worker from its next tile', asyn
   };
   const output = join(folder, 'out.onnx');
   await quantizeModel(matrices(), { to: 'int8-weights', workers: 2, worker: create, output });
-  // One that each of them works on, and the next one.
+  // Each worker has one in work, and the next one.
   expect(most).toBe(4);
 });
 
-it('little is read behind each weight of a file to find the next one', async () => {
+it('few bytes are read after each weight of a file to find the next one', async () => {
   const path = join(folder, 'model.onnx');
   const bytes = matrices();
   const file = await open(path, 'w+');
@@ -64,6 +64,6 @@ it('little is read behind each weight of a file to find the next one', async () 
   await inspectModel(counting as unknown as typeof file);
   await file.close();
   expect(read).toBeGreaterThan(count * 100);
-  // The start of the file tells its format, and is read as far as to the first weight.
+  // The start of the file shows its format, and is read up to the first weight.
   expect(read).toBeLessThan(count * 2 ** 12 + 2 ** 16);
 });

@@ -3,18 +3,18 @@ import { Cast as CastRecord, ElementType } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { floatsFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutLike, cutWeighted, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutLike, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 /** Float types that tensors are cast to. */
 export type CastType = 'F32' | 'F16' | 'BF16';
 
-/** F64 and the types of 8 bits are only read. */
+/** F64 and the 8-bit types can be read, but not written. */
 export interface CastForm extends Form {
   readonly codec: 'cast';
   readonly to: CastType | 'F64' | 'F8_E4M3' | 'F8_E5M2';
-  /** A number that is added to each element when it is read, in float32. @defaultValue none */
+  /** A number that is added in float32 to each element that is read. @defaultValue 0 */
   readonly add?: number;
-  /** Whether values beyond the type become its largest one. @defaultValue false: they are errors */
+  /** Whether values beyond the type become its largest value. @defaultValue false: they are errors */
   readonly saturate?: boolean;
   /** The weights of the squared errors, as in GgmlForm. Elements do not depend on them. */
   readonly importance?: Float32Array<ArrayBuffer>;
@@ -32,14 +32,14 @@ export const cast: Codec<CastForm> = {
 
   grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
 
-  place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles, source) =>
     form.importance === undefined
       ? cutLike(source, elementsOf(shape), roles)
       : cutWeighted(shape, form.importance, form, roles),
 
-  // Others would take the elements as they are stored.
+  // With `add`, elements cannot be used as they are stored.
   elementType: ({ to, add = 0 }) => (add === 0 ? to : undefined),
 
   checks: (_shape, { to }) => floatsFinite(to, 'element'),

@@ -1,14 +1,14 @@
-/** The codes of a stored tensor as the API for arrays has them: one an element, with their scales and zero points as numbers. */
+/** Unpacks the codes of a stored tensor: one for each element, with scales and zero points as numbers. */
 import type { CastType } from './cast.js';
 import type { Codes, Role } from './codec.js';
 import { elementsOf } from './elements.js';
 
-/** How many bits codes of compressed-tensors can have. */
+/** Bits of the codes of compressed-tensors. */
 export const codeWidths = [4, 8] as const;
 export type CodeWidth = (typeof codeWidths)[number];
 
-/** What has to be known of a form. */
-interface Layout {
+/** The members of a form that decide about its layout. */
+interface CodeLayout {
   readonly bits: CodeWidth;
   readonly symmetric: boolean;
   readonly groupSize: number | undefined;
@@ -31,7 +31,7 @@ function floatsIn(bytes: Uint8Array, type: CastType): Float32Array<ArrayBuffer> 
   return new Float32Array(Uint32Array.from({ length: bytes.length / 2 }, (_, i) => at(i) * 2 ** 16).buffer);
 }
 
-/** Unpacks rows of `columns` codes, each of which begins with a word of its own. */
+/** Unpacks rows of `columns` codes. Each row begins with a new word. */
 function unpack(bytes: Uint8Array, rows: number, columns: number, bits: number): Int8Array<ArrayBuffer> {
   const codes = new Int8Array(rows * columns);
   const perByte = 8 / bits;
@@ -46,7 +46,7 @@ function unpack(bytes: Uint8Array, rows: number, columns: number, bits: number):
   return codes;
 }
 
-/** Zero points that are packed down the rows: a word holds those of neighboring rows. */
+/** Unpacks zero points that are packed down the rows: a word holds those of neighboring rows. */
 function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: number): Int32Array<ArrayBuffer> {
   const zeroPoint = new Int32Array(rows * groups);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -64,7 +64,7 @@ function unpackDown(bytes: Uint8Array, rows: number, groups: number, bits: numbe
 /** Codes in compressed-tensors' layout. @param parts their bytes, by role */
 export function compressedCodes(
   shape: readonly number[],
-  { bits, symmetric, groupSize, packed, scale: scaleType }: Layout,
+  { bits, symmetric, groupSize, packed, scale: scaleType }: CodeLayout,
   parts: Readonly<Record<Role, Uint8Array>>,
 ): Codes {
   const rows = shape[0] as number;

@@ -4,9 +4,9 @@
  * A tensor is a matrix: its rows are the indices of axis 0. `X` is stored as
  *   X, or X_packed     the codes, or int32 words of codes whose rows are padded to whole words
  *   X_scale            one scale for each row, or for each group of neighbors in a row
- *   X_zero_point       likewise, if not symmetric. Beside packed codes they are packed as well, down the columns
+ *   X_zero_point       likewise, if not symmetric. Packed down the columns if the codes are packed
  *   X_shape            of packed codes: the shape, as int64
- * Others read packed codes of two dimensions only. Those of more dimensions are packed as the matrix.
+ * Other programs read packed codes of two dimensions only. Tensors of more dimensions are packed as the matrix.
  * Reference: github.com/vllm-project/compressed-tensors, src/compressed_tensors/compressors.
  */
 import { CompressedTensors, ElementType, Stored } from '../core/door.js';
@@ -28,11 +28,11 @@ import {
   tileElements,
 } from './codec.js';
 import { type CodeWidth, compressedCodes } from './codes.js';
-import { elementsOf, errorBlock, multipleOf, runsOf } from './elements.js';
+import { byteRuns, elementsOf, errorBlock, multipleOf } from './elements.js';
 
 export interface CompressedForm extends Form {
   readonly codec: 'compressed-tensors';
-  /** Integers, or float8e4m3fn: 8 bits, symmetric, with one scale a row and not packed. */
+  /** Integers, or float8e4m3fn: 8 bits, symmetric, one scale for each row, not packed. */
   readonly type: 'int' | 'float';
   readonly bits: CodeWidth;
   readonly symmetric: boolean;
@@ -41,7 +41,7 @@ export interface CompressedForm extends Form {
   readonly packed: boolean;
   /** Type of the scales. */
   readonly scale: CastType;
-  /** Of integers: how the ranges of rows that fit into a tile are found. Undefined: from the smallest and the largest value. */
+  /** Of integers: the search for the ranges of rows that fit into a tile. Undefined: from the smallest to the largest value. */
   readonly range?: SearchedRange | undefined;
 }
 
@@ -100,10 +100,10 @@ function partsOf(shape: readonly number[], form: CompressedForm): Part[] {
   return parts;
 }
 
-function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
+function partRuns(form: CompressedForm, role: Role, { row, rows, column, columns, width }: Rectangle) {
   if (role === 'data') {
     const size = (n: number) => codeBytes(n, form);
-    return runsOf(row * size(width) + size(column), size(columns), rows, size(width));
+    return byteRuns(row * size(width) + size(column), size(columns), rows, size(width));
   }
   const { groupSize } = form;
   const perRow = groupSize === undefined ? 1 : width / groupSize;
@@ -111,29 +111,29 @@ function placeOf(form: CompressedForm, role: Role, { row, rows, column, columns,
   const group = groupSize === undefined ? 0 : column / groupSize;
   if (role === 'scale') {
     const size = scaleBytes(form);
-    return runsOf((row * perRow + group) * size, groups * size, rows, perRow * size);
+    return byteRuns((row * perRow + group) * size, groups * size, rows, perRow * size);
   }
   const perWord = rowsPerWord(form);
   const size = form.packed ? 4 : 1;
   const first = Math.floor(row / perWord) * perRow + group;
-  return runsOf(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
+  return byteRuns(first * size, groups * size, Math.ceil(rows / perWord), perRow * size);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** A tensor as a matrix, and how much of it fits into a tile. */
+/** A tensor as a matrix, and the sizes of its tiles. */
 function matrixOf(shape: readonly number[], form: CompressedForm, source?: Grid) {
   const rows = shape[0] as number;
   const width = elementsOf(shape.slice(1));
   const perWord = multipleOf([rowsPerWord(form), source?.rowUnit ?? 1]);
-  // Blocks of elements that know no rows are cut like floats: they have been read as such.
+  // Blocks of elements in no particular rows are cut like floats, because they are decoded first.
   const unit = multipleOf([form.groupSize ?? errorBlock, source?.rows === undefined ? 1 : source.columnUnit]);
   return {
     rows,
     width,
-    /** Whole rows of a tile; 0 if a tile does not hold the rows of a word. */
+    /** Whole rows of a tile; 0 if the rows of a word exceed a tile. */
     rowsPerTile: Math.floor(tileElements / width / perWord) * perWord,
-    /** Columns of a tile if not. A single group may be larger than a tile. */
+    /** Columns of a tile in that case. A single group may be larger than a tile. */
     segment: Math.max(1, Math.floor(tileElements / perWord / unit)) * unit,
   };
 }
@@ -159,7 +159,7 @@ function* cutsOf(shape: readonly number[], form: CompressedForm, roles: readonly
   }
 }
 
-/** Cuts the rows of one word. Their codes come in segments of one row each. */
+/** Cuts the rows of one word. Their codes are cut into segments of single rows. */
 function* cutLongRows(
   shape: readonly number[],
   form: CompressedForm,
@@ -177,7 +177,7 @@ function* cutLongRows(
   const ranges: Range[] = [];
   let others = roles;
   if (form.groupSize === undefined) {
-    // One scale for a row that is longer than a tile: the range of the row comes first.
+    // Ask for the range of each row, which is longer than a tile and has one scale.
     for (let r = 0; r < rows; r++) {
       ranges.push((yield { kind: 'range', rectangles: segments(row + r, 1) }) as Range);
     }
@@ -188,11 +188,12 @@ function* cutLongRows(
       yield { kind: 'tile', rectangle, roles: parameters, ranges: Float32Array.from(ranges.flat()), reads: false };
     }
   } else if (rowsPerWord(form) > 1 && roles.includes('zeroPoint')) {
-    // The zero points of these rows share words.
+    // Make the zero points first, because those of these rows share words.
     others = roles.filter((role) => role !== 'zeroPoint');
     for (const rectangle of segments(row, rows)) yield { kind: 'tile', rectangle, roles: ['zeroPoint'] };
   }
   if (others.length === 0) return;
+  // Make the codes, segment by segment.
   for (let r = 0; r < rows; r++) {
     const range = ranges[r];
     for (const rectangle of segments(row + r, 1)) {
@@ -208,7 +209,7 @@ function* cutLongRows(
 
 // ------------------------------------------------------------------------------------------------------------------------- checks
 
-/** Bits of the last word of codes that belong to none of them. */
+/** Unused bits of the last word of n codes. */
 function spareBits(n: number, bits: number): number {
   const used = (n * bits) % 32;
   return used === 0 ? 0 : (~0 << used) >>> 0;
@@ -220,7 +221,7 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
   const columns = elementsOf(inner);
   if (role === 'scale') return floatsFinite(scale, 'scale');
   if (type === 'float') {
-    // A code that is NaN makes the weight NaN, which no quantizer writes.
+    // No quantizer writes NaN codes.
     return floatsFinite('F8_E4M3', 'element').map((check) => ({ ...check, isProblem: true }));
   }
   if (!packed || rows * columns === 0) return [];
@@ -228,17 +229,23 @@ function checksOf(shape: readonly number[], form: CompressedForm, role: Role): r
   const words = { kind: 'spareBits', unit: 4, wrong: 'any', isProblem: true, ...texts } as const;
   if (role === 'data') {
     const stride = wordsOf(columns, bits) * 4;
-    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), place: 'row' }];
+    return [{ ...words, at: stride - 4, stride, mask: spareBits(columns, bits), container: 'row' }];
   }
   const perRow = groupSize === undefined ? 1 : columns / groupSize;
   return [
-    { ...words, at: (wordsOf(rows, bits) - 1) * perRow * 4, stride: 4, mask: spareBits(rows, bits), place: 'group' },
+    {
+      ...words,
+      at: (wordsOf(rows, bits) - 1) * perRow * 4,
+      stride: 4,
+      mask: spareBits(rows, bits),
+      container: 'group',
+    },
   ];
 }
 
 // --------------------------------------------------------------------------------------------------------------- in the core
 
-/** What the core has to know of a form. */
+/** The record of a form for the core. */
 function codesOf({ type, bits, symmetric, groupSize, packed, scale, range }: CompressedForm): CompressedTensors {
   return {
     float8: type === 'float',
@@ -257,11 +264,11 @@ export const compressedTensors: Codec<CompressedForm> = {
   label: ({ type, bits }) => (type === 'float' ? 'F8_E4M3' : `I${bits}`),
   parts: partsOf,
   grid: (shape, form) => ({ rows: shape[0], rowUnit: rowsPerWord(form), columnUnit: form.groupSize ?? 1 }),
-  place: (_shape, form, role, rectangle) => placeOf(form, role, rectangle),
+  runs: (_shape, form, role, rectangle) => partRuns(form, role, rectangle),
   cuts: cutsOf,
 
   encode(core, whole, form, arena) {
-    // The ranges of rows take no memory for their columns.
+    // Without elements, a tile needs no memory for its columns.
     const tile = readsElements(whole) ? whole : { ...whole, columns: 1 };
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>
       encodeTile(core, tile, arena, (at, ...room) => core.models.encodeCompressedTensors(at, codes, ...room)),
@@ -271,7 +278,7 @@ export const compressedTensors: Codec<CompressedForm> = {
   decode(core, { rows, columns, parts }, form, arena) {
     const rectangle = { row: 0, rows, column: 0, columns, width: columns };
     const stored = storedRecord(rows, columns, parts, (role) => {
-      const { bytes, count } = placeOf(form, role, rectangle);
+      const { bytes, count } = partRuns(form, role, rectangle);
       return bytes * count;
     });
     return core.withRecord(CompressedTensors, codesOf(form), (codes) =>

@@ -3,7 +3,7 @@ import type { Arena } from './arena.js';
 import { encodeTile } from './calls.js';
 import { floatsFinite } from './checks.js';
 import { type Codec, type Form, type Tile, tileElements } from './codec.js';
-import { cutFlat, elementsOf, placeOfElements } from './elements.js';
+import { cutFlat, elementRuns, elementsOf } from './elements.js';
 
 export interface CopyForm extends Form {
   readonly codec: 'copy';
@@ -12,15 +12,15 @@ export interface CopyForm extends Form {
   readonly bytes: number;
 }
 
-/** Of floats the core counts NaN and infinities. Everything else is cut by bytes. */
+/** Bytes of the float types in which the core counts NaN and infinities. Other types are cut by bytes. */
 const counted: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2 };
 
-/** Bytes of what rectangles count: an element, or a byte. */
+/** Bytes of one unit of a rectangle: an element, or a byte. */
 function unitOf({ dtype }: CopyForm): number {
   return counted[dtype] ?? 1;
 }
 
-export const copy: Codec<CopyForm> = {
+export const copyCodec: Codec<CopyForm> = {
   id: 'copy',
 
   label: ({ dtype }) => dtype,
@@ -31,8 +31,8 @@ export const copy: Codec<CopyForm> = {
 
   grid: () => ({ rows: undefined, rowUnit: 1, columnUnit: 1 }),
 
-  place(_shape, form, _role, rectangle) {
-    return placeOfElements((n) => n * unitOf(form), rectangle);
+  runs(_shape, form, _role, rectangle) {
+    return elementRuns((n) => n * unitOf(form), rectangle);
   },
 
   cuts(shape, form, roles) {

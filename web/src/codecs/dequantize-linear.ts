@@ -6,6 +6,7 @@ import { DequantizeLinear, ElementType, Sharing, Stored } from '../core/door.js'
 import { mseSearch, type SearchedRange, searchOf } from '../core/range.js';
 import { decodeTile, encodeTile, observeSets, readsElements, storedRecord } from './calls.js';
 import {
+  type ByteRuns,
   type Codec,
   type Cuts,
   columnTileElements,
@@ -13,15 +14,15 @@ import {
   type Part,
   type Rectangle,
   type Role,
-  type Runs,
+  type SetsCut,
   type Tile,
   tileElements,
 } from './codec.js';
-import { elementsOf, runsOf } from './elements.js';
+import { byteRuns, elementsOf } from './elements.js';
 
 /**
- * What shares a scale, if a tensor is a matrix: everything; a row; a column; or neighbors in a row or a column. The rows are the indices of
- * the axis and of those before it, or only of those before it if the axis is the last one (`columns` and `row blocks`).
+ * The elements of a matrix that share a scale: all; a row; a column; or neighbors in a row or a column. Rows are the indices of the axis and
+ * of the dimensions before it; of the dimensions before it alone if the axis is the last one (`columns` and `rowBlocks`).
  */
 export type ScaleSharing = 'tile' | 'rows' | 'columns' | 'rowBlocks' | 'columnBlocks';
 
@@ -30,26 +31,26 @@ export interface DequantizeLinearForm extends Form {
   readonly bits: 2 | 4 | 8;
   readonly signed: boolean;
   readonly symmetric: boolean;
-  /** Whether zero points are stored. Without, they are 0, or 2^(bits - 1) if the codes are symmetric and have no sign. */
+  /** Whether zero points are stored. Otherwise they are 0, or 2^(bits - 1) if the codes are symmetric and unsigned. */
   readonly zeroPoint: boolean;
   readonly sharing: ScaleSharing;
-  /** Undefined: one scale for all. */
+  /** Undefined: one scale for the tensor. */
   readonly axis: number | undefined;
   /** Whether each index of the dimensions before the axis has scales of its own. */
   readonly leading?: boolean | undefined;
-  /** Elements along the axis that share a scale. Undefined: everything with the same index. */
+  /** Elements along the axis that share a scale. Undefined: all elements with the same index. */
   readonly blockSize?: number | undefined;
   readonly scale: 'F32' | 'F16';
   /** Undefined: from the smallest to the largest value. Only if a tile holds all elements that share a scale, see canSearch. */
   readonly range?: SearchedRange | undefined;
 }
 
-/** A tensor as a matrix in which the core finds what shares a scale. */
+/** A tensor as a matrix, in which the core finds the elements that share a scale. */
 interface Matrix {
   readonly sharing: ScaleSharing;
   readonly rows: number;
   readonly columns: number;
-  /** Rows after which the scales begin again. */
+  /** Rows after which the scales repeat. */
   readonly period: number;
   /** Size of a block. */
   readonly block: number;
@@ -108,55 +109,55 @@ function partsOf(shape: readonly number[], form: DequantizeLinearForm): Part[] {
   ];
 }
 
-/** Where the scales of a rectangle lie, or its zero points. `size` gives the bytes of so many. */
-function placeOfSets(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): Runs {
+/** The bytes of the scales of a rectangle, or of its zero points. @param size gives the bytes of n of them */
+function setRuns(matrix: Matrix, size: (n: number) => number, rectangle: Rectangle): ByteRuns {
   const { sharing, period, block } = matrix;
   const { row, rows, column, columns, width } = rectangle;
-  if (sharing === 'tile') return runsOf(0, size(1), 1, size(1));
-  if (sharing === 'columns') return runsOf(size(column), size(columns), 1, size(columns));
+  if (sharing === 'tile') return byteRuns(0, size(1), 1, size(1));
+  if (sharing === 'columns') return byteRuns(size(column), size(columns), 1, size(columns));
   if (sharing === 'rowBlocks') {
     const perRow = Math.ceil(width / block);
-    if (columns === width) return runsOf(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
-    return runsOf(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
+    if (columns === width) return byteRuns(size(row * perRow), size(rows * perRow), 1, size(rows * perRow));
+    return byteRuns(size(row * perRow + column / block), size(Math.ceil(columns / block)), rows, size(perRow));
   }
-  // A rectangle of several periods has the same scales again and again.
+  // A rectangle of several periods repeats the same scales.
   if (sharing === 'rows' && rows > period) {
     return { offset: 0, bytes: size(period), count: rows / period, stride: 0 };
   }
-  if (sharing === 'rows') return runsOf(size(row % period), size(rows), 1, size(rows));
+  if (sharing === 'rows') return byteRuns(size(row % period), size(rows), 1, size(rows));
   const perPeriod = Math.ceil(period / block);
   const first = Math.floor(row / period) * perPeriod + (row % period) / block;
   const count = rows > period ? (rows / period) * perPeriod : Math.ceil(rows / block);
-  if (columns === width) return runsOf(size(first * width), size(count * width), 1, size(count * width));
-  return runsOf(size(first * width + column), size(columns), count, size(width));
+  if (columns === width) return byteRuns(size(first * width), size(count * width), 1, size(count * width));
+  return byteRuns(size(first * width + column), size(columns), count, size(width));
 }
 
-function placeOf(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): Runs {
+function partRuns(shape: readonly number[], form: DequantizeLinearForm, role: Role, rectangle: Rectangle): ByteRuns {
   const codes = (n: number) => Math.ceil((n * form.bits) / 8);
   if (role === 'data') {
     const { row, rows, column, columns, width } = rectangle;
     // Rows that end within a byte come whole.
     if (column === 0 && columns === width)
-      return runsOf(codes(row * width), codes(rows * width), 1, codes(rows * width));
-    return runsOf(codes(row * width + column), codes(columns), rows, codes(width));
+      return byteRuns(codes(row * width), codes(rows * width), 1, codes(rows * width));
+    return byteRuns(codes(row * width + column), codes(columns), rows, codes(width));
   }
   const size = (n: number) => (role === 'zeroPoint' ? codes(n) : n * (form.scale === 'F16' ? 2 : 4));
-  return placeOfSets(matrixOf(shape, form), size, rectangle);
+  return setRuns(matrixOf(shape, form), size, rectangle);
 }
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** Tiles in which a worker finds the ranges of columns, one after the other, before it tells them. Each message takes time. */
+/** Tiles that a worker observes for one message with the ranges of columns, because each message takes time. */
 const observedTiles = 4;
 
-/** Zero points of so many rows, if they are stored; else as many as fill a byte. */
+/** Number of the zero points of n rows if they are stored; else a number that fills whole bytes. */
 function zeroPointsOf({ sharing, rows, columns, period, block }: Matrix, n: number, stored: boolean): number {
   if (sharing === 'rowBlocks') return n * Math.ceil(columns / block);
   if (sharing === 'columnBlocks') return Math.ceil(n / block) * columns;
   return sharing === 'rows' && stored && rows === period ? n : 8;
 }
 
-/** The fewest rows, or periods, whose codes, and whose zero points, end with a byte. */
+/** The fewest rows, or periods, whose codes and zero points end with a whole byte. */
 function rowUnit(matrix: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
   const { sharing, rows, columns, period, block } = matrix;
   const unit = rows !== period ? period : sharing === 'columnBlocks' ? block : 1;
@@ -165,14 +166,14 @@ function rowUnit(matrix: Matrix, { bits, zeroPoint }: DequantizeLinearForm): num
   return ([1, 2].find((factor) => isWhole(unit * factor)) ?? 4) * unit;
 }
 
-/** The fewest columns that each row can be cut at: all of them, if a row's codes or its zero points end within a byte. */
+/** The fewest columns at which each row can be cut: all of them, if a row's codes or zero points end within a byte. */
 function columnUnit({ sharing, columns, block }: Matrix, { bits, zeroPoint }: DequantizeLinearForm): number {
   const zeroPoints = sharing === 'rowBlocks' && zeroPoint ? Math.ceil(columns / block) : 8;
   if ((columns * bits) % 8 !== 0 || (zeroPoints * bits) % 8 !== 0) return columns;
   return sharing !== 'rowBlocks' ? 8 : zeroPoint ? (block * 8) / bits : block;
 }
 
-/** Whether rows of several periods can be read at once: no block reaches into the next period, and zero points fill their bytes. */
+/** Whether rows of several periods can be read at once: blocks end with the period, and zero points fill whole bytes. */
 export function isReadable(
   shape: readonly number[],
   form: Pick<DequantizeLinearForm, 'sharing' | 'axis' | 'leading' | 'blockSize' | 'bits' | 'zeroPoint'>,
@@ -183,7 +184,7 @@ export function isReadable(
   return sharing !== 'rows' || !form.zeroPoint || (period * form.bits) % 8 === 0;
 }
 
-/** Whole rows, as many as so many tiles have, but none of two periods. */
+/** Rectangles of whole rows of up to `tiles` tiles. Each lies in one period. */
 function* strips({ rows, columns, period }: Matrix, unit: number, tiles = 1): Generator<Rectangle> {
   const most = tiles * Math.max(1, Math.floor(tileElements / columns / unit)) * unit;
   for (let first = 0; first < rows; first += period) {
@@ -193,7 +194,7 @@ function* strips({ rows, columns, period }: Matrix, unit: number, tiles = 1): Ge
   }
 }
 
-/** Pieces of rows. */
+/** Rectangles of single rows or segments of them. */
 function* segments({ rows, columns }: Matrix): Generator<Rectangle> {
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column += tileElements) {
@@ -202,7 +203,7 @@ function* segments({ rows, columns }: Matrix): Generator<Rectangle> {
   }
 }
 
-/** All rows of some columns. */
+/** Rectangles of all rows of some columns. */
 function* stripes({ rows, columns }: Matrix): Generator<Rectangle> {
   const most = Math.max(1, Math.floor(tileElements / rows));
   for (let column = 0; column < columns; column += most) {
@@ -214,6 +215,7 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
   const matrix = matrixOf(shape, form);
   const { sharing, rows, columns, period } = matrix;
   if (rows * columns === 0) return;
+  // Cut into tiles that hold all elements of each scale, if they are small enough.
   const hasBlocks = form.blockSize !== undefined;
   const fits = rows * columns <= (sharing === 'columns' ? columnTileElements : tileElements) && rows === period;
   const isInRows = sharing === 'rows' && rows === period && columns <= tileElements;
@@ -225,35 +227,56 @@ function* cutsOf(shape: readonly number[], form: DequantizeLinearForm, roles: re
     for (const rectangle of strips(matrix, rowUnit(matrix, form))) yield { kind: 'tile', rectangle, roles };
     return;
   }
-  // What shares a scale is larger than a tile: first comes what has to be known of all of it.
+  yield* cutObserved(matrix, form, roles);
+}
+
+/** Tiles of a tensor whose scales are shared by more than a tile. All of it is observed first. */
+function* cutObserved(matrix: Matrix, form: DequantizeLinearForm, roles: readonly Role[]): Cuts {
+  const { sharing, rows, columns, period } = matrix;
   const isFlat = sharing === 'tile' || columns > tileElements;
-  const whole = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
-  const searches = form.range !== undefined;
+  const tiles = isFlat ? [...segments(matrix)] : [...strips(matrix, 1)];
   const firstOf = ({ row, column }: Rectangle) =>
     sharing === 'tile' ? 0 : sharing === 'columns' ? column : row % period;
-  const goesOn = sharing === 'columns' && !searches && !isFlat;
-  const observed =
-    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : whole;
-  const count = sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period;
-  const step = goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined;
-  const pieces = observed.map((rectangle) => ({ rectangle, first: firstOf(rectangle) }));
-  const sets = (yield { kind: 'sets', count, pieces, step }) as Float32Array<ArrayBuffer>;
+  // Observe all sets.
+  const sets = (yield setsCutOf(matrix, form, tiles, firstOf)) as Float32Array<ArrayBuffer>;
+  // Make scales and zero points from the answer alone.
   const parameters = roles.filter((role) => role !== 'data');
   if (parameters.length > 0) {
     const rectangle = { row: 0, rows: sharing === 'rows' ? period : rows, column: 0, columns, width: columns };
     yield { kind: 'tile', rectangle, roles: parameters, ranges: sets, reads: false };
   }
   if (!roles.includes('data')) return;
-  for (const rectangle of whole) {
+  // Make the codes.
+  for (const rectangle of tiles) {
     const first = firstOf(rectangle);
     const many = sharing === 'rows' ? rectangle.rows : sharing === 'columns' ? rectangle.columns : 1;
     yield { kind: 'tile', rectangle, roles: ['data'], ranges: sets.subarray(2 * first, 2 * (first + many)) };
   }
 }
 
+/** The rectangles in which the sets are observed. */
+function setsCutOf(
+  matrix: Matrix,
+  { range }: DequantizeLinearForm,
+  tiles: readonly Rectangle[],
+  firstOf: (rectangle: Rectangle) => number,
+): SetsCut {
+  const { sharing, columns, period } = matrix;
+  const searches = range !== undefined;
+  const goesOn = sharing === 'columns' && !searches && columns <= tileElements;
+  const rectangles =
+    sharing === 'columns' && searches ? [...stripes(matrix)] : goesOn ? [...strips(matrix, 1, observedTiles)] : tiles;
+  return {
+    kind: 'sets',
+    count: sharing === 'tile' ? 1 : sharing === 'columns' ? columns : period,
+    observed: rectangles.map((rectangle) => ({ rectangle, first: firstOf(rectangle) })),
+    pieceRows: goesOn ? Math.max(1, Math.floor(tileElements / columns)) : undefined,
+  };
+}
+
 // --------------------------------------------------------------------------------------------------------------- in the core
 
-/** What the core has to know of a form. */
+/** The record of a form for the core. */
 function codesOf(
   { bits, signed, symmetric, sharing, blockSize, scale, range }: DequantizeLinearForm,
   piece?: Tile['piece'],
@@ -282,11 +305,11 @@ export const dequantizeLinear: Codec<DequantizeLinearForm> = {
     return { rows: matrix.rows, rowUnit: rowUnit(matrix, form), columnUnit: columnUnit(matrix, form) };
   },
 
-  place: placeOf,
+  runs: partRuns,
   cuts: cutsOf,
 
   encode(core, whole, form, arena) {
-    // What shares a scale takes no memory if only the scale is made.
+    // Without elements, a tile needs memory for one row or column only.
     const line = form.sharing === 'columns' ? { rows: 1 } : { columns: 1 };
     const tile = readsElements(whole) ? whole : { ...whole, ...line };
     return core.withRecord(DequantizeLinear, codesOf(form), (codes) =>

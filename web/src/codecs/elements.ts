@@ -1,11 +1,11 @@
 /** Elements as files store them: single floats, or blocks of ggml. Every codec makes its parts from them. */
 import { blockTypeInfo, isBlockType } from '../core/blocks.js';
-import { type Cuts, type Form, type Grid, type Rectangle, type Role, type Runs, tileElements } from './codec.js';
+import { type ByteRuns, type Cuts, type Form, type Grid, type Rectangle, type Role, tileElements } from './codec.js';
 
 /** Bytes of one element of the types that are floats. */
 const floatBytes: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2, F64: 8, F8_E4M3: 1, F8_E5M2: 1 };
 
-/** Bytes of so many elements of a type that can be turned into floats. */
+/** Bytes of elements of a type that can be decoded to floats. */
 export function bytesOf(type: string, elements: number): number {
   if (!isBlockType(type)) return elements * (floatBytes[type] as number);
   const { elements: n, bytes } = blockTypeInfo(type);
@@ -19,24 +19,24 @@ export function elementsOf(shape: readonly number[]): number {
 
 // ------------------------------------------------------------------------------------------------------------------------ cutting
 
-/** Runs of `bytes` bytes. They are one run if each begins where the one before ends. */
-export function runsOf(offset: number, bytes: number, count: number, stride: number): Runs {
+/** Runs of `bytes` bytes, joined into one if each begins where the one before it ends. */
+export function byteRuns(offset: number, bytes: number, count: number, stride: number): ByteRuns {
   return bytes === stride
     ? { offset, bytes: bytes * count, count: 1, stride: bytes * count }
     : { offset, bytes, count, stride };
 }
 
-/** Where a rectangle lies if the elements stand one after the other. `size` gives the bytes of so many elements. */
-export function placeOfElements(size: (elements: number) => number, rectangle: Rectangle): Runs {
+/** The bytes of a rectangle of contiguous elements. @param size gives the bytes of n elements */
+export function elementRuns(size: (elements: number) => number, rectangle: Rectangle): ByteRuns {
   const { row, rows, column, columns, width } = rectangle;
-  return runsOf(size(row * width + column), size(columns), rows, size(width));
+  return byteRuns(size(row * width + column), size(columns), rows, size(width));
 }
 
 function greatestCommonDivisor(a: number, b: number): number {
   return b === 0 ? a : greatestCommonDivisor(b, a % b);
 }
 
-/** The least common multiple of all of them. */
+/** The least common multiple of all numbers. */
 export function multipleOf(numbers: readonly number[]): number {
   return numbers.reduce((multiple, n) => (multiple / greatestCommonDivisor(multiple, n)) * n, 1);
 }
@@ -44,9 +44,9 @@ export function multipleOf(numbers: readonly number[]): number {
 /** Elements over which the core blocks its error sums. */
 export const errorBlock = 512;
 
-/** Cuts elements into rectangles of at most a tile, where all of the grids can be cut. */
+/** Cuts elements into rectangles of at most a tile, at which all grids can be cut. */
 export function* rectanglesOf(elements: number, grids: readonly Grid[]): Generator<Rectangle, void> {
-  // If no grid has rows, everything is one row.
+  // Without a grid that has rows, all elements are one row.
   const rows = grids.find((grid) => grid.rows !== undefined)?.rows ?? 1;
   const width = elements / rows;
   const rowUnit = multipleOf(grids.map((grid) => grid.rowUnit));
@@ -67,7 +67,7 @@ export function* rectanglesOf(elements: number, grids: readonly Grid[]): Generat
   }
 }
 
-/** Tiles of a matrix, if the stored tensor has rows; else of neighbors, without regard to rows. */
+/** Tiles of a matrix if the stored tensor has rows; else tiles of consecutive elements. */
 export function* cutLike(source: Grid | undefined, elements: number, roles: readonly Role[]): Cuts {
   if (source?.rows === undefined) {
     yield* cutFlat(elements, roles);
@@ -82,9 +82,9 @@ interface Weighted extends Form {
 }
 
 /**
- * Whole rows of one matrix after the other, each with its importance alone: workers are sent no more than they need. Of a tensor that is a
- * sample there may be fewer matrices, those in the middle. Dimensions before that of the matrices share their importance.
- * @param importance one number for each column, those of several matrices one after the other
+ * Tiles of whole rows, each with the importance of its matrix alone, so that workers receive only the numbers that they need. A tensor that
+ * is a sample may have fewer matrices, from the middle. Dimensions before that of the matrices share the importance.
+ * @param importance one number for each column of each matrix, one matrix after the other
  */
 export function* cutWeighted(
   shape: readonly number[],
@@ -107,7 +107,7 @@ export function* cutWeighted(
   }
 }
 
-/** Tiles of neighbors, without regard to rows. */
+/** Tiles of consecutive elements. */
 export function* cutFlat(elements: number, roles: readonly Role[], most = tileElements): Cuts {
   for (let column = 0; column < elements; column += most) {
     const columns = Math.min(most, elements - column);

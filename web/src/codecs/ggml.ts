@@ -4,12 +4,12 @@ import { BlockSearch, Ggml } from '../core/door.js';
 import { encodeTile, floats } from './calls.js';
 import { type BitCheck, blockFinite } from './checks.js';
 import type { Codec, Form } from './codec.js';
-import { bytesOf, cutFlat, cutWeighted, elementsOf, placeOfElements } from './elements.js';
+import { bytesOf, cutFlat, cutWeighted, elementRuns, elementsOf } from './elements.js';
 
 export interface GgmlForm extends Form {
   readonly codec: 'ggml';
   readonly to: BlockType;
-  /** The weights of the squared errors, one for each column. Those of several matrices come one after the other. */
+  /** The weights of the squared errors, one for each column of each matrix, one matrix after the other. */
   readonly importance?: Float32Array<ArrayBuffer>;
   /** Whether to search for lower errors than ggml does. */
   readonly best?: boolean;
@@ -19,14 +19,14 @@ export interface GgmlForm extends Form {
 interface BlockFloat {
   readonly type: 'F16' | 'F8_E8M0';
   readonly what: string;
-  /** Where it is in the block. */
+  /** Its offset in the block, in bytes. */
   readonly at: number;
 }
 
 const scaleAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block scale', at });
 const minimumAt = (at: number): BlockFloat => ({ type: 'F16', what: 'block minimum', at });
 
-/** Where blocks have their floats. Source: github.com/ggml-org/llama.cpp, ggml/src/ggml-common.h. */
+/** Offsets of the floats of blocks. Source: github.com/ggml-org/llama.cpp, ggml/src/ggml-common.h. */
 const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
   Q4_0: [scaleAt(0)],
   Q4_1: [scaleAt(0), minimumAt(2)],
@@ -54,7 +54,7 @@ const blockFloats: Readonly<Record<BlockType, readonly BlockFloat[]>> = {
   Q2_0: [scaleAt(0)],
 };
 
-/** IQ1_M has its scale in the top four bits of four words, the last of which end the block. These are the bits of the exponent. */
+/** The scale of IQ1_M is in the top four bits of the last four words of the block. The mask holds the bits of its exponent. */
 const scatteredScale: BitCheck = {
   ...blockFinite('F16', 'block scale', 0, 0),
   unit: 4,
@@ -74,7 +74,7 @@ export const ggml: Codec<GgmlForm> = {
 
   grid: (_shape, { to }) => ({ rows: undefined, rowUnit: 1, columnUnit: blockTypeInfo(to).elements }),
 
-  place: (_shape, { to }, _role, rectangle) => placeOfElements((n) => bytesOf(to, n), rectangle),
+  runs: (_shape, { to }, _role, rectangle) => elementRuns((n) => bytesOf(to, n), rectangle),
 
   cuts: (shape, form, roles) =>
     form.importance === undefined

@@ -7,8 +7,8 @@ import type { Core } from '../core/memory.js';
 import type { Arena } from './arena.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
 import type { Bytes, Codec, Encoded, Form, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, isPlain } from './columns.js';
-import { elementsOf, runsOf } from './elements.js';
+import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
+import { byteRuns, elementsOf } from './elements.js';
 
 export interface MatMulBnb4Form extends Form {
   readonly codec: 'matmul-bnb4';
@@ -22,7 +22,7 @@ function codesOf({ blockSize, transposed }: MatMulBnb4Form): MatMulBnb4 {
   return { book: PublishedCodebook.nf4, blockSize, transposed };
 }
 
-/** Bytes of a part of so many elements. */
+/** Bytes of a part. */
 function bytesOfPart(role: Role, elements: number, blockSize: number): number {
   return role === 'data' ? elements / 2 : (4 * elements) / blockSize;
 }
@@ -33,7 +33,7 @@ function encodeWhole(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena)
   );
 }
 
-/** Moves columns of bytes to where they belong among longer columns. The unit is four bytes. */
+/** Copies columns of bytes into longer columns, in units of four bytes. */
 function spread({ module }: Core, { address, bytes }: Bytes, columns: number, to: number, columnBytes: number): void {
   const words = module.HEAP32;
   const [count, stride] = [bytes / columns / 4, columnBytes / 4];
@@ -42,12 +42,12 @@ function spread({ module }: Core, { address, bytes }: Bytes, columns: number, to
   }
 }
 
-/** Encodes a piece of a tile. The core makes the parts of the piece, which are put among those of the tile. */
+/** Encodes a piece of a tile. The core makes the parts of the piece, which are then copied into those of the tile. */
 function encodePiece(core: Core, tile: Tile, form: MatMulBnb4Form, arena: Arena): Encoded {
   const { piece, columns, roles } = tile;
   const { row, of } = piece as NonNullable<Tile['piece']>;
   const sizeOf = (role: Role, rows: number) => bytesOfPart(role, rows * columns, form.blockSize);
-  // First comes what stays from one piece to the next.
+  // Take the memory of the tile's parts first, so that its address is the same for each piece.
   const parts: Record<Role, Bytes> = {};
   for (const role of roles) parts[role] = { address: arena.take(sizeOf(role, of)), bytes: sizeOf(role, of) };
   const { problem, ...encoded } = encodeWhole(core, { ...tile, piece: undefined }, form, arena);
@@ -78,16 +78,17 @@ export const matMulBnb4: Codec<MatMulBnb4Form> = {
     return transposed ? { rows, rowUnit: 1, columnUnit: columns } : { rows, rowUnit: rows, columnUnit: 1 };
   },
 
-  place(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
+  runs(shape, { transposed, blockSize }, role, { row, rows, column, columns }) {
     const [first, some, k] = transposed ? [row, rows, shape[1] as number] : [column, columns, shape[0] as number];
     const size = bytesOfPart(role, k, blockSize);
-    return runsOf(first * size, some * size, 1, some * size);
+    return byteRuns(first * size, some * size, 1, some * size);
   },
 
   cuts(shape, { transposed, blockSize }, roles, source) {
     const [k = 0] = shape;
-    // Pieces are put together once more, which pays where stretches of rows are dear.
-    if (transposed || !isPlain(source) || source?.prefersWide !== true) return cutColumns(shape, transposed, roles);
+    // Copying the parts of pieces pays only if reading parts of rows is slow.
+    if (transposed || !readsAnyRows(source) || source?.prefersWide !== true)
+      return cutColumns(shape, transposed, roles);
     const ofColumn = roles.reduce((sum, role) => sum + bytesOfPart(role, k, blockSize), 0);
     return cutInPieces(shape, roles, blockSize, ofColumn);
   },

@@ -5,16 +5,16 @@
 import { ElementType, MatMulNBits, Stored } from '../core/door.js';
 import { decodeTile, encodeTile, storedRecord } from './calls.js';
 import type { Codec, Form, Part, Role, Tile } from './codec.js';
-import { cutColumns, cutInPieces, isPlain } from './columns.js';
-import { runsOf } from './elements.js';
+import { cutColumns, cutInPieces, readsAnyRows } from './columns.js';
+import { byteRuns } from './elements.js';
 
 export interface MatMulNBitsForm extends Form {
   readonly codec: 'matmul-nbits';
   readonly bits: 2 | 4 | 8;
   readonly blockSize: number;
-  /** Whether zero points are stored. Without, they are 2^(bits - 1). */
+  /** Whether zero points are stored. Otherwise they are 2^(bits - 1). */
   readonly zeroPoint: boolean;
-  /** Whether zero points are floats of the scales' type. Only of 2 and 4 bits. */
+  /** Whether zero points are floats of the scales' type. Only for 2 and 4 bits. */
   readonly floatZeroPoint?: boolean | undefined;
   /** Whether the tensor is B with its columns as rows, [N, K]. */
   readonly transposed: boolean;
@@ -56,7 +56,7 @@ function partsOf(shape: readonly number[], form: MatMulNBitsForm): Part[] {
   ];
 }
 
-/** What the core has to know of a form. */
+/** The record of a form for the core. */
 function codesOf(form: MatMulNBitsForm, piece?: Tile['piece']): MatMulNBits {
   const { bits, blockSize, zeroPoint, floatZeroPoint = false, transposed, scale, range } = form;
   return {
@@ -84,15 +84,15 @@ export const matMulNBits: Codec<MatMulNBitsForm> = {
       : { rows: shape[0], rowUnit: k, columnUnit: 1 };
   },
 
-  place(shape, form, role, { row, rows, column, columns }) {
+  runs(shape, form, role, { row, rows, column, columns }) {
     const size = sizesOf(shape, form).bytes[role] as number;
     const [first, some] = form.transposed ? [row, rows] : [column, columns];
-    return runsOf(first * size, some * size, 1, some * size);
+    return byteRuns(first * size, some * size, 1, some * size);
   },
 
   cuts(shape, form, roles, source) {
     const { transposed } = form;
-    if (transposed || !isPlain(source)) return cutColumns(shape, transposed, roles);
+    if (transposed || !readsAnyRows(source)) return cutColumns(shape, transposed, roles);
     const { bytes } = sizesOf(shape, form);
     const ofColumn = roles.reduce((sum, role) => sum + (bytes[role] as number), 0);
     return cutInPieces(shape, roles, form.blockSize, source?.prefersWide === true ? ofColumn : undefined);

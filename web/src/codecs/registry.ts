@@ -1,18 +1,18 @@
-/** The codecs. Adding one is one line here. */
+/** All codecs. A new codec is added to the list below. */
 import { type CastForm, cast } from './cast.js';
 import type { Codec, Form, Part } from './codec.js';
 import { compressedTensors } from './compressed-tensors.js';
-import { copy } from './copy.js';
+import { copyCodec } from './copy.js';
 import { dequantizeLinear } from './dequantize-linear.js';
 import { ggml } from './ggml.js';
 import { matMulBnb4 } from './matmul-bnb4.js';
 import { matMulNBits } from './matmul-nbits.js';
 
 const codecs = new Map<string, Codec>();
-for (const codec of [copy, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits, matMulBnb4])
+for (const codec of [copyCodec, cast, ggml, compressedTensors, dequantizeLinear, matMulNBits, matMulBnb4])
   codecs.set(codec.id, codec as unknown as Codec);
 
-/** Makes one more codec known in this thread. Workers know those of this file only. Returns how to forget it. */
+/** Adds a codec in this thread; workers know those of this file only. Returns a function that removes it. */
 export function registerCodec<F extends Form>(codec: Codec<F>): () => void {
   codecs.set(codec.id, codec as unknown as Codec);
   return () => void codecs.delete(codec.id);
@@ -26,7 +26,7 @@ export function codecOf({ codec: id }: Form): Codec {
 }
 
 /** The form of float32 elements. */
-export const floatForm: CastForm = { codec: 'cast', to: 'F32' };
+export const float32Form: CastForm = { codec: 'cast', to: 'F32' };
 
 /** The parts of a tensor in some form. */
 export function partsOf(shape: readonly number[], form: Form): readonly Part[] {

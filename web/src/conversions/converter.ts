@@ -2,7 +2,7 @@
  * What a conversion between formats is to the rest of the package. It takes an open model of one format for one of another, whose tensors
  * are read from the model. So everything that the other format can do follows: its targets, its options, its plans.
  */
-import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader } from '../formats/format.js';
+import type { FilePlan, LogicalTensor, OpenModel, PartsOf, Reader, ReadOptionFile } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import type { Reason } from '../formats/reason.js';
 
@@ -29,7 +29,7 @@ export interface Converted {
    * Decides what becomes of each tensor, and lays out the result. The choices have been checked.
    * @throws ScalepointError `UNSUPPORTED_DTYPE`
    */
-  plan(choices: PlanChoices, partsOf: PartsOf): FilePlan | Promise<FilePlan>;
+  plan(choices: PlanChoices, partsOf: PartsOf, readOptionFile: ReadOptionFile): FilePlan | Promise<FilePlan>;
 }
 
 /** What users are told about a conversion. */

@@ -61,8 +61,8 @@ async function convertFolder(
   return {
     architecture: conversion.architecture,
     tensors: sources.flatMap((source) => (source instanceof Uint8Array ? [] : [source])),
-    async plan(own, partsOf) {
-      const matrix = await readImportance(own as GgufChoices);
+    async plan(own, partsOf, readOptionFile) {
+      const matrix = await readImportance(own as GgufChoices, readOptionFile);
       const plan = planGguf(view, own as GgufChoices, partsOf, sources, matrix);
       return { ...plan, notes: [...conversion.notes, ...plan.notes] };
     },

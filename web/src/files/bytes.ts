@@ -1,6 +1,6 @@
 /**
- * Files to read, and what all kinds of them have in common. Everything is read by position, so that a file of any size is handled piece
- * by piece. `open.ts` opens them.
+ * The common interface of files to read, and their errors. Everything is read by position, so that a file of any size takes little memory.
+ * `open.ts` opens them.
  */
 
 import { ScalepointError } from '../core/errors.js';
@@ -20,57 +20,57 @@ export interface ByteSource {
    * @throws ScalepointError `BAD_FILE` if the range leaves the source, `IO` if reading fails, `CHANGED` if there are fewer bytes now
    */
   read(begin: number, end: number): Promise<Uint8Array<ArrayBuffer>>;
-  /** Like `read`, but from `begin` on into memory that is there already. Undefined if `read` is as good. */
+  /** Like `read`, but fills existing memory with the bytes from `begin` on. Undefined if this would save nothing. */
   readonly readInto?: ((begin: number, target: Uint8Array) => Promise<void>) | undefined;
   /**
-   * Fails if the bytes are no longer those that were opened.
+   * Fails if the file was changed since it was opened.
    * @throws ScalepointError `CHANGED`
    */
   verify(): Promise<void>;
-  /** Closes what was opened for this source, and not what was given. */
+  /** Closes the file, if this source opened it. */
   close(): Promise<void>;
-  /** How a worker reads the same bytes by itself; undefined if it cannot. */
+  /** Lets a worker read the same bytes by itself; undefined if it cannot. */
   readonly reference?: SourceReference | undefined;
-  /** Whether it is far away, so that each read takes long, however short it is. */
+  /** Whether each read is slow, however short it is, as from a server. */
   readonly isFar?: boolean | undefined;
-  /** Which file of the system it is; undefined if it is none. */
+  /** The file of the system; undefined for other sources. */
   readonly identity?: FileIdentity | undefined;
 }
 
-/** What tells a file of the system, and a state of it, from others. */
+/** Identifies a file of the system and its state. */
 interface FileStamp {
-  /** As `placeOf` gives it. */
-  readonly place: string;
+  /** As `fileIdOf` gives it. */
+  readonly fileId: string;
   readonly size: number;
   readonly mtimeMs: number | undefined;
 }
 
 /**
- * What a worker opens to read the same bytes: a Blob; a path (Node); or the descriptor of an open file, which all threads of Node share,
- * but not those of every system.
+ * Refers to the bytes of a source, for a worker that opens them again: a Blob; a path (Node); or the descriptor of an open file, which
+ * threads of Node share on most systems.
  */
 export type SourceReference =
   | { readonly kind: 'blob'; readonly blob: Blob }
   | { readonly kind: 'path'; readonly path: string; readonly stamp: FileStamp }
   | { readonly kind: 'descriptor'; readonly descriptor: number; readonly stamp: FileStamp };
 
-/** Device and number of a file; undefined if the system has none. */
-export function placeOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
+/** Device and inode of a file; undefined if the system does not report them. */
+export function fileIdOf({ dev, ino }: { readonly dev?: number; readonly ino?: number }): string | undefined {
   return dev === undefined || !ino ? undefined : `${dev}:${ino}`;
 }
 
-/** What tells a file of the system from others, whatever its name. */
+/** Identifies a file of the system, whatever its name. */
 export interface FileIdentity {
   /** The open file that was given. */
   readonly handle: object;
-  /** Device and number of the file; undefined where the system has none. */
-  readonly place: string | undefined;
+  /** As `fileIdOf` gives it. */
+  readonly fileId: string | undefined;
 }
 
 /** A file to read: its bytes, a Blob or File, a URL, in Node also a path or an open file (which stays open). */
 export type FileInput = Uint8Array | ArrayBuffer | Blob | URL | string | NodeFileHandle;
 
-/** A name for an error message, cut if it is absurdly long. */
+/** A name in quotes for an error message, shortened if it is very long. */
 export function quoted(name: string): string {
   return JSON.stringify(name.length > 300 ? `${name.slice(0, 297)}...` : name);
 }
@@ -104,10 +104,10 @@ export function ioError(what: string, cause: unknown, path?: string): Scalepoint
   return new ScalepointError('IO', `${what}: ${systemMessage(cause)}`, { cause, path });
 }
 
-/** What is told of a file that is not there, as systems tell it. */
+/** The code of the system's error for a missing file. */
 export const missing = 'ENOENT';
 
-/** Whether an error means that there is no such file. */
+/** Whether an error means that a file is missing. */
 export function isMissing(error: unknown): boolean {
   const { cause } = error as { cause?: { code?: unknown } };
   return error instanceof ScalepointError && error.code === 'IO' && cause?.code === missing;
@@ -119,8 +119,8 @@ export function shorterError(label: string, byteOffset: number): ScalepointError
 }
 
 /**
- * Checks how many bytes came from a file in answer to a read.
- * @throws ScalepointError `CHANGED` if there were fewer than were asked for, `IO` if there were more
+ * Checks the number of bytes that a read gave.
+ * @throws ScalepointError `CHANGED` if there are too few, `IO` if there are too many
  */
 export function checkLength(came: number, asked: number, label: string, begin: number): void {
   if (came < asked) throw shorterError(label, begin + came);
@@ -138,10 +138,10 @@ export function checkRange(begin: number, end: number, size: number): void {
 }
 
 /**
- * The number of bytes that a call read or wrote, at least 0. It may be fewer than were asked for, and it comes from outside.
+ * Checks the number of bytes that a call of the system reports, from 0 to `most`. Returns it.
  * @throws ScalepointError `IO`
  */
-export function checkCount(count: unknown, most: number, what: string): number {
+export function checkByteCount(count: unknown, most: number, what: string): number {
   if (Number.isInteger(count) && (count as number) >= 0 && (count as number) <= most) return count as number;
   throw new ScalepointError('IO', `${what}: the count of bytes is ${show(count)}, of ${most} that were asked for`);
 }

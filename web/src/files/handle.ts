@@ -10,10 +10,10 @@ import { aMoment } from '../core/waiting.js';
 import {
   allocate,
   type ByteSource,
-  checkCount,
+  checkByteCount,
   checkRange,
+  fileIdOf,
   ioError,
-  placeOf,
   quoted,
   type SourceReference,
   shorterError,
@@ -21,7 +21,7 @@ import {
 
 type FileStatus = Awaited<ReturnType<NodeFileHandle['stat']>>;
 
-/** What is known of an open file. @throws ScalepointError `IO` */
+/** The status of an open file, which has to be a regular file. @throws ScalepointError `IO` */
 async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Promise<FileStatus> {
   let status: FileStatus;
   try {
@@ -34,22 +34,22 @@ async function statusOf(handle: Pick<NodeFileHandle, 'stat'>, label: string): Pr
   throw new ScalepointError('IO', `cannot read ${label}: its size is ${show(status.size)}`);
 }
 
-/** How a worker opens the same file, in the same state. Without a number of the file it could not tell. */
+/** Refers to the file in its state for a worker. Undefined if the system does not report inodes, by which the worker checks the file. */
 function referenceTo(
   status: FileStatus,
   descriptor: number | undefined,
   path: string | undefined,
 ): SourceReference | undefined {
-  const place = placeOf(status);
-  if (place === undefined) return undefined;
-  const stamp = { place, size: status.size, mtimeMs: status.mtimeMs };
+  const fileId = fileIdOf(status);
+  if (fileId === undefined) return undefined;
+  const stamp = { fileId, size: status.size, mtimeMs: status.mtimeMs };
   if (path !== undefined) return { kind: 'path', path, stamp };
   return descriptor === undefined ? undefined : { kind: 'descriptor', descriptor, stamp };
 }
 
 /**
- * A file that is open.
- * @param path where it is, if this package opened it
+ * A source in an open file.
+ * @param path of the file, if this package opened it
  */
 export async function handleSource(
   handle: NodeFileHandle,
@@ -67,7 +67,7 @@ export async function handleSource(
     } catch (cause) {
       throw ioError(`cannot read ${label}`, cause);
     }
-    const checked = checkCount(count, left, `cannot read ${label}`);
+    const checked = checkByteCount(count, left, `cannot read ${label}`);
     if (checked > 0) return checked;
     if ((await statusOf(handle, label)).size <= position) throw shorterError(label, position);
     throw new ScalepointError('IO', `cannot read ${label}: no more bytes came`, { byteOffset: position });
@@ -92,11 +92,11 @@ export async function handleSource(
     },
     close,
     reference: referenceTo(status, handle.fd, path),
-    identity: { handle, place: placeOf(status) },
+    identity: { handle, fileId: fileIdOf(status) },
   };
 }
 
-/** The file at a path, or at a `file:` URL. */
+/** A source in the file at a path, or at a `file:` URL. */
 export async function pathSource(given: string | URL): Promise<ByteSource> {
   const [fs, constants, paths, urls] = [
     nodeModule('node:fs/promises'),
@@ -114,7 +114,7 @@ export async function pathSource(given: string | URL): Promise<ByteSource> {
   let handle: WritableFileHandle;
   try {
     if (given instanceof URL) path = urls.fileURLToPath(given);
-    // A pipe without a writer would hold up a thread of Node until one comes, whatever a signal says.
+    // Without O_NONBLOCK, a pipe without a writer would block a thread of Node, and signals could not stop it.
     handle = await fs.open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
   } catch (cause) {
     throw ioError(`cannot open ${quoted(path)}`, cause, path);

@@ -1,6 +1,6 @@
-/** Where a text is no JSON. Engines tell it in words of their own, and some of them do not tell the place. */
+/** Finds the first mistake in a JSON text. The messages of engines differ, and some have no position. */
 
-/** Characters of a word that errors show. */
+/** Most characters of a word in an error. */
 const mostShown = 20;
 
 const space = /[ \t\n\r]*/y;
@@ -9,12 +9,12 @@ const plain = /[^"\\\u0000-\u001f]*/y;
 const escaped = /\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4})/y;
 const simple = /true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?/y;
 
-/** Steps through a text as far as it is JSON. */
-class Scanner {
+/** Steps through a text up to the first mistake. */
+class JsonScanner {
   readonly #text: string;
-  /** What ends the objects and arrays around the place. */
+  /** Closing brackets of the objects and arrays around the position. */
   readonly #ends: string[] = [];
-  /** Whether a value ends here, and none is to come. */
+  /** Whether a value ends at the position. */
   #isBehind = false;
   at = 0;
 
@@ -22,7 +22,7 @@ class Scanner {
     this.#text = text;
   }
 
-  /** Steps over what a pattern finds right here. Returns whether it found anything. */
+  /** Steps over a match of a pattern at the position. Returns false without one. */
   #skip(pattern: RegExp): boolean {
     pattern.lastIndex = this.at;
     if (!pattern.test(this.#text) || pattern.lastIndex === this.at) return false;
@@ -30,7 +30,7 @@ class Scanner {
     return true;
   }
 
-  /** Steps over white space and then a character, if it is the next one. */
+  /** Steps over white space, and over a character if it comes next. */
   #take(character: string): boolean {
     this.#skip(space);
     if (this.#text[this.at] !== character) return false;
@@ -38,7 +38,7 @@ class Scanner {
     return true;
   }
 
-  /** What was expected, and what is here instead. */
+  /** The error for the text at the position. */
   #expected(what: string): string {
     this.#skip(space);
     const rest = this.#text.slice(this.at, this.at + mostShown);
@@ -50,7 +50,7 @@ class Scanner {
     return `expected ${what}, got ${seen}`;
   }
 
-  /** Steps over a string whose first quote was taken. Returns what is wrong with it. */
+  /** Steps over a string after its first quote. Returns its mistake, if any. */
   #string(): string | undefined {
     const begin = this.at - 1;
     for (;;) {
@@ -70,7 +70,7 @@ class Scanner {
     }
   }
 
-  /** Steps over a key and its colon. Returns what is wrong with them. */
+  /** Steps over a key and its colon. Returns the mistake, if any. */
   #key(): string | undefined {
     if (!this.#take('"')) return this.#expected('a key in double quotes');
     const wrong = this.#string();
@@ -78,7 +78,7 @@ class Scanner {
     return this.#take(':') ? undefined : this.#expected("':'");
   }
 
-  /** Steps over a value, or up to the first one in it. Returns what is wrong. */
+  /** Steps over a simple value, or into an object or array. Returns the mistake, if any. */
   #begin(): string | undefined {
     for (const [open, close] of [
       ['{', '}'],
@@ -95,7 +95,7 @@ class Scanner {
     return this.#skip(simple) ? undefined : this.#expected('a value');
   }
 
-  /** Steps over what follows a value inside of another. Returns what is wrong. */
+  /** Steps over the comma or the bracket behind a member. Returns the mistake, if any. */
   #goOn(end: string): string | undefined {
     if (this.#take(',')) {
       this.#isBehind = false;
@@ -106,7 +106,7 @@ class Scanner {
     return undefined;
   }
 
-  /** Steps over all of the text, or up to the first mistake. Returns what that is. */
+  /** Steps over all of the text. Returns the first mistake, if any. */
   all(): string | undefined {
     do {
       const wrong = this.#isBehind ? this.#goOn(this.#ends.at(-1) as string) : this.#begin();
@@ -117,9 +117,9 @@ class Scanner {
   }
 }
 
-/** Why a text is no JSON: the line and the column, from 1, and what is wrong there. Undefined if it is JSON. */
+/** The first mistake in a JSON text, with its line and column counted from 1. Undefined for a correct text. */
 export function whyNoJson(text: string): string | undefined {
-  const scanner = new Scanner(text);
+  const scanner = new JsonScanner(text);
   const wrong = scanner.all();
   if (wrong === undefined) return undefined;
   const lines = text.slice(0, scanner.at).split(/\r\n|\r|\n/);

@@ -1,13 +1,13 @@
-/** Reading many small stretches of a file that lie side by side. */
+/** Reads many small neighboring stretches of a file at once. */
 import type { ByteSource } from './bytes.js';
 
-/** Bytes that are read at once. Longer stretches are read alone. */
+/** Bytes of one read. Longer stretches are read alone. */
 const windowBytes = 1 << 16;
 
-/** The bytes [begin, end) of a source. They are good until the next call. */
+/** Gives the bytes [begin, end) of a source. They are valid until the next call. */
 export type ReadStretch = (begin: number, end: number) => Promise<Uint8Array<ArrayBuffer>>;
 
-/** Reads what comes next together with a stretch, once a stretch follows the one before it. */
+/** Reads ahead as soon as one stretch begins where the one before it ended. */
 export function readNeighbors(source: ByteSource): ReadStretch {
   let held: Uint8Array<ArrayBuffer> = new Uint8Array(0);
   let from = 0;

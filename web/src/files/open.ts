@@ -25,7 +25,7 @@ function bytesOf(buffer: ArrayBuffer): Uint8Array {
   }
 }
 
-/** Bytes in memory. The caller may transfer or resize their buffer at any time, so that they are copied at once wherever they go. */
+/** A source in memory. Reads copy the bytes, because the caller may transfer or resize the buffer at any time. */
 function memorySource(bytes: Uint8Array): ByteSource {
   try {
     // A detached buffer looks like an empty one, but no view of it can be made.
@@ -35,13 +35,13 @@ function memorySource(bytes: Uint8Array): ByteSource {
   }
   const size = bytes.byteLength;
   const { buffer, byteOffset } = bytes;
-  /** All of the bytes. A view of a buffer that shrank or was detached cannot be made, or is empty. */
+  /** All of the bytes. Making a view fails, or the view is empty, if the buffer shrank or was detached. */
   const current = (begin: number): Uint8Array => {
     let view: Uint8Array | undefined;
     try {
       view = new Uint8Array(buffer, byteOffset, size);
     } catch {
-      // The check below tells.
+      // The check below throws.
     }
     if (view?.length === size) return view;
     const message = 'the array was changed while it was read: its buffer was detached, or shrank below it';
@@ -69,7 +69,7 @@ function memorySource(bytes: Uint8Array): ByteSource {
   };
 }
 
-/** Bytes of a Blob that are read at once into memory: each read makes memory of its own, which then is garbage. */
+/** Bytes of one read of a Blob. Each read allocates memory, which then becomes garbage. */
 const blobStep = 1 << 18;
 
 function blobSource(blob: Blob): ByteSource {
@@ -85,7 +85,7 @@ function blobSource(blob: Blob): ByteSource {
   return {
     size,
     isFar: true,
-    // Node crashes if a worker reads a Blob of a file. There this thread reads them.
+    // Node crashes if a worker reads a Blob of a file.
     reference: nodeModule('node:fs') === undefined ? { kind: 'blob', blob } : undefined,
     ...(typeof name === 'string' && name !== '' ? { name } : {}),
     async read(begin, end) {
@@ -107,7 +107,7 @@ function blobSource(blob: Blob): ByteSource {
   };
 }
 
-/** Whether something is a file to read, as far as its type tells. */
+/** Whether a value has the type of a file to read. */
 export function isFileInput(file: unknown): file is FileInput {
   if (file instanceof Uint8Array || file instanceof ArrayBuffer || file instanceof Blob || file instanceof URL)
     return true;
@@ -128,8 +128,8 @@ function opened(file: FileInput, signal: AbortSignal | undefined): Promise<ByteS
 }
 
 /**
- * Opens a file for reading by position. Whatever is done with it ends as soon as the signal aborts.
- * @throws TypeError if `file` is nothing that can be read, ScalepointError `IO` if it cannot be opened, the signal's reason
+ * Opens a file for reading by position. All calls of the source end as soon as the signal aborts.
+ * @throws TypeError if `file` cannot be read, ScalepointError `IO` if it cannot be opened, the signal's reason
  */
 export async function openWithin({ signal, soon }: Waiting, file: FileInput): Promise<ByteSource> {
   signal?.throwIfAborted();
@@ -144,7 +144,7 @@ export async function openWithin({ signal, soon }: Waiting, file: FileInput): Pr
     },
     readInto: readInto && ((begin, target) => soon(readInto(begin, target))),
     verify: () => soon(source.verify()),
-    // A read that hangs would hold up the end.
+    // After an abort, a read may hang. Closing must not wait for it.
     close: () => (signal?.aborted ? aMoment(source.close()) : source.close()),
   };
 }

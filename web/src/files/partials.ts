@@ -1,10 +1,10 @@
 /**
- * Names of files that are being written (Node). A process that ends early removes its own; those of processes that were killed are told
- * by their names and removed by the next one that writes into the folder.
+ * Names of files that are being written (Node). A process that ends early removes its own partial files. Those of killed processes are
+ * recognized by their names and removed by the next process that writes into the folder.
  */
 import { nodeModule } from '../core/node.js';
 
-/** What is used of the process. */
+/** The members that are used of the process. */
 interface Process {
   readonly pid: number;
   kill(pid: number, signal: 0): unknown;
@@ -13,7 +13,7 @@ interface Process {
 }
 const { process } = globalThis as unknown as { readonly process?: Process };
 
-/** Those of this thread. */
+/** Partial files of this thread. */
 const own = new Set<string>();
 
 function removeOwn(): void {
@@ -26,7 +26,7 @@ function removeOwn(): void {
   }
 }
 
-/** Sees to it that a file is removed if the process ends before `forget`. */
+/** Removes a file at the end of the process, unless `forget` is called before. */
 export function remember(path: string): void {
   if (own.size === 0) process?.on('exit', removeOwn);
   own.add(path);
@@ -37,7 +37,7 @@ export function forget(path: string): void {
   if (own.size === 0) process?.off('exit', removeOwn);
 }
 
-/** Numbers of processes mean something only where they were given: on this host, in this container. */
+/** A hash of this host and container, within which process ids are unique. */
 async function hostTag(): Promise<string> {
   const space = await nodeModule('node:fs/promises')
     ?.readlink('/proc/self/ns/pid')
@@ -59,12 +59,12 @@ function isAlive(pid: number): boolean {
     process?.kill(pid, 0);
     return true;
   } catch (error) {
-    // A process of another user may not be signaled, but it is there.
+    // EPERM: the process exists, and belongs to another user.
     return (error as { code?: unknown }).code !== 'ESRCH';
   }
 }
 
-/** Removes what dead processes left in a folder. Never fails. */
+/** Removes partial files of dead processes from a folder. Never fails. */
 export async function removeDead(folder: string): Promise<void> {
   const [fs, paths] = [nodeModule('node:fs/promises'), nodeModule('node:path')];
   if (fs === undefined || paths === undefined) return;

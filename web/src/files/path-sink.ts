@@ -3,7 +3,7 @@ import { ScalepointError, typeError } from '../core/errors.js';
 import { type NodeWritableHandle, nodeModule, type WritableFileHandle } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
-import { checkCount, ioError, placeOf, quoted } from './bytes.js';
+import { checkByteCount, fileIdOf, ioError, quoted } from './bytes.js';
 import { forget, partialName, remember, removeDead } from './partials.js';
 import type { ByteSink, SinkReference } from './sink.js';
 
@@ -22,14 +22,14 @@ export async function writeAll(
     } catch (cause) {
       throw ioError(`cannot write ${label}`, cause);
     }
-    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
       throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
     }
     done += count as number;
   }
 }
 
-/** What is used of Node to write files. @throws TypeError outside of Node */
+/** The modules of Node that are used to write files. @throws TypeError in other engines */
 function nodeFiles() {
   const [fs, paths, urls] = [nodeModule('node:fs/promises'), nodeModule('node:path'), nodeModule('node:url')];
   if (fs === undefined || paths === undefined || urls === undefined) {
@@ -41,10 +41,10 @@ function nodeFiles() {
   return { fs, paths, urls };
 }
 
-/** How many symbolic links may lead to a file, as in Linux. */
+/** Most symbolic links on the way to a file, as in Linux. */
 const mostLinks = 40;
 
-/** Where symbolic links lead, if there are any. What is there may be missing. */
+/** Follows symbolic links. The file at the end may be missing. */
 async function followed(given: string): Promise<string> {
   const { fs, paths } = nodeFiles();
   let path = given;
@@ -56,17 +56,17 @@ async function followed(given: string): Promise<string> {
   throw new Error('too many symbolic links');
 }
 
-/** Where a result goes, and the mode of the file that is there. */
-interface Target {
+/** The path of a result, and the mode of the file that it replaces. */
+interface OutputTarget {
   readonly path: string;
   readonly mode: number | undefined;
 }
 
-/** Finds out what is under a name. @throws ScalepointError `EXISTS` or `IO` */
-async function targetOf(path: string, overwrite: boolean): Promise<Target> {
+/** Examines the file under a name. @throws ScalepointError `EXISTS` or `IO` */
+async function targetOf(path: string, overwrite: boolean): Promise<OutputTarget> {
   const { fs } = nodeFiles();
   const label = quoted(path);
-  // A missing file is the good case. Whatever else stands in the way shows when the temporary file is opened.
+  // The file is usually missing. Other obstacles show when the temporary file is opened.
   const status = await fs.lstat(path).catch(() => undefined);
   if (status === undefined) return { path, mode: undefined };
   let target = path;
@@ -91,7 +91,7 @@ function existsError(path: string, cause: unknown): ScalepointError {
 
 const codeOf = (cause: unknown) => (cause as { code?: unknown } | undefined)?.code;
 
-/** Gives a file a name that nothing has. Of several that try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
+/** Gives a file a name that must be free. If several processes try, one succeeds. @throws ScalepointError `EXISTS` or `IO` */
 async function claim(temporary: string, path: string): Promise<void> {
   const { fs } = nodeFiles();
   const label = quoted(path);
@@ -102,7 +102,7 @@ async function claim(temporary: string, path: string): Promise<void> {
   } catch (cause) {
     if (codeOf(cause) === 'EEXIST') throw existsError(path, cause);
   }
-  // Not every file system has hard links. There an empty file takes the name first.
+  // Some file systems have no hard links. There an empty file takes the name first.
   try {
     await (await fs.open(path, 'wx')).close();
   } catch (cause) {
@@ -119,10 +119,10 @@ async function claim(temporary: string, path: string): Promise<void> {
 /** A file under a temporary name. */
 class PartialFile implements ByteSink {
   readonly positional = true;
-  readonly keeps = false;
+  readonly retains = false;
   readonly reference: SinkReference | undefined;
   readonly #temporary: string;
-  readonly #target: Target;
+  readonly #target: OutputTarget;
   readonly #overwrite: boolean;
   readonly #waiting: Waiting;
   #handle: WritableFileHandle | undefined;
@@ -130,13 +130,13 @@ class PartialFile implements ByteSink {
   constructor(
     temporary: string,
     handle: WritableFileHandle,
-    place: string | undefined,
-    target: Target,
+    fileId: string | undefined,
+    target: OutputTarget,
     overwrite: boolean,
     waiting: Waiting,
   ) {
     const path = nodeFiles().paths.resolve(temporary);
-    this.reference = place === undefined ? undefined : { path, label: quoted(target.path), place };
+    this.reference = fileId === undefined ? undefined : { path, label: quoted(target.path), fileId };
     this.#temporary = temporary;
     this.#handle = handle;
     this.#target = target;
@@ -190,7 +190,7 @@ class PartialFile implements ByteSink {
   }
 
   async discard(): Promise<void> {
-    // After `finish` there is no such file.
+    // Does nothing after `finish`, which renamed the file.
     await this.#close().catch(() => {});
     await nodeFiles()
       .fs.rm(this.#temporary, { force: true })
@@ -200,8 +200,9 @@ class PartialFile implements ByteSink {
 }
 
 /**
- * A sink in a file (Node). The bytes go to a temporary name in the same folder. When the file is whole, it gets its name: at no time is
- * there half a file under the name `path`. A file that is replaced keeps its mode; a symbolic link remains, what it leads to is replaced.
+ * A sink in a file (Node). The bytes go to a temporary name in the same folder. The file gets its name when it is whole, so that there is
+ * never half a file under the name `path`. A replaced file keeps its mode. A symbolic link remains, and the file that it leads to is
+ * replaced.
  * @throws ScalepointError `EXISTS` if the name is taken and `overwrite` is false, `IO` if it cannot be written
  */
 export async function pathSink(
@@ -219,13 +220,13 @@ export async function pathSink(
     return { target, temporary: paths.join(folder, await partialName()) };
   };
   const { target, temporary } = await soon(prepare());
-  // From here on nobody waits without us: a call that is canceled ends when the file is gone again.
+  // From here on a canceled call ends only after the temporary file is removed.
   remember(temporary);
   let sink: PartialFile;
   try {
     const handle = await fs.open(temporary, 'wx', target.mode ?? 0o666);
-    const place = placeOf(await handle.stat().catch(() => ({})));
-    sink = new PartialFile(temporary, handle, place, target, overwrite, waiting);
+    const fileId = fileIdOf(await handle.stat().catch(() => ({})));
+    sink = new PartialFile(temporary, handle, fileId, target, overwrite, waiting);
   } catch (cause) {
     forget(temporary);
     throw ioError(`cannot write ${quoted(named)}`, cause, named);
@@ -237,7 +238,7 @@ export async function pathSink(
   return sink;
 }
 
-/** Removes a file (Node), or the file that a link leads to. Does nothing if there is none. @throws ScalepointError `IO` */
+/** Removes a file (Node), or the file that a link leads to. Does nothing if the file is missing. @throws ScalepointError `IO` */
 export async function removeFile(path: string | URL): Promise<void> {
   const { fs, urls } = nodeFiles();
   const named = path instanceof URL ? urls.fileURLToPath(path) : path;

@@ -1,15 +1,15 @@
 /**
- * Files that a worker opens by itself, so that their bytes need not pass through the thread that opened them first. The worker is sent a
- * reference. If it cannot open what that names, or finds another file there, the first thread reads or writes for it.
+ * Files that a worker opens by itself from a reference, so that their bytes need not pass through the thread that opened them first. If the
+ * worker cannot open the file, or finds another file in its place, the first thread reads or writes for it.
  */
 import { ScalepointError } from '../core/errors.js';
 import { type NodeModules, nodeModule } from '../core/node.js';
-import { checkCount, checkLength, ioError, placeOf, type SourceReference, shorterError } from './bytes.js';
+import { checkByteCount, checkLength, fileIdOf, ioError, type SourceReference, shorterError } from './bytes.js';
 import type { SinkReference } from './sink.js';
 
 /**
  * Reads bytes, from a position on, into memory from one offset to another: all of them, or it fails with a ScalepointError. Files of the
- * system are read at once. A promise, or a view of the memory, would take longer than a short read.
+ * system are read synchronously, since a promise or a view of the memory would take longer than a short read.
  */
 export type ReadBytes = (begin: number, target: Uint8Array, from: number, to: number) => void | Promise<void>;
 /** Writes bytes at a position: all of them, or it fails with a ScalepointError. */
@@ -17,16 +17,16 @@ export type WriteBytes = (position: number, bytes: Uint8Array) => void;
 
 // -------------------------------------------------------------------------------------------------------------------------- Blobs
 
-/** Memory for what a Blob gives, used again and again. */
+/** Memory for the bytes of Blobs, reused for each read. */
 let bucket = new ArrayBuffer(0);
 
-/** Reads a Blob into memory. Returns how many bytes came, at least: more than there is room for are not waited for. */
+/** Reads a Blob into memory. Returns the number of bytes, and stops early if they exceed the memory. */
 async function readBlob(view: Uint8Array, blob: Blob): Promise<number> {
   let reader: ReadableStreamBYOBReader;
   try {
     reader = blob.stream().getReader({ mode: 'byob' });
   } catch {
-    // Not every engine can read a Blob into existing memory.
+    // Some engines cannot read a Blob into existing memory.
     const bytes = new Uint8Array(await blob.arrayBuffer());
     view.set(bytes.subarray(0, view.length));
     return bytes.length;
@@ -80,7 +80,7 @@ function readFrom(
     } catch (cause) {
       throw ioError('cannot read the file', cause);
     }
-    done += checkCount(count, left, 'cannot read the file');
+    done += checkByteCount(count, left, 'cannot read the file');
     if (count > 0) continue;
     if (size <= position) throw shorterError('the file', position);
     throw new ScalepointError('IO', 'cannot read the file: no more bytes came', { byteOffset: position });
@@ -97,17 +97,17 @@ function writeTo(fs: FileSystem, descriptor: number, label: string, position: nu
     } catch (cause) {
       throw ioError(`cannot write ${label}`, cause);
     }
-    if (checkCount(count, left, `cannot write ${label}`) === 0) {
+    if (checkByteCount(count, left, `cannot write ${label}`) === 0) {
       throw new ScalepointError('IO', `cannot write ${label}: no bytes were taken at ${position + done}`);
     }
     done += count;
   }
 }
 
-type Status = ReturnType<FileSystem['fstatSync']>;
+type FileStatus = ReturnType<FileSystem['fstatSync']>;
 
 /** Whether an open file passes a test. */
-function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => boolean): boolean {
+function passes(fs: FileSystem, descriptor: number, isSame: (status: FileStatus) => boolean): boolean {
   try {
     return isSame(fs.fstatSync(descriptor));
   } catch {
@@ -115,11 +115,16 @@ function passes(fs: FileSystem, descriptor: number, isSame: (status: Status) => 
   }
 }
 
-/** Opens a path, if the file there passes a test. It stays open as long as this thread lives. */
-function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: Status) => boolean): number | undefined {
+/** Opens a path if the file there passes a test, for as long as this thread lives. */
+function openIf(
+  fs: FileSystem,
+  path: string,
+  flags: number,
+  isSame: (status: FileStatus) => boolean,
+): number | undefined {
   let descriptor: number;
   try {
-    // What has come there since may be a pipe, which is not to be waited for.
+    // Without O_NONBLOCK, a pipe that has taken the path since would block this thread.
     descriptor = fs.openSync(path, flags | (fs.constants.O_NONBLOCK ?? 0));
   } catch {
     return undefined;
@@ -129,27 +134,28 @@ function openIf(fs: FileSystem, path: string, flags: number, isSame: (status: St
   return undefined;
 }
 
-/** How this thread reads a file. Undefined if it cannot, or if another file is there now. */
+/** Opens a file to read. Undefined if this thread cannot, or if another file has taken its place. */
 export function readerOf(reference: SourceReference): ReadBytes | undefined {
   if (reference.kind === 'blob')
     return (begin, target, from, to) => readPart(reference.blob, begin, target.subarray(from, to));
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
-  const { place, size, mtimeMs } = reference.stamp;
-  const isSame = (status: Status) => placeOf(status) === place && status.size === size && status.mtimeMs === mtimeMs;
+  const { fileId, size, mtimeMs } = reference.stamp;
+  const isSame = (status: FileStatus) =>
+    fileIdOf(status) === fileId && status.size === size && status.mtimeMs === mtimeMs;
   if (reference.kind === 'path') {
     const opened = openIf(fs, reference.path, fs.constants.O_RDONLY, isSame);
     return opened === undefined ? undefined : (...range) => readFrom(fs, opened, ...range);
   }
-  // A number may mean another file in another thread.
+  // The descriptor may belong to another file in this thread.
   const { descriptor } = reference;
   return passes(fs, descriptor, isSame) ? (...range) => readFrom(fs, descriptor, ...range) : undefined;
 }
 
-/** How this thread writes a file. Undefined if it cannot, or if another file is there now. */
-export function writerOf({ path, label, place }: SinkReference): WriteBytes | undefined {
+/** Opens a file to write. Undefined if this thread cannot, or if another file has taken its place. */
+export function writerOf({ path, label, fileId }: SinkReference): WriteBytes | undefined {
   const fs = nodeModule('node:fs');
   if (fs === undefined) return undefined;
-  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => placeOf(status) === place);
+  const opened = openIf(fs, path, fs.constants.O_WRONLY, (status) => fileIdOf(status) === fileId);
   return opened === undefined ? undefined : (position, bytes) => writeTo(fs, opened, label, position, bytes);
 }

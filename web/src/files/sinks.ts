@@ -1,13 +1,13 @@
 /**
- * Where results go: memory, a path or an open file (Node), a file handle of the browser, a stream. A file appears under its name whole or
- * not at all.
+ * Opens outputs: memory, a path or an open file (Node), a file handle or a folder of the browser, a stream. A file appears under its name
+ * whole or not at all.
  */
 
 import { rangeError, ScalepointError, typeError } from '../core/errors.js';
 import type { NodeFileHandle, NodeWritableHandle } from '../core/node.js';
 import { ofType } from '../core/option-problem.js';
 import { aMoment, type Waiting } from '../core/waiting.js';
-import { allocate, type FileIdentity, ioError, placeOf, quoted } from './bytes.js';
+import { allocate, type FileIdentity, fileIdOf, ioError, quoted } from './bytes.js';
 import { pathSink, writeAll } from './path-sink.js';
 import type { ByteSink } from './sink.js';
 
@@ -16,13 +16,13 @@ export type { ByteSink } from './sink.js';
 
 /** A sink whose bytes stay in memory. */
 export interface MemorySink extends ByteSink {
-  /** The result. To be called after `finish`. */
+  /** The result. Call after `finish`. */
   blob(): Blob;
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
 }
 
 /**
- * Where a result can go: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), a folder of the browser,
+ * An output for a result: a path (Node), an open file (Node), a file handle of the browser (OPFS or a save dialog), a folder of the browser,
  * or a stream. A path and a browser's file handle show nothing until the result is whole. After an error, an open file is empty and a
  * stream aborted. Results in several files need a path or a folder, or stay in memory.
  */
@@ -36,7 +36,7 @@ export type ModelOutput =
 
 /** Results up to this size are put together in one array. Larger ones become a Blob of pieces, which the engine may keep on disk. */
 const arrayLimit = 64 * 2 ** 20;
-/** Size of such a piece in bytes. */
+/** Size of these pieces in bytes. */
 const blobPiece = 8 * 2 ** 20;
 
 /** A sink in memory. @throws ScalepointError `OUT_OF_MEMORY` */
@@ -45,7 +45,7 @@ export function memorySink(size: number): MemorySink {
   const bytes = allocate(size, ' of result: give an output');
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     async write(position, piece) {
       bytes.set(piece, position);
     },
@@ -56,32 +56,32 @@ export function memorySink(size: number): MemorySink {
   };
 }
 
-/** Bytes that follow each other, and where they begin. */
-interface Run {
+/** Written bytes that follow each other, and where they begin. */
+interface PendingBytes {
   readonly position: number;
   readonly pieces: Uint8Array<ArrayBuffer>[];
 }
 
 function blobSink(): MemorySink {
   const blobs: { readonly position: number; readonly blob: Blob }[] = [];
-  /** By their ends. Several parts of a file grow at a time. */
-  const runs = new Map<number, Run>();
+  /** By the position where they end. Several parts of a file grow at the same time. */
+  const pending = new Map<number, PendingBytes>();
   let waiting = 0;
   let finished = false;
   const flush = () => {
-    for (const { position, pieces } of runs.values()) blobs.push({ position, blob: new Blob(pieces) });
-    runs.clear();
+    for (const { position, pieces } of pending.values()) blobs.push({ position, blob: new Blob(pieces) });
+    pending.clear();
     waiting = 0;
   };
   const whole = () => new Blob(blobs.map(({ blob }) => blob));
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     async write(position, piece) {
-      const run = runs.get(position) ?? { position, pieces: [] };
-      runs.delete(position);
-      run.pieces.push(piece.slice());
-      runs.set(position + piece.length, run);
+      const before = pending.get(position) ?? { position, pieces: [] };
+      pending.delete(position);
+      before.pieces.push(piece.slice());
+      pending.set(position + piece.length, before);
       waiting += piece.length;
       if (waiting >= blobPiece) flush();
     },
@@ -93,7 +93,7 @@ function blobSink(): MemorySink {
     async discard() {
       if (finished) return;
       blobs.length = 0;
-      runs.clear();
+      pending.clear();
     },
     blob: whole,
     async bytes() {
@@ -111,20 +111,20 @@ function blobSink(): MemorySink {
 async function checkOther(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<void> {
   const { stat } = handle as Partial<Pick<NodeFileHandle, 'stat'>>;
   const status = typeof stat === 'function' ? await stat.call(handle).catch(() => undefined) : undefined;
-  const place = status && placeOf(status);
-  const isInput = inputs.some((input) => input.handle === handle || (place !== undefined && input.place === place));
+  const fileId = status && fileIdOf(status);
+  const isInput = inputs.some((input) => input.handle === handle || (fileId !== undefined && input.fileId === fileId));
   if (isInput) throw rangeError('output', { kind: 'apart', from: 'file' }, handle);
 }
 
 /** A sink in a file that the caller opened (Node) and closes. */
 async function handleSink(handle: NodeWritableHandle, inputs: readonly FileIdentity[]): Promise<ByteSink> {
   await checkOther(handle, inputs);
-  // The end of a longer file would remain. Devices have no length; whatever else fails here fails in writing, too.
+  // Without this, the end of a longer file would remain. Devices cannot be truncated. Other failures show when bytes are written.
   await handle.truncate(0).catch(() => {});
   let finished = false;
   return {
     positional: true,
-    keeps: false,
+    retains: false,
     write: (position, bytes) => writeAll(handle, position, bytes, 'the open file'),
     async finish() {
       finished = true;
@@ -140,7 +140,7 @@ function isFileStream(stream: WritableStream): stream is FileSystemWritableFileS
   return typeof (stream as { seek?: unknown }).seek === 'function';
 }
 
-/** A sink in a stream, which is closed at the end. Files of the browser take positions, and show their bytes once they are closed. */
+/** A sink in a stream. Finishing closes it, which makes files of the browser visible. */
 function streamSink(
   stream: WritableStream<Uint8Array<ArrayBuffer>> | FileSystemWritableFileStream,
   { soon }: Waiting,
@@ -148,7 +148,7 @@ function streamSink(
   if (stream.locked) throw typeError('output', { kind: 'state', state: 'unlocked' }, stream);
   const positional = isFileStream(stream);
   const writer = (stream as WritableStream<unknown>).getWriter();
-  // A broken stream also rejects this promise. The error shows in `write`, and must not end the process here.
+  // A broken stream also rejects this promise. `write` reports the error; an unhandled rejection would end the process.
   writer.closed.catch(() => {});
   let finished = false;
   let emptied = !positional;
@@ -161,7 +161,7 @@ function streamSink(
   };
   return {
     positional,
-    keeps: !positional,
+    retains: !positional,
     write: (position, bytes) =>
       guarded(async () => {
         await writer.ready;
@@ -179,7 +179,7 @@ function streamSink(
       ),
     async discard(reason) {
       if (finished) return;
-      // Aborting waits for what is being written, and a receiver that hangs must not hold up the error.
+      // Aborting waits for pending writes. A receiver that hangs must not delay the error.
       await aMoment(writer.abort(reason));
       writer.releaseLock();
     },
@@ -191,8 +191,7 @@ function streamSink(
  * @throws ScalepointError `EXISTS` if the file is not empty and `overwrite` is false, `IO`
  */
 async function browserSink(file: FileSystemFileHandle, overwrite: boolean, waiting: Waiting): Promise<ByteSink> {
-  // Of two writers that must not overwrite, the second would see an empty file as long as the first one writes. Engines that do not know
-  // this mode let both write.
+  // Without the mode, a second writer would see an empty file while the first one writes. Engines that do not know the mode let both write.
   const options = overwrite ? undefined : { keepExistingData: false, mode: 'exclusive' };
   const open = async () => {
     const stream = await file.createWritable(options);
@@ -214,7 +213,7 @@ export function isFolder(output: unknown): output is FileSystemDirectoryHandle {
   return typeof (output as { getFileHandle?: unknown } | null)?.getFileHandle === 'function';
 }
 
-/** A sink in a file of a browser's folder. A file that was not there before is gone again after an error. */
+/** A sink in a file of a browser's folder. After an error, a new file is removed again. */
 async function folderSink(
   folder: FileSystemDirectoryHandle,
   name: string,
@@ -253,19 +252,19 @@ async function folderSink(
   }
 }
 
-/** What sinks are opened with. */
+/** Options of `openSink`. */
 export interface SinkOptions {
   readonly overwrite: boolean;
   readonly waiting: Waiting;
   /** Files that must not be written. */
   readonly inputs: readonly FileIdentity[];
-  /** What the file is called in a folder. */
+  /** Name of the file in a folder. */
   readonly name?: string;
 }
 
 /**
  * Opens an output.
- * @throws TypeError if it is nothing that can be written, RangeError if it is an input; ScalepointError `EXISTS` or `IO`; the signal's
+ * @throws TypeError if it cannot be written, RangeError if it is an input; ScalepointError `EXISTS` or `IO`; the signal's
  *   reason
  */
 export async function openSink(

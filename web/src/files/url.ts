@@ -5,13 +5,13 @@ import { allocate, type ByteSource, checkRange, ioError, missing, shorterError }
 import { pathSource } from './handle.js';
 
 /** A file to fetch, until a signal aborts. */
-interface Place {
+interface RemoteFile {
   readonly url: URL;
   readonly signal: AbortSignal | undefined;
 }
 
 /** Asks a server. @throws ScalepointError `IO` */
-async function request({ url, signal }: Place, headers: Record<string, string>): Promise<Response> {
+async function request({ url, signal }: RemoteFile, headers: Record<string, string>): Promise<Response> {
   let response: Response;
   try {
     response = await fetch(url, { credentials: 'same-origin', headers, signal: signal ?? null });
@@ -25,29 +25,29 @@ async function request({ url, signal }: Place, headers: Record<string, string>):
   if (response.ok || response.status === 416) return response;
   drop(response);
   const { status } = response;
-  const place = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
-  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, place);
+  const cause = status === 404 ? { cause: Object.assign(new Error('not found'), { code: missing }) } : {};
+  throw new ScalepointError('IO', `cannot fetch ${url.href}: the server answered ${status}`, cause);
 }
 
-/** Ends an answer whose body is of no use. */
+/** Cancels a response whose body is not needed. */
 function drop({ body }: Response): void {
   body?.cancel().catch(() => {});
 }
 
-/** What tells versions of a file apart. */
+/** The version of a file, if the server reports one. */
 function versionOf({ headers }: Response): string | null {
   return headers.get('etag') ?? headers.get('last-modified');
 }
 
-/** The range that an answer holds. `size` is undefined if the server does not tell it. */
+/** The range of the file in a response. `size` is undefined if the server hides it. */
 function rangeOf({ status, headers }: Response): { begin: number; last: number; size: number | undefined } | undefined {
   const [, begin, last, size] = /^bytes (\d+)-(\d+)\/(\d+|\*)$/i.exec(headers.get('content-range') ?? '') ?? [];
   if (status !== 206 || begin === undefined) return undefined;
   return { begin: Number(begin), last: Number(last), size: size === '*' ? undefined : Number(size) };
 }
 
-/** Takes the body of an answer, which fills memory. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
-async function takeBody({ url }: Place, response: Response, begin: number, target: Uint8Array): Promise<void> {
+/** Reads the body of a response, which has to fill memory exactly. @throws ScalepointError `IO` if it is longer, `CHANGED` if it is shorter */
+async function takeBody({ url }: RemoteFile, response: Response, begin: number, target: Uint8Array): Promise<void> {
   const { length } = target;
   const reader = response.body?.getReader();
   let done = 0;
@@ -73,14 +73,14 @@ async function takeBody({ url }: Place, response: Response, begin: number, targe
   if (done < length) throw shorterError(url.href, begin + done);
 }
 
-/** Fetches bytes of a file whose size and version are known into memory. */
-async function fetchRange(place: Place, begin: number, target: Uint8Array, size: number, version: string | null) {
-  const { href } = place.url;
+/** Fetches bytes into memory from a file of known size and version. */
+async function fetchRange(file: RemoteFile, begin: number, target: Uint8Array, size: number, version: string | null) {
+  const { href } = file.url;
   const end = begin + target.length;
-  const response = await request(place, { Range: `bytes=${begin}-${end - 1}` });
+  const response = await request(file, { Range: `bytes=${begin}-${end - 1}` });
   const range = rangeOf(response);
   const isSame = versionOf(response) === version && (range?.size === undefined || range.size === size);
-  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(place, response, begin, target);
+  if (isSame && range?.begin === begin && range.last === end - 1) return takeBody(file, response, begin, target);
   drop(response);
   if (!isSame || response.status !== 206) {
     throw new ScalepointError('CHANGED', `${href} was changed while it was read`, { byteOffset: begin });
@@ -90,7 +90,7 @@ async function fetchRange(place: Place, begin: number, target: Uint8Array, size:
   throw new ScalepointError('IO', message, { byteOffset: begin });
 }
 
-/** A name in a URL, decoded; as it stands if that would be no name. */
+/** A name in a URL, decoded; unchanged if the result would not be a name. */
 export function decodedName(encoded: string): string {
   try {
     const name = decodeURIComponent(encoded);
@@ -102,11 +102,35 @@ export function decodedName(encoded: string): string {
 }
 
 /** The name of the file at a URL. */
-export const nameOf = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
+export const urlFileName = ({ pathname }: URL): string => decodedName(pathname.split('/').pop() ?? '');
+
+/** A source of the whole file, from a server without ranges. @param first its response to a request for a range */
+async function fetchWhole(
+  file: RemoteFile,
+  first: Response,
+  wholeSource: (blob: Blob) => ByteSource,
+): Promise<ByteSource> {
+  const { href } = file.url;
+  // A server without ranges sends the whole file. A server that hides the size is asked again.
+  if (first.status !== 200) drop(first);
+  const whole = first.status === 200 ? first : await request(file, {});
+  if (whole.status !== 200) {
+    drop(whole);
+    throw new ScalepointError(
+      'IO',
+      `cannot fetch ${href}: the server answered ${whole.status} instead of the whole file`,
+    );
+  }
+  try {
+    return wholeSource(await whole.blob());
+  } catch (cause) {
+    throw ioError(`cannot fetch ${href}`, cause);
+  }
+}
 
 /**
- * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. A file that changes meanwhile is
- * noticed by its size, its ETag or its date.
+ * A file on a server, read by ranges if the server offers them, and otherwise fetched as a whole. Changes in between are noticed by size,
+ * ETag or date.
  * @param wholeSource makes a source of a file that was fetched as a whole
  */
 export async function urlSource(
@@ -115,28 +139,14 @@ export async function urlSource(
   wholeSource: (blob: Blob) => ByteSource,
 ): Promise<ByteSource> {
   if (url.protocol === 'file:' && nodeModule('node:fs/promises') !== undefined) return pathSource(url);
-  const place = { url, signal };
-  const name = nameOf(url);
+  const file = { url, signal };
+  const name = urlFileName(url);
   const named = name === '' ? {} : { name };
-  const first = await request(place, { Range: 'bytes=0-0' });
+  const first = await request(file, { Range: 'bytes=0-0' });
   const range = rangeOf(first);
   const size = range?.size;
   if (range?.begin !== 0 || range.last !== 0 || size === undefined || !Number.isSafeInteger(size)) {
-    // A server without ranges answers with the whole file. One that hides the size is asked again.
-    if (first.status !== 200) drop(first);
-    const whole = first.status === 200 ? first : await request(place, {});
-    if (whole.status !== 200) {
-      drop(whole);
-      throw new ScalepointError(
-        'IO',
-        `cannot fetch ${url.href}: the server answered ${whole.status} instead of the whole file`,
-      );
-    }
-    try {
-      return { ...wholeSource(await whole.blob()), ...named };
-    } catch (cause) {
-      throw ioError(`cannot fetch ${url.href}`, cause);
-    }
+    return { ...(await fetchWhole(file, first, wholeSource)), ...named };
   }
   drop(first);
   const version = versionOf(first);
@@ -147,12 +157,12 @@ export async function urlSource(
     async read(begin, end) {
       checkRange(begin, end, size);
       const target = allocate(end - begin, ' at once');
-      if (begin < end) await fetchRange(place, begin, target, size, version);
+      if (begin < end) await fetchRange(file, begin, target, size, version);
       return target;
     },
     async readInto(begin, target) {
       checkRange(begin, begin + target.length, size);
-      if (target.length > 0) await fetchRange(place, begin, target, size, version);
+      if (target.length > 0) await fetchRange(file, begin, target, size, version);
     },
     async verify() {},
     async close() {},

@@ -55,6 +55,12 @@ export interface OpenFile {
 /** Opens one more file of a model, in the way in which the given ones were opened. */
 export type OpenInput = (input: FileInput) => Promise<ByteSource>;
 
+/**
+ * Reads a file that an option names, such as an importance matrix. Each input is opened, read and closed once, and the result is shared
+ * by all plans of an open model.
+ */
+export type ReadOptionFile = <T>(input: FileInput, read: (source: ByteSource) => Promise<T>) => Promise<T>;
+
 /** What a header says of a model. */
 export interface ModelContents {
   /** In the order of their bytes. */
@@ -351,7 +357,8 @@ export interface Format<
     model: Model,
     choices: PlanChoices<Options & Sidecars, TargetName>,
     partsOf: PartsOf,
-    output?: string | undefined,
+    output: string | undefined,
+    readOptionFile: ReadOptionFile,
   ): FilePlan | Promise<FilePlan>;
   /** The words of its own reasons to keep a tensor, a few of them; undefined for other reasons. */
   reasonText?(reason: Reason): string | undefined;

@@ -73,7 +73,7 @@ export const shardSize: OptionInfo = {
 };
 
 /** A part of the work: which one, from 1, and of how many. */
-export interface Part {
+export interface WorkPart {
   readonly number: number;
   readonly count: number;
 }
@@ -82,7 +82,7 @@ export interface Part {
 const mostParts = 99_999;
 
 /** What a part is called; undefined if it is none. */
-export function partOf(text: unknown): Part | undefined {
+export function partOf(text: unknown): WorkPart | undefined {
   const [, number, count] = typeof text === 'string' ? (/^(\d{1,5})\/(\d{1,5})$/.exec(text) ?? []) : [];
   const part = { number: Number(number), count: Number(count) };
   return part.number >= 1 && part.number <= part.count && part.count <= mostParts ? part : undefined;

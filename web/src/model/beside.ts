@@ -1,4 +1,4 @@
-/** Files beside a model: its configuration, its tokenizer. They were given with it, or are looked for in its folder. */
+/** Files beside a model, such as its configuration and its tokenizer: given with the model, or looked for in its folder. */
 import type { Beside } from '../conversions/converter.js';
 import { ScalepointError, typeError } from '../core/errors.js';
 import { nodeModule } from '../core/node.js';
@@ -8,26 +8,26 @@ import { openWithin } from '../files/open.js';
 import { decodedName } from '../files/url.js';
 import type { OpenFile } from '../formats/format.js';
 
-/** Names of files that are no models, and belong to one. Indices name the files of a model. */
+/** Names of files that accompany a model, and names of indices, which list the files of a model. */
 const besides = /\.(json|txt|model|jinja|md)$/i;
 const indices = /(^|\.)index\.json$/i;
 
-/** The path of a file in the folder that was given, if it came with one: that of a File whose folder was chosen. */
+/** The path of a File within the folder that the user chose, else its name. */
 function pathOf({ input, source }: OpenFile): string {
   const { webkitRelativePath } = input as { webkitRelativePath?: unknown };
   return typeof webkitRelativePath === 'string' && webkitRelativePath !== '' ? webkitRelativePath : (source.name ?? '');
 }
 
-/** Where indices tell that they are one, as far as is looked. */
+/** Bytes at the start of an index that contain `weight_map`. */
 const indexHead = 1 << 16;
 
-/** Whether a file with the name of any other is an index. Browsers rename files that are saved twice. */
+/** Whether a file is an index by its content. Browsers rename files that are saved twice. */
 async function isIndex({ source }: OpenFile): Promise<boolean> {
   const head = new TextDecoder().decode(await source.read(0, Math.min(source.size, indexHead)));
   return head.includes('"weight_map"');
 }
 
-/** Tells the files of a model from those beside it. If nothing else is there, all are files of a model. */
+/** Separates the files of a model from those beside it. If there are no others, all files belong to the model. */
 export async function separated(
   files: readonly OpenFile[],
 ): Promise<{ model: readonly OpenFile[]; beside: readonly OpenFile[] }> {
@@ -46,7 +46,7 @@ export async function separated(
   return { model, beside };
 }
 
-/** Tokenizers of some models have 35 MB. */
+/** Largest file that is read. Tokenizers of some models have 35 MB. */
 const mostBytes = 100_000_000;
 
 async function contentOf(name: string, source: ByteSource): Promise<Uint8Array<ArrayBuffer>> {
@@ -54,7 +54,7 @@ async function contentOf(name: string, source: ByteSource): Promise<Uint8Array<A
   throw new ScalepointError('BAD_FILE', `${quoted(name)} has ${source.size} bytes, more than the ${mostBytes} allowed`);
 }
 
-/** Finds files among those given: by their paths in the folder, or by their names. */
+/** Finds files among the given ones, by their paths in the folder or by their names. */
 function amongGiven(files: readonly OpenFile[]): Beside {
   const paths = files.map(pathOf);
   const [folder] = (paths.find((path) => path.includes('/')) ?? '').split('/');
@@ -74,30 +74,30 @@ function amongGiven(files: readonly OpenFile[]): Beside {
   };
 }
 
-/** Opens files by path or URL in the folder of another. Undefined if that has no folder. */
-function inFolder(input: FileInput): { folder: string | undefined; place(name: string): FileInput } | undefined {
+/** Locates files in the folder of a path or URL. Undefined for inputs without a folder. */
+function inFolder(input: FileInput): { folder: string | undefined; locate(name: string): FileInput } | undefined {
   if (input instanceof URL) {
     const folder = decodedName(input.pathname.split('/').at(-2) ?? '');
     const inUrl = (name: string) => new URL(name.split('/').map(encodeURIComponent).join('/'), input);
-    return { folder: folder === '' ? undefined : folder, place: inUrl };
+    return { folder: folder === '' ? undefined : folder, locate: inUrl };
   }
   const paths = nodeModule('node:path');
   if (typeof input !== 'string' || paths === undefined) return undefined;
   const folder = paths.dirname(paths.resolve(input));
-  return { folder: paths.basename(folder) || undefined, place: (name) => paths.join(folder, name) };
+  return { folder: paths.basename(folder) || undefined, locate: (name) => paths.join(folder, name) };
 }
 
-/** What lies beside a model. @param beside the files that were given with it */
+/** The files beside a model. @param beside the files that were given with it */
 export function besideOf({ input }: OpenFile, beside: readonly OpenFile[], waiting: Waiting): Beside {
-  const place = beside.length > 0 ? undefined : inFolder(input);
-  if (place === undefined) return amongGiven(beside);
+  const located = beside.length > 0 ? undefined : inFolder(input);
+  if (located === undefined) return amongGiven(beside);
   return {
-    folder: place.folder,
+    folder: located.folder,
     isRemote: input instanceof URL && input.protocol !== 'file:',
     async file(name) {
       let source: ByteSource;
       try {
-        source = await openWithin(waiting, place.place(name));
+        source = await openWithin(waiting, located.locate(name));
       } catch (error) {
         if (isMissing(error)) return undefined;
         throw error;

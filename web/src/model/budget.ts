@@ -1,79 +1,81 @@
 /**
- * Chooses one of several forms for each tensor, so that the errors are least in so many bytes (a multiple-choice knapsack). Pure
- * arithmetic, in a fixed order: the same lists give the same choices everywhere.
+ * Chooses one of several types for each tensor, with the least sum of errors within a budget of bytes (a multiple-choice knapsack). Pure
+ * arithmetic in a fixed order: the same lists give the same choices everywhere.
  */
 
-/** One of the forms that a tensor can have. */
-export interface Choice {
+/** One of the types that a tensor can have. */
+export interface SizedChoice {
   /** A whole number. */
   readonly bytes: number;
   readonly error: number;
 }
 
-/** A choice for each list. */
-export interface Chosen {
-  /** Which choice of each list. */
+/** One choice of each list. */
+export interface Allocation {
+  /** For each list, the index of its choice. */
   readonly picks: readonly number[];
   readonly bytes: number;
   readonly error: number;
-  /** Nothing in these bytes has a lower error. Equal to the error if that is proven to be the least. */
+  /** A lower bound of the error within the budget. Equal to `error` if that is proven to be the least. */
   readonly bound: number;
 }
 
-/** A choice, and which one of its list it is. */
-interface Candidate extends Choice {
+/** A choice and its index in its list. */
+interface IndexedChoice extends SizedChoice {
   readonly pick: number;
 }
 
 /** A sum and its size. */
-export interface Point {
+export interface SizeError {
   readonly bytes: number;
   readonly error: number;
 }
 
-/** From one corner of a list's hull to the next. */
-interface Step {
+/** The way from one corner of a list's hull to the next, larger one. */
+interface Upgrade {
   readonly list: number;
-  readonly from: Candidate;
-  readonly to: Candidate;
-  /** By how much the error falls for each byte. */
+  readonly from: IndexedChoice;
+  readonly to: IndexedChoice;
+  /** Decrease of the error per byte. */
   readonly slope: number;
 }
 
-/** The choices that are worth their bytes: each costs more than the one before it, and has a lower error. */
-function worthwhile(list: readonly Choice[]): Candidate[] {
+/** The choices that are worth their bytes: each is larger than the one before it, and has a lower error. */
+function worthwhile(list: readonly SizedChoice[]): IndexedChoice[] {
   const sorted = list
-    .map(({ bytes, error }, pick): Candidate => ({ bytes, error, pick }))
+    .map(({ bytes, error }, pick): IndexedChoice => ({ bytes, error, pick }))
     .sort((a, b) => a.bytes - b.bytes || a.error - b.error || a.pick - b.pick);
-  const kept: Candidate[] = [];
-  for (const one of sorted) if (kept.length === 0 || one.error < (kept.at(-1) as Candidate).error) kept.push(one);
+  const kept: IndexedChoice[] = [];
+  for (const one of sorted) if (kept.length === 0 || one.error < (kept.at(-1) as IndexedChoice).error) kept.push(one);
   return kept;
 }
 
-const slopeOf = (from: Choice, to: Choice) => (from.error - to.error) / (to.bytes - from.bytes);
+const slopeOf = (from: SizedChoice, to: SizedChoice) => (from.error - to.error) / (to.bytes - from.bytes);
 
-/** The steps along the lower convex hull, each flatter than the one before it. */
-function hullSteps(candidates: readonly Candidate[], list: number): Step[] {
-  const steps: Step[] = [];
+/** The upgrades along the lower convex hull of a list, each with a lower slope than the one before it. */
+function hullUpgrades(candidates: readonly IndexedChoice[], list: number): Upgrade[] {
+  const upgrades: Upgrade[] = [];
   for (let i = 1; i < candidates.length; i++) {
-    const to = candidates[i] as Candidate;
-    let from = candidates[i - 1] as Candidate;
-    // A corner that lies above the line between its neighbors is none.
-    for (let last = steps.at(-1); last !== undefined && last.slope <= slopeOf(from, to); last = steps.at(-1)) {
+    const to = candidates[i] as IndexedChoice;
+    let from = candidates[i - 1] as IndexedChoice;
+    // Drop corners above the line between their neighbors.
+    for (let last = upgrades.at(-1); last !== undefined && last.slope <= slopeOf(from, to); last = upgrades.at(-1)) {
       from = last.from;
-      steps.pop();
+      upgrades.pop();
     }
-    steps.push({ list, from, to, slope: slopeOf(from, to) });
+    upgrades.push({ list, from, to, slope: slopeOf(from, to) });
   }
-  return steps;
+  return upgrades;
 }
 
-/** The steps of all lists, those first that gain most for a byte. */
-function sortedSteps(lists: readonly (readonly Candidate[])[]): Step[] {
-  return lists.flatMap(hullSteps).sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
+/** The upgrades of all lists, by falling slope. */
+function sortedUpgrades(lists: readonly (readonly IndexedChoice[])[]): Upgrade[] {
+  return lists
+    .flatMap(hullUpgrades)
+    .sort((a, b) => b.slope - a.slope || a.list - b.list || a.from.bytes - b.from.bytes);
 }
 
-function sumOf(choices: readonly Choice[]): Point {
+function sumOf(choices: readonly SizedChoice[]): SizeError {
   let [bytes, error] = [0, 0];
   for (const choice of choices) {
     bytes += choice.bytes;
@@ -83,15 +85,15 @@ function sumOf(choices: readonly Choice[]): Point {
 }
 
 /**
- * Sizes and the least error in them, from the smallest size to the least error. In each of these sizes nothing has a lower error; between
- * them, the line that connects them is a lower bound.
+ * Points from the smallest size to the least error. Each error is the least for its size. Between two points, the line that connects them
+ * is a lower bound.
  */
-export function frontier(lists: readonly (readonly Choice[])[]): Point[] {
+export function frontier(lists: readonly (readonly SizedChoice[])[]): SizeError[] {
   const candidates = lists.map(worthwhile);
-  const picks = candidates.map(([smallest]) => smallest as Candidate);
+  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
   const points = [sumOf(picks)];
-  let { bytes, error } = points[0] as Point;
-  for (const { from, to } of sortedSteps(candidates)) {
+  let { bytes, error } = points[0] as SizeError;
+  for (const { from, to } of sortedUpgrades(candidates)) {
     bytes += to.bytes - from.bytes;
     error -= from.error - to.error;
     points.push({ bytes, error: Math.max(0, error) });
@@ -99,19 +101,19 @@ export function frontier(lists: readonly (readonly Choice[])[]): Point[] {
   return points;
 }
 
-/** What the steps lead to within a budget. */
+/** The result of taking upgrades within a budget. */
 interface Walk {
-  readonly picks: Candidate[];
-  /** The gain for a byte of the first step that was too long. undefined: all were taken. */
+  readonly picks: IndexedChoice[];
+  /** The slope of the first upgrade that did not fit; undefined if all were taken. */
   readonly slope: number | undefined;
 }
 
-/** Takes the steps that gain most, and goes on with shorter ones where one is too long. */
-function walk(candidates: readonly (readonly Candidate[])[], budget: number): Walk {
-  const picks = candidates.map(([smallest]) => smallest as Candidate);
+/** Takes upgrades by falling slope, and skips those that do not fit. */
+function walk(candidates: readonly (readonly IndexedChoice[])[], budget: number): Walk {
+  const picks = candidates.map(([smallest]) => smallest as IndexedChoice);
   let left = budget - sumOf(picks).bytes;
   let slope: number | undefined;
-  for (const { list, from, to, slope: gain } of sortedSteps(candidates)) {
+  for (const { list, from, to, slope: gain } of sortedUpgrades(candidates)) {
     const more = to.bytes - from.bytes;
     if (more > left) slope ??= gain;
     else if (picks[list] === from) {
@@ -123,17 +125,17 @@ function walk(candidates: readonly (readonly Candidate[])[], budget: number): Wa
 }
 
 /** Choices for some of the lists. */
-interface State extends Point {
-  /** How much more this costs than the best choices at the price of a byte. */
+interface State extends SizeError {
+  /** Priced cost above that of the cheapest choices. */
   readonly cost: number;
   readonly before: State | undefined;
-  readonly taken: Candidate | undefined;
+  readonly taken: IndexedChoice | undefined;
 }
 
-/** States that are followed at once. More of them are needed for tables in which many sums are almost alike. */
+/** Most states that are followed at once. Reached by tables with many nearly equal sums. */
 const mostStates = 1 << 13;
 
-/** The states of both lists that are worth their bytes. Both are sorted by their bytes. */
+/** Merges two lists of states that are sorted by bytes. Drops states that are not worth their bytes. */
 function merged(a: readonly State[], b: readonly State[]): State[] {
   const all: State[] = [];
   let [i, j] = [0, 0];
@@ -149,29 +151,33 @@ function merged(a: readonly State[], b: readonly State[]): State[] {
   return all;
 }
 
-/** A list whose choice is open. */
-interface Open {
+/** A list with several choices that may be part of a better result. */
+interface OpenList {
   readonly list: number;
-  /** The choices that may be part of something better than what is known. */
-  readonly options: readonly (Candidate & { readonly cost: number })[];
+  readonly options: readonly (IndexedChoice & { readonly cost: number })[];
 }
 
-/** A search for something better than what is known. */
+/** Searches for choices with a lower error than known ones. */
 class Search {
-  readonly #candidates: readonly (readonly Candidate[])[];
+  readonly #candidates: readonly (readonly IndexedChoice[])[];
   readonly #budget: number;
-  /** The price of a byte. At the right price, what is best for each list by itself is nearly what is best for all. */
+  /** The price of a byte. At the right price, the cheapest choice of each list is nearly part of the best result. */
   readonly #price: number;
-  /** The best choice of each list at that price. */
-  readonly #cheapest: readonly Candidate[];
-  /** No choices within the budget have a lower error. */
+  /** The cheapest choice of each list at that price. */
+  readonly #cheapest: readonly IndexedChoice[];
+  /** A lower bound of the error within the budget. */
   readonly #least: number;
-  #best: Candidate[];
+  #best: IndexedChoice[];
   #error: number;
-  /** The lowest cost of a state that was dropped for want of room. */
+  /** The lowest cost of a state that was dropped because there were too many. */
   #dropped = Number.POSITIVE_INFINITY;
 
-  constructor(candidates: readonly (readonly Candidate[])[], budget: number, known: Candidate[], price: number) {
+  constructor(
+    candidates: readonly (readonly IndexedChoice[])[],
+    budget: number,
+    known: IndexedChoice[],
+    price: number,
+  ) {
     this.#candidates = candidates;
     this.#budget = budget;
     this.#price = price;
@@ -184,15 +190,15 @@ class Search {
     this.#least = error + price * (bytes - budget);
   }
 
-  #priced({ bytes, error }: Choice): number {
+  #priced({ bytes, error }: SizedChoice): number {
     return error + this.#price * bytes;
   }
 
-  /** The lists that have more than one choice which may be part of something better. */
-  #open(): Open[] {
+  /** The lists with more than one choice that may be part of a better result. */
+  #open(): OpenList[] {
     const gap = this.#error - this.#least;
     return this.#candidates.flatMap((list, i) => {
-      const least = this.#priced(this.#cheapest[i] as Candidate);
+      const least = this.#priced(this.#cheapest[i] as IndexedChoice);
       const options = list.flatMap((one) => {
         const cost = Math.max(0, this.#priced(one) - least);
         return one === this.#cheapest[i] || cost < gap ? [{ ...one, cost }] : [];
@@ -201,23 +207,23 @@ class Search {
     });
   }
 
-  /** Remembers a state if the cheapest choices of the other lists make the best of it that is known. */
-  #complete(state: State, rest: Point, open: readonly Open[], decided: number): void {
+  /** Completes a state with the cheapest choices of the other lists, and remembers the result if it is the best so far. */
+  #complete(state: State, rest: SizeError, open: readonly OpenList[], decided: number): void {
     if (state.bytes + rest.bytes > this.#budget || state.error + rest.error >= this.#error) return;
     const picks = [...this.#cheapest];
     let at: State | undefined = state;
     for (let i = decided - 1; i >= 0 && at !== undefined; i--, at = at.before) {
-      picks[(open[i] as Open).list] = at.taken as Candidate;
+      picks[(open[i] as OpenList).list] = at.taken as IndexedChoice;
     }
     const { bytes, error } = sumOf(picks);
-    // Sums in another order may differ by their rounding.
+    // Rounding differs with the order of the sum, so that the comparison is repeated with the final sum.
     if (bytes > this.#budget || error >= this.#error) return;
     this.#best = picks;
     this.#error = error;
   }
 
-  /** The states after one more list, of which something better may come. */
-  #expand(states: readonly State[], { options }: Open, leastRest: number): State[] {
+  /** The states after one more list, without those that cannot lead to a better result. */
+  #expand(states: readonly State[], { options }: OpenList, leastRest: number): State[] {
     let all: State[] = [];
     for (const taken of options) {
       const next: State[] = [];
@@ -235,17 +241,17 @@ class Search {
     return byCost.slice(0, mostStates).sort((a, b) => a.bytes - b.bytes);
   }
 
-  run(): Chosen {
+  run(): Allocation {
     const open = this.#open();
     const isOpen = new Set(open.map(({ list }) => list));
     const fixed = sumOf(this.#cheapest.filter((_, i) => !isOpen.has(i)));
-    let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as Candidate));
-    let leastRest = open.reduce((sum, { options }) => sum + (options[0] as Candidate).bytes, 0);
+    let rest = sumOf(open.map(({ list }) => this.#cheapest[list] as IndexedChoice));
+    let leastRest = open.reduce((sum, { options }) => sum + (options[0] as IndexedChoice).bytes, 0);
     let states: State[] = [{ ...fixed, cost: 0, before: undefined, taken: undefined }];
     for (const [i, one] of open.entries()) {
-      const cheapest = this.#cheapest[one.list] as Candidate;
+      const cheapest = this.#cheapest[one.list] as IndexedChoice;
       rest = { bytes: rest.bytes - cheapest.bytes, error: rest.error - cheapest.error };
-      leastRest -= (one.options[0] as Candidate).bytes;
+      leastRest -= (one.options[0] as IndexedChoice).bytes;
       states = this.#expand(states, one, leastRest);
       for (const state of states) this.#complete(state, rest, open, i + 1);
     }
@@ -256,14 +262,15 @@ class Search {
 }
 
 /**
- * The choices with the least sum of errors among those with at most so many bytes; undefined if the smallest ones have more. Among equals
- * the first ones. What cannot be part of the answer is ruled out by the price of a byte at which the budget is spent; the rest is searched
- * through. If that would take too many states, the cheapest are followed, and `bound` tells how far the answer may be from the best.
- * @param lists at least one choice each
+ * The choices with the least sum of errors within the budget; undefined if the smallest choices exceed it. The first ones among equals.
+ * The price of a byte at which the budget is spent rules out most choices. The others are searched; if there are too many states, only the
+ * cheapest are followed, and `bound` shows how far the result may be from the best.
+ * @param lists each with at least one choice
+ * @param budget in bytes
  */
-export function chooseWithin(lists: readonly (readonly Choice[])[], budget: number): Chosen | undefined {
+export function chooseWithin(lists: readonly (readonly SizedChoice[])[], budget: number): Allocation | undefined {
   const candidates = lists.map(worthwhile);
-  if (sumOf(candidates.map(([smallest]) => smallest as Candidate)).bytes > budget) return undefined;
+  if (sumOf(candidates.map(([smallest]) => smallest as IndexedChoice)).bytes > budget) return undefined;
   const { picks, slope } = walk(candidates, budget);
   if (slope !== undefined) return new Search(candidates, budget, picks, slope).run();
   const { bytes, error } = sumOf(picks);

@@ -3,7 +3,7 @@ import { ofType, whole } from '../core/option-problem.js';
 import { formats } from '../formats/registry.js';
 import type { RunOptions, RunReport } from '../formats/run.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
-import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import type { WorkOptions } from '../pipeline/start.js';
 import { type CompareReport, compareOpen } from './compare.js';
 import { type Opened, withModel } from './open.js';
 import type { ModelInput } from './recognize.js';
@@ -72,9 +72,7 @@ export async function compareModels(
   return withCallbacks(options, (own) =>
     withModel(a, own, (first) =>
       withModel(b, own, async (second) => {
-        const report = await compareOpen(first, second, own, (elements, files) =>
-          startRunner(elements, { sources: files, sinks: [] }, own),
-        );
+        const report = await compareOpen(first, second, own);
         if (run === false) return report;
         return { ...report, ...(await compareRuns(first, second, run === true ? {} : run, signal)) };
       }),

@@ -1,10 +1,10 @@
-/** Measures what a conversion would lose, on a part of each tensor or on all of it. Writes nothing. */
+/** Measures the loss of a conversion on a sample of each tensor, or on all of it. Writes nothing. */
 import { elementsOf } from '../codecs/elements.js';
 import type { Gathered, LogicalTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
-import { measureAll } from '../pipeline/measuring.js';
+import { mainPart } from '../pipeline/logical-tensor.js';
+import { measureTensors } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
-import { mainPart } from '../pipeline/tiles.js';
 import type { Opened } from './open.js';
 import { planFor } from './plan.js';
 import { type ModelReport, reportOf } from './report.js';
@@ -12,22 +12,22 @@ import { type ModelReport, reportOf } from './report.js';
 /** Options of `estimateModel`, without those of a plan. */
 export interface EstimateOptions extends WorkOptions {
   /**
-   * Elements of each tensor to measure, about. Of a longer tensor so many rows from its middle stand for all; they are quantized as if
-   * they were the tensor. Infinity measures everything.
+   * Approximate number of elements to measure of each tensor. Rows from the middle of a longer tensor stand for all of it, and are
+   * quantized as if they were the tensor. Infinity measures everything.
    * @defaultValue 65536
    */
   readonly sample?: number;
 }
 
-/** What a conversion would lose. */
+/** The loss of a conversion. */
 export interface ModelEstimate extends ModelReport {
-  /** How many converted tensors were measured on a part. 0: the errors are those of the result. */
+  /** Number of converted tensors that were measured on a sample. If it is 0, the errors are those of the result. */
   readonly sampled: number;
 }
 
 const defaultSample = 1 << 16;
 
-/** Rows from the middle of a tensor as a tensor. The tensor itself if it is short, or if its rows do not lie one after the other. */
+/** Rows from the middle of a tensor as a tensor of their own. The same tensor if it is short, or if its rows are not contiguous. */
 function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   const { gathered } = source;
   if (gathered !== undefined) return sampleOfGathered(source, gathered, most);
@@ -44,7 +44,7 @@ function sampleOf(source: LogicalTensor, most: number): LogicalTensor {
   return { ...source, shape: [wanted, ...rest], parts: parts.map((part) => ({ ...part, tensor })) };
 }
 
-/** The same of one of its stored tensors: the one in the middle, whose importance cutWeighted finds there. */
+/** The same for the stored tensor in the middle, where cutWeighted looks for its importance. */
 function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gathered, most: number): LogicalTensor {
   const part = parts[Math.floor((parts.length - 1) / 2)] as (typeof parts)[number];
   const rows = elementsOf(source.shape) / parts.length / width;
@@ -52,7 +52,7 @@ function sampleOfGathered({ parts, ...source }: LogicalTensor, { width }: Gather
   return sampleOf({ name, type, form, shape: [rows, width], parts: [part] }, most);
 }
 
-/** Measures what would become of an open model. See `estimateModel`. */
+/** Estimates the result of an open model. See `estimateModel`. */
 export async function estimateOpen(
   opened: Opened,
   choices: PlanChoices,
@@ -68,6 +68,6 @@ export async function estimateOpen(
     sampled++;
     return { ...tensor, source };
   });
-  const measures = await measureAll(model, chosen, options);
+  const measures = await measureTensors(model, chosen, options);
   return { ...reportOf(model, plan, measures), sampled };
 }

@@ -9,7 +9,7 @@ import { type PlanChoices, type Rule, ruleFor } from '../formats/options.js';
 import { isKeptFor } from '../formats/reason.js';
 import { formatNamed, type ModelFormat } from '../formats/registry.js';
 import { bytesOf } from '../formats/shards.js';
-import { measureAll } from '../pipeline/measuring.js';
+import { measureTensors } from '../pipeline/measuring.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { chooseWithin, frontier } from './budget.js';
 import { makerOf } from './maker.js';
@@ -20,24 +20,24 @@ import type { SizeOptions } from './sizes.js';
 
 // ------------------------------------------------------------------------------------------------------------------------- tables
 
-/** A type that a tensor may have in a result, and what it costs. */
+/** A type that a tensor may have in a result, with its size and its error. */
 export interface TypeOption {
   /** As rules call it; `keep` for a tensor that stays as it is. */
   readonly to: string;
-  /** Bytes that it takes in the file, with what pads it. */
+  /** Bytes in the file, padding included. */
   readonly bytes: number;
   /**
-   * What is lost: the squared error in relation to the squares of the tensor, times its weight among all tensors. With an importance matrix
-   * both count by the importance of their columns.
+   * weight · Σe² / Σx², with the weight of the tensor among all tensors. With an importance matrix, each square counts by the importance of
+   * its column.
    */
   readonly error: number;
 }
 
-/** What each tensor of a model loses in each type. Plain data: it can be stored and sent. */
+/** The error of each tensor of a model in each type. Plain data: it can be stored and sent. */
 export interface TypeTable {
   /** Format whose types these are. */
   readonly format: ModelFormat;
-  /** The target that was asked for. */
+  /** The given target. */
   readonly to: string;
   /** In the order of the input. */
   readonly tensors: readonly {
@@ -54,25 +54,25 @@ export interface TypeTable {
 
 type TensorTypes = TypeTable['tensors'][number];
 
-/** What the tensors of a table lose in all in a size. */
+/** A size, and the least error of a result of that size. */
 export interface SizePoint {
   /** Size of the result. */
   readonly bytes: number;
-  /** What is lost: the sum of the tensors' errors. */
+  /** Sum of the tensors' errors. */
   readonly error: number;
 }
 
-/** Which types fit best. */
+/** The types with the least error in a size. */
 export interface TypeFit {
-  /** What to ask for together with the rules. */
+  /** The target to use together with the rules. */
   readonly to: string;
   /** A rule for each tensor that has a choice; tensors of different layers share one. */
   readonly rules: readonly Rule[];
-  /** Size of the result. Of safetensors and ONNX about that. */
+  /** Size of the result. Approximate for safetensors and ONNX. */
   readonly bytes: number;
   /** Sum of the errors of all tensors. */
   readonly error: number;
-  /** No choice of types in this size has a lower sum. Equal to `error` if that is proven to be the least. */
+  /** A lower bound of the sum in this size. Equal to `error` if that is proven to be the least. */
   readonly bound: number;
   /** The type of each tensor, in the order of the table. */
   readonly types: readonly TypeOption[];
@@ -87,7 +87,7 @@ interface PlannedType {
   readonly bytes: number;
 }
 
-/** The mixtures of a format for a target. @throws RangeError if there are none */
+/** The mixtures of a format for a target. @throws RangeError if the target has no mixtures */
 function mixturesOf({ mixtures }: Format, to: string, option: string) {
   const types = mixtures?.types(to);
   if (mixtures === undefined || types === undefined) {
@@ -99,8 +99,9 @@ function mixturesOf({ mixtures }: Format, to: string, option: string) {
 const bytesIn = ({ parts }: PlannedTensor, { stored }: Mixtures) =>
   parts.reduce((sum, part) => sum + stored(part.bytes), 0);
 
-/** What each tensor can become. The types of each plan are what rules make of all tensors that the target converts. */
+/** The types that each tensor can have, from a plan for each type in which a rule gives it to all tensors that the target converts. */
 async function plannedTypes(opened: Opened, choices: PlanChoices, option: string) {
+  // Plan the target alone, to know which tensors it converts.
   const { format } = makerOf(opened.format, choices.to) ?? opened;
   const { mixtures, types } = mixturesOf(format, choices.to, option);
   const { rules = [] } = choices;
@@ -112,22 +113,24 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   const planned = async (to: string): Promise<FilePlan> =>
     planFor(opened, { ...choices, rules: [...rules, ...rulesFor(names.map((name) => [name, to]))] });
   const sum = ({ tensors }: FilePlan) => tensors.reduce((bytes, tensor) => bytes + bytesIn(tensor, mixtures), 0);
+  // Begin each list with the tensor as it is.
   const kept = await planned('keep');
   const otherBytes = resultBytes(kept) - sum(kept);
   const found = kept.tensors.map((tensor, i): PlannedType[] => {
     const own = open[i] ? tensor : (base.tensors[i] as PlannedTensor);
     return [{ to: keptName(format, own), tensor: own, bytes: bytesIn(own, mixtures) }];
   });
+  // Add each smaller type.
   for (const to of types) {
     const plan = await planned(to);
-    // What the header of the result says of the tensors in addition.
+    // Share the extra bytes of this plan's header among the tensors.
     const more = Math.max(0, Math.ceil((resultBytes(plan) - sum(plan) - otherBytes) / Math.max(1, names.length)));
     for (const [i, tensor] of plan.tensors.entries()) {
       const list = found[i] as PlannedType[];
       const bytes = bytesIn(tensor, mixtures) + more;
       const label = nameIn(format, tensor, to);
       const [asItIs] = list as [PlannedType];
-      // Whatever is as large as the original is no better.
+      // A type that is not smaller than the original has no use.
       const isWorth = open[i] && tensor.kept === undefined && bytes < asItIs.bytes;
       if (isWorth && !list.some((known) => known.to === label)) list.push({ to: label, tensor, bytes });
     }
@@ -135,23 +138,23 @@ async function plannedTypes(opened: Opened, choices: PlanChoices, option: string
   return { format, found, otherBytes };
 }
 
-/** What rules call the type that a tensor got. Where rows do not fit a type, another one takes its place. */
+/** The name in rules for the type that a tensor got. It is another one than asked for if rows do not fit that type. */
 function nameIn({ ruleTargets }: FormatInfo, { form }: PlannedTensor, to: string): string {
   const label = codecOf(form).label(form);
   return ruleTargets.includes(label) ? label : to;
 }
 
-/** What rules call it if a tensor stays as it is. */
+/** The name in rules for leaving a tensor as it is. */
 function keptName(format: FormatInfo, { source }: PlannedTensor): string {
   return format.ruleTargets.includes(source.type) ? source.type : 'keep';
 }
 
-/** The error of a tensor in relation to what is in it, by the importance of its columns if that is known. */
+/** The error of a tensor relative to its elements, weighted by the importance of columns if that is known. */
 function lossOf(error: ErrorMeasures | undefined, weight: number): number {
   return error === undefined || error.mse === 0 ? 0 : weight * (error.weightedL2 ?? error.relativeL2) ** 2;
 }
 
-/** Measures what the tensors of an open model lose in each type that they can have. See `measureTypes`. */
+/** Measures the errors of the tensors of an open model in each type that they can have. See `measureTypes`. */
 export async function measureOpen(
   opened: Opened,
   choices: PlanChoices,
@@ -160,7 +163,7 @@ export async function measureOpen(
 ): Promise<TypeTable> {
   const { format, found, otherBytes } = await plannedTypes(opened, choices, option);
   const all = found.flat().map(({ tensor }) => tensor);
-  const measures = await measureAll(opened.model, all, options);
+  const measures = await measureTensors(opened.model, all, options);
   let next = 0;
   const tensors = found.map((list): TensorTypes => {
     const [{ tensor }] = list as [PlannedType];
@@ -181,12 +184,12 @@ function budgetOf({ tensors, otherBytes }: TypeTable, { targetSize, targetBitsPe
   return Math.floor((targetBitsPerWeight * elements) / 8);
 }
 
-/** What the smallest types of all tensors take. */
+/** Size of a result with the smallest type of each tensor. */
 function leastBytes({ tensors, otherBytes }: TypeTable): number {
   return tensors.reduce((sum, { types }) => sum + Math.min(...types.map(({ bytes }) => bytes)), otherBytes);
 }
 
-/** The error for a size that is too small, with the smallest one that is not. */
+/** The error for a size that is too small. @param least the smallest possible size */
 function tooSmall(table: TypeTable, { targetSize, targetBitsPerWeight }: SizeOptions, least: number): RangeError {
   if (targetSize !== undefined) {
     return rangeError('targetSize', { kind: 'number', min: least, unit: 'bytes' }, targetSize);
@@ -196,14 +199,14 @@ function tooSmall(table: TypeTable, { targetSize, targetBitsPerWeight }: SizeOpt
   return rangeError('targetBitsPerWeight', { kind: 'number', min }, targetBitsPerWeight);
 }
 
-/** The types with the least sum of errors in a size. @throws RangeError if there is nothing as small */
+/** The types with the least sum of errors in a size. @throws RangeError if the size is too small */
 export function fitWithin(table: TypeTable, size: SizeOptions): TypeFit {
   const fit = fitFor(table, budgetOf(table, size));
   if (fit === undefined) throw tooSmall(table, size, leastBytes(table));
   return fit;
 }
 
-/** The same for bytes of tensors; undefined if there is nothing as small. */
+/** The same within a budget for the bytes of tensors; undefined if it is too small. */
 function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   const { tensors, otherBytes, format, to } = table;
   const chosen = chooseWithin(
@@ -231,22 +234,23 @@ function fitFor(table: TypeTable, budget: number): TypeFit | undefined {
   };
 }
 
-/** Sizes of results, and the least that is lost in them. See `sizeCurve`. */
+/** Sizes of results and their least errors. See `sizeCurve`. */
 export function curveOf({ tensors, otherBytes }: TypeTable): SizePoint[] {
   return frontier(tensors.map(({ types }) => types)).map(({ bytes, error }) => ({ bytes: bytes + otherBytes, error }));
 }
 
-/** The choices with rules in place of a size. */
+/** Replaces a size by the rules for the types that fit it best. */
 export async function fitOpen(
   opened: Opened,
   { targetSize, targetBitsPerWeight, ...given }: PlanChoices & SizeOptions,
   options: WorkOptions,
 ): Promise<{ readonly choices: PlanChoices; readonly fit: TypeFit }> {
+  // Measure all types.
   const size = { targetSize, targetBitsPerWeight };
   const option = targetSize === undefined ? 'targetBitsPerWeight' : 'targetSize';
   const isAuto = given.to === 'auto';
   const start = { ...given, to: isAuto ? (opened.format.mixtures?.to ?? given.to) : given.to };
-  // Parts of the work are parts of the whole that fits.
+  // The size is that of the whole result, also for work in parts.
   const whole = { ...start, part: undefined };
   const measured = await measureOpen(opened, whole, options, option);
   const table = isAuto ? { ...measured, to: 'auto' } : measured;
@@ -261,7 +265,7 @@ export async function fitOpen(
     const fit = fitWithin(table, size);
     return { choices: chosenBy(fit), fit: { ...fit, bytes: await sizeOf(fit) } };
   }
-  // Headers may be larger than what the table says. Then the tensors have less room.
+  // Headers may be larger than in the table. Then the tensors have less room.
   for (let budget = budgetOf(table, size); ; ) {
     const fit = fitFor(table, budget);
     if (fit === undefined) {

@@ -3,7 +3,7 @@ import type { BlockTensor, LinearQuantizedTensor } from '../arrays/tensor.js';
 import { withCallbacks } from '../pipeline/callbacks.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import { type Opened, withModel } from './open.js';
-import { describe, type FloatTensor, type ModelInfo, readAsFloats, readCodes } from './read.js';
+import { describeModel, type FloatTensor, type ModelInfo, readAsFloats, readCodes } from './read.js';
 import type { ModelInput, OpenOptions } from './recognize.js';
 import { readNamed, readStored, type Tensor } from './stored-tensor.js';
 import { checkOptions, checkWorkOptions, workNames } from './work-options.js';
@@ -28,7 +28,7 @@ function checkOpenOptions(options: OpenOptions): void {
  */
 export async function inspectModel(file: ModelInput, options: OpenOptions = {}): Promise<ModelInfo> {
   checkOpenOptions(options);
-  return withModel(file, options, async (opened) => describe(opened));
+  return withModel(file, options, async (opened) => describeModel(opened));
 }
 
 /**

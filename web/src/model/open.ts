@@ -1,17 +1,31 @@
 /** Opens models of every format. */
 import type { Beside } from '../conversions/converter.js';
 import type { Waiting } from '../core/waiting.js';
+import type { ByteSource, FileInput } from '../files/bytes.js';
 import { openWithin } from '../files/open.js';
-import type { Format, OpenFile, OpenModel } from '../formats/format.js';
+import type { Format, OpenFile, OpenModel, ReadOptionFile } from '../formats/format.js';
 import { formatNamed } from '../formats/registry.js';
 import { besideOf } from './beside.js';
 import { type ModelInput, type OpenOptions, recognize, withFiles } from './recognize.js';
 
-/** An open model, and what reads it. */
+/** An open model, its format, and the files beside it. */
 export interface Opened {
   readonly format: Format;
   readonly model: OpenModel;
   readonly beside: Beside;
+  readonly readOptionFile: ReadOptionFile;
+}
+
+/** Remembers the result for each input, so that planning a model with fifteen types reads an importance matrix once. */
+function optionFileReader(waiting: Waiting): ReadOptionFile {
+  const results = new Map<FileInput, Promise<unknown>>();
+  return <T>(input: FileInput, read: (source: ByteSource) => Promise<T>): Promise<T> => {
+    const known = results.get(input) as Promise<T> | undefined;
+    if (known !== undefined) return known;
+    const result = openWithin(waiting, input).then((source) => read(source).finally(() => source.close()));
+    results.set(input, result);
+    return result;
+  };
 }
 
 /** Opens a model whose files are open. */
@@ -19,7 +33,7 @@ async function openModel(given: readonly OpenFile[], waiting: Waiting): Promise<
   const { format: signature, model: files, first, beside } = await recognize(given);
   const format = formatNamed(signature.name);
   const model = await format.open(files, (input) => openWithin(waiting, input));
-  return { format, model, beside: besideOf(first, beside, waiting) };
+  return { format, model, beside: besideOf(first, beside, waiting), readOptionFile: optionFileReader(waiting) };
 }
 
 /** Opens a model, hands it to `use`, and closes its files. All reading ends when the signal aborts. */

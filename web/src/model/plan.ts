@@ -2,16 +2,16 @@
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf, partsOf } from '../codecs/registry.js';
 import type { Note } from '../core/note.js';
-import { nameOf as nameIn } from '../files/url.js';
+import { urlFileName } from '../files/url.js';
 import { type FilePlan, fileName, type PlannedTensor } from '../formats/format.js';
 import type { PlanChoices } from '../formats/options.js';
 import { formatNamed } from '../formats/registry.js';
-import { storedBytes } from '../pipeline/tiles.js';
+import { storedBytes } from '../pipeline/logical-tensor.js';
 import { type KeptFor, type KeptReason, keptIn } from './kept.js';
 import type { Opened } from './open.js';
 import { checkChoices, targetError } from './options.js';
-import { partPlan } from './parts.js';
 import { ruleNotes } from './rules.js';
+import { partPlan } from './work-parts.js';
 
 /** What would become of a tensor. */
 export interface PlannedTensorInfo {
@@ -70,7 +70,7 @@ function codecNotes(tensors: readonly PlannedTensor[]): Note[] {
 
 /** The name of a result that goes to a path. */
 export function nameOf(output: unknown): string | undefined {
-  if (output instanceof URL) return nameIn(output) || undefined;
+  if (output instanceof URL) return urlFileName(output) || undefined;
   return typeof output === 'string' ? output.split(/[\\/]/).pop() || undefined : undefined;
 }
 
@@ -83,10 +83,14 @@ export async function planFor(opened: Opened, choices: PlanChoices, output?: str
   const maker = checkChoices(opened.format, choices);
   const { format, converter } = maker;
   let plan: FilePlan | undefined;
-  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output);
+  if (converter === undefined) plan = await format.plan(opened.model, choices, partsOf, output, opened.readOptionFile);
   else {
     const converted = await converter.convert(opened.model, opened.beside, choices);
-    if (converted) plan = { ...(await converted.plan(choices, partsOf)), architecture: converted.architecture };
+    if (converted)
+      plan = {
+        ...(await converted.plan(choices, partsOf, opened.readOptionFile)),
+        architecture: converted.architecture,
+      };
   }
   if (plan === undefined) throw targetError(opened.format, choices.to);
   const keptFor = keptIn(maker);

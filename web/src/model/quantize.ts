@@ -1,18 +1,18 @@
-/** Makes a model smaller: opens the outputs, carries out the plan, reports. */
+/** Makes a model smaller: opens the outputs, carries out the plan, and reports. */
 import { rangeError } from '../core/errors.js';
 import { mention, ofType } from '../core/option-problem.js';
 import { type Waiting, waitingFor } from '../core/waiting.js';
 import { type ByteSink, isFolder, type MemorySink, type ModelOutput, memorySink, openSink } from '../files/sinks.js';
 import { type FilePlan, fileName, type OutputFile } from '../formats/format.js';
 import type { PlanChoices, Sidecar } from '../formats/options.js';
-import { carryOut, convertedElements } from '../pipeline/engine.js';
 import { startRunner, type WorkOptions } from '../pipeline/start.js';
-import type { TileRunner } from '../runner/worker-pool.js';
+import { convertedElements, writePlan } from '../pipeline/writing.js';
+import type { TileRunner } from '../runner/tile-runner.js';
 import { entriesFor } from './maker.js';
 import type { Opened } from './open.js';
-import { clearIndex, complete, type PlaceOf } from './parts.js';
 import { nameOf, type PlannedFile, planFor, usualOutput } from './plan.js';
 import { checkQuality, type ModelReport, reportOf } from './report.js';
+import { clearIndex, completeResult, type LocationOf } from './work-parts.js';
 
 /** Options of `quantizeModel`, without those of formats. */
 export interface ResultOptions extends WorkOptions {
@@ -30,29 +30,29 @@ export interface ResultOptions extends WorkOptions {
   readonly overwrite?: boolean;
   /**
    * The lowest SQNR in decibels that a converted tensor may have; below it nothing is written.
-   * @defaultValue none
+   * @defaultValue no limit
    */
   readonly minSqnrDb?: number;
 }
 
-/** What came of it. */
+/** The result of `quantizeOpen`. */
 export interface Quantized {
   readonly report: ModelReport;
-  /** The contents of files beside the result, by option. */
+  /** The contents of files beside the result, by the names of their options. */
   readonly sidecars: Readonly<Record<string, unknown>>;
   /** The files of the result, if they are in memory. */
   readonly memory: readonly MemorySink[] | undefined;
-  /** Its files, the main one first. */
+  /** The files of the result, the main one first. */
   readonly files: readonly PlannedFile[];
-  /** Whether the other parts of the work are done, too. */
+  /** Whether all parts of the work are done. */
   readonly isWhole: boolean;
 }
 
 /**
  * The content of a file beside a result.
- * @param before what was given
- * @param value what is to be added, if anything
- * @param isCopy whether the result holds the codes that the given content is about
+ * @param before the given content
+ * @param value the entry to add; undefined to add nothing
+ * @param isCopy whether the result holds the codes that the given content describes
  */
 function contentOf(
   sidecar: Sidecar,
@@ -62,12 +62,12 @@ function contentOf(
 ): unknown {
   if (value !== undefined) return sidecar.merge(before ?? {}, value);
   if (before === undefined || isCopy) return before;
-  // An entry of another method is about codes, which the result does not hold.
+  // Drop an entry that describes codes of another method, which the result does not hold.
   sidecar.merge(before, {});
   return sidecar.without(before);
 }
 
-/** The contents of the files beside a result, those that were given with what is to be added, or without what is true no longer. */
+/** The contents of the files beside a result: the given ones with new entries, or without entries that are no longer true. */
 function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): Record<string, unknown> {
   const given = choices as unknown as Readonly<Record<string, unknown>>;
   const contents: Record<string, unknown> = {};
@@ -82,7 +82,7 @@ function sidecarsOf({ format }: Opened, plan: FilePlan, choices: PlanChoices): R
   return contents;
 }
 
-/** Where a file of a result goes. */
+/** The output for a file of a result. */
 function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
   if (isFolder(output)) return output;
   if (typeof output === 'string') return fileName(output, file);
@@ -91,14 +91,14 @@ function outputOf(output: ModelOutput, file: OutputFile): ModelOutput {
   throw rangeError('output', ofType('path', 'FileSystemDirectoryHandle'), output);
 }
 
-/** Where the files of all parts go. */
-function placesOf(output: ModelOutput | undefined): PlaceOf {
+/** The locations of the files of all parts. */
+function locationsOf(output: ModelOutput | undefined): LocationOf {
   if (typeof output !== 'string' && !(output instanceof URL))
     throw rangeError('output', ofType('path'), output, { kind: 'with', options: [mention('part')] });
   return (file) => outputOf(output, file) as string | URL;
 }
 
-/** Opens a sink for each file. What was opened is discarded if one of them cannot be. */
+/** Opens a sink for each file. If one cannot be opened, those before it are discarded. */
 async function openSinks(
   { files }: FilePlan,
   { model }: Opened,
@@ -112,8 +112,8 @@ async function openSinks(
   try {
     for (const file of files) {
       const name = fileName(called, file);
-      const open = (place: ModelOutput) => openSink(place, { ...options, name });
-      sinks.push(output === undefined ? memorySink(file.size) : await open(outputOf(output, file)));
+      if (output === undefined) sinks.push(memorySink(file.size));
+      else sinks.push(await openSink(outputOf(output, file), { ...options, name }));
     }
     return sinks;
   } catch (error) {
@@ -122,11 +122,11 @@ async function openSinks(
   }
 }
 
-/** Makes the files of a result visible: all of them or, if one cannot be, none where nothing was replaced. */
+/** Makes the files of a result visible. If one fails, those before it are removed again, except where they replaced a file. */
 async function finish(sinks: readonly ByteSink[]): Promise<void> {
   const done: ByteSink[] = [];
   try {
-    // The first file is the main one. It appears when all others are there.
+    // The main file comes last, when all others are there.
     for (const sink of sinks.toReversed()) {
       await sink.finish();
       done.push(sink);
@@ -139,7 +139,7 @@ async function finish(sinks: readonly ByteSink[]): Promise<void> {
 
 /**
  * Quantizes an open model. See `quantizeModel`.
- * @param called the name of the result where the output does not tell it. By default `model`, with the usual extension.
+ * @param called the name of the result if the output has no name. By default `model`, with the usual extension.
  */
 export async function quantizeOpen(
   opened: Opened,
@@ -149,29 +149,33 @@ export async function quantizeOpen(
 ): Promise<Quantized> {
   const { output, overwrite = false, minSqnrDb, onProgress, signal } = options;
   const { model } = opened;
+  // Plan the result.
   const given = nameOf(output) ?? called;
   const plan = await planFor(opened, choices, given);
   const name = given ?? usualOutput(plan.format);
   const sidecars = sidecarsOf(opened, plan, choices);
   const { others } = plan;
-  const placeOf = others && placesOf(output);
+  const locationOf = others && locationsOf(output);
   const waiting = waitingFor(signal);
   let sinks: readonly ByteSink[] = [];
   let runner: TileRunner | undefined;
   let failure: unknown;
   try {
-    if (placeOf !== undefined) await clearIndex(others ?? [], placeOf, overwrite, waiting);
+    // Open the outputs, and start the workers.
+    if (locationOf !== undefined) await clearIndex(others ?? [], locationOf, overwrite, waiting);
     sinks = await openSinks(plan, opened, options, called ?? usualOutput(plan.format), waiting);
     runner = await waiting.soon(
       startRunner(convertedElements(plan), { sources: model.files, sinks }, options),
       (late) => late.dispose(),
     );
-    const measures = await carryOut({ plan, files: model.files, sinks, runner, signal, onProgress });
+    // Write the result, and report.
+    const measures = await writePlan({ plan, files: model.files, sinks, runner, signal, onProgress });
     const made = reportOf(model, plan, measures);
     const report = runner.note === undefined ? made : { ...made, notes: [...made.notes, runner.note] };
     if (minSqnrDb !== undefined) checkQuality(report, minSqnrDb);
+    // Make the result visible.
     await finish(sinks);
-    const isWhole = placeOf === undefined || (await complete(others ?? [], placeOf, overwrite, waiting));
+    const isWhole = locationOf === undefined || (await completeResult(others ?? [], locationOf, overwrite, waiting));
     return {
       report,
       sidecars,

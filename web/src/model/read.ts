@@ -1,14 +1,14 @@
-/** Looks into models: what is in them, and single tensors. */
+/** Describes models, and reads single tensors. */
 import type { Codes, Part } from '../codecs/codec.js';
-import { codecOf, floatForm, partsOf } from '../codecs/registry.js';
+import { codecOf, float32Form, partsOf } from '../codecs/registry.js';
 import { convertersFrom } from '../conversions/registry.js';
 import { ScalepointError } from '../core/errors.js';
 import { quoted } from '../files/bytes.js';
 import { memorySink } from '../files/sinks.js';
 import type { FilePlan, MetadataValue } from '../formats/format.js';
 import type { ModelFormat, ResultFormat } from '../formats/registry.js';
-import { carryOut, convertedElements } from '../pipeline/engine.js';
-import { startRunner, type WorkOptions } from '../pipeline/start.js';
+import { type WorkOptions, withRunner } from '../pipeline/start.js';
+import { convertedElements, writePlan } from '../pipeline/writing.js';
 import type { Opened } from './open.js';
 import { bytesOf, named } from './stored-tensor.js';
 
@@ -28,13 +28,13 @@ export interface ModelTensor {
   readonly file: number;
 }
 
-/** What is in a model. */
+/** The contents of a model. */
 export interface ModelInfo {
-  /** What kind of file it is. */
+  /** The format of the file. */
   readonly format: ModelFormat;
   /** Size of its files in bytes. */
   readonly bytes: number;
-  /** Names of its files; empty if a file has none. */
+  /** Names of its files; an empty string for a file without a name. */
   readonly files: readonly string[];
   /** In the order of their bytes. A .npy file has one, named after the file. */
   readonly tensors: readonly ModelTensor[];
@@ -43,18 +43,18 @@ export interface ModelInfo {
    * first elements. Without a prototype, as `__proto__` may be a key.
    */
   readonly metadata: Readonly<Record<string, MetadataValue>>;
-  /** What it can be converted to, if that is another format: a target of that format may be asked for. */
+  /** Set if the model can be converted to another format, whose targets may then be asked for. */
   readonly conversion?: {
     /** Format of the results. */
     readonly format: ResultFormat;
-    /** What the model is, as that format calls it. */
+    /** The architecture, as that format calls it. */
     readonly architecture: string;
   };
 }
 
 /**
- * What a model seems to be for a conversion to another format. To look into a model must not fail because of what lies beside it, nor ask a
- * server for more than the model.
+ * The conversion to another format that a model seems to allow. Files beside the model must not make `inspectModel` fail, and no server is
+ * asked for them.
  */
 async function conversionOf({ format, model, beside }: Opened): Promise<Pick<ModelInfo, 'conversion'>> {
   const file = (name: string) => (beside.isRemote ? Promise.resolve(undefined) : beside.file(name));
@@ -68,7 +68,8 @@ async function conversionOf({ format, model, beside }: Opened): Promise<Pick<Mod
   return {};
 }
 
-export async function describe(opened: Opened): Promise<ModelInfo> {
+/** Describes an open model. */
+export async function describeModel(opened: Opened): Promise<ModelInfo> {
   const { format, model } = opened;
   const { bytes, files, tensors, metadata } = model;
   return {
@@ -93,7 +94,7 @@ export interface FloatTensor {
   readonly data: Float32Array<ArrayBuffer>;
 }
 
-/** Reads what one tensor stands for, codes with their scales included. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
+/** Reads one tensor as floats. Codes are decoded with their scales. @throws ScalepointError `NOT_FOUND`, `UNSUPPORTED_DTYPE` */
 export async function readAsFloats(
   { format, model }: Opened,
   name: string,
@@ -104,23 +105,21 @@ export async function readAsFloats(
     const message = `tensor ${quoted(name)}: ${source.type} is no float type that can be read`;
     throw new ScalepointError('UNSUPPORTED_DTYPE', message, { tensor: name });
   }
-  const [part] = partsOf(source.shape, floatForm) as readonly [Part];
+  const [part] = partsOf(source.shape, float32Form) as readonly [Part];
   const plan: FilePlan = {
     format: format.name,
     files: [{ suffix: '', size: part.bytes, segments: [{ at: 0, tensor: 0, role: part.role }] }],
-    tensors: [{ source, form: floatForm, parts: [part] }],
+    tensors: [{ source, form: float32Form, parts: [part] }],
     notes: [],
     sidecars: [],
   };
   const sink = memorySink(part.bytes);
-  const runner = await startRunner(convertedElements(plan), { sources: model.files, sinks: [sink] }, options);
-  try {
-    const { signal, onProgress } = options;
-    await carryOut({ plan, files: model.files, sinks: [sink], runner, signal, onProgress });
-    await sink.finish();
-  } finally {
-    runner.dispose();
-  }
+  const { signal, onProgress } = options;
+  const { files } = model;
+  await withRunner(convertedElements(plan), { sources: files, sinks: [sink] }, options, (runner) =>
+    writePlan({ plan, files, sinks: [sink], runner, signal, onProgress }),
+  );
+  await sink.finish();
   const bytes = await sink.bytes();
   const own = bytes.byteLength === bytes.buffer.byteLength ? bytes : bytes.slice();
   return { name, shape: source.shape, data: new Float32Array(own.buffer) };

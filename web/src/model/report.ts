@@ -1,4 +1,4 @@
-/** What became of a model. */
+/** Reports of conversions. */
 import { elementsOf } from '../codecs/elements.js';
 import { ScalepointError } from '../core/errors.js';
 import { type ErrorMeasures, standsForInfinity } from '../core/measure.js';
@@ -7,27 +7,27 @@ import { quoted, quotedNames } from '../files/bytes.js';
 import type { OpenModel } from '../formats/format.js';
 import { infoOf, type ModelFilePlan, type ModelTotals, type PlannedTensorInfo, totalsOf } from './plan.js';
 
-/** What became of a tensor. */
+/** The result of converting a tensor, or the reason why it was kept. */
 export interface TensorReport extends PlannedTensorInfo {
-  /** Of converted tensors: the original against what the result stands for. */
+  /** Of converted tensors: the result against the original. */
   readonly error?: ErrorMeasures;
   /** Elements of a float tensor that are NaN or infinite. */
   readonly nonFinite?: number;
 }
 
-/** What became of a model. */
+/** The result of converting a model. */
 export interface ModelReport {
   /** In the order of the input. */
   readonly tensors: readonly TensorReport[];
   /** Sums over all tensors. */
   readonly totals: ModelTotals;
-  /** What you should know about the result; mostly nothing. */
+  /** Notes about the result; mostly empty. */
   readonly notes: readonly Note[];
 }
 
 /** Code `QUALITY`: the result misses the required SQNR and was dropped. */
 export class QualityError extends ScalepointError {
-  /** What the result would have been. */
+  /** The report of the dropped result. */
   readonly report: ModelReport;
 
   constructor(message: string, tensor: string, report: ModelReport) {
@@ -36,7 +36,7 @@ export class QualityError extends ScalepointError {
   }
 }
 
-/** @param measures of each tensor of the plan that was read as floats */
+/** The report of a plan. @param measures of each tensor that was read as floats */
 export function reportOf(
   model: OpenModel,
   plan: ModelFilePlan,
@@ -53,7 +53,7 @@ export function reportOf(
   return { tensors, totals: totalsOf(tensors, model.bytes, plan), notes: [...plan.notes, ...saturationNotes(tensors)] };
 }
 
-/** What to know of numbers that are beyond the type that they become. */
+/** Notes about numbers beyond the largest of the type that they become. */
 function saturationNotes(tensors: readonly TensorReport[]): Note[] {
   const beyond = tensors.filter(({ error }) => error?.saturated !== undefined);
   const [first] = beyond;
@@ -65,7 +65,7 @@ function saturationNotes(tensors: readonly TensorReport[]): Note[] {
   return [noteOf('saturated', { tensors: names, count, to: first.to }, text)];
 }
 
-/** @throws QualityError if a tensor's SQNR is lower than this. Single numbers that stand for infinity do not count */
+/** Ignores single numbers that stand for infinity. @throws QualityError if the SQNR of another tensor is below `minSqnrDb` */
 export function checkQuality(report: ModelReport, minSqnrDb: number): void {
   const missed = report.tensors
     .flatMap(({ name, shape, error }) => {

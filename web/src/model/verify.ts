@@ -9,7 +9,7 @@ import type { ByteSource } from '../files/bytes.js';
 import { type ReadStretch, readNeighbors } from '../files/neighbors.js';
 import type { Finding, LogicalTensor, SourceTensor } from '../formats/format.js';
 import type { ModelFormat } from '../formats/registry.js';
-import { indexOf } from '../pipeline/engine.js';
+import { indexOf } from '../pipeline/logical-tensor.js';
 import { reportTimes } from '../pipeline/progress.js';
 import type { WorkOptions } from '../pipeline/start.js';
 import type { Opened } from './open.js';
@@ -74,9 +74,9 @@ function look(running: Running, bytes: Uint8Array<ArrayBuffer>, begin: number): 
 /** What a check found, if it found something. */
 function findingOf({ check, count, first }: Running, tensor: SourceTensor): Finding[] {
   if (count === 0) return [];
-  const { kind, at, stride, one, many, place, isProblem } = check;
+  const { kind, at, stride, one, many, container, isProblem } = check;
   const index = Math.floor((first - at) / stride);
-  const where = place === undefined ? indexOf(index, tensor.shape) : `${place} ${index}`;
+  const where = container === undefined ? indexOf(index, tensor.shape) : `${container} ${index}`;
   const text = count === 1 ? `1 ${one}, ${where}` : `${count} ${many}, the first at ${where}`;
   const offset = tensor.rearranged ? {} : { byteOffset: tensor.byteOffset + first };
   return [{ severity: isProblem ? 'problem' : 'note', kind, text, tensor: tensor.name, count, index, ...offset }];

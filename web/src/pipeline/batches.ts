@@ -1,58 +1,51 @@
-/** Puts small tiles together into batches, and what they write at neighboring positions into single writes. */
+/** Puts small tiles together into batches, and their output at neighboring positions into single writes. */
 import type { ByteSource } from '../files/bytes.js';
 import { type Batch, BatchLimit } from '../runner/task.js';
-import {
-  type Ask,
-  answerTo,
-  type BytesStep,
-  type CopiedStep,
-  type Destination,
-  type Step,
-  type Steps,
-  type TileStep,
-} from './tiles.js';
+import { type Ask, answerTo } from './questions.js';
+import type { BatchedStep, BytesStep, CopiedStep, Steps } from './steps.js';
+import { type Destination, nowhere, type TileStep } from './tiles.js';
 
-/** What is to be known of a tile once its task is on its way. */
-export type Tile = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
+/** The tensor and the rectangle of a task that is under way. */
+export type TileSubject = Pick<TileStep, 'tensor' | 'index' | 'sourceBytes' | 'rectangle'>;
 
 /** Bytes of the memory of a batch, and where they go. */
-export interface Write {
-  /** Which file of the result. */
+export interface BatchWrite {
+  /** Index of the file of the result. */
   readonly file: number;
   readonly position: number;
   readonly offset: number;
   bytes: number;
-  /** The tile that they come from, or the first of several; undefined if they were known. */
-  tile: Tile | undefined;
+  /** The tile that makes the bytes, or the first of several tiles; undefined for known bytes. */
+  tile: TileSubject | undefined;
   /** Memory that they go to in place of a file. `position` is one in it. */
   readonly into: Uint8Array<ArrayBuffer> | undefined;
 }
 
-/** What is carried out and written together. */
-export interface BatchStep {
-  readonly tiles: readonly Tile[];
+/** A batch, and how its output is written. */
+export interface PlannedBatch {
+  readonly tiles: readonly TileSubject[];
   readonly batch: Batch;
-  /** Bytes that are known, and where they go in the memory of the batch. */
+  /** Known bytes, and their offsets in the memory of the batch. */
   readonly known: readonly { readonly offset: number; readonly bytes: Uint8Array<ArrayBuffer> }[];
   /** In the order of positions, those into memory first. */
-  readonly writes: readonly Write[];
+  readonly writes: readonly BatchWrite[];
 }
 
-/** Known bytes up to this size are written together with what is next to them. */
+/** Known bytes up to this size are written together with their neighbors. */
 const smallBytes = 1 << 12;
-/** Tiles from this size on are not: known bytes would keep workers from writing them. */
+/** Elements from which on a tile is not: together with known bytes, workers could not write it. */
 const largeTile = 1 << 16;
 
-/** Something that a batch writes. */
-interface Stretch {
+/** A stretch of the output of a batch. */
+interface OutputStretch {
   readonly to: Destination;
-  /** The number of the tile that makes it, or the bytes if they are known. */
+  /** The index of the tile that makes it, or the bytes if they are known. */
   readonly from: number | Uint8Array<ArrayBuffer>;
   readonly zeros: boolean;
 }
 
-function stretchesOf(steps: readonly Step[]): Stretch[] {
-  const stretches: Stretch[] = [];
+function stretchesOf(steps: readonly BatchedStep[]): OutputStretch[] {
+  const stretches: OutputStretch[] = [];
   let tiles = 0;
   for (const step of steps) {
     if (step.kind === 'bytes') {
@@ -72,8 +65,8 @@ function byPosition(a: { file: number; position: number }, b: { file: number; po
   return a.file - b.file || a.position - b.position;
 }
 
-/** Adds a write to a list, or to the last one of it if that ends where this one begins, in the file and in the memory of the batch. */
-function add(writes: Write[], { file, position, offset, bytes, tile, into }: Write): void {
+/** Adds a write to a list, or to its last write if that ends where this one begins, both in the file and in the memory of the batch. */
+function add(writes: BatchWrite[], { file, position, offset, bytes, tile, into }: BatchWrite): void {
   const last = writes.at(-1);
   const follows =
     last?.file === file &&
@@ -88,16 +81,16 @@ function add(writes: Write[], { file, position, offset, bytes, tile, into }: Wri
 }
 
 /** The same writes in the order of positions. */
-function inOrder(writes: Write[]): Write[] {
-  // They are, unless the runs of one stretch lie between those of another.
-  if (writes.every((write, i) => i === 0 || byPosition(writes[i - 1] as Write, write) <= 0)) return writes;
-  const result: Write[] = [];
+function inOrder(writes: BatchWrite[]): BatchWrite[] {
+  // Only runs of one stretch that lie between runs of another are out of order.
+  if (writes.every((write, i) => i === 0 || byPosition(writes[i - 1] as BatchWrite, write) <= 0)) return writes;
+  const result: BatchWrite[] = [];
   for (const write of writes.sort(byPosition)) add(result, write);
   return result;
 }
 
 /** Writes as numbers, for `Batch.writes`. */
-function packed(writes: readonly Write[]): Float64Array<ArrayBuffer> {
+function packed(writes: readonly BatchWrite[]): Float64Array<ArrayBuffer> {
   const numbers = new Float64Array(4 * writes.length);
   let at = 0;
   for (const { file, position, offset, bytes } of writes) {
@@ -110,8 +103,9 @@ function packed(writes: readonly Write[]): Float64Array<ArrayBuffer> {
 }
 
 /** Lays out the memory of a batch in the order of positions. */
-function layOut(steps: readonly Step[]): BatchStep {
-  const tiles: Tile[] = [];
+function layOut(steps: readonly BatchedStep[]): PlannedBatch {
+  // Separate the tasks, which are sent away, from their subjects.
+  const tiles: TileSubject[] = [];
   const tasks: TileStep['task'][] = [];
   for (const step of steps) {
     if (step.kind === 'bytes') continue;
@@ -119,45 +113,48 @@ function layOut(steps: readonly Step[]): BatchStep {
     tiles.push({ tensor, index, sourceBytes, rectangle });
     tasks.push(task);
   }
+  // Give each stretch its memory, and collect the writes.
   let size = 0;
   let onlyTasks = true;
-  const writes: Write[] = [];
+  const writes: BatchWrite[] = [];
   const known: { offset: number; bytes: Uint8Array<ArrayBuffer> }[] = [];
   for (const { to, from, zeros } of stretchesOf(steps)) {
     const { role, file, position, bytes, count, stride, into } = to;
     const tile = typeof from === 'number' ? tiles[from] : undefined;
-    for (let i = 0; i < count; i++) {
+    const isWritten = file !== nowhere || into !== undefined;
+    for (let i = 0; i < count && isWritten; i++) {
       add(writes, { file, position: position + i * stride, offset: size + i * bytes, bytes, tile, into });
     }
-    if (typeof from === 'number') tasks[from]?.outputs.push({ role, offset: size, bytes: bytes * count });
-    else known.push({ offset: size, bytes: from });
-    // Known bytes, and what waits in memory, are here and not where the tasks are carried out. Zeros are everywhere.
-    onlyTasks &&= (tile !== undefined || zeros) && into === undefined;
+    const task = typeof from === 'number' ? tasks[from] : undefined;
+    if (task?.kind === 'encode') task.outputs.push({ role, offset: size, bytes: bytes * count });
+    if (typeof from !== 'number') known.push({ offset: size, bytes: from });
+    // Known bytes and held parts are in this thread, so that only this thread can write them. Zeros are everywhere.
+    onlyTasks &&= isWritten && (tile !== undefined || zeros) && into === undefined;
     size += bytes * count;
   }
   const all = inOrder(writes);
   return {
     tiles,
-    batch: { tasks, outputBytes: size, writes: onlyTasks ? packed(all) : undefined },
+    batch: { tasks, outputBytes: size, writes: onlyTasks && all.length > 0 ? packed(all) : undefined },
     known,
     writes: all,
   };
 }
 
-/** Bytes that are too long to be copied, in the place of a batch. */
-function alone({ file, position, bytes }: BytesStep): BatchStep {
+/** A batch without tasks, of bytes that are too long to be copied. */
+function alone({ file, position, bytes }: BytesStep): PlannedBatch {
   const write = { file, position, offset: 0, bytes: bytes.length, tile: undefined, into: undefined };
   return { tiles: [], batch: { tasks: [], outputBytes: bytes.length }, known: [{ offset: 0, bytes }], writes: [write] };
 }
 
-/** Bytes that are read at once to be copied. */
+/** Bytes of one read when the input is copied. */
 const copiedAtOnce = 1 << 20;
 
-/** Bytes of the input, some at a time. */
+/** Reads bytes of the input, a batch for each read. */
 async function* copies(
   { file, position, copied }: CopiedStep,
   files: readonly ByteSource[],
-): AsyncGenerator<BatchStep> {
+): AsyncGenerator<PlannedBatch> {
   const { from, begin, bytes } = copied;
   const source = files[from];
   if (source === undefined) throw new Error(`the plan copies from file ${from}, which is not there`);
@@ -167,50 +164,64 @@ async function* copies(
   }
 }
 
+/** Collects steps until they have to become a batch. */
+class Collector {
+  #steps: BatchedStep[] = [];
+  readonly #limit = new BatchLimit();
+  #hasKnown = false;
+  #hasLarge = false;
+
+  get isEmpty(): boolean {
+    return this.#steps.length === 0;
+  }
+
+  /** Adds a step. Returns the batch before it, if the step did not fit. */
+  add(step: BatchedStep): PlannedBatch | undefined {
+    const large = step.kind === 'tile' && step.task.rows * step.task.columns >= largeTile;
+    const isKnown = step.kind === 'bytes' && !step.zeros;
+    const clashes = large ? this.#hasKnown : this.#hasLarge && isKnown;
+    let before: PlannedBatch | undefined;
+    if (clashes || (step.kind === 'tile' && !this.#limit.admits(step.task))) {
+      before = this.flush();
+      if (step.kind === 'tile') this.#limit.admits(step.task);
+    }
+    this.#steps.push(step);
+    this.#hasKnown ||= isKnown;
+    this.#hasLarge ||= large;
+    return before;
+  }
+
+  flush(): PlannedBatch {
+    const batch = layOut(this.#steps);
+    this.#steps = [];
+    this.#limit.clear();
+    [this.#hasKnown, this.#hasLarge] = [false, false];
+    return batch;
+  }
+}
+
 /**
- * The same steps in batches, in the same order. Questions are asked in between, and what is copied is read.
+ * The same steps in batches, in the same order. Questions are asked in between, and copied bytes are read.
  * @param files those of the input
  */
-export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<BatchStep> {
-  let waiting: Step[] = [];
-  const limit = new BatchLimit();
-  /** Whether known bytes wait, and whether a large tile does. */
-  let [knows, isLarge] = [false, false];
-  const flush = () => {
-    [knows, isLarge] = [false, false];
-    const batch = layOut(waiting);
-    waiting = [];
-    limit.clear();
-    return batch;
-  };
+export async function* batchesOf(steps: Steps, files: readonly ByteSource[], ask: Ask): AsyncGenerator<PlannedBatch> {
+  const collector = new Collector();
   for (let next = steps.next(); !next.done; ) {
     const step = next.value;
     if (step.kind === 'question') {
       next = steps.next(await answerTo(step, ask));
       continue;
     }
-    if (step.kind === 'copied') {
-      if (waiting.length > 0) yield flush();
-      yield* copies(step, files);
-      next = steps.next(undefined);
-      continue;
-    }
-    if (step.kind === 'bytes' && step.bytes.length > smallBytes) {
-      if (waiting.length > 0) yield flush();
-      yield alone(step);
+    const isLong = step.kind === 'bytes' && step.bytes.length > smallBytes;
+    if (isLong || step.kind === 'copied') {
+      if (!collector.isEmpty) yield collector.flush();
+      if (step.kind === 'copied') yield* copies(step, files);
+      else yield alone(step as BytesStep);
     } else {
-      const large = step.kind === 'tile' && step.task.rows * step.task.columns >= largeTile;
-      const isKnown = step.kind === 'bytes' && !step.zeros;
-      if (large ? knows : isLarge && isKnown) yield flush();
-      if (step.kind === 'tile' && !limit.admits(step.task)) {
-        yield flush();
-        limit.admits(step.task);
-      }
-      waiting.push(step);
-      knows ||= isKnown;
-      isLarge ||= large;
+      const before = collector.add(step);
+      if (before !== undefined) yield before;
     }
     next = steps.next(undefined);
   }
-  if (waiting.length > 0) yield flush();
+  if (!collector.isEmpty) yield collector.flush();
 }

@@ -1,7 +1,7 @@
-/** Functions that the caller gave. */
+/** Callbacks of the caller that may be async. */
 import type { Progress } from './progress.js';
 
-/** What ends a work, and what hears of it. */
+/** The signal and the callback of a call. */
 interface Callbacks {
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?: ((progress: Progress) => void) | undefined;
@@ -12,8 +12,8 @@ function isThenable(value: unknown): value is PromiseLike<unknown> {
 }
 
 /**
- * Does some work with options whose `onProgress` may be an async function: a promise of it that is rejected aborts the work with the
- * reason, as an error that it throws does.
+ * Calls `use` with options whose `onProgress` may be an async function. If its promise is rejected, the work is aborted with the reason, as
+ * if it had thrown.
  */
 export async function withCallbacks<Options extends Callbacks, T>(
   options: Options,

@@ -1,4 +1,4 @@
-/** How far the work is, and when callers are notified. */
+/** Progress, and when callers are notified. */
 
 /** How far a conversion is. */
 export interface Progress {
@@ -6,22 +6,22 @@ export interface Progress {
   readonly phase: 'quantize' | 'copy' | 'verify';
   /** Name of the tensor. */
   readonly tensor: string;
-  /** Which tensor, from 0, in the order of the input. */
+  /** Index of the tensor in the order of the input. */
   readonly index: number;
-  /** How many tensors there are. */
+  /** Number of tensors. */
   readonly count: number;
-  /** Of several targets: the one whose result is being made. The numbers are about this result. */
+  /** With several targets: the target of the result that is being made. The numbers are about this result. */
   readonly to?: string;
-  /** Bytes of tensors done so far, and in all. */
+  /** Bytes of tensors done so far. */
   readonly bytesDone: number;
-  /** All bytes that there are to do. */
+  /** Bytes of all tensors. */
   readonly bytesTotal: number;
 }
 
 /** Milliseconds between two reports of one tensor. */
 const interval = 50;
 
-/** Whether it is time for a report: at the end of each tensor, and in between when 50 ms have passed since the last one. */
+/** A clock that allows a report at the end of each tensor, and in between when 50 ms have passed since the last one. */
 export function reportTimes(): (isEnd: boolean) => boolean {
   let last = performance.now();
   return (isEnd) => {
@@ -30,4 +30,53 @@ export function reportTimes(): (isEnd: boolean) => boolean {
     last = now;
     return true;
   };
+}
+
+/** A tensor in reports. */
+type Reported = Pick<Progress, 'phase' | 'tensor'> & { readonly bytes: number };
+
+/** Counts the bytes of tensors, and calls `onProgress`. */
+export class TensorProgress {
+  readonly #tensor: (index: number) => Reported;
+  readonly #onProgress: ((progress: Progress) => void) | undefined;
+  /** Bytes of each tensor that are still to come. */
+  readonly #left: Float64Array;
+  readonly #bytesTotal: number;
+  #bytesDone = 0;
+  readonly #isTime = reportTimes();
+
+  /**
+   * @param count number of tensors
+   * @param tensor gives the tensor of an index
+   */
+  constructor(count: number, tensor: (index: number) => Reported, onProgress?: (progress: Progress) => void) {
+    this.#tensor = tensor;
+    this.#onProgress = onProgress;
+    this.#left = Float64Array.from({ length: count }, (_, i) => tensor(i).bytes);
+    this.#bytesTotal = this.#left.reduce((sum, bytes) => sum + bytes, 0);
+  }
+
+  /** Counts bytes of a tensor. Bytes that several tiles read count once. Returns whether the tensor has ended. */
+  add(index: number, bytes: number): boolean {
+    const before = this.#left[index] as number;
+    const counted = Math.min(bytes, before);
+    this.#left[index] = before - counted;
+    this.#bytesDone += counted;
+    const isEnd = counted === before && (counted > 0 || bytes === 0);
+    if (this.#isTime(isEnd)) this.#report(index);
+    return isEnd;
+  }
+
+  /** Counts all bytes of a tensor without a report. */
+  skip(index: number): void {
+    this.#bytesDone += this.#left[index] as number;
+    this.#left[index] = 0;
+  }
+
+  #report(index: number): void {
+    if (this.#onProgress === undefined) return;
+    const { phase, tensor } = this.#tensor(index);
+    const [bytesDone, bytesTotal] = [this.#bytesDone, this.#bytesTotal];
+    this.#onProgress({ phase, tensor, index, count: this.#left.length, bytesDone, bytesTotal });
+  }
 }

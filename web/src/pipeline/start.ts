@@ -1,20 +1,21 @@
-/** Starts what carries out the work: workers, or this thread. */
+/** Starts a runner: workers, or the calling thread. */
 
 import { ScalepointError } from '../core/errors.js';
 import type { LoadOptions } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { noteOf } from '../core/note.js';
-import { inlineRunner } from '../runner/calling-thread.js';
+import { CallingThread } from '../runner/calling-thread.js';
+import type { TileRunner, WorkFiles } from '../runner/tile-runner.js';
 import type { WorkerLike } from '../runner/worker-like.js';
-import { type TileRunner, WorkerPool, type WorkFiles } from '../runner/worker-pool.js';
+import { WorkerPool } from '../runner/worker-pool.js';
 import type { Progress } from './progress.js';
 
-/** How the work is done. */
+/** Options about workers, progress and canceling. */
 export interface WorkOptions {
   /**
-   * Workers to share the work; 0 for none. Every number gives the same bytes.
+   * Number of workers. With 0, the calling thread does the work. Every number gives the same bytes.
    * Where workers cannot start, the calling thread does the work, and the report has a note.
-   * @defaultValue one less than there are processors, at most 8; none for small models
+   * @defaultValue one less than the number of processors, at most 8; 0 for small models
    */
   readonly workers?: number;
   /**
@@ -30,7 +31,7 @@ export interface WorkOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Elements from which on starting workers takes less time than they save. */
+/** Elements from which on workers save more time than starting them takes. */
 const elementsForWorkers = 1 << 22;
 
 function defaultWorkers(elements: number): number {
@@ -42,7 +43,7 @@ function defaultWorkers(elements: number): number {
   return Math.max(1, Math.min(8, processors - 1));
 }
 
-/** Starts a runner for so many elements. The core is loaded only here, so that looking into a file fetches no wasm. */
+/** Starts a runner. The core is loaded only here, so that looking into a file fetches no wasm. @param elements to be converted */
 export async function startRunner(
   elements: number,
   files: WorkFiles,
@@ -50,16 +51,30 @@ export async function startRunner(
 ): Promise<TileRunner> {
   const load = await import('../core/load.js');
   const module = await load.compileCore('core', core);
-  if (workers === 0) return inlineRunner(module, files.sources);
+  if (workers === 0) return CallingThread.start(module, files.sources);
   try {
     return await WorkerPool.start(workers, module, files, worker, signal);
   } catch (error) {
-    // Who gives a worker wants to know what is wrong with it.
+    // A worker that the caller gave must not fail silently.
     if (worker !== undefined || signal?.aborted || !(error instanceof ScalepointError && error.code === 'WORKER')) {
       throw error;
     }
-    const runner = await inlineRunner(module, files.sources);
     const note = noteOf('noWorkers', {}, `without workers, which is slower: ${error.message}`);
-    return Object.assign(runner, { note });
+    return CallingThread.start(module, files.sources, note);
+  }
+}
+
+/** Starts a runner, and disposes of it after the work. @param elements to be converted */
+export async function withRunner<T>(
+  elements: number,
+  files: WorkFiles,
+  options: WorkOptions,
+  use: (runner: TileRunner) => Promise<T>,
+): Promise<T> {
+  const runner = await startRunner(elements, files, options);
+  try {
+    return await use(runner);
+  } finally {
+    runner.dispose();
   }
 }

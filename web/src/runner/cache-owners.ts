@@ -1,39 +1,40 @@
-import { type Batch, type BatchResult, type EncodeTask, mostKept, type TileTask } from './task.js';
+/** Which worker has cached which inputs. */
+import { type Batch, type BatchResult, type EncodeTask, mostCached, type TileTask } from './task.js';
 
-/** Of a tensor that is larger than what all have room for by more than this, nothing is kept: it would save little of what is read. */
+/** A tensor that exceeds the caches of all workers by more than this factor is not cached: most of it would be read again anyway. */
 const mostTimes = 4;
 
-/** Who keeps which inputs. */
-export class Keepers<Keeper> {
+/** Sends tasks with cached inputs to the owners of the caches. */
+export class CacheOwners<Owner> {
   readonly #most: number;
-  readonly #keepers = new Map<number, Keeper>();
+  readonly #owners = new Map<number, Owner>();
 
-  /** @param count how many there are */
+  /** @param count number of caches */
   constructor(count: number) {
-    this.#most = mostTimes * count * mostKept;
+    this.#most = mostTimes * count * mostCached;
   }
 
-  /** The batch without what does not pay to be kept. */
-  #worthKeeping(batch: Batch): Batch {
-    const keeps = (task: TileTask) => 'keep' in task && task.keep !== undefined && task.keep.total > this.#most;
-    if (!batch.tasks.some(keeps)) return batch;
-    return { ...batch, tasks: batch.tasks.map((task) => (keeps(task) ? { ...task, keep: undefined } : task)) };
+  /** The batch without the cache requests that are too large. */
+  #worthCaching(batch: Batch): Batch {
+    const isTooLarge = (task: TileTask) => 'cache' in task && task.cache !== undefined && task.cache.total > this.#most;
+    if (!batch.tasks.some(isTooLarge)) return batch;
+    return { ...batch, tasks: batch.tasks.map((task) => (isTooLarge(task) ? { ...task, cache: undefined } : task)) };
   }
 
-  /** Takes down what somebody has kept. */
-  add({ answers }: Pick<BatchResult, 'answers'>, keeper: Keeper): void {
-    for (const { kept } of answers) if (kept !== undefined) this.#keepers.set(kept, keeper);
+  /** Remembers the inputs that an owner has cached. */
+  add({ answers }: Pick<BatchResult, 'answers'>, owner: Owner): void {
+    for (const { cached } of answers) if (cached !== undefined) this.#owners.set(cached, owner);
   }
 
-  /** Who has to carry out a batch; undefined if anyone can. What nobody has kept is read again. */
-  assign(batch: Batch): { readonly batch: Batch; readonly keeper: Keeper | undefined } {
+  /** The owner that has to carry out a batch; undefined if any worker can. Inputs that are in no cache are read again. */
+  assign(batch: Batch): { readonly batch: Batch; readonly owner: Owner | undefined } {
     const [task] = batch.tasks as readonly Partial<EncodeTask>[];
-    // It travels alone.
-    const kept = task?.kept;
-    if (kept === undefined) return { batch: this.#worthKeeping(batch), keeper: undefined };
-    const keeper = this.#keepers.get(kept.number);
-    if (kept.isLast) this.#keepers.delete(kept.number);
-    if (keeper !== undefined) return { batch, keeper };
-    return { batch: { ...batch, tasks: [{ ...(task as EncodeTask), kept: undefined }] }, keeper };
+    // Such a task is the only one of its batch.
+    const cached = task?.cached;
+    if (cached === undefined) return { batch: this.#worthCaching(batch), owner: undefined };
+    const owner = this.#owners.get(cached.id);
+    if (cached.isLast) this.#owners.delete(cached.id);
+    if (owner !== undefined) return { batch, owner };
+    return { batch: { ...batch, tasks: [{ ...(task as EncodeTask), cached: undefined }] }, owner };
   }
 }

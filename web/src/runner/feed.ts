@@ -1,53 +1,53 @@
 /**
- * Sends a worker those inputs of its batches that it cannot read by itself. They go in pieces, in the order in which the worker puts them
- * into its memory. Few are under way at a time, so that this thread never holds the whole of a large tile.
+ * Sends a worker the inputs that it cannot read by itself. They travel in chunks, in the order in which the worker puts them into its
+ * memory. Few chunks are under way at a time, so that this thread never holds the whole of a large tile.
  */
 import { allocate, type ByteSource } from '../files/bytes.js';
-import { inputsOf, TaskError, type TileTask } from './task.js';
-import { type InputPart, type InputReader, partsInTurn, readerOf } from './tile-input.js';
+import { type InputReader, type InputSlice, inputReaderFor, slicesInTurn } from './input-reader.js';
+import { inputPartsOf, TaskError, type TileTask } from './task.js';
 
-/** Bytes of a piece. A server is asked for as many at a time, so that they have to be some. */
-const pieceBytes = 1 << 21;
+/** Size of a chunk in bytes. Large enough to be worth a request to a server. */
+const chunkBytes = 1 << 21;
 
-/** Pieces that are being read or wait in the worker. While it works on a tile, the next ones are on their way. */
-const mostPieces = 3;
+/** Chunks that are being read or wait in the worker. The next ones are on their way while it works on a tile. */
+const mostChunks = 3;
 
-/** The same of a batch whose results take so many bytes in the worker. */
-const fewerPieces = 2;
+/** The same for a batch with large results, which take memory in the worker. */
+const fewerChunks = 2;
 const largeResult = 1 << 24;
 
-function piecesFor({ tasks }: Fed): number {
+function chunkLimit({ tasks }: FedBatch): number {
   const outputs = tasks.flatMap((task) => (task.kind === 'encode' ? task.outputs : []));
-  return outputs.reduce((sum, { bytes }) => sum + bytes, 0) < largeResult ? mostPieces : fewerPieces;
+  return outputs.reduce((sum, { bytes }) => sum + bytes, 0) < largeResult ? mostChunks : fewerChunks;
 }
 
-/** Parts of inputs that travel together. */
-interface Piece {
-  readonly parts: readonly InputPart[];
+/** Slices of inputs that travel together. */
+interface Chunk {
+  readonly slices: readonly InputSlice[];
   readonly bytes: number;
 }
 
-function* piecesOf(parts: Iterable<InputPart>): Generator<Piece> {
-  let piece: { parts: InputPart[]; bytes: number } = { parts: [], bytes: 0 };
-  for (const part of parts) {
-    const size = part.input.bytes * part.input.count;
-    if (piece.bytes > 0 && piece.bytes + size > pieceBytes) {
-      yield piece;
-      piece = { parts: [], bytes: 0 };
+function* chunksOf(slices: Iterable<InputSlice>): Generator<Chunk> {
+  let chunk: { slices: InputSlice[]; bytes: number } = { slices: [], bytes: 0 };
+  for (const slice of slices) {
+    const size = slice.part.bytes * slice.part.count;
+    if (chunk.bytes > 0 && chunk.bytes + size > chunkBytes) {
+      yield chunk;
+      chunk = { slices: [], bytes: 0 };
     }
-    piece.parts.push(part);
-    piece.bytes += size;
+    chunk.slices.push(slice);
+    chunk.bytes += size;
   }
-  if (piece.bytes > 0) yield piece;
+  if (chunk.bytes > 0) yield chunk;
 }
 
-/** Reads a piece. @throws TaskError */
-async function read(reader: InputReader, { parts }: Piece, memory: Uint8Array): Promise<void> {
+/** Reads a chunk. @throws TaskError */
+async function readChunk(reader: InputReader, { slices }: Chunk, memory: Uint8Array): Promise<void> {
   let at = 0;
-  for (const { task, input } of parts) {
-    const size = input.bytes * input.count;
+  for (const { task, part } of slices) {
+    const size = part.bytes * part.count;
     try {
-      await reader.put(input, memory.subarray(at, at + size));
+      await reader.put(part, memory.subarray(at, at + size));
     } catch (cause) {
       throw new TaskError(task, cause);
     }
@@ -56,19 +56,19 @@ async function read(reader: InputReader, { parts }: Piece, memory: Uint8Array): 
 }
 
 /** A batch whose inputs are sent. */
-export interface Fed {
+export interface FedBatch {
   readonly id: number;
   readonly tasks: readonly TileTask[];
-  /** Whether the worker has ended it, so that the rest is of no use. */
+  /** Whether the worker has ended the batch, and needs no further input. */
   isOver(): boolean;
 }
 
-/** What one worker is sent. */
+/** The files and the worker of a Feed. */
 export interface FeedOptions {
   readonly files: readonly ByteSource[];
   /** Whether the worker has opened a file by itself. */
   isOpen(file: number): boolean;
-  /** Memory that was used before. Workers share it. As garbage, pieces would pile up. */
+  /** Memory of earlier chunks, shared by all workers. Reused, because garbage would pile up. */
   readonly spare: ArrayBuffer[];
   /** Sends the next bytes of a batch. */
   send(id: number, bytes: Uint8Array<ArrayBuffer>): void;
@@ -77,23 +77,23 @@ export interface FeedOptions {
 /** Sends one worker its inputs. */
 export class Feed {
   readonly #options: FeedOptions;
-  /** Memory that was read into on the way. */
+  /** Memory of earlier reads. */
   readonly #spare: ArrayBuffer[] = [];
-  /** Pieces under way. */
+  /** Chunks under way. */
   #count = 0;
-  /** Goes on once a piece has come back. */
+  /** Continues after a chunk has come back. */
   #goOn = () => {};
   /** Settles when the reads of all batches so far have begun. */
   #begun: Promise<unknown> = Promise.resolve();
-  /** Settles when all pieces so far are sent or given up. */
+  /** Settles when all chunks so far are sent or given up. */
   #sent: Promise<unknown> = Promise.resolve();
 
   constructor(options: FeedOptions) {
     this.#options = options;
   }
 
-  /** Sends all inputs of a batch. The batches take their turns. @throws TaskError */
-  async give(batch: Fed): Promise<void> {
+  /** Sends all inputs of a batch. Batches take turns. @throws TaskError */
+  async give(batch: FedBatch): Promise<void> {
     const begun = this.#begun.then(() => this.#begin(batch));
     this.#begun = begun.catch(() => {});
     await Promise.all(await begun);
@@ -102,29 +102,29 @@ export class Feed {
   /** Takes memory back from the worker. */
   takeBack(memory: ArrayBuffer): void {
     this.#count--;
-    if (memory.byteLength === pieceBytes) this.#options.spare.push(memory);
+    if (memory.byteLength === chunkBytes) this.#options.spare.push(memory);
     this.#goOn();
   }
 
-  /** Begins to read the pieces of a batch, each as soon as there is room for it. Returns when each is sent. */
-  async #begin(batch: Fed): Promise<Promise<void>[]> {
+  /** Begins to read the chunks of a batch, each as soon as there is room for it. Returns a promise for each that settles when it is sent. */
+  async #begin(batch: FedBatch): Promise<Promise<void>[]> {
     const { files, isOpen } = this.#options;
     const isWanted = (file: number) => !isOpen(file);
-    const reader = readerOf(files, this.#spare);
-    await reader.begin(batch.tasks.flatMap(inputsOf).filter(({ file }) => isWanted(file)));
+    const reader = inputReaderFor(files, this.#spare);
+    await reader.begin(batch.tasks.flatMap(inputPartsOf).filter(({ file }) => isWanted(file)));
     const sent: Promise<void>[] = [];
-    const most = piecesFor(batch);
+    const most = chunkLimit(batch);
     let failed = false;
     const isOver = () => failed || batch.isOver();
-    for (const piece of piecesOf(partsInTurn(batch.tasks, isWanted, pieceBytes))) {
+    for (const chunk of chunksOf(slicesInTurn(batch.tasks, isWanted, chunkBytes))) {
       while (this.#count >= most && !isOver()) await this.#room();
       if (isOver()) break;
-      const memory = this.#memory(piece.bytes);
+      const memory = this.#memory(chunk.bytes);
       this.#count++;
       const before = this.#sent;
       const deliver = async () => {
         try {
-          await read(reader, piece, memory).finally(() => before);
+          await readChunk(reader, chunk, memory).finally(() => before);
         } catch (error) {
           failed = true;
           this.takeBack(memory.buffer);
@@ -140,7 +140,7 @@ export class Feed {
     return sent;
   }
 
-  /** Waits until a piece has come back, or may have lost its use. */
+  /** Waits until a chunk has come back, or a batch has ended. */
   #room(): Promise<void> {
     return new Promise((resolve) => {
       this.#goOn = resolve;
@@ -148,9 +148,9 @@ export class Feed {
   }
 
   #memory(bytes: number): Uint8Array<ArrayBuffer> {
-    // Pieces of about this size share their memory.
-    const size = bytes > pieceBytes / 4 ? pieceBytes : bytes;
-    const spare = size === pieceBytes ? this.#options.spare.pop() : undefined;
+    // Chunks of about this size share their memory.
+    const size = bytes > chunkBytes / 4 ? chunkBytes : bytes;
+    const spare = size === chunkBytes ? this.#options.spare.pop() : undefined;
     return new Uint8Array(spare ?? allocate(size, ' of input').buffer, 0, bytes);
   }
 }

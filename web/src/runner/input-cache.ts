@@ -1,37 +1,37 @@
 /**
- * Inputs that stay in memory between two tasks. Where a scale is shared by more than a tile, a tensor is looked at before it is encoded. What
- * the first task has read, the second one takes from where it is, as far as there is room.
+ * Inputs that stay in memory between two tasks. If a scale is shared by more than a tile, each tile of a tensor is observed before it is
+ * encoded. The encoding task takes the bytes from the cache, as far as there is room.
  */
 import type { Core } from '../core/memory.js';
-import { type Keep, mostKept } from './task.js';
+import { type CacheRequest, mostCached } from './task.js';
 
-/** The stretch of wasm memory that inputs are kept in. */
-export class KeptInputs {
+/** A stretch of wasm memory with cached inputs. */
+export class InputCache {
   readonly #core: Core;
-  /** Where it lies; undefined if there is none. */
+  /** The stretch; undefined before the first input. */
   #room: { readonly base: number; readonly size: number } | undefined;
   #used = 0;
-  /** Addresses of what is in it, by number. */
-  readonly #places = new Map<number, number>();
+  /** Addresses of the inputs, by the ids of their requests. */
+  readonly #addresses = new Map<number, number>();
 
   constructor(core: Core) {
     this.#core = core;
   }
 
   /**
-   * Bytes that the stretch takes, or would take if it was made for something: twice as many, since the last tiles of one tensor still wait
-   * when the next one is looked at.
+   * Bytes that the stretch takes, or would take for a request: twice its total, since the last tiles of one tensor still wait when the next
+   * tensor is observed.
    */
-  sizeFor({ total }: Keep): number {
-    return Math.max(this.#room?.size ?? 0, Math.min(2 * total, mostKept));
+  sizeFor({ total }: CacheRequest): number {
+    return Math.max(this.#room?.size ?? 0, Math.min(2 * total, mostCached));
   }
 
-  /** The address for so many bytes of inputs, which are kept from now on. Undefined if there is no room. */
-  add(keep: Keep, bytes: number): number | undefined {
-    const size = this.sizeFor(keep);
-    if (this.#places.size === 0 && (this.#room?.size ?? 0) < size) {
+  /** Reserves memory for the bytes of an input. Returns its address; undefined if there is no room. */
+  add(request: CacheRequest, bytes: number): number | undefined {
+    const size = this.sizeFor(request);
+    if (this.#addresses.size === 0 && (this.#room?.size ?? 0) < size) {
       this.#release();
-      // Tasks get along without it.
+      // The cache is optional: tasks work without it.
       const base = this.#core.tryAllocate(size + 16);
       if (base === 0) return undefined;
       this.#room = { base, size };
@@ -40,26 +40,26 @@ export class KeptInputs {
     if (room === undefined || this.#used + bytes > room.size) return undefined;
     const address = Math.ceil((room.base + this.#used) / 16) * 16;
     this.#used = address + bytes - room.base;
-    this.#places.set(keep.number, address);
+    this.#addresses.set(request.id, address);
     return address;
   }
 
-  /** Where inputs are that were kept. */
-  find(number: number): number {
-    const address = this.#places.get(number);
-    if (address === undefined) throw new Error(`no inputs were kept as ${number}`);
+  /** The address of a cached input. */
+  find(id: number): number {
+    const address = this.#addresses.get(id);
+    if (address === undefined) throw new Error(`no input was cached as ${id}`);
     return address;
   }
 
-  /** Ends the use of inputs. */
-  drop(number: number): void {
-    this.#places.delete(number);
-    if (this.#places.size === 0) this.#used = 0;
+  /** Removes an input. */
+  drop(id: number): void {
+    this.#addresses.delete(id);
+    if (this.#addresses.size === 0) this.#used = 0;
   }
 
-  /** Gives the memory back if nothing is in it. */
+  /** Releases the memory if the cache is empty. */
   shrink(): void {
-    if (this.#places.size === 0) this.#release();
+    if (this.#addresses.size === 0) this.#release();
   }
 
   #release(): void {

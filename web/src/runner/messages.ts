@@ -1,135 +1,132 @@
-/**
- * Batches as they are sent to workers. Small tensors come in long rows of equals, whose tasks differ only in where their bytes are: one of
- * them is sent as an example, and the others as numbers. As objects, their messages would take longer than the work.
- */
-import { type Batch, type EncodeTask, type Input, isSameForm, type Output, type TileTask } from './task.js';
+/** The messages between the worker pool and its workers. */
+import { type ErrorCode, ScalepointError } from '../core/errors.js';
+import { sumCount } from '../core/measure.js';
+import { isBuffer, isBytes, isDoubles } from '../core/realms.js';
+import type { SourceReference } from '../files/bytes.js';
+import type { SinkReference } from '../files/sink.js';
+import type { PackedBatch } from './packed-batch.js';
+import { type BatchResult, problemIn, TaskError } from './task.js';
 
-/** A task in a message. `again`: its ranges are those that came last. */
-type PackedTask = TileTask & { readonly again?: boolean };
+/** A message to a worker. The first one starts it, batches follow. */
+export type WorkerRequest =
+  | {
+      readonly kind: 'start';
+      readonly module: WebAssembly.Module;
+      /** The files that batches read and write; undefined for a file that workers cannot open. */
+      readonly sources: readonly (SourceReference | undefined)[];
+      readonly sinks: readonly (SinkReference | undefined)[];
+      /** Name of a lock to hold for as long as the worker lives. */
+      readonly lock?: string | undefined;
+    }
+  | {
+      readonly kind: 'batch';
+      readonly id: number;
+      /** With `writes`, the worker writes the output. */
+      readonly batch: PackedBatch;
+      /** Memory for an output that is sent back. */
+      readonly spare: ArrayBuffer | undefined;
+    }
+  /**
+   * The next bytes of a batch from files that the worker did not open, in the order in which it puts them into its memory. Undefined if
+   * reading failed.
+   */
+  | { readonly kind: 'bytes'; readonly id: number; readonly bytes: Uint8Array<ArrayBuffer> | undefined };
 
-/** A batch in few objects. */
-export interface PackedBatch extends Omit<Batch, 'tasks'> {
-  /** Number of tasks. */
-  readonly count: number;
-  /** One task of each kind. */
-  readonly examples: readonly PackedTask[];
-  /** For each task which example it is like, where its inputs begin in their files, and its outputs in the output of the batch. */
-  readonly numbers: Float64Array<ArrayBuffer>;
+/** A message from a worker. */
+export type WorkerReply =
+  /** `locked`: whether it holds the lock. `reads`: for each source, whether the worker opened it. `writes`: whether it opened all sinks. */
+  | { readonly kind: 'ready'; readonly locked: boolean; readonly reads: readonly boolean[]; readonly writes: boolean }
+  | { readonly kind: 'result'; readonly id: number; readonly result: BatchResult }
+  /** Memory of bytes that the worker has taken. */
+  | { readonly kind: 'taken'; readonly memory: ArrayBuffer }
+  /** `task`: index of the task in the batch. `writing`: whether writing its output failed. */
+  | {
+      readonly kind: 'failure';
+      readonly id: number | undefined;
+      readonly task: number;
+      readonly writing: boolean;
+      readonly cause?: SystemError | undefined;
+      readonly code?: ErrorCode;
+      readonly message: string;
+      readonly byteOffset?: number | undefined;
+    };
+
+/** An error of the system as plain data. */
+interface SystemError {
+  readonly message: string;
+  readonly code: string;
+  readonly errno: number | undefined;
+  readonly syscall: string | undefined;
 }
 
-/** Examples that a task is compared with. Many different ones mean that the tensors are different. */
-const mostCompared = 8;
+// ------------------------------------------------------------------------------------------------------------------------- errors
 
-function areAlike<T>(a: readonly T[], b: readonly T[], isSame: (x: T, y: T) => boolean): boolean {
-  if (a.length !== b.length) return false;
-  for (let i = 0; i < a.length; i++) if (!isSame(a[i] as T, b[i] as T)) return false;
-  return true;
+export function messageOf(cause: unknown): string {
+  return cause instanceof Error ? cause.message : String(cause);
 }
 
-const isAlikeOutput = (a: Output, b: Output) => a.role === b.role && a.bytes === b.bytes;
-
-const isAlikeInput = (a: Input, b: Input) =>
-  a.role === b.role &&
-  a.file === b.file &&
-  a.bytes === b.bytes &&
-  a.count === b.count &&
-  a.stride === b.stride &&
-  (a.moved === b.moved ||
-    (a.moved?.head === b.moved?.head && a.moved?.rowBytes === b.moved?.rowBytes && a.moved?.from === b.moved?.from));
-
-/** Whether two tasks differ at most in where their bytes are. */
-export function isAlike(a: TileTask, b: TileTask): boolean {
-  if (a.kind !== 'encode' || b.kind !== 'encode' || a.ranges !== undefined || b.ranges !== undefined) return false;
-  if (a.kept !== undefined || b.kept !== undefined) return false;
-  const [[x], [y]] = [a.pieces, b.pieces];
-  return (
-    isSameForm(a.to, b.to) &&
-    isSameForm(x.form, y.form) &&
-    a.rows === b.rows &&
-    a.columns === b.columns &&
-    a.measures === b.measures &&
-    a.step === b.step &&
-    areAlike(a.outputs, b.outputs, isAlikeOutput) &&
-    areAlike(x.inputs, y.inputs, isAlikeInput)
-  );
+/** The plain data of an error of the system, which would lose its code if it was sent as an Error. */
+function systemErrorOf(cause: unknown): SystemError | undefined {
+  const { message, code, errno, syscall } = (cause ?? {}) as Partial<SystemError>;
+  return cause instanceof Error && typeof code === 'string'
+    ? { message: `${message}`, code, errno, syscall }
+    : undefined;
 }
 
-/**
- * Ranges that one side has sent, or the other side has got, last. All tiles of a tensor may have them in common: as many numbers for each
- * tile would pile up in the worker as garbage.
- */
-export interface LastRanges {
-  ranges?: EncodeTask['ranges'] | undefined;
+/** The message for an error. @param id of the batch */
+export function failureOf(id: number | undefined, error: unknown): WorkerReply {
+  const cause = error instanceof TaskError ? error.cause : error;
+  return {
+    kind: 'failure',
+    id,
+    task: error instanceof TaskError ? error.task : 0,
+    writing: error instanceof TaskError && error.writing,
+    message: messageOf(cause),
+    ...(cause instanceof ScalepointError
+      ? { code: cause.code, byteOffset: cause.byteOffset, cause: systemErrorOf(cause.cause) }
+      : {}),
+  };
 }
 
-/** Leaves out ranges that the other side has. */
-function withoutKnown(task: TileTask, last: LastRanges): PackedTask {
-  if (task.kind !== 'encode' || task.ranges === undefined) return task;
-  const { ranges, ...others } = task;
-  const { ranges: known } = last;
-  last.ranges = ranges;
-  const { buffer, byteOffset, length } = ranges;
-  const isKnown = known?.buffer === buffer && known.byteOffset === byteOffset && known.length === length;
-  return isKnown ? { ...others, again: true } : task;
+/** The error that a message reports. */
+export function errorOf({ code, message, byteOffset, cause }: Extract<WorkerReply, { kind: 'failure' }>): Error {
+  if (code === undefined) return new Error(message);
+  const place = { byteOffset, cause: cause && Object.assign(new Error(cause.message), cause) };
+  return new ScalepointError(code, message, place);
 }
 
-/** Puts ranges back that were left out. */
-function withKnown(task: PackedTask, last: LastRanges): TileTask {
-  if (task.kind !== 'encode') return task;
-  if (task.ranges !== undefined) last.ranges = task.ranges;
-  if (task.again !== true || last.ranges === undefined) return task;
-  const { again: _, ...others } = task;
-  return { ...others, ranges: last.ranges };
+// ------------------------------------------------------------------------------------------------------------------------- checks
+
+function isResult(result: Partial<BatchResult> | undefined): boolean {
+  const { output, done, measured, sums, answers } = result ?? {};
+  // jsdom has constructors of its own, so that instanceof would fail for arrays from workers of Node.
+  const arrays = isBuffer(output) && isBytes(measured) && isDoubles(sums);
+  return arrays && Number.isInteger(done) && Array.isArray(answers);
 }
 
-const outputsOf = (task: TileTask) => (task.kind === 'encode' ? task.outputs : []);
-
-/** Packs a batch to be sent. @param last what was sent to the same place before */
-export function packBatch({ tasks, ...rest }: Batch, last: LastRanges = {}): PackedBatch {
-  const examples: TileTask[] = [];
-  let size = 0;
-  for (const task of tasks) {
-    size += 1 + outputsOf(task).length;
-    for (const { inputs } of task.pieces) size += inputs.length;
-  }
-  const numbers = new Float64Array(size);
-  let at = 0;
-  for (const task of tasks) {
-    const from = Math.max(0, examples.length - mostCompared);
-    let like = examples.length - 1;
-    while (like >= from && !isAlike(examples[like] as TileTask, task)) like--;
-    if (like < from) like = examples.push(task) - 1;
-    numbers[at++] = like;
-    for (const { inputs } of task.pieces) for (const { begin } of inputs) numbers[at++] = begin;
-    for (const { offset } of outputsOf(task)) numbers[at++] = offset;
-  }
-  return { ...rest, count: tasks.length, examples: examples.map((task) => withoutKnown(task, last)), numbers };
+/** Whether a worker that the caller made replies as the file `scalepoint/worker` does. */
+export function isReply(reply: unknown): reply is WorkerReply {
+  const { kind, result, task, message } = (reply ?? {}) as Record<string, unknown> & { result?: Partial<BatchResult> };
+  if (kind === 'failure') return typeof message === 'string' && Number.isInteger(task) && (task as number) >= 0;
+  if (kind === 'result') return isResult(result);
+  if (kind === 'taken') return isBuffer((reply as { memory?: unknown }).memory);
+  return kind === 'ready' && Array.isArray((reply as { reads?: unknown }).reads);
 }
 
-/** A task like another one whose bytes are elsewhere. `next` gives where its inputs begin, and then its outputs. */
-function taskLike(example: TileTask, next: () => number): TileTask {
-  // Written out: to spread an object takes engines longer than the rest.
-  const pieces = example.pieces.map(({ form, inputs }) => {
-    const placed = inputs.map(({ role, file, bytes, count, stride, moved }) => {
-      return { role, file, begin: next(), bytes, count, stride, moved };
-    });
-    return { form, inputs: placed };
-  });
-  if (example.kind !== 'encode') return { ...example, pieces } as unknown as TileTask;
-  const outputs = example.outputs.map(({ role, bytes }) => ({ role, offset: next(), bytes }));
-  const { kind, rows, columns, to, measures, ranges, kept, step } = example;
-  const [piece] = pieces as unknown as EncodeTask['pieces'];
-  return ranges === undefined
-    ? { kind, rows, columns, pieces: [piece], to, outputs, measures, step }
-    : { kind, rows, columns, pieces: [piece], to, outputs, measures, ranges, kept, step };
+/** The sizes that the result of a batch has to have. */
+export interface ExpectedResult {
+  readonly tasks: number;
+  readonly outputBytes: number;
+  /** Whether the worker writes the output. */
+  readonly written: boolean;
 }
 
-/** The batch that was packed. @param last what came before it */
-export function unpackBatch({ count, examples: packed, numbers, ...rest }: PackedBatch, last: LastRanges = {}): Batch {
-  const examples = packed.map((task) => withKnown(task, last));
-  let at = 0;
-  const next = () => numbers[at++] as number;
-  const tasks: TileTask[] = [];
-  for (let i = 0; i < count; i++) tasks.push(taskLike(examples[next()] as TileTask, next));
-  return { ...rest, tasks };
+/** Whether a result fits its batch: all bytes unless they were written, and all tasks up to a problem. */
+export function isResultOf(expected: ExpectedResult, result: BatchResult): boolean {
+  const { tasks, outputBytes } = expected;
+  const { output, written = false, done, measured, sums } = result;
+  const complete = done === tasks || (done < tasks && problemIn(result) !== undefined);
+  const measures = measured.length === tasks && [0, tasks * sumCount].includes(sums.length);
+  const bytes = expected.written ? 0 : outputBytes;
+  return output.byteLength === bytes && written === expected.written && measures && complete;
 }

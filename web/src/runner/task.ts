@@ -1,24 +1,24 @@
 /**
- * What is done to tiles. Plain data: batches of tasks are sent to workers, and results come back. Small tiles travel together, so that a
- * model of very many small tensors takes few round trips.
+ * Tasks, and batches of them. A task is plain data that needs nothing but its own bytes, so that batches can be sent to any worker. Small
+ * tasks travel together, so that a model of many small tensors takes few messages.
  */
-import { type Form, type Problem, type Range, type Role, type Runs, tileElements } from '../codecs/codec.js';
+import { type ByteRuns, type Form, type Problem, type Range, type Role, tileElements } from '../codecs/codec.js';
 
-/** Bytes of a file that a task needs. */
-export interface Input extends Omit<Runs, 'offset'> {
-  /** Which part of the stored tensor they are. */
+/** The bytes of one part of a stored tensor that a tile takes. */
+export interface InputPart extends Omit<ByteRuns, 'offset'> {
+  /** Which part of the stored tensor it is. */
   readonly role: Role;
-  /** Which file, from 0. */
+  /** Index of the file. */
   readonly file: number;
   /** Where the first run begins in the file. */
   readonly begin: number;
-  /** If rows are moved when they are read. */
+  /** Set if reading reorders rows. */
   readonly moved?: MovedRows | undefined;
 }
 
 /**
- * Rows that are moved: of every `head` rows, row half·head/2 + i becomes row 2i + half. The bytes that are asked for begin `from` bytes
- * behind the first row after that, and `begin` is where the first row stands in the file.
+ * Rows that change places when they are read: of every `head` rows, row half·head/2 + i becomes row 2i + half. The wanted bytes begin
+ * `from` bytes after the first row in the new order. `begin` is where the first row stands in the file.
  */
 export interface MovedRows {
   readonly head: number;
@@ -26,34 +26,36 @@ export interface MovedRows {
   readonly from: number;
 }
 
-/** A rectangle of a stored tensor. Inputs of one role follow each other, and so do their bytes. */
-export interface Piece {
+/** A rectangle of a stored tensor, as a task reads it. Several parts of one role follow each other in memory. */
+export interface TileInput {
   readonly form: Form;
-  readonly inputs: readonly Input[];
+  readonly parts: readonly InputPart[];
 }
 
-/** A part to make, and where it goes in the memory of the batch. */
-export interface Output {
+/** The bytes of one part that a tile makes, and where they go in the output of the batch. */
+export interface OutputPart {
   readonly role: Role;
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** Bytes of inputs that one core keeps. With what a tile takes, a worker stays below what is promised of its memory. */
-export const mostKept = 16 * 2 ** 20;
+/** Bytes that one core may cache. Together with a tile, a worker stays below its documented memory. */
+export const mostCached = 16 * 2 ** 20;
 
-/** Asks whoever carries out a task to keep its input, one run of bytes, for the tasks that encode it. */
-export interface Keep {
-  readonly number: number;
-  /** Bytes that are asked to be kept with these. */
+/** Asks for a task's input, one run of bytes, to stay in memory for the tasks that encode it. */
+export interface CacheRequest {
+  readonly id: number;
+  /** Bytes of all requests that belong together. */
   readonly total: number;
 }
 
-/** Names inputs that were kept: the rows of a task are those from `row` on of as many as the task had that kept them. */
-export interface Kept {
-  readonly number: number;
+/** Rows of a cached input. */
+export interface CachedRows {
+  /** The id of the request. */
+  readonly id: number;
+  /** The first row, counted from the first cached one. */
   readonly row: number;
-  /** Whether nothing else will take some of them. */
+  /** Whether no later task takes rows of the same input. */
   readonly isLast: boolean;
 }
 
@@ -62,38 +64,38 @@ export interface EncodeTask {
   readonly kind: 'encode';
   readonly rows: number;
   readonly columns: number;
-  readonly pieces: readonly [Piece];
+  readonly inputs: readonly [TileInput];
   readonly to: Form;
-  readonly outputs: readonly Output[];
+  readonly outputs: readonly OutputPart[];
   /** Whether to add up the errors. */
   readonly measures: boolean;
-  /** Pairs of numbers for what shares a scale, if they are known. */
+  /** A pair of numbers for each set of elements that share a scale, if they are known. */
   readonly ranges?: Float32Array<ArrayBuffer>;
-  /** Where its input is in memory. Undefined: it has to be read. */
-  readonly kept?: Kept | undefined;
-  /** Rows that are read and encoded at a time. Undefined: all of them. */
-  readonly step?: number | undefined;
+  /** The input in the cache. Undefined: it is read. */
+  readonly cached?: CachedRows | undefined;
+  /** Rows that are read and encoded at a time. Undefined: all rows. */
+  readonly pieceRows?: number | undefined;
+}
+
+/** A task that looks at a rectangle before anything is encoded. */
+interface ObserveTask {
+  readonly rows: number;
+  readonly columns: number;
+  readonly inputs: readonly [TileInput];
+  readonly cache?: CacheRequest | undefined;
 }
 
 /** Finds the smallest and the largest value of a rectangle. */
-export interface RangeTask {
+export interface RangeTask extends ObserveTask {
   readonly kind: 'range';
-  readonly rows: number;
-  readonly columns: number;
-  readonly pieces: readonly [Piece];
-  readonly keep?: Keep | undefined;
 }
 
-/** Finds what a codec has to know of the sets of a rectangle. */
-export interface SetsTask {
+/** Finds the pairs of numbers that a codec wants for the sets of a rectangle. */
+export interface SetsTask extends ObserveTask {
   readonly kind: 'sets';
-  readonly rows: number;
-  readonly columns: number;
-  readonly pieces: readonly [Piece];
   readonly to: Form;
-  readonly keep?: Keep | undefined;
-  /** Rows that are read and looked at one after the other. Undefined: all of them. */
-  readonly step?: number | undefined;
+  /** Rows that are read and observed at a time. Undefined: all rows. */
+  readonly pieceRows?: number | undefined;
 }
 
 /** Adds up the errors of the second rectangle against the first. */
@@ -101,7 +103,7 @@ export interface CompareTask {
   readonly kind: 'compare';
   readonly rows: number;
   readonly columns: number;
-  readonly pieces: readonly [Piece, Piece];
+  readonly inputs: readonly [TileInput, TileInput];
 }
 
 export type TileTask = EncodeTask | RangeTask | SetsTask | CompareTask;
@@ -112,13 +114,13 @@ export interface Batch {
   /** Bytes of all outputs. */
   readonly outputBytes: number;
   /**
-   * Where all of the output goes, if that is into files: numbers by fours, which are the file, the position in it, and the offset and the
-   * length of bytes of the output. A runner may write them. What no task makes is 0.
+   * Where the output goes, if all of it goes into files: groups of four numbers, which are the file, the position in it, the offset in the
+   * output, and the length in bytes. A runner may write them. Bytes that no task makes are 0.
    */
   readonly writes?: Float64Array<ArrayBuffer> | undefined;
 }
 
-/** Whether two forms say the same. Most are one object for all tensors. */
+/** Whether two forms are equal. Most tensors share one object. */
 export function isSameForm(a: Form, b: Form): boolean {
   if (a === b) return true;
   const [x, y] = [a, b] as unknown as [Record<string, unknown>, Record<string, unknown>];
@@ -127,48 +129,48 @@ export function isSameForm(a: Form, b: Form): boolean {
   return true;
 }
 
-/** What came of a task, beside its outputs and error sums. */
+/** The result of a task, apart from its outputs and error sums. */
 export interface Answer {
-  /** Which task of the batch, from 0. */
+  /** Index of the task in the batch. */
   readonly task: number;
   readonly range?: Range;
   readonly sets?: Float32Array<ArrayBuffer>;
-  /** The number of its input, if it was asked to keep it and did. */
-  readonly kept?: number;
-  /** Of a comparison: pairs of which one is finite and the other is NaN or an infinity. */
+  /** The id of the cache request, if the input was cached. */
+  readonly cached?: number;
+  /** Of a comparison: pairs of a finite number with NaN or an infinity, or of two different ones of these. */
   readonly mismatched?: number;
-  /** If there is one, everything else means nothing. */
+  /** If set, the rest of the result is meaningless. */
   readonly problem?: Problem;
 }
 
-/** What came of a batch. */
+/** The result of a batch. */
 export interface BatchResult {
-  /** Empty if it was written. */
+  /** Empty if the runner wrote it. */
   readonly output: ArrayBuffer;
-  /** Whether all of the output is in its files. */
+  /** Whether the runner wrote all of the output into its files. */
   readonly written?: boolean;
-  /** Number of tasks that were carried out: all of them, or those up to the first one with a problem. */
+  /** Count of tasks that were carried out: all of them, or those up to the first one with a problem. */
   readonly done: number;
-  /** Of each of these tasks, 1 if its errors were added up. */
+  /** For each task, 1 if its errors were added up. */
   readonly measured: Uint8Array<ArrayBuffer>;
-  /** Their error sums, in the core's order. In one array: messages and memory of very many small tasks are mostly this. */
+  /** Error sums of the tasks, in the core's order. One array, which takes less memory and time to send than one for each small task. */
   readonly sums: Float64Array<ArrayBuffer>;
-  /** Those of tasks about which there is something else to say, in the order of the tasks. */
+  /** Answers of the tasks that have one, in the order of the tasks. */
   readonly answers: readonly Answer[];
 }
 
-/** The problem that ended a batch, if one did. */
+/** The problem that ended a batch; undefined if all tasks were carried out. */
 export function problemIn({ answers }: Pick<BatchResult, 'answers'>): Problem | undefined {
   return answers.at(-1)?.problem;
 }
 
 /** A task of a batch failed. */
 export class TaskError extends Error {
-  /** Which task, from 0. */
+  /** Index of the task in the batch. */
   readonly task: number;
-  /** Whether its output could not be written. */
+  /** Whether writing its output failed. */
   readonly writing: boolean;
-  /** What it failed with. */
+  /** The error behind this one. */
   override readonly cause: unknown;
 
   constructor(task: number, cause: unknown, writing = false) {
@@ -180,45 +182,45 @@ export class TaskError extends Error {
 }
 
 /** Rows of a task that are in memory together. */
-export interface Slab {
+export interface TilePiece {
   readonly row: number;
   readonly rows: number;
 }
 
-/** The rows of a task, some at a time. */
-export function slabsOf(task: TileTask): Slab[] {
+/** The rows of a task, cut into pieces. */
+export function piecesOf(task: TileTask): TilePiece[] {
   const { rows } = task;
-  const step = ('step' in task ? task.step : undefined) ?? rows;
-  if (rows <= step) return [{ row: 0, rows }];
-  return Array.from({ length: Math.ceil(rows / step) }, (_, i) => ({
-    row: i * step,
-    rows: Math.min(step, rows - i * step),
+  const pieceRows = ('pieceRows' in task ? task.pieceRows : undefined) ?? rows;
+  if (rows <= pieceRows) return [{ row: 0, rows }];
+  return Array.from({ length: Math.ceil(rows / pieceRows) }, (_, i) => ({
+    row: i * pieceRows,
+    rows: Math.min(pieceRows, rows - i * pieceRows),
   }));
 }
 
-/** Bytes of an input that some rows of a task take. */
-export function slabBytes({ rows }: TileTask, { bytes, count }: Input, slab: Slab): number {
-  return slab.rows === rows ? bytes * count : ((bytes * count) / rows) * slab.rows;
+/** Bytes of an input part that a piece takes. */
+export function pieceBytes({ rows }: TileTask, { bytes, count }: InputPart, piece: TilePiece): number {
+  return piece.rows === rows ? bytes * count : ((bytes * count) / rows) * piece.rows;
 }
 
-/** What a task has to read, in the order in which its converter shows places for it. */
-export function inputsOf(task: TileTask): readonly Input[] {
-  const { pieces } = task;
-  if (task.kind === 'encode' && task.kept !== undefined) return [];
-  return pieces.length === 1 ? pieces[0].inputs : pieces.flatMap(({ inputs }) => inputs);
+/** The parts that a task reads, in the order in which its converter fills them. */
+export function inputPartsOf(task: TileTask): readonly InputPart[] {
+  const { inputs } = task;
+  if (task.kind === 'encode' && task.cached !== undefined) return [];
+  return inputs.length === 1 ? inputs[0].parts : inputs.flatMap(({ parts }) => parts);
 }
 
-/** Tasks of a batch. More of them save little, and progress would show less often. */
+/** Most tasks of a batch. More would save little, and progress would be reported less often. */
 const mostTasks = 256;
 
-/** Tells which tasks go together: up to the elements of a full tile, which therefore travels alone. */
+/** Decides which tasks go into one batch: up to the elements of a full tile, so that a full tile travels alone. */
 export class BatchLimit {
   #tasks = 0;
   #elements = 0;
 
-  /** Whether a task still fits. If it does, it counts from now on. One whose inputs are kept goes where they are, and so travels alone. */
-  admits({ rows, columns, kept }: Pick<EncodeTask, 'rows' | 'columns' | 'kept'>): boolean {
-    const elements = this.#elements + (kept === undefined ? rows * columns : tileElements);
+  /** Counts a task if it still fits. A task with a cached input has to go to the owner of the cache, and therefore travels alone. */
+  admits({ rows, columns, cached }: Pick<EncodeTask, 'rows' | 'columns' | 'cached'>): boolean {
+    const elements = this.#elements + (cached === undefined ? rows * columns : tileElements);
     if (this.#tasks > 0 && (this.#tasks >= mostTasks || elements > tileElements)) return false;
     this.#tasks++;
     this.#elements = elements;

@@ -1,4 +1,4 @@
-/** A worker of the browser: what is used of it. */
+/** The members that are used of a Worker of the browser. */
 export interface WorkerLike {
   /** Sends a message. The buffers move to the worker. */
   postMessage(message: unknown, transfer: ArrayBuffer[]): void;

@@ -1,17 +1,16 @@
 /**
- * The worker: takes batches of tiles, reads their bytes, converts them, hands over the results. Runs as a worker of the browser and of
- * Node. Its file holds all of its code, so that it can be served from anywhere. The other end is workers.ts.
+ * The worker: takes batches of tasks, reads their inputs, converts them, and hands over the results. Runs as a worker of the browser and of
+ * Node. Its file holds all of its code, so that it can be served from anywhere. The other end is worker-pool.ts.
  */
-import { ScalepointError } from '../core/errors.js';
 import { instantiateCore } from '../core/load.js';
 import { nodeModule } from '../core/node.js';
 import { type ReadBytes, readerOf, type WriteBytes, writerOf } from '../files/reference.js';
-import { TileConverter } from './convert.js';
-import { type LastRanges, unpackBatch } from './messages.js';
-import { inputsOf, TaskError } from './task.js';
-import { type GivenBytes, InputReader } from './tile-input.js';
-import { fileOutlet, memoryOutlet } from './tile-output.js';
-import type { SystemError, WorkerReply, WorkerRequest } from './worker-pool.js';
+import { fileOutput, memoryOutput } from './batch-output.js';
+import { type GivenBytes, InputReader } from './input-reader.js';
+import { failureOf, type WorkerReply, type WorkerRequest } from './messages.js';
+import { type LastRanges, unpackBatch } from './packed-batch.js';
+import { inputPartsOf } from './task.js';
+import { TileConverter } from './tile-converter.js';
 
 /** The other end of the messages. */
 interface Port {
@@ -30,16 +29,12 @@ function readInto(file: number, begin: number, target: Uint8Array, from: number,
   return read(begin, target, from, to);
 }
 
-/** Which of them are files of the system. */
+/** For each source, whether it is a local file. */
 let isNear: readonly boolean[] = [];
 
 const inputs = new InputReader(readInto, (file) => isNear[file] === true);
 
-function messageOf(cause: unknown): string {
-  return cause instanceof Error ? cause.message : String(cause);
-}
-
-/** Takes a lock and holds it until this worker ends. Returns whether that worked. */
+/** Takes a lock and holds it until this worker ends. Returns false if the lock was refused. */
 function holdLock(name: string): Promise<boolean> {
   return new Promise((resolve) => {
     const held = () => {
@@ -50,12 +45,12 @@ function holdLock(name: string): Promise<boolean> {
   });
 }
 
-/** Bytes of a batch as they come. */
+/** Bytes of a batch as they arrive. */
 class Received implements GivenBytes {
   readonly #port: Port;
-  /** The first one is taken from. Undefined: no more will come. */
-  readonly #pieces: (Uint8Array<ArrayBuffer> | undefined)[] = [];
-  /** Goes on once a piece has come. */
+  /** Consumed from the front. Undefined ends the list after a failed read. */
+  readonly #chunks: (Uint8Array<ArrayBuffer> | undefined)[] = [];
+  /** Continues after a chunk has arrived. */
   #goOn = () => {};
 
   constructor(port: Port) {
@@ -66,41 +61,41 @@ class Received implements GivenBytes {
     return sources[file] === undefined;
   }
 
-  push(piece: Uint8Array<ArrayBuffer> | undefined): void {
-    this.#pieces.push(piece);
+  push(chunk: Uint8Array<ArrayBuffer> | undefined): void {
+    this.#chunks.push(chunk);
     this.#goOn();
   }
 
-  take(place: Uint8Array): void | Promise<void> {
-    const done = this.#takeSome(place);
-    return done < place.length ? this.#takeRest(place.subarray(done)) : undefined;
+  take(target: Uint8Array): void | Promise<void> {
+    const done = this.#takeSome(target);
+    return done < target.length ? this.#takeRest(target.subarray(done)) : undefined;
   }
 
-  /** Gives back what is left. */
+  /** Gives back the chunks that are left. */
   end(): void {
-    for (const piece of this.#pieces) if (piece !== undefined) giveBack(piece, this.#port);
+    for (const chunk of this.#chunks) if (chunk !== undefined) giveBack(chunk, this.#port);
   }
 
-  async #takeRest(place: Uint8Array): Promise<void> {
-    for (let done = 0; done < place.length; done += this.#takeSome(place.subarray(done))) {
-      if (this.#pieces.length > 0) continue;
+  async #takeRest(target: Uint8Array): Promise<void> {
+    for (let done = 0; done < target.length; done += this.#takeSome(target.subarray(done))) {
+      if (this.#chunks.length > 0) continue;
       await new Promise<void>((resolve) => {
         this.#goOn = resolve;
       });
     }
   }
 
-  /** Takes what is here. Returns how many bytes that is. */
-  #takeSome(place: Uint8Array): number {
+  /** Takes the bytes that are here. Returns their count. */
+  #takeSome(target: Uint8Array): number {
     let done = 0;
-    while (done < place.length && this.#pieces.length > 0) {
-      const [piece] = this.#pieces;
-      if (piece === undefined) throw new Error('the bytes of a batch could not be read');
-      const bytes = piece.subarray(0, place.length - done);
-      place.set(bytes, done);
+    while (done < target.length && this.#chunks.length > 0) {
+      const [chunk] = this.#chunks;
+      if (chunk === undefined) throw new Error('the bytes of a batch could not be read');
+      const bytes = chunk.subarray(0, target.length - done);
+      target.set(bytes, done);
       done += bytes.length;
-      if (bytes.length < piece.length) this.#pieces[0] = piece.subarray(bytes.length);
-      else giveBack(this.#pieces.shift() as Uint8Array<ArrayBuffer>, this.#port);
+      if (bytes.length < chunk.length) this.#chunks[0] = chunk.subarray(bytes.length);
+      else giveBack(this.#chunks.shift() as Uint8Array<ArrayBuffer>, this.#port);
     }
     return done;
   }
@@ -110,10 +105,9 @@ function giveBack({ buffer }: Uint8Array<ArrayBuffer>, port: Port): void {
   port.postMessage({ kind: 'taken', memory: buffer }, [buffer]);
 }
 
-/** What batches that are not done are given, by their ids. */
+/** Bytes for unfinished batches, by the ids of the batches. */
 const given = new Map<number, Received>();
 
-/** What tiles of a tensor have in common. */
 const lastRanges: LastRanges = {};
 
 async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port: Port): Promise<void> {
@@ -128,18 +122,26 @@ async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);
     return;
   }
-  const { id, spare } = request;
   if (converter === undefined) throw new Error('a batch came before the start');
+  await convertBatch(converter, request, port);
+}
+
+async function convertBatch(
+  tiles: TileConverter,
+  request: Extract<WorkerRequest, { kind: 'batch' }>,
+  port: Port,
+): Promise<void> {
+  const { id, spare } = request;
   const batch = unpackBatch(request.batch, lastRanges);
-  await inputs.begin(batch.tasks.flatMap(inputsOf), given.get(id));
+  await inputs.begin(batch.tasks.flatMap(inputPartsOf), given.get(id));
   const { writes } = batch;
-  const outlet = writes === undefined ? memoryOutlet(batch, spare) : fileOutlet(batch, writes, sinks);
-  const findings = await converter.run(batch, inputs, outlet.put);
-  const result = { ...findings, output: outlet.end(), written: writes !== undefined };
+  const output = writes === undefined ? memoryOutput(batch, spare) : fileOutput(batch, writes, sinks);
+  const converted = await tiles.run(batch, inputs, output.put);
+  const result = { ...converted, output: output.end(), written: writes !== undefined };
   port.postMessage({ kind: 'result', id, result }, [result.output]);
 }
 
-// One after the other: all batches use the same memory.
+// Batches run one after the other, because they share the memory of the converter.
 let last: Promise<void> = Promise.resolve();
 
 function receive(request: WorkerRequest, port: Port): void {
@@ -160,28 +162,6 @@ function receive(request: WorkerRequest, port: Port): void {
     given.get(id ?? -1)?.end();
     given.delete(id ?? -1);
   });
-}
-
-/** What is told of an error of the system. It would lose its code on the way. */
-function systemErrorOf(cause: unknown): SystemError | undefined {
-  const { message, code, errno, syscall } = (cause ?? {}) as Partial<SystemError>;
-  return cause instanceof Error && typeof code === 'string'
-    ? { message: `${message}`, code, errno, syscall }
-    : undefined;
-}
-
-function failureOf(id: number | undefined, error: unknown): WorkerReply {
-  const cause = error instanceof TaskError ? error.cause : error;
-  return {
-    kind: 'failure',
-    id,
-    task: error instanceof TaskError ? error.task : 0,
-    writing: error instanceof TaskError && error.writing,
-    message: messageOf(cause),
-    ...(cause instanceof ScalepointError
-      ? { code: cause.code, byteOffset: cause.byteOffset, cause: systemErrorOf(cause.cause) }
-      : {}),
-  };
 }
 
 const parent = nodeModule('node:worker_threads')?.parentPort;

@@ -75,8 +75,8 @@ export const gguf: Format<'gguf', GgufTarget, 'gguf', GgufOptions, object, GgufM
 
   tensors: async (model) => model.tensors.map(plainTensor),
 
-  plan: async (model, choices, partsOf) =>
-    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices)),
+  plan: async (model, choices, partsOf, _output, readOptionFile) =>
+    planGguf(model.header, choices, partsOf, undefined, await readImportance(choices, readOptionFile)),
 
   reasonText: ggufReasonText,
 };

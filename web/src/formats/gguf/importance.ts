@@ -6,7 +6,7 @@
 import { ScalepointError } from '../../core/errors.js';
 import { type Note, noteOf } from '../../core/note.js';
 import { type ByteSource, type FileInput, quoted, quotedNames } from '../../files/bytes.js';
-import { openSource } from '../../files/open.js';
+import type { ReadOptionFile } from '../format.js';
 import { inFile } from '../shards.js';
 import { type GgufHeader, type GgufPair, type GgufTensor, readGguf } from './header.js';
 import { pairOf, u32Pair } from './pairs.js';
@@ -208,24 +208,25 @@ async function readMatrix(source: ByteSource): Promise<Omit<ImportanceMatrix, 'f
 }
 
 /**
- * Reads the importance matrix that the options name, without the entries that they leave out. Undefined if they name none, or leave out all.
+ * The importance matrix that the options name, without the entries that they leave out. Undefined if they name no matrix, or leave out all
+ * of its entries.
  * @throws ScalepointError `BAD_FILE`, `IO`
  */
-export async function readImportance(choices: ImportanceChoices): Promise<ImportanceMatrix | undefined> {
+export async function readImportance(
+  choices: ImportanceChoices,
+  readOptionFile: ReadOptionFile,
+): Promise<ImportanceMatrix | undefined> {
   const { importance, includeWeights = [], excludeWeights = [] } = choices;
   if (importance === undefined) return undefined;
-  const source = await openSource(importance);
-  try {
+  const matrix = await readOptionFile(importance, async (source): Promise<ImportanceMatrix> => {
     const file = typeof importance === 'string' ? importance : source.name;
-    const matrix = await inFile(file ?? 'importance', readMatrix(source));
-    const isIn = (name: string) => (part: string) => name.includes(part);
-    const entries = [...matrix.entries].filter(
-      ([name]) => (includeWeights.length === 0 || includeWeights.some(isIn(name))) && !excludeWeights.some(isIn(name)),
-    );
-    return entries.length === 0 ? undefined : { ...matrix, entries: new Map(entries), file };
-  } finally {
-    await source.close();
-  }
+    return { ...(await inFile(file ?? 'importance', readMatrix(source))), file };
+  });
+  const isIn = (name: string) => (part: string) => name.includes(part);
+  const entries = [...matrix.entries].filter(
+    ([name]) => (includeWeights.length === 0 || includeWeights.some(isIn(name))) && !excludeWeights.some(isIn(name)),
+  );
+  return entries.length === 0 ? undefined : { ...matrix, entries: new Map(entries) };
 }
 
 // -------------------------------------------------------------------------------------------------------------------------- using

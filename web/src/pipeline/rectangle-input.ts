@@ -1,36 +1,36 @@
-/** Where the bytes are that a rectangle of a tensor consists of. */
+/** The bytes of a rectangle of a tensor in its files. */
 import type { Rectangle } from '../codecs/codec.js';
 import { elementsOf } from '../codecs/elements.js';
 import { codecOf } from '../codecs/registry.js';
 import type { Gathered, LogicalTensor } from '../formats/format.js';
-import type { Input, Piece } from '../runner/task.js';
+import type { InputPart, TileInput } from '../runner/task.js';
 
 /** Elements of one row. */
 function inRow(column: number, columns: number, width: number): Rectangle {
   return { row: 0, rows: 1, column, columns, width };
 }
 
-/** The inputs of a gathered tensor, those of each stored tensor that has elements of the rectangle. Its elements are in one row. */
-function gatheredInputs(
+/** The input of a gathered tensor: a part for each stored tensor that has elements of the rectangle. These stand in one row. */
+function gatheredParts(
   { shape, form, parts }: LogicalTensor,
   { headRows, width }: Gathered,
   { row, rows, column, columns, width: total }: Rectangle,
   firstFile: number,
-): Input[] {
+): InputPart[] {
   const each = elementsOf(shape) / parts.length;
-  const { place } = codecOf(form);
-  const inputs: Input[] = [];
+  const { runs } = codecOf(form);
+  const inputs: InputPart[] = [];
   const end = row * total + column + rows * columns;
   for (let at = row * total + column; at < end; ) {
     const index = Math.floor(at / each);
     const { role, tensor } = parts[index] as (typeof parts)[number];
     const count = Math.min(end, (index + 1) * each) - at;
-    const { offset, bytes } = place([each], form, role, inRow(at - index * each, count, each));
+    const { offset, bytes } = runs([each], form, role, inRow(at - index * each, count, each));
     const [file, begin] = [tensor.file + firstFile, tensor.byteOffset];
     const run = { role, file, bytes, count: 1, stride: bytes };
     if (headRows === undefined) inputs.push({ ...run, begin: begin + offset });
     else {
-      const rowBytes = place([each], form, role, inRow(0, width, each)).bytes;
+      const rowBytes = runs([each], form, role, inRow(0, width, each)).bytes;
       inputs.push({ ...run, begin, moved: { head: headRows, rowBytes, from: offset } });
     }
     at += count;
@@ -38,15 +38,15 @@ function gatheredInputs(
   return inputs;
 }
 
-/** A rectangle of a stored tensor. `firstFile` counts the files of a second model on. */
-export function pieceOf(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): Piece {
+/** A rectangle of a stored tensor as the input of a tile. @param firstFile added to file numbers, for the second of two models */
+export function rectangleInput(source: LogicalTensor, rectangle: Rectangle, firstFile = 0): TileInput {
   const { shape, form, parts, gathered } = source;
-  if (gathered !== undefined) return { form, inputs: gatheredInputs(source, gathered, rectangle, firstFile) };
+  if (gathered !== undefined) return { form, parts: gatheredParts(source, gathered, rectangle, firstFile) };
   const codec = codecOf(form);
   const inputs = parts.map(({ role, tensor }) => {
-    // Written out: to spread an object takes engines longer than the rest.
-    const { offset, bytes, count, stride } = codec.place(shape, form, role, rectangle);
+    // Written out because object spread is the slowest part of this function.
+    const { offset, bytes, count, stride } = codec.runs(shape, form, role, rectangle);
     return { role, file: tensor.file + firstFile, begin: tensor.byteOffset + offset, bytes, count, stride };
   });
-  return { form, inputs };
+  return { form, parts: inputs };
 }

@@ -1,6 +1,6 @@
 /**
- * Work in parts: each job makes its share of the files of a result, and none of them knows of the others. All of them plan the whole from
- * headers alone, so that each knows the files of all. Whoever finds that nothing else is missing writes the index.
+ * Work in parts: several jobs make one result, each its share of the files, without contact to the others. Each job plans the whole from
+ * headers alone, and therefore knows the files of all. The job that finds all other files complete writes the index.
  */
 import { ScalepointError } from '../core/errors.js';
 import type { Waiting } from '../core/waiting.js';
@@ -9,15 +9,15 @@ import { openWithin } from '../files/open.js';
 import { removeFile } from '../files/path-sink.js';
 import { openSink } from '../files/sinks.js';
 import { type FilePlan, madeBytes, type OutputFile, type PlannedTensor } from '../formats/format.js';
-import { type Part, partOf } from '../formats/shards.js';
+import { partOf, type WorkPart } from '../formats/shards.js';
 
-/** Which files are those of a part: neighbors, about as many for each part. */
-function shareOf(files: readonly OutputFile[], { number, count }: Part): OutputFile[] {
+/** The files of a part: neighbors, about the same number for each part. */
+function shareOf(files: readonly OutputFile[], { number, count }: WorkPart): OutputFile[] {
   const at = (before: number) => Math.floor((before * files.length) / count);
   return files.slice(at(number - 1), at(number));
 }
 
-/** The plan of a part: its files, and the tensors in them. @param text such as `3/16`; undefined for all of the work */
+/** The plan of a part: its files, and the tensors in them. @param text such as `3/16`; undefined for the whole */
 export function partPlan(plan: FilePlan, text: unknown): FilePlan {
   const part = partOf(text);
   if (part === undefined) return plan;
@@ -44,10 +44,10 @@ export function partPlan(plan: FilePlan, text: unknown): FilePlan {
   return { ...plan, files, tensors, others: plan.files.filter((file) => !own.includes(file)) };
 }
 
-/** Where the files of a result are. */
-export type PlaceOf = (file: OutputFile) => string | URL;
+/** The path or URL of a file of a result. */
+export type LocationOf = (file: OutputFile) => string | URL;
 
-/** The bytes that a file begins with, which no other model has. */
+/** The first bytes of a file, which differ for every model. */
 function beginOf({ segments }: OutputFile): Uint8Array {
   const [first] = segments;
   if (first === undefined || first.at > 0) return new Uint8Array(0);
@@ -55,10 +55,10 @@ function beginOf({ segments }: OutputFile): Uint8Array {
   return 'bytes' in first ? first.bytes : new Uint8Array(0);
 }
 
-/** Whether a file is in place: of its size, and with its header. */
-async function isThere(place: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
+/** Whether a file exists with its size and its header. */
+async function isThere(location: FileInput, file: OutputFile, waiting: Waiting): Promise<boolean> {
   try {
-    const source = await openWithin(waiting, place);
+    const source = await openWithin(waiting, location);
     try {
       if (source.size !== file.size) return false;
       const begin = beginOf(file);
@@ -74,41 +74,41 @@ async function isThere(place: FileInput, file: OutputFile, waiting: Waiting): Pr
 }
 
 /**
- * Writes the index if all other files are in place. Two parts that end at the same time may both write it, with the same bytes.
+ * Writes the index if all other files are in place. Two jobs that end at the same time may both write it, with the same bytes.
  * @param others the files of the other parts, and the index
  * @returns whether the result is whole
  */
-export async function complete(
+export async function completeResult(
   others: readonly OutputFile[],
-  placeOf: PlaceOf,
+  locationOf: LocationOf,
   overwrite: boolean,
   waiting: Waiting,
 ): Promise<boolean> {
   for (const file of others) {
-    if (!file.isIndex && !(await isThere(placeOf(file), file, waiting))) return false;
+    if (!file.isIndex && !(await isThere(locationOf(file), file, waiting))) return false;
   }
   for (const file of others.filter(({ isIndex }) => isIndex)) {
-    const place = placeOf(file);
-    if (await isThere(place, file, waiting)) continue;
+    const location = locationOf(file);
+    if (await isThere(location, file, waiting)) continue;
     try {
-      await write(file, place, overwrite, waiting);
+      await write(file, location, overwrite, waiting);
     } catch (error) {
-      // Somebody else was faster.
+      // Another job was faster.
       const isTaken = error instanceof ScalepointError && error.code === 'EXISTS';
-      if (!isTaken || !(await isThere(place, file, waiting))) throw error;
+      if (!isTaken || !(await isThere(location, file, waiting))) throw error;
     }
   }
   return true;
 }
 
-/** Writes a file whose bytes are known. */
+/** Writes a file of known bytes. */
 async function write(
   { segments }: OutputFile,
-  place: string | URL,
+  location: string | URL,
   overwrite: boolean,
   waiting: Waiting,
 ): Promise<void> {
-  const sink = await openSink(place, { overwrite, waiting, inputs: [] });
+  const sink = await openSink(location, { overwrite, waiting, inputs: [] });
   try {
     for (const segment of segments) if ('bytes' in segment) await sink.write(segment.at, segment.bytes);
     await sink.finish();
@@ -119,24 +119,24 @@ async function write(
 }
 
 /**
- * Sees to it that there is no index of another result, which would name files that are about to be replaced.
- * @param overwrite whether it is removed; otherwise it is an error
+ * Removes the index of another result, which would name files that are about to be replaced.
+ * @param overwrite if false, such an index is an error
  * @throws ScalepointError `EXISTS`
  */
 export async function clearIndex(
   others: readonly OutputFile[],
-  placeOf: PlaceOf,
+  locationOf: LocationOf,
   overwrite: boolean,
   waiting: Waiting,
 ): Promise<void> {
   for (const file of others.filter(({ isIndex }) => isIndex)) {
-    const place = placeOf(file);
-    if (await isThere(place, file, waiting)) continue;
+    const location = locationOf(file);
+    if (await isThere(location, file, waiting)) continue;
     if (overwrite) {
-      await removeFile(place);
+      await removeFile(location);
       continue;
     }
-    const sink = await openSink(place, { overwrite: false, waiting, inputs: [] });
+    const sink = await openSink(location, { overwrite: false, waiting, inputs: [] });
     await sink.discard(undefined);
   }
 }

@@ -1,21 +1,21 @@
-// What a worker writes of a batch, and where.
+// The writes of a worker, and their positions.
 import { describe, expect, it } from 'vitest';
 import { ScalepointError } from '../../../web/src/core/errors.js';
+import { fileOutput } from '../../../web/src/runner/batch-output.js';
 import { type Batch, type EncodeTask, TaskError } from '../../../web/src/runner/task.js';
-import { fileOutlet } from '../../../web/src/runner/tile-output.js';
 
 const form = { codec: 'cast' };
 const task = (...parts: [offset: number, bytes: number][]): EncodeTask => ({
   kind: 'encode',
   rows: 1,
   columns: 1,
-  pieces: [{ form, inputs: [] }],
+  inputs: [{ form, parts: [] }],
   to: form,
   outputs: parts.map(([offset, bytes], i) => ({ role: `part ${i}`, offset, bytes })),
   measures: true,
 });
 
-/** Two files of 20 bytes that are 0xff where nothing was written, and the writes to them. */
+/** Two files of 20 bytes, filled with 0xff, and the writes to them. */
 function twoFiles() {
   const files = [new Uint8Array(20).fill(0xff), new Uint8Array(20).fill(0xff)] as const;
   let calls = 0;
@@ -38,7 +38,7 @@ function fill(batch: Batch, put: (offset: number, bytes: Uint8Array) => void): v
   }
 }
 
-/** What is in a file: where, and which bytes. */
+/** The bytes in a file, with their positions. */
 const found = (file: Uint8Array) => [...file].flatMap((byte, i) => (byte === 0xff ? [] : [[i, byte]]));
 
 describe('the output of a batch', () => {
@@ -46,7 +46,7 @@ describe('the output of a batch', () => {
     const writes = Float64Array.of(0, 3, 0, 2, 0, 8, 2, 1, 1, 0, 3, 2);
     const batch = { tasks: [task([0, 3], [3, 2])], outputBytes: 5, writes };
     const { files, write, calls } = twoFiles();
-    const outlet = fileOutlet(batch, writes, write);
+    const outlet = fileOutput(batch, writes, write);
     fill(batch, outlet.put);
     expect(outlet.end().byteLength).toBe(0);
     expect(files.map(found)).toEqual([
@@ -70,7 +70,7 @@ describe('the output of a batch', () => {
     const writes = Float64Array.of(1, 5, 0, 4);
     const batch = { tasks, outputBytes: 4, writes };
     const { files, write, calls } = twoFiles();
-    const outlet = fileOutlet(batch, writes, write);
+    const outlet = fileOutput(batch, writes, write);
     fill(batch, outlet.put);
     outlet.end();
     expect(found(files[1])).toEqual(bytes.map((byte, i) => [5 + i, byte]));
@@ -85,7 +85,7 @@ describe('the output of a batch', () => {
     const fail = () => {
       throw full;
     };
-    const outlet = fileOutlet(batch, writes, [() => {}, fail]);
+    const outlet = fileOutput(batch, writes, [() => {}, fail]);
     fill(batch, outlet.put);
     let error: unknown;
     try {

@@ -1,7 +1,7 @@
-// Batches on their way to workers: few objects, and the same tasks on the other side.
+// Batches in messages to workers: few objects, and the same tasks on the other side.
 import { describe, expect, it } from 'vitest';
-import { packBatch, unpackBatch } from '../../../web/src/runner/messages.js';
-import type { Batch, EncodeTask, Input, TileTask } from '../../../web/src/runner/task.js';
+import { packBatch, unpackBatch } from '../../../web/src/runner/packed-batch.js';
+import type { Batch, EncodeTask, InputPart, TileTask } from '../../../web/src/runner/task.js';
 
 const [f32, bf16, to] = [
   { codec: 'cast', to: 'F32' },
@@ -9,7 +9,7 @@ const [f32, bf16, to] = [
   { codec: 'compressed-tensors', bits: 8 },
 ];
 
-const input = (begin: number, more: Partial<Input> = {}): Input => {
+const part = (begin: number, more: Partial<InputPart> = {}): InputPart => {
   return { role: 'data', file: 0, begin, bytes: 64, count: 1, stride: 64, ...more };
 };
 
@@ -17,7 +17,7 @@ const encode = (i: number, more: Partial<EncodeTask> = {}): EncodeTask => ({
   kind: 'encode',
   rows: 4,
   columns: 16,
-  pieces: [{ form: f32, inputs: [input(1000 * i)] }],
+  inputs: [{ form: f32, parts: [part(1000 * i)] }],
   to,
   outputs: [
     { role: 'data', offset: 72 * i, bytes: 64 },
@@ -27,13 +27,13 @@ const encode = (i: number, more: Partial<EncodeTask> = {}): EncodeTask => ({
   ...more,
 });
 
-/** What a worker gets. */
+/** The batch that a worker receives. */
 const sent = (batch: Batch) => unpackBatch(structuredClone(packBatch(batch)));
 const batchOf = (tasks: TileTask[]): Batch => ({ tasks, outputBytes: 72 * tasks.length, writes: undefined });
 
 describe('a batch that is sent', () => {
-  it('is the same on the other side, whatever its tasks are', () => {
-    const strides = [input(5, { bytes: 3, count: 4, stride: 9 })];
+  it('is the same on the other side, with any tasks', () => {
+    const strides = [part(5, { bytes: 3, count: 4, stride: 9 })];
     const rows = { rows: 4, columns: 16 };
     const tasks: TileTask[] = [
       encode(0),
@@ -45,33 +45,33 @@ describe('a batch that is sent', () => {
       encode(5, { to: { codec: 'cast' } }),
       encode(6, { ranges: Float32Array.of(-1, 2) }),
       encode(7, { ranges: Float32Array.of(-3, 4) }),
-      encode(8, { pieces: [{ form: bf16, inputs: [input(8)] }] }),
-      encode(9, { pieces: [{ form: f32, inputs: [] }] }),
-      encode(10, { pieces: [{ form: f32, inputs: strides }] }),
-      encode(11, { pieces: [{ form: f32, inputs: [input(11, { file: 1 })] }] }),
-      encode(12, { pieces: [{ form: f32, inputs: [input(12, { role: 'scale' })] }] }),
+      encode(8, { inputs: [{ form: bf16, parts: [part(8)] }] }),
+      encode(9, { inputs: [{ form: f32, parts: [] }] }),
+      encode(10, { inputs: [{ form: f32, parts: strides }] }),
+      encode(11, { inputs: [{ form: f32, parts: [part(11, { file: 1 })] }] }),
+      encode(12, { inputs: [{ form: f32, parts: [part(12, { role: 'scale' })] }] }),
       encode(13, { outputs: [{ role: 'scale', offset: 7, bytes: 8 }] }),
       encode(14, { outputs: [{ role: 'scale', offset: 9, bytes: 7 }] }),
-      { kind: 'range', ...rows, pieces: [{ form: f32, inputs: [input(1)] }] },
-      { kind: 'range', ...rows, pieces: [{ form: f32, inputs: [input(2)] }] },
-      { kind: 'sets', ...rows, pieces: [{ form: f32, inputs: [input(3)] }], to },
+      { kind: 'range', ...rows, inputs: [{ form: f32, parts: [part(1)] }] },
+      { kind: 'range', ...rows, inputs: [{ form: f32, parts: [part(2)] }] },
+      { kind: 'sets', ...rows, inputs: [{ form: f32, parts: [part(3)] }], to },
       {
         kind: 'compare',
         ...rows,
-        pieces: [
-          { form: f32, inputs: [input(4)] },
-          { form: to, inputs: [input(5), input(2 ** 40 + 1, { role: 'scale' })] },
+        inputs: [
+          { form: f32, parts: [part(4)] },
+          { form: to, parts: [part(5), part(2 ** 40 + 1, { role: 'scale' })] },
         ],
       },
       encode(15),
     ];
     const batch = { ...batchOf(tasks), writes: Float64Array.of(0, 2 ** 40 + 3, 0, 72) };
     expect(sent(batch)).toEqual(batch);
-    // Each of them as the first and alone, too.
+    // The same for each task alone.
     for (const task of tasks) expect(sent(batchOf([task]))).toEqual(batchOf([task]));
   });
 
-  it('is one task and numbers if its tasks are alike, two by two as well', () => {
+  it('is one task and numbers if its tasks are alike, and two tasks if every second one is', () => {
     const alike = Array.from({ length: 256 }, (_, i) => encode(i));
     expect(packBatch(batchOf(alike)).examples).toHaveLength(1);
     expect(sent(batchOf(alike)).tasks).toEqual(alike);
@@ -80,7 +80,7 @@ describe('a batch that is sent', () => {
     expect(sent(batchOf(inTurns)).tasks).toEqual(inTurns);
   });
 
-  it('has ranges once that several tasks share, in a row and in later batches', () => {
+  it('sends ranges once if consecutive tasks share them, also in later batches', () => {
     const all = Float32Array.from({ length: 40 }, (_, i) => i);
     const [first, second] = [all.subarray(0, 30), all.subarray(30)];
     const shared = (ranges: Float32Array<ArrayBuffer>) => encode(0, { ranges });

@@ -1,0 +1,50 @@
+/** Errors that name the tensor in which something went wrong. */
+import type { Problem } from '../codecs/codec.js';
+import { elementsOf } from '../codecs/elements.js';
+import { codecOf } from '../codecs/registry.js';
+import { ScalepointError } from '../core/errors.js';
+import { type ByteSource, quoted } from '../files/bytes.js';
+import type { LogicalTensor, PlannedTensor } from '../formats/format.js';
+import { indexOf, mainPart } from './logical-tensor.js';
+
+/** The byte offset of an element in its file; undefined if the element has no whole bytes of its own there. */
+function offsetOf(source: LogicalTensor, element: number): number | undefined {
+  const codec = codecOf(source.form);
+  const { byteOffset, rearranged } = mainPart(source);
+  if (codec.elementType === undefined || rearranged || source.gathered !== undefined) return undefined;
+  const rectangle = { row: 0, rows: 1, column: element, columns: 1, width: elementsOf(source.shape) };
+  const { offset, bytes } = codec.runs(source.shape, source.form, 'data', rectangle);
+  return Number.isInteger(bytes) ? byteOffset + offset : undefined;
+}
+
+/** The error for an element that cannot be converted. */
+export function problemError(
+  { source, form }: PlannedTensor,
+  { kind, value }: Problem,
+  element: number,
+): ScalepointError {
+  const { name, shape, isRenamed, parts } = source;
+  // The name in the file, by which users know the tensor.
+  const stored = isRenamed && parts.length === 1 ? ` (${quoted(mainPart(source).name)})` : '';
+  const reason = {
+    'non-finite': '',
+    'beyond float32': ', too large for float32',
+    overflow: codecOf(form).overflow?.(form) ?? ', too large',
+  }[kind];
+  const message = `tensor ${quoted(name)}${stored} holds ${value} at ${indexOf(element, shape)}${reason}; a rule can keep it`;
+  const code = kind === 'overflow' ? 'OVERFLOW' : 'NON_FINITE';
+  return new ScalepointError(code, message, { tensor: name, byteOffset: offsetOf(source, element) });
+}
+
+/** The same error with the name of its tensor. @param files named in the message if the tensor's file is among them */
+export function tensorError(error: unknown, { source }: PlannedTensor, files: readonly ByteSource[]): unknown {
+  if (!(error instanceof ScalepointError) || error.tensor !== undefined) return error;
+  const label = files[mainPart(source).file]?.name;
+  const place = `tensor ${quoted(source.name)}${label === undefined ? '' : ` of ${quoted(label)}`}`;
+  return new ScalepointError(error.code, `${place}: ${error.message}`, {
+    tensor: source.name,
+    byteOffset: error.byteOffset,
+    path: error.path,
+    cause: error.cause ?? error,
+  });
+}

@@ -1,0 +1,341 @@
+/**
+ * Carries out tasks in the memory of one core: in a worker, or in the calling thread for small models. A task needs nothing but its own
+ * bytes, so that the results are the same wherever and in whichever order tasks run.
+ */
+import { Arena } from '../codecs/arena.js';
+import { errorsOf, observe } from '../codecs/calls.js';
+import type { Encoded, Form, Observed, StoredTile } from '../codecs/codec.js';
+import { codecOf } from '../codecs/registry.js';
+import { addSums, mismatchesOf, nonFiniteOf, sumCount } from '../core/measure.js';
+import type { Core } from '../core/memory.js';
+import { InputCache } from './input-cache.js';
+import type { InputReader } from './input-reader.js';
+import { isAlike } from './packed-batch.js';
+import {
+  type Answer,
+  type Batch,
+  type BatchResult,
+  type EncodeTask,
+  type InputPart,
+  pieceBytes,
+  piecesOf,
+  type SetsTask,
+  TaskError,
+  type TilePiece,
+  type TileTask,
+} from './task.js';
+
+/** The result of a task, with its parts in wasm memory. */
+type Outcome = Encoded & Omit<Answer, 'task'>;
+
+/** The result of a batch, apart from its output. */
+export type ConvertedBatch = Pick<BatchResult, 'done' | 'measured' | 'sums' | 'answers'>;
+
+const noSums = new Float64Array(0);
+
+/** Placeholder for the elements of a task without inputs. */
+const nothing = { type: 'F32', source: 0 };
+
+/** Takes bytes of a batch's output and their offset in it. The bytes are valid during the call only. */
+export type Put = (offset: number, bytes: Uint8Array) => void;
+
+/** Where the inputs of a task lie in wasm memory. */
+interface InputAddresses {
+  /** Of each input, the addresses of its roles. */
+  readonly byRole: StoredTile['parts'][];
+  /** Of each input, the addresses of its parts. */
+  readonly byPart: number[][];
+  /** The first address behind all of them. */
+  readonly end: number;
+}
+
+/** Memory is allocated in multiples of this. */
+const memoryUnit = 1 << 20;
+
+/** Bytes of task memory and input cache together, beyond which the task memory is released before the cache grows. */
+const mostMemory = 40 * 2 ** 20;
+
+const aligned = (address: number) => Math.ceil(address / 16) * 16;
+
+/** The type and address of elements, decoded first unless the core reads them as they are. */
+function elements(core: Core, arena: Arena, form: Form, stored: StoredTile): { type: string; source: number } {
+  const codec = codecOf(form);
+  const type = codec.elementType?.(form);
+  if (type !== undefined) return { type, source: firstOf(stored.parts) };
+  return { type: 'F32', source: floats(core, arena, form, stored) };
+}
+
+/** The address of the first part; 0 without parts. */
+function firstOf(parts: StoredTile['parts']): number {
+  for (const role in parts) return parts[role] as number;
+  return 0;
+}
+
+function floats(core: Core, arena: Arena, form: Form, stored: StoredTile): number {
+  const codec = codecOf(form);
+  if (codec.decode === undefined) throw new Error(`${codec.id} cannot be read as floats`);
+  return codec.decode(core, stored, form, arena);
+}
+
+/** The memory layout that similar tasks share. */
+interface PreparedTask {
+  /** The last of these tasks. Tasks of one batch share the objects of their forms, which makes comparing them fast. */
+  task: TileTask;
+  readonly pieces: readonly TilePiece[];
+  /** Sizes that calls of the core ask for, as in `Arena`. Undefined if pieces differ. */
+  readonly asked: readonly number[] | undefined;
+  readonly addresses: InputAddresses;
+  /** Memory for the inputs of the first piece, valid until wasm memory grows. */
+  readonly views: readonly Uint8Array[];
+  /** The address of the whole input in the cache. Undefined: all pieces use the same task memory, one after the other. */
+  readonly cached: number | undefined;
+}
+
+/** The answer of a task; undefined if the outcome has only parts and sums. */
+function answerOf(task: number, outcome: Outcome, cached: number | undefined): Answer | undefined {
+  const { range, sets, mismatched, problem } = outcome;
+  if ((range ?? sets ?? mismatched ?? problem) === undefined) return undefined;
+  const { parts: _parts, sums: _sums, ...answer } = outcome;
+  return cached === undefined ? { task, ...answer } : { task, ...answer, cached };
+}
+
+const cacheRequestOf = (task: TileTask) => (task.kind === 'sets' || task.kind === 'range' ? task.cache : undefined);
+const cachedRowsOf = (task: TileTask) => (task.kind === 'encode' ? task.cached : undefined);
+
+/** The only part of a task with one input of one part. */
+const onlyPartOf = ({ inputs: [{ parts }] }: TileTask) => parts[0] as InputPart;
+
+/** Converts tiles in the memory of one core. */
+export class TileConverter {
+  readonly #core: Core;
+  readonly #cache: InputCache;
+  #memory: { readonly base: number; readonly size: number } | undefined;
+  /** The layout of the last task. Models often hold many consecutive tensors of the same shape. */
+  #last: PreparedTask | undefined;
+
+  constructor(core: Core) {
+    this.#core = core;
+    this.#cache = new InputCache(core);
+  }
+
+  /**
+   * Carries out a batch, one task after the other.
+   * @param inputs reads the inputs; `begin` was called for this batch
+   * @param put takes the output
+   * @param pause awaited before each task, after its inputs were read
+   * @throws TaskError
+   */
+  async run({ tasks }: Batch, inputs: InputReader, put: Put, pause?: () => Promise<void>): Promise<ConvertedBatch> {
+    const measured = new Uint8Array(tasks.length);
+    let sums = noSums;
+    const answers: Answer[] = [];
+    let done = 0;
+    for (let i = 0; i < tasks.length; i++) {
+      const task = tasks[i] as TileTask;
+      let outcome: Outcome | undefined;
+      let isCached = false;
+      try {
+        const prepared = this.#prepare(task, inputs);
+        isCached = prepared.cached !== undefined;
+        // Read and convert the task piece by piece.
+        for (const piece of prepared.pieces) {
+          // Awaiting an input that is already here costs as much as a small task.
+          const filled = inputs.fill(task, this.#views(task, piece, prepared), piece);
+          if (filled !== undefined) await filled;
+          if (pause !== undefined) await pause();
+          outcome = this.#convert(task, piece, prepared, outcome?.sums);
+          if (outcome.problem !== undefined) break;
+        }
+        // Hand over the parts, and free the cached input after its last use.
+        const { parts, problem } = outcome as Outcome;
+        if (task.kind === 'encode' && problem === undefined) this.#handOver(task, parts, put);
+        const taken = cachedRowsOf(task);
+        if (taken?.isLast) this.#cache.drop(taken.id);
+      } catch (cause) {
+        throw cause instanceof TaskError ? cause : new TaskError(i, cause);
+      }
+      // Collect sums and answers.
+      const { sums: found, problem } = outcome as Outcome;
+      if (found !== undefined) {
+        if (sums.length === 0) sums = new Float64Array(tasks.length * sumCount);
+        sums.set(found, i * sumCount);
+        measured[i] = 1;
+      }
+      const answer = answerOf(i, outcome as Outcome, isCached ? cacheRequestOf(task)?.id : undefined);
+      if (answer !== undefined) answers.push(answer);
+      done++;
+      if (problem !== undefined) break;
+    }
+    return { done, measured, sums, answers };
+  }
+
+  /** Allocates memory for a task and lays out its inputs, unless the layout of the last task fits. */
+  #prepare(task: TileTask, inputs: InputReader): PreparedTask {
+    const { buffer } = this.#core.module.HEAPU8;
+    const last = this.#last;
+    if (last !== undefined && last.views[0]?.buffer === buffer && isAlike(task, last.task)) {
+      last.task = task;
+      return last;
+    }
+    const pieces = piecesOf(task);
+    const [first] = pieces as [TilePiece];
+    const cached = this.#cachedAt(task, inputs);
+    // Count the memory that the core asks for, then allocate inputs and that memory in one stretch.
+    const counting = new Arena();
+    const counted = this.#addressesOf(task, first, 0, cached);
+    this.#carryOut(task, first, counted.byRole, counting);
+    this.#reserve(counted.end + counting.size);
+    const addresses = this.#addressesOf(task, first, this.#start(), cached);
+    const views = this.#viewsAt(task, first, addresses);
+    this.#last = { task, pieces, asked: pieces.length === 1 ? counting.asked : undefined, addresses, views, cached };
+    return this.#last;
+  }
+
+  /** The address of a task's input in the cache, whether it is there already or is to be put there. */
+  #cachedAt(task: TileTask, inputs: InputReader): number | undefined {
+    const taken = cachedRowsOf(task);
+    if (taken !== undefined) {
+      const { bytes, count } = onlyPartOf(task);
+      return this.#cache.find(taken.id) + taken.row * ((bytes * count) / task.rows);
+    }
+    const request = cacheRequestOf(task);
+    if (request === undefined || !inputs.paysToCache(onlyPartOf(task).file)) return undefined;
+    if (this.#memory !== undefined && this.#memory.size + this.#cache.sizeFor(request) > mostMemory) this.#release();
+    const { bytes, count } = onlyPartOf(task);
+    return this.#cache.add(request, bytes * count);
+  }
+
+  /** The addresses of a task's inputs if its memory begins at `start`. All pieces share them. */
+  #addressesOf(task: TileTask, first: TilePiece, start: number, cached: number | undefined): InputAddresses {
+    if (cached !== undefined) return { byRole: [{ [onlyPartOf(task).role]: cached }], byPart: [[cached]], end: start };
+    let size = 0;
+    const byPart: number[][] = [];
+    const byRole = task.inputs.map(({ parts }) => {
+      const roles: Record<string, number> = {};
+      const addresses: number[] = [];
+      for (const [i, part] of parts.entries()) {
+        // Parts of one role lie side by side.
+        if (parts[i - 1]?.role !== part.role) {
+          size = aligned(size);
+          roles[part.role] = start + size;
+        }
+        addresses.push(start + size);
+        size += pieceBytes(task, part, first);
+      }
+      byPart.push(addresses);
+      return roles;
+    });
+    return { byRole, byPart, end: start + aligned(size) };
+  }
+
+  /** Allocates memory for tasks of this size. @throws ScalepointError `OUT_OF_MEMORY` */
+  #reserve(size: number): void {
+    if (this.#memory !== undefined && this.#memory.size >= size) return;
+    this.#release();
+    this.#cache.shrink();
+    // Tasks often grow in the course of a model. Rounding up avoids most reallocations.
+    const rounded = Math.ceil(size / memoryUnit) * memoryUnit;
+    this.#memory = { base: this.#core.allocate(rounded + 16), size: rounded };
+  }
+
+  /** Releases the task memory. */
+  #release(): void {
+    if (this.#memory !== undefined) this.#core.release(this.#memory.base);
+    this.#memory = undefined;
+    this.#last = undefined;
+  }
+
+  #start(): number {
+    return aligned(this.#memory?.base ?? 0);
+  }
+
+  #viewsAt(task: TileTask, piece: TilePiece, { byPart }: InputAddresses): Uint8Array[] {
+    const { buffer } = this.#core.module.HEAPU8;
+    return task.inputs.flatMap(({ parts }, i) =>
+      parts.map((part, j) => new Uint8Array(buffer, byPart[i]?.[j] as number, pieceBytes(task, part, piece))),
+    );
+  }
+
+  /** Memory for the inputs of a piece. */
+  #views(task: TileTask, piece: TilePiece, prepared: PreparedTask): readonly Uint8Array[] {
+    const { addresses, pieces, views } = prepared;
+    const isGood = piece === pieces[0] && views[0]?.buffer === this.#core.module.HEAPU8.buffer;
+    return isGood ? views : this.#viewsAt(task, piece, this.#cachedAddresses(task, piece, prepared) ?? addresses);
+  }
+
+  /** Addresses of a later piece in the cache; undefined for the first piece and for inputs that are not cached. */
+  #cachedAddresses(task: TileTask, piece: TilePiece, { cached, addresses }: PreparedTask): InputAddresses | undefined {
+    if (cached === undefined || piece.row === 0) return undefined;
+    const before = pieceBytes(task, onlyPartOf(task), { row: 0, rows: piece.row });
+    return this.#addressesOf(task, piece, addresses.end, cached + before);
+  }
+
+  /** Carries out a task for a piece whose inputs are in place. Adds the sums of the pieces before. */
+  #convert(task: TileTask, piece: TilePiece, prepared: PreparedTask, before: Encoded['sums']): Outcome {
+    const { asked } = prepared;
+    const { byRole, end } = this.#cachedAddresses(task, piece, prepared) ?? prepared.addresses;
+    const outcome = this.#carryOut(task, piece, byRole, new Arena(end, asked));
+    if (outcome.sums !== undefined && before !== undefined) addSums(outcome.sums, before);
+    return outcome;
+  }
+
+  /** Hands over the parts that a task makes. */
+  #handOver(task: EncodeTask, parts: Outcome['parts'], put: Put): void {
+    const { HEAPU8 } = this.#core.module;
+    for (const { role, offset, bytes } of task.outputs) {
+      const part = parts[role];
+      if (part?.bytes !== bytes) throw new Error(`the ${role} of a tile has ${part?.bytes} bytes instead of ${bytes}`);
+      put(offset, HEAPU8.subarray(part.address, part.address + bytes));
+    }
+  }
+
+  /** Carries out a task, or counts the memory that it takes beside its inputs. */
+  #carryOut(task: TileTask, piece: TilePiece, addresses: readonly StoredTile['parts'][], arena: Arena): Outcome {
+    const { columns } = task;
+    const { rows } = piece;
+    const a: StoredTile = { rows, columns, parts: addresses[0] as StoredTile['parts'] };
+    if (task.kind === 'encode') return this.#encode(task, piece, a, arena);
+    if (task.kind === 'range') {
+      const { type, source } = elements(this.#core, arena, task.inputs[0].form, a);
+      return { parts: {}, ...observe(this.#core, arena, type, rows, columns, source) };
+    }
+    if (task.kind === 'sets') return { parts: {}, ...this.#observe(task, piece, a, arena) };
+    const [first, second] = task.inputs;
+    const x = floats(this.#core, arena, first.form, a);
+    const y = floats(this.#core, arena, second.form, { rows, columns, parts: addresses[1] as StoredTile['parts'] });
+    if (arena.onlyCounts) return { parts: {} };
+    return this.#compare(x, y, rows * columns);
+  }
+
+  #compare(x: number, y: number, n: number): Outcome {
+    const sums = errorsOf(this.#core, x, y, n);
+    if (nonFiniteOf(sums) === 0) return { parts: {}, sums };
+    const { buffer } = this.#core.module.HEAPU8;
+    const mismatched = mismatchesOf(new Float32Array(buffer, x, n), new Float32Array(buffer, y, n));
+    return mismatched === 0 ? { parts: {}, sums } : { parts: {}, sums, mismatched };
+  }
+
+  #observe(task: SetsTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Observed {
+    const { columns, inputs, to } = task;
+    const codec = codecOf(to);
+    if (codec.observe === undefined) throw new Error(`${codec.id} observes no sets`);
+    const source = elements(this.#core, arena, inputs[0].form, stored);
+    const piece = rows < task.rows ? { row, of: task.rows } : undefined;
+    const tile = { rows, columns, ...source, roles: ['data'], measures: false, ranges: undefined, piece };
+    const { problem, ...observed } = codec.observe(this.#core, tile, to, arena);
+    if (problem === undefined) return observed;
+    return { problem: { ...problem, index: problem.index + row * columns } };
+  }
+
+  #encode(task: EncodeTask, { row, rows }: TilePiece, stored: StoredTile, arena: Arena): Encoded {
+    const { inputs, columns, outputs, measures, ranges, to } = task;
+    const [{ form, parts }] = inputs;
+    const codec = codecOf(to);
+    if (codec.encode === undefined) throw new Error(`${codec.id} cannot be written`);
+    // Without inputs, the parts follow from the ranges.
+    const { type, source } = parts.length === 0 ? nothing : elements(this.#core, arena, form, stored);
+    const roles = outputs.map(({ role }) => role);
+    const piece = rows < task.rows ? { row, of: task.rows } : undefined;
+    return codec.encode(this.#core, { rows, columns, type, source, roles, measures, ranges, piece }, to, arena);
+  }
+}
