@@ -79,11 +79,11 @@ async function undocumented(options: object = {}): Promise<string[]> {
   return [...`${stdout}${stderr}`.matchAll(/undocumented: (\S+)/g)].map(([, name]) => name!).sort();
 }
 
-it('has a doc comment for every exported name and member', async () => {
+it('has a doc comment for every exported name and member', { timeout: 180_000 }, async () => {
   expect(await undocumented()).toEqual([]);
 });
 
-it('would find what has none', async () => {
+it('would find what has none', { timeout: 180_000 }, async () => {
   const file = join(folder, 'bare.ts');
   writeFileSync(
     file,
