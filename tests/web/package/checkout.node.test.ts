@@ -19,8 +19,8 @@ interface Entry {
   resolved?: string;
 }
 
-it('has a lockfile that installs on any system, with digests of what it installs', () => {
-  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
+it.each(['.', 'scripts/reference'])('%s has a lockfile that installs on any system, with digests', (place) => {
+  const { packages } = JSON.parse(readFileSync(join(root, place, 'package-lock.json'), 'utf8'));
   const { '': _, ...entries } = packages as Record<string, Entry>;
   for (const [name, { os, cpu, libc, optional = false, integrity, resolved }] of Object.entries(entries)) {
     expect([os, cpu, libc].some(Boolean) && !optional, `${name} is for one system only`).toBe(false);
