@@ -17,6 +17,8 @@ interface Entry {
   optional?: boolean;
   integrity?: string;
   resolved?: string;
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
 }
 
 it.each(['.', 'scripts/reference'])('%s has a lockfile that installs on any system, with digests', (place) => {
@@ -27,6 +29,10 @@ it.each(['.', 'scripts/reference'])('%s has a lockfile that installs on any syst
     expect(integrity !== undefined || optional, `${name} has no digest`).toBe(true);
     expect(resolved, name).toBeUndefined();
   }
+  // `npm ci` refuses a lockfile that lacks the optional packages of another system.
+  const listed = new Set(Object.keys(entries).map((path) => path.replace(/^.*node_modules\//, '')));
+  const needed = Object.values(entries).flatMap((each) => [each.dependencies ?? {}, each.optionalDependencies ?? {}]);
+  expect(needed.flatMap(Object.keys).filter((name) => !listed.has(name))).toEqual([]);
 });
 
 /** Puts an empty or executable file there. */
