@@ -25,8 +25,8 @@ export default defineConfig({
     ],
   },
   test: {
-    // One file more at a time than there are processors, and at least three; another one in Chromium. Many tests wait for a page, a
-    // process or a timer. Nobody waits for CI, where there are two, so that pages answer sooner.
+    // One file more at a time than there are processors, and at least three, since many tests wait for a page, a process or a timer.
+    // Chromium runs another one. CI runs fewer, so that pages answer sooner.
     maxWorkers: process.env.CI ? Math.max(2, availableParallelism()) : Math.max(3, availableParallelism() + 1),
     // These limits only end a hang. A test of a duration has a bound of its own.
     testTimeout: 60_000,

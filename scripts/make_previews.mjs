@@ -44,7 +44,7 @@ const pages = [
   })),
 ];
 
-/** What most programs show. */
+/** The size that most programs show. */
 const size = { width: 1200, height: 630 };
 
 /** The same picture in 256 colors: a third of the bytes that browsers write, and hardly a visible difference. @param {Buffer} png */

@@ -20,7 +20,7 @@ import { explain, mustRun, root, step } from './steps.mjs';
 /** A run that takes longer has failed. */
 const timeLimit = 60 * 60_000;
 
-/** What has failed as long as there are no counts: the run itself. */
+/** Counts of a run that did not finish. */
 const unfinished = { passed: 0, failed: 1, skipped: 0 };
 
 let total = unfinished;
@@ -35,7 +35,7 @@ if (filter?.startsWith('-')) {
   process.exit(1);
 }
 
-/** Names, sizes and times of the sample models, and the optional packages that are installed: all that decides beside files of the project. */
+/** A digest of what the outcome depends on outside of the project: Node, sample models by size and time, and optional packages. */
 function surroundings() {
   const folder = process.env.SCALEPOINT_SAMPLES;
   const hash = createHash('sha256').update(`${process.version} ${folder}`);
@@ -50,7 +50,7 @@ function surroundings() {
   return hash.digest('hex');
 }
 
-/** The state of all that decides the outcome of a project, as a line of text. @param {string[]} reads @param {string} around */
+/** A line of text that changes with each file that a project reads. @param {string[]} reads @param {string} around */
 function stateOf(reads, around) {
   const without = reads.filter((path) => path.startsWith('!')).map((path) => path.slice(1));
   const files = filesAt(
@@ -91,7 +91,7 @@ async function run(names, files) {
   const vitest = await startVitest('test', files, { root, run: true, project: names });
   const modules = vitest.state.getTestModules();
   const results = names.map((name) => {
-    // A browser adds its name to that of the project.
+    // Vitest adds the name of the browser to that of the project.
     const counts = countsOf(modules.filter(({ project }) => project.name.split(' ')[0] === name));
     const isEmpty = counts.passed + counts.failed === 0 && files.length === 0;
     return /** @type {const} */ ([name, isEmpty ? unfinished : counts]);

@@ -4,7 +4,7 @@
  * @typedef {object} Project
  * @property {string} name
  * @property {string[]} include patterns of test files
- * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` takes out what is below it
+ * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` excludes a path inside of a folder
  * @property {boolean} [isolate] gives each file a process of its own
  */
 

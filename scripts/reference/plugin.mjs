@@ -1,4 +1,5 @@
-// What the reference of the site asks of TypeDoc beyond its options.
+// A plugin of TypeDoc, for the parts of the site's reference that its options cannot express: addresses, order, overloads under one
+// description, types as the source writes them, and the check for missing doc comments.
 
 import { Application, Comment, Converter, LiteralType, ReflectionKind } from 'typedoc';
 import { MarkdownTheme, MarkdownThemeContext, ModuleRouter } from 'typedoc-plugin-markdown';

@@ -1,4 +1,4 @@
-// The checks of `npm test`: each script of package.json that is named `check:…` has to end well.
+// The checks of `npm test`: each script of package.json that is named `check:…` has to succeed.
 import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -15,6 +15,6 @@ it.each(checks)('npm run %s', { timeout: 600_000 }, async (name) => {
   const output = await run.catch(({ message, stdout, stderr }) => {
     throw new Error(`${message}\n${stdout}${stderr}`);
   });
-  // A check that looked at nothing has found nothing.
+  // A check that read no file proves nothing.
   expect(output.stdout).not.toMatch(/\b0 (modules|dependencies|files)\b/);
 });
