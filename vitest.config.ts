@@ -1,13 +1,11 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { playwright } from '@vitest/browser-playwright';
-import { defineConfig } from 'vitest/config';
+import { configDefaults, defineConfig } from 'vitest/config';
 import { launchOptions } from './scripts/chromium.mjs';
-import { filesOf } from './scripts/web_files.mjs';
+import { chromium, inNode } from './tests/projects.mjs';
 
 const file = (path: string) => fileURLToPath(new URL(path, import.meta.url));
-
-const [alone, long, ofPackage] = [filesOf('alone'), filesOf('long'), filesOf('package')];
 
 const samples = process.env.SCALEPOINT_SAMPLES;
 
@@ -27,37 +25,23 @@ export default defineConfig({
     ],
   },
   test: {
-    // One file more at a time than there are processors, and at least three; another one in Chromium. Many tests wait for a page, a
-    // process or a timer. Nobody waits for CI, where there are two, so that pages answer sooner.
+    // One file more at a time than there are processors, and at least three, since many tests wait for a page, a process or a timer.
+    // Chromium runs another one. CI runs fewer, so that pages answer sooner.
     maxWorkers: process.env.CI ? Math.max(2, availableParallelism()) : Math.max(3, availableParallelism() + 1),
     // These limits only end a hang. A test of a duration has a bound of its own.
     testTimeout: 60_000,
     hookTimeout: 60_000,
+    // Milliseconds from which the output names a test that passed.
+    slowTestThreshold: 30_000,
     // A page on a busy machine may take longer than the usual second to get where a test waits for it.
     expect: { poll: { timeout: 10_000 } },
     // Files share processes and pages: loading everything again for each of them takes a quarter of the time of all.
     isolate: false,
     projects: [
-      {
-        extends: true,
-        test: {
-          name: 'node',
-          environment: 'node',
-          include: ['tests/web/**/*.test.ts', 'tests/fuzz/**/*.test.ts'],
-          exclude: ['**/*.browser.test.ts', ...alone, ...long, ...ofPackage],
-        },
-      },
-      {
-        extends: true,
-        test: {
-          name: 'alone',
-          environment: 'node',
-          include: alone,
-          isolate: true,
-        },
-      },
-      { extends: true, test: { name: 'long', environment: 'node', include: long } },
-      { extends: true, test: { name: 'package', environment: 'node', include: ofPackage } },
+      ...inNode.map(({ name, include, exclude = [], isolate = false }) => ({
+        extends: true as const,
+        test: { name, include, exclude: [...configDefaults.exclude, ...exclude], isolate },
+      })),
       {
         extends: true,
         // Sample models may lie outside of the project.
@@ -65,12 +49,10 @@ export default defineConfig({
         // Its bundles are modules that find their wasm beside them.
         optimizeDeps: { exclude: ['onnxruntime-web'] },
         test: {
-          name: 'chromium',
+          name: chromium.name,
           provide: { samples: samples ?? '' },
-          // Files named *.node.test.ts run in Node only. They need files or processes, or they search long for what the recorded digests
-          // show to be the same in Chromium.
-          include: ['tests/web/**/*.test.ts'],
-          exclude: ['**/*.node.test.ts'],
+          include: chromium.include,
+          exclude: chromium.exclude,
           browser: {
             enabled: true,
             headless: true,

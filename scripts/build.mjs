@@ -187,9 +187,18 @@ const dist = {
 };
 
 /** @type {Step} */
+const reference = {
+  name: 'reference',
+  from: ['web/src', 'tsconfig.json', 'scripts/reference'],
+  to: ['build/reference'],
+  make: () =>
+    run('node', ['scripts/reference/node_modules/typedoc/bin/typedoc', '--options', 'scripts/reference/typedoc.json']),
+};
+
+/** @type {Step} */
 const demo = {
   name: 'demo',
-  from: ['web', 'vite.config.ts'],
+  from: ['web', 'vite.config.ts', 'build/reference'],
   to: ['build/demo'],
   given: process.env.SCALEPOINT_SITE ?? '',
   async make() {
@@ -205,7 +214,11 @@ export async function buildWasm() {
 }
 
 export const buildPackage = () => build(dist);
-export const buildDemo = () => build(demo);
+
+export async function buildDemo() {
+  await build(reference);
+  await build(demo);
+}
 
 export async function buildAll() {
   await buildWasm();

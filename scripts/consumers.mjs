@@ -16,10 +16,7 @@ try {
   await setup({ test: true });
   await mustRun(process.execPath, ['scripts/build.mjs']);
   const files = ['package', 'inline', 'types'].map((name) => `tests/web/package/${name}.node.test.ts`);
-  const first =
-    names.length > 0
-      ? 0
-      : node('node_modules/vitest/vitest.mjs', 'run', '--project', 'node', '--project', 'package', ...files);
+  const first = names.length > 0 ? 0 : node('node_modules/vitest/vitest.mjs', 'run', '--project', 'package', ...files);
   process.exitCode = node('tests/consumers/run.mjs', ...names) || first;
 } catch (error) {
   explain(error);

@@ -5,9 +5,9 @@
 import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { chromium } from 'playwright';
+import UPNG from 'upng-js';
 import { guidePages } from '../web/demo/guide/build.mjs';
 import { launchOptions } from './chromium.mjs';
-import { pngOf } from './png.mjs';
 import { serve } from './serve.mjs';
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -44,28 +44,13 @@ const pages = [
   })),
 ];
 
-/** What most programs show. */
+/** The size that most programs show. */
 const size = { width: 1200, height: 630 };
 
-/** The pixels of what a page shows, four bytes each. The browser decodes its own picture. @param {import('playwright').Page} page */
-async function pixelsOf(page) {
-  const shot = (await page.screenshot()).toString('base64');
-  const blank = await page.context().newPage();
-  const pixels = await blank.evaluate(async (shot) => {
-    const picture = new Image();
-    picture.src = `data:image/png;base64,${shot}`;
-    await picture.decode();
-    const canvas = document.createElement('canvas');
-    canvas.width = picture.width;
-    canvas.height = picture.height;
-    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext('2d'));
-    context.drawImage(picture, 0, 0);
-    const { data } = context.getImageData(0, 0, picture.width, picture.height);
-    let text = '';
-    for (let i = 0; i < data.length; i += 2 ** 15) text += String.fromCharCode(...data.subarray(i, i + 2 ** 15));
-    return btoa(text);
-  }, shot);
-  return Buffer.from(pixels, 'base64');
+/** The same picture in 256 colors: a third of the bytes that browsers write, and hardly a visible difference. @param {Buffer} png */
+function inFewColors(png) {
+  const picture = UPNG.decode(png);
+  return Buffer.from(UPNG.encode(UPNG.toRGBA8(picture), picture.width, picture.height, 256));
 }
 
 const folder = path('web/demo/public/previews');
@@ -82,7 +67,7 @@ try {
     await prepare(page);
     // Pictures that are drawn with the next frames, and measurements.
     await page.waitForTimeout(name === 'speed' ? 8000 : 800);
-    writeFileSync(`${folder}/${name}.png`, pngOf(await pixelsOf(page), size.width));
+    writeFileSync(`${folder}/${name}.png`, inFewColors(await page.screenshot()));
     await context.close();
   }
 } finally {

@@ -1,30 +1,11 @@
-// A small static server for the built page. Only this machine can reach it.
-//
-//   node scripts/serve.mjs [--port 8080] [folder]      the folder is build/demo unless given
+// Serves the built page to this machine alone: sirv with the headers of a careful host. Written by hand are those headers, the search for
+// a free port, and the refusal of symbolic links that lead out of the folder, which sirv follows.
 
-import { createReadStream, readFileSync } from 'node:fs';
-import { realpath, stat } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { realpath } from 'node:fs/promises';
 import { createServer } from 'node:http';
-import { extname, join, resolve, sep } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
-
-/** @type {Record<string, string>} */
-const contentTypes = {
-  '.css': 'text/css; charset=utf-8',
-  '.html': 'text/html; charset=utf-8',
-  '.ico': 'image/x-icon',
-  '.js': 'text/javascript; charset=utf-8',
-  '.json': 'application/json; charset=utf-8',
-  '.map': 'application/json; charset=utf-8',
-  '.mjs': 'text/javascript; charset=utf-8',
-  '.png': 'image/png',
-  '.svg': 'image/svg+xml',
-  '.txt': 'text/plain; charset=utf-8',
-  '.wasm': 'application/wasm',
-  '.webmanifest': 'application/manifest+json',
-  '.woff2': 'font/woff2',
-};
+import { join, sep } from 'node:path';
+import sirv from 'sirv';
 
 /** Number of ports that are tried after the first one. */
 const portsToTry = 50;
@@ -42,24 +23,16 @@ function policyOf(folder) {
 }
 
 /**
- * The file for a request, or undefined if there is none inside of the folder.
+ * Whether the path of a request leads to something inside of the folder. Names that begin with a dot are hidden.
  * @param {string} folder a real path
- * @param {string} url as in the request line
- * @returns {Promise<{ path: string, size: number } | undefined>}
+ * @param {string} path
  */
-async function find(folder, url) {
+async function isInside(folder, path) {
   try {
-    const name = decodeURIComponent(url.split(/[?#]/, 1)[0] ?? '');
-    if (!name.startsWith('/') || name.includes('\0') || name.split('/').some((part) => part.startsWith('.')))
-      return undefined;
-    const wanted = resolve(folder, `.${name}${name.endsWith('/') ? 'index.html' : ''}`);
-    // The check is on the real path, so that no symbolic link leads out of the folder.
-    const path = await realpath(wanted);
-    if (!path.startsWith(folder + sep)) return undefined;
-    const info = await stat(path);
-    return info.isFile() ? { path, size: info.size } : undefined;
+    const name = decodeURIComponent(path);
+    return !/\/\./.test(name) && (await realpath(join(folder, name))).startsWith(folder + sep);
   } catch {
-    return undefined;
+    return false;
   }
 }
 
@@ -73,6 +46,7 @@ async function find(folder, url) {
  */
 export async function serve({ folder, port = 8080, policy = policyOf(folder) }) {
   const realFolder = await realpath(folder);
+  const files = sirv(realFolder, { dev: true, extensions: [] });
   const server = createServer(async (request, response) => {
     response.setHeader('Content-Security-Policy', policy);
     response.setHeader('X-Content-Type-Options', 'nosniff');
@@ -80,22 +54,16 @@ export async function serve({ folder, port = 8080, policy = policyOf(folder) }) 
     response.setHeader('Cache-Control', 'no-store');
     const refuse = (/** @type {number} */ status, /** @type {string} */ text) => {
       response.writeHead(status, { 'Content-Type': 'text/plain; charset=utf-8' });
-      response.end(request.method === 'HEAD' ? undefined : `${text}\n`);
+      response.end(`${text}\n`);
     };
     if (request.method !== 'GET' && request.method !== 'HEAD') {
       response.setHeader('Allow', 'GET, HEAD');
       return refuse(405, 'only GET and HEAD');
     }
-    const file = await find(realFolder, request.url ?? '');
-    if (file === undefined) return refuse(404, 'not found');
-    response.writeHead(200, {
-      'Content-Type': contentTypes[extname(file.path)] ?? 'application/octet-stream',
-      'Content-Length': file.size,
-    });
-    if (request.method === 'HEAD') return response.end();
-    createReadStream(file.path)
-      .on('error', () => response.destroy())
-      .pipe(response);
+    const path = request.url?.replace(/[?#].*/s, '').replace(/\/$/, '/index.html') ?? '';
+    if (!(await isInside(realFolder, path))) return refuse(404, 'not found');
+    request.url = path;
+    files(request, response, () => refuse(404, 'not found'));
   });
 
   const listen = (/** @type {number} */ number) =>
@@ -135,14 +103,4 @@ export function parsePort(text) {
   if (!/^\d+$/.test(text) || port > 65535)
     throw new RangeError(`--port: expected a number from 0 to 65535, got ${text}`);
   return port;
-}
-
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { values, positionals } = parseArgs({
-    options: { port: { type: 'string', default: '8080' } },
-    allowPositionals: true,
-  });
-  const folder = positionals[0] ?? fileURLToPath(new URL('../build/demo', import.meta.url));
-  const { url } = await serve({ folder, port: parsePort(values.port) });
-  console.log(url);
 }

@@ -26,8 +26,16 @@ const debianPackages = [
   { name: 'chromium', forTests: true, present: () => existsSync(chromium) },
 ];
 
-/** Folders with packages of their own, which are large or not there for every system. Tests that need them are skipped without them. */
-const foldersForTests = ['tests/llama', 'tests/transformers', 'tests/types'];
+/**
+ * Folders with packages of their own. TypeDoc needs another TypeScript than the project. Those of tests are large or not there for every
+ * system; tests that need them are skipped without them.
+ */
+const folders = [
+  { folder: 'scripts/reference', forTests: false },
+  { folder: 'tests/llama', forTests: true },
+  { folder: 'tests/transformers', forTests: true },
+  { folder: 'tests/types', forTests: true },
+];
 
 /**
  * Whether node_modules holds what package-lock.json lists. It compares that list with npm's own list in node_modules, which lacks the
@@ -104,8 +112,8 @@ export async function setup({ test, build = true }) {
   }
   const missing = debianPackages.filter((entry) => build && (test || !entry.forTests) && !entry.present());
   const needNodeModules = !nodeModulesFit();
-  const folders = test ? foldersForTests.filter((folder) => !nodeModulesFit(folder)) : [];
-  if (missing.length === 0 && !needNodeModules && folders.length === 0) {
+  const wanted = folders.filter(({ folder, forTests }) => (forTests ? test : build) && !nodeModulesFit(folder));
+  if (missing.length === 0 && !needNodeModules && wanted.length === 0) {
     await step('setup', async (say) => say('nothing missing'));
     return;
   }
@@ -126,10 +134,18 @@ export async function setup({ test, build = true }) {
       say('installed the npm packages');
     });
   }
-  for (const folder of folders) {
+  for (const { folder, forTests } of wanted) {
     await step('setup', async (say) => {
       say(`installing the npm packages of ${folder}`);
-      const { code } = await run('npm', ['ci', '--prefix', folder, '--ignore-scripts', '--no-audit', '--no-fund']);
+      const { code, output } = await run('npm', [
+        'ci',
+        '--prefix',
+        folder,
+        '--ignore-scripts',
+        '--no-audit',
+        '--no-fund',
+      ]);
+      if (code !== 0 && !forTests) throw new StepError(`could not install the npm packages of ${folder}`, output);
       say(`${code === 0 ? 'installed' : 'could not install'} the npm packages of ${folder}`);
     });
   }

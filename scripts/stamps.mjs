@@ -6,19 +6,21 @@ import { join } from 'node:path';
 import { root } from './steps.mjs';
 
 /**
- * All files at some paths of the project, those inside of folders too; a path where nothing is gives none.
+ * All files at some paths of the project, those inside of folders too, apart from installed packages.
  * @param {string[]} paths
+ * @param {string[]} [without] paths inside of those folders to leave out
+ * @returns {string[]}
  */
-export function filesAt(paths) {
-  /** @type {string[]} */
-  const files = [];
-  for (const path of paths) {
-    const full = join(root, path);
-    if (!existsSync(full)) continue;
-    if (statSync(full).isFile()) files.push(path);
-    else for (const name of readdirSync(full)) if (name !== 'node_modules') files.push(...filesAt([join(path, name)]));
-  }
-  return files.sort();
+export function filesAt(paths, without = []) {
+  const inside = (/** @type {string} */ folder) =>
+    readdirSync(join(root, folder))
+      .filter((name) => name !== 'node_modules')
+      .map((name) => join(folder, name))
+      .filter((path) => !without.includes(path));
+  const present = paths.filter((path) => existsSync(join(root, path)));
+  return present
+    .flatMap((path) => (statSync(join(root, path)).isFile() ? [path] : filesAt(inside(path), without)))
+    .sort();
 }
 
 /** A digest of names and contents. @param {string[]} files */

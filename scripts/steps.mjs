@@ -1,4 +1,4 @@
-// Shared by setup.mjs, start.mjs and test.mjs: functions that run a program, and that report a step of the work in one line.
+// Shared by the scripts: functions that run a program, and that report a step of the work.
 
 import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
@@ -97,50 +97,19 @@ export function duration(milliseconds) {
 }
 
 /**
- * The notes of the steps that run now, by their names.
- * @type {Map<string, string>}
- */
-const running = new Map();
-
-/** Prints a line. A terminal then shows in its last line what runs. */
-function print(line = '') {
-  if (!process.stdout.isTTY) {
-    process.stdout.write(line);
-    return;
-  }
-  const width = (process.stdout.columns ?? 80) - 1;
-  const names = [...running].map(([name, note]) => (note === '' ? name : `${name}: ${note}`));
-  const status = names.length === 0 ? '' : paint('dim', `  ${names.join('; ')}`.slice(0, width));
-  process.stdout.write(`\r\x1b[K${line}${status}`);
-}
-
-/**
- * Runs one step and prints a line with its name, its note and its duration when it is done. Several steps may run at the same time.
+ * Runs one step: prints what it does, and how long it took if that is more than a second.
  * @template T
  * @param {string} name
- * @param {(say: (note: string) => void) => Promise<T>} action `say` sets the note
+ * @param {(say: (note: string) => void) => Promise<T>} action `say` prints a note
  * @returns {Promise<T>}
  */
 export async function step(name, action) {
   const start = performance.now();
-  const say = (/** @type {string} */ note) => {
-    running.set(name, note);
-    print();
-  };
-  const finish = (/** @type {string} */ text) => {
-    running.delete(name);
-    const time = duration(performance.now() - start).padStart(11);
-    print(`  ${name.padEnd(14)}${text.padEnd(60)}${paint('dim', time)}\n`);
-  };
-  say('');
-  try {
-    const result = await action(say);
-    finish(running.get(name) ?? '');
-    return result;
-  } catch (error) {
-    finish('failed');
-    throw error;
-  }
+  const say = (/** @type {string} */ note) => console.log(`  ${name.padEnd(14)}${note}`);
+  const result = await action(say);
+  const time = performance.now() - start;
+  if (time > 1000) say(paint('dim', duration(time)));
+  return result;
 }
 
 /**
@@ -149,7 +118,5 @@ export async function step(name, action) {
  */
 export function explain(error) {
   if (!(error instanceof StepError)) throw error;
-  const lines = error.output.trimEnd();
-  const indented = lines === '' ? '' : `${lines.replace(/^/gm, '    ')}\n`;
-  print(`\n    ${paint('red', error.message)}\n${indented}\n`);
+  console.error(`\n    ${paint('red', error.message)}\n${error.output.trimEnd().replace(/^(?=.)/gm, '    ')}\n`);
 }

@@ -17,16 +17,22 @@ interface Entry {
   optional?: boolean;
   integrity?: string;
   resolved?: string;
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
 }
 
-it('has a lockfile that installs on any system, with digests of what it installs', () => {
-  const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8'));
+it.each(['.', 'scripts/reference'])('%s has a lockfile that installs on any system, with digests', (place) => {
+  const { packages } = JSON.parse(readFileSync(join(root, place, 'package-lock.json'), 'utf8'));
   const { '': _, ...entries } = packages as Record<string, Entry>;
   for (const [name, { os, cpu, libc, optional = false, integrity, resolved }] of Object.entries(entries)) {
     expect([os, cpu, libc].some(Boolean) && !optional, `${name} is for one system only`).toBe(false);
     expect(integrity !== undefined || optional, `${name} has no digest`).toBe(true);
     expect(resolved, name).toBeUndefined();
   }
+  // `npm ci` refuses a lockfile that lacks the optional packages of another system.
+  const listed = new Set(Object.keys(entries).map((path) => path.replace(/^.*node_modules\//, '')));
+  const needed = Object.values(entries).flatMap((each) => [each.dependencies ?? {}, each.optionalDependencies ?? {}]);
+  expect(needed.flatMap(Object.keys).filter((name) => !listed.has(name))).toEqual([]);
 });
 
 /** Puts an empty or executable file there. */

@@ -81,8 +81,10 @@ describe('the README', () => {
   it('is short, and says first how to install the package', () => {
     expect(readme.split('\n').length - 1).toBeLessThanOrEqual(150);
     const [first] = [...readme.matchAll(/^```(\w+)\n(.*?)^```/gms)];
-    const { name } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
-    expect(first?.slice(1)).toEqual(['sh', `npm install ${name}\n`]);
+    const { name, version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+    const [language, code = ''] = first?.slice(1) ?? [];
+    const commands = code.split('\n').map((line) => line.replace(/ +#.*/, ''));
+    expect([language, ...commands]).toEqual(['sh', 'npm pack', `npm install ./${name}-${version}.tgz`, '']);
   });
 
   it('links to pages and headings that exist', () => {

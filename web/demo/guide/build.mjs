@@ -1,11 +1,13 @@
-// Makes the pages of the guide out of the Markdown files of this folder, and the API reference out of the sources.
+// Makes the pages of the guide out of the Markdown files of this folder and, for the API reference, out of those that TypeDoc writes.
 
-import { readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { Marked } from 'marked';
-import { referencePages } from './reference.mjs';
 
 const folder = fileURLToPath(new URL('.', import.meta.url));
+
+/** Where `npm run build` puts the Markdown of the reference. */
+const referenceFolder = fileURLToPath(new URL('../../../build/reference/', import.meta.url));
 
 /**
  * @typedef {object} GuidePage
@@ -13,7 +15,8 @@ const folder = fileURLToPath(new URL('.', import.meta.url));
  * @property {string} title its heading
  * @property {string} description its first paragraph, as plain text
  * @property {string} [markdown] absent in the reference
- * @property {string} [html] what is in it, if that is not Markdown
+ * @property {string} [html] content of a page of the reference
+ * @property {string[]} [names] exported names that a page of the reference documents
  */
 
 const escaped = (/** @type {string} */ text) =>
@@ -51,6 +54,54 @@ export function guidePages() {
   return [...markdownPages(), ...referencePages()];
 }
 
+/** The entry points of the package. */
+const references = [
+  {
+    name: 'api',
+    from: 'scalepoint',
+    file: 'index.md',
+    about: 'Arrays, layers and search: everything that `load` gives.',
+  },
+  {
+    name: 'api-model',
+    from: 'scalepoint/model',
+    file: 'model.md',
+    about: 'Model files: inspect, plan, quantize, compare and verify them.',
+  },
+  {
+    name: 'api-bench',
+    from: 'scalepoint/bench',
+    file: 'bench.md',
+    about: 'The benchmark that ships with the package.',
+  },
+];
+
+/** A heading with its id, as TypeDoc writes them. */
+const namedHeading = / ?\{#([^}]+)\}$/;
+
+/** The names that a part of the reference documents. @param {string} markdown */
+const namesIn = (markdown) => [...markdown.matchAll(/^### .*\{#([^}]+)\}$/gm)].map(([, name]) => String(name));
+
+/** The pages of the reference: what TypeDoc wrote, with a list of names at the start of each group. */
+function referencePages() {
+  return references.map(({ name, from, file, about }) => {
+    const path = `${referenceFolder}${file}`;
+    if (!existsSync(path)) throw new Error(`${path} is missing: build first, with npm run build`);
+    const groups = readFileSync(path, 'utf8')
+      .replace(/^(?:\*\*\*|\*\*Examples?\*\*|#+ Examples?)\n/gm, '')
+      .replace(/^(\*\*(?:Throws|Returns)\*\*)\n\n/gm, '$1 ')
+      .replace(/\]\((\w+\.md)(?=#)/g, (_, to) => `](../${references.find((each) => each.file === to)?.name}/`)
+      .split(/^(?=## )/m)
+      .map((group) => {
+        const links = namesIn(group).map((each) => `[\`${each}\`](#${each})`);
+        return group.replace(/^## .*\n/, (heading) => `${heading}\n${links.join(' ')}\n`);
+      });
+    const title = `API: ${from}`;
+    const html = bodyOf([`# ${title}\n\n${about}\n`, ...groups].join('\n'));
+    return { name, title, description: plain(about), html, names: groups.flatMap(namesIn) };
+  });
+}
+
 /** The id of a heading. @param {string} text */
 export const anchorOf = (text) =>
   plain(text)
@@ -80,8 +131,9 @@ function bodyOf(markdown) {
   const marked = new Marked({
     renderer: {
       heading({ tokens, depth, text }) {
-        const id = depth === 1 ? '' : ` id="${anchorOf(text)}"`;
-        return `<h${depth}${id}>${this.parser.parseInline(tokens)}</h${depth}>\n`;
+        // The reference repeats headings of the fourth level, such as Properties.
+        const id = namedHeading.exec(text)?.[1] ?? (depth === 1 || depth > 3 ? undefined : anchorOf(text));
+        return `<h${depth}${id === undefined ? '' : ` id="${id}"`}>${this.parser.parseInline(tokens).replace(namedHeading, '')}</h${depth}>\n`;
       },
       // A short word of code stays whole: browsers break after a hyphen, and `--range` would be cut in two.
       codespan: ({ text }) => `<code${text.length <= wholeCode ? ' class="whole"' : ''}>${escaped(text)}</code>`,
@@ -149,7 +201,7 @@ export function guideHtml(page, pages) {
         <p>Guide</p>
         ${contents}
       </nav>
-      <main class="prose" id="main" tabindex="-1">
+      <main class="prose${page.html === undefined ? '' : ' reference'}" id="main" tabindex="-1">
 ${body}
         <nav class="onward" aria-label="Next and previous page">
           ${onward}

@@ -12,7 +12,6 @@ import { transformWithOxc } from 'vite';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { serve } from '../../../../scripts/serve.mjs';
 import { type GuidePage, guidePages } from '../../../../web/demo/guide/build.mjs';
-import { referencePages } from '../../../../web/demo/guide/reference.mjs';
 import { path as inFolder, run, useFolder } from '../../cli/support.js';
 import { activationsOf, matrixFile } from '../../support/importance.js';
 import { safetensors, weights } from '../../support/models.js';
@@ -483,24 +482,31 @@ describe('the pages of the guide', () => {
 });
 
 describe('the reference', () => {
+  const pageOf = (from: string) => guidePages().find(({ title }) => title === `API: ${from}`)!;
+
   it('has every value that the entry points export, and their types', () => {
-    const byName = new Map(referencePages().map((page) => [page.title.replace('API: ', ''), page]));
-    for (const [name, exported] of Object.entries(modules)) {
-      const { names } = byName.get(name)!;
+    for (const [from, exported] of Object.entries(modules)) {
+      const { names } = pageOf(from);
       // `plain` is a namespace of loops to compare with.
       expect(names).toEqual(expect.arrayContaining(Object.keys(exported as object).filter((key) => key !== 'plain')));
-      expect(new Set(names).size).toBe(names.length);
+      expect(new Set(names).size).toBe(names!.length);
     }
-    expect(byName.get('scalepoint')!.names).toEqual(expect.arrayContaining(['QuantizeOptions', 'Scalepoint', 'Layer']));
+    expect(pageOf('scalepoint').names).toEqual(expect.arrayContaining(['QuantizeOptions', 'Scalepoint', 'Layer']));
   });
 
-  it('tells signatures and doc comments, and nothing private', () => {
-    const [{ html }] = referencePages() as unknown as [{ html: string }];
+  it('shows signatures and doc comments, and nothing private', () => {
+    const { html = '' } = pageOf('scalepoint');
     expect(html).toContain('id="Scalepoint.quantize"');
-    expect(html).toContain('quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor');
-    // The code of types has comments of its own.
-    expect(html.replace(/<pre[\s\S]*?<\/pre>/g, '')).not.toMatch(
-      /#core|@internal|@param|@throws|@example|@defaultValue/,
-    );
+    expect(html).toContain('<a href="#QuantizeOptions">');
+    const text = html.replace(/<[^>]*>/g, '');
+    expect(text).toContain('quantize(x: FloatInput, options: QuantizeOptions): LinearQuantizedTensor');
+    expect(text).not.toMatch(/#core|@internal|@param|@throws|@example|@defaultValue/);
+  });
+
+  it('gives each name an address of its own', () => {
+    for (const from of Object.keys(modules)) {
+      const ids = [...pageOf(from).html!.matchAll(/ id="([^"]*)"/g)].map(([, id]) => id);
+      expect(new Set(ids).size).toBe(ids.length);
+    }
   });
 });

@@ -1,0 +1,152 @@
+// A plugin of TypeDoc, for the parts of the site's reference that its options cannot express: addresses, order, overloads under one
+// description, types as the source writes them, and the check for missing doc comments.
+
+import { Application, Comment, Converter, LiteralType, ReflectionKind } from 'typedoc';
+import { MarkdownTheme, MarkdownThemeContext, ModuleRouter } from 'typedoc-plugin-markdown';
+import ts from 'typescript';
+
+/** Names to show before the others of their group, in the order in which programs use them. */
+const first = [
+  'load',
+  'Scalepoint',
+  'inspectModel',
+  'planModel',
+  'estimateModel',
+  'quantizeModel',
+  'compareModels',
+  'verifyModel',
+];
+
+/** @param {{ name: string }} reflection */
+const rank = ({ name }) => (first.includes(name) ? first.indexOf(name) : first.length);
+
+/** The names that lead from the module to a reflection: `Scalepoint.quantize`. @param {import('typedoc').Reflection} reflection */
+function pathOf(reflection) {
+  const names = [];
+  for (
+    let at = reflection;
+    at !== undefined && !at.kindOf(ReflectionKind.SomeModule | ReflectionKind.Project);
+    at = at.parent
+  )
+    if (!at.kindOf(ReflectionKind.SomeSignature | ReflectionKind.TypeLiteral)) names.unshift(at.name);
+  return names.join('.');
+}
+
+/** Gives each name an address that stays when others come: `#Scalepoint.quantize`. */
+class Router extends ModuleRouter {
+  buildAnchors(target, page) {
+    super.buildAnchors(target, page);
+    for (const [reflection] of this.anchors) {
+      const anchor = pathOf(reflection);
+      this.anchors.set(reflection, anchor);
+      this.fullUrls.set(reflection, this.fullUrls.get(reflection).replace(/#.*/, `#${anchor}`));
+    }
+  }
+}
+
+class Context extends MarkdownThemeContext {
+  partials = this.#partials(this.partials);
+
+  /** @param {MarkdownThemeContext['partials']} given */
+  #partials(given) {
+    return {
+      ...given,
+      // Tables of properties have their defaults in the description, which leaves room for it.
+      comment: (model, options) => {
+        const text = given.comment(model, options);
+        const value = options?.isTableColumn ? model.getTag('@defaultValue') : undefined;
+        return value === undefined ? text : `${text} Default: ${this.helpers.getCommentParts(value.content)}`.trim();
+      },
+      constructor: (model) => this.#callable(model.signatures, (signature) => given.signatureTitle(signature)),
+      signatures: (model) => this.#callable(model.signatures, (signature) => given.signatureTitle(signature)),
+      accessor: ({ name, getSignature }) =>
+        this.#callable([getSignature], ({ type }) => `> **${name}**: ${given.someType(type)}`),
+    };
+  }
+
+  /**
+   * All signatures of a function, then each of their doc comments once.
+   * @param {import('typedoc').SignatureReflection[]} signatures
+   * @param {(signature: import('typedoc').SignatureReflection) => string} titleOf
+   */
+  #callable(signatures, titleOf) {
+    const docs = signatures.map((signature) => {
+      const parameters = (signature.parameters ?? []).filter(({ comment }) => comment !== undefined);
+      const list = parameters.map(
+        ({ name, comment }) => `- \`${name}\`: ${this.helpers.getCommentParts(comment.summary)}`,
+      );
+      const text = { headingLevel: undefined, showReturns: true };
+      return signature.comment === undefined
+        ? ''
+        : [
+            this.partials.comment(signature.comment, { ...text, showTags: false }),
+            list.join('\n'),
+            this.partials.comment(signature.comment, { ...text, showSummary: false }),
+          ].join('\n\n');
+    });
+    return [signatures.map(titleOf).join('\n>\n'), ...new Set(docs)].join('\n\n');
+  }
+}
+
+class Theme extends MarkdownTheme {
+  getRenderContext(page) {
+    return new Context(this, page, this.application.options);
+  }
+}
+
+/**
+ * Whether the reference has to say what a reflection is. Members with one possible value need no words, and neither do parts of what a
+ * function takes or returns.
+ * @param {import('typedoc').Reflection} reflection
+ */
+function needsDoc(reflection) {
+  if (reflection.kindOf(ReflectionKind.SomeModule | ReflectionKind.Reference)) return false;
+  if (reflection.type instanceof LiteralType || reflection.name === '[dispose]') return false;
+  for (let at = reflection.parent; at !== undefined; at = at.parent)
+    if (at.kindOf(ReflectionKind.SomeSignature)) return false;
+  return true;
+}
+
+/** @param {Application} app */
+export function load(app) {
+  app.renderer.defineRouter('scalepoint', Router);
+  app.renderer.defineTheme('scalepoint', Theme);
+  // Types are shown as the source writes them. TypeScript would spell out some of those that have a name.
+  const convertType = app.converter.convertType.bind(app.converter);
+  app.converter.convertType = (context, type, node) => convertType(context, node ?? type);
+  app.converter.on(Converter.EVENT_CREATE_TYPE_PARAMETER, (context, reflection) => {
+    const [declaration] =
+      context.getSymbolFromReflection(reflection)?.declarations?.filter(ts.isTypeParameterDeclaration) ?? [];
+    if (declaration?.constraint) reflection.type = convertType(context, declaration.constraint);
+    if (declaration?.default) reflection.default = convertType(context, declaration.default);
+  });
+  // A class that is exported as a type only is a class all the same.
+  app.converter.on(Converter.EVENT_CREATE_DECLARATION, (context, reflection) => {
+    const symbol = context.getSymbolFromReflection(reflection);
+    if (symbol?.declarations?.some(ts.isClassDeclaration)) reflection.kind = ReflectionKind.Class;
+  });
+  // Members of a namespace have no doc comments: `plain` holds loops to compare with.
+  app.converter.on(Converter.EVENT_RESOLVE_BEGIN, ({ project }) => {
+    for (const namespace of project.getReflectionsByKind(ReflectionKind.Namespace)) project.removeReflection(namespace);
+  });
+  app.converter.on(
+    Converter.EVENT_RESOLVE_END,
+    ({ project }) => {
+      for (const module of project.children ?? [])
+        for (const { children } of module.groups ?? []) children.sort((a, b) => rank(a) - rank(b));
+    },
+    -1000,
+  );
+  app.on(Application.EVENT_VALIDATE_PROJECT, (project) => {
+    const documented = ReflectionKind.SomeExport | ReflectionKind.SomeMember;
+    for (const reflection of project.getReflectionsByKind(documented)) {
+      const comments = [reflection, ...(reflection.signatures ?? []), reflection.getSignature].map(
+        (each) => each?.comment,
+      );
+      const isTold = comments.some(
+        (comment) => comment !== undefined && Comment.combineDisplayParts(comment.summary) !== '',
+      );
+      if (!isTold && needsDoc(reflection)) app.logger.validationWarning(`undocumented: ${pathOf(reflection)}`);
+    }
+  });
+}

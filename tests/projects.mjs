@@ -1,0 +1,69 @@
+// The groups of tests. vitest.config.ts makes a project of each, and `npm test` leaves out those whose files did not change since they passed.
+
+/**
+ * @typedef {object} Project
+ * @property {string} name
+ * @property {string[]} include patterns of test files
+ * @property {string[]} reads files and folders that decide the outcome, as paths from the root; `!` excludes a path inside of a folder
+ * @property {boolean} [isolate] gives each file a process of its own
+ */
+
+const everything = ['.', '!.git', '!build', '!dist'];
+
+/** The package and its tests, without documents, pages, and tests of other projects. */
+const library = [
+  ...['web/src', 'dist', 'scripts', 'package.json', 'package-lock.json', 'vitest.config.ts', 'rolldown.config.mjs'],
+  ...[
+    'tests',
+    '!tests/bench',
+    '!tests/checks',
+    '!tests/consumers',
+    '!tests/cpp',
+    '!tests/web/demo',
+    '!tests/web/package',
+  ],
+];
+
+/** @type {Project[]} */
+const apart = [
+  { name: 'cpp', include: ['tests/cpp/*.test.ts'], reads: ['CMakeLists.txt', 'cpp', 'tests/cpp', 'tests/golden'] },
+  { name: 'checks', include: ['tests/checks/*.test.ts'], reads: [...everything, 'dist', 'build/wasm'] },
+  // The package as it is packed and installed, its types, the README, and the script that makes the sample model.
+  { name: 'package', include: ['tests/web/package/*.node.test.ts'], reads: [...everything, 'dist'] },
+  { name: 'page', include: ['tests/web/demo/**/*.test.ts'], reads: [...everything, 'build/demo', 'dist'] },
+  {
+    // The command line has streams, an exit code and signals; koffi, which calls llama.cpp, was seen to refuse structs in a process that
+    // had run other files; and some files measure the memory of their process.
+    name: 'alone',
+    include: [
+      'tests/web/cli/*.test.ts',
+      'tests/web/conversions/**/*.node.test.ts',
+      'tests/web/formats/gguf/*.node.test.ts',
+      'tests/web/arrays/{blocks,grids,small-blocks,superblocks,weights}.node.test.ts',
+      'tests/web/**/{big,fit-logits,header-memory}.node.test.ts',
+    ],
+    reads: library,
+    isolate: true,
+  },
+];
+
+/** The tests of the library in Chromium, where files named *.node.test.ts cannot run. */
+const chromium = {
+  name: 'chromium',
+  include: ['tests/web/**/*.test.ts'],
+  exclude: ['**/*.node.test.ts'],
+  reads: library,
+};
+
+/** All other tests, in Node. */
+const node = {
+  name: 'node',
+  include: ['tests/web/**/*.test.ts', 'tests/fuzz/*.test.ts'],
+  exclude: ['**/*.browser.test.ts', ...apart.flatMap(({ include }) => include)],
+  reads: [...library, 'cpp'],
+};
+
+export { chromium };
+
+/** The projects that run in Node. @type {(Project & { exclude?: string[] })[]} */
+export const inNode = [...apart, node];
