@@ -25,21 +25,21 @@ struct Format {
   // The rest is for types that choose scales by errors.
   void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
   Mean mean = Mean::kNone;
-  size_t scales_at = 0, scales = 0;  ///< so many float16 numbers, from there on
   /// Instead of `weighted`, for types with grids: it looks at the scales itself.
   bool (*grid)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
 };
 
 constexpr Format grid_format(BlockType type, decltype(Format::grid) quantize, decltype(Format::dequantize) dequantize,
                              Mean mean) {
-  return {type, nullptr, dequantize, nullptr, mean, 0, 0, quantize};
+  return {type, nullptr, dequantize, nullptr, mean, quantize};
 }
 
-/// Whether the scales of all n blocks are finite.
-bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte* blocks) {
+/// Whether the scales and minimums of all n blocks are finite: float16 numbers, of which the exponent is not all ones.
+bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
   bool finite = true;
-  for (const std::byte* p = blocks + format.scales_at; n > 0; n--, p += bytes) {
-    for (size_t i = 0; i < format.scales; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
+  const size_t numbers = facts.scale.minimum ? 2 : 1;
+  for (const std::byte* p = blocks + facts.scale.at; n > 0; n--, p += facts.size.bytes) {
+    for (size_t i = 0; i < numbers; i++) finite = finite && (std::to_integer<int>(p[2 * i + 1]) & 0x7C) != 0x7C;
   }
   return finite;
 }
@@ -47,11 +47,11 @@ bool finite_scales(const Format& format, size_t bytes, size_t n, const std::byte
 /// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
 /// beyond float16.
 bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
-  const auto [elements, bytes] = block_size(format.type);
-  if (loops::largest_magnitude(x, n * elements) >= kInfinityBits) return false;
+  const BlockFacts& facts = *block_facts(format.type);
+  if (loops::largest_magnitude(x, n * facts.size.elements) >= kInfinityBits) return false;
   if (format.grid != nullptr) return format.grid(x, weights, n, out);
   format.weighted(x, weights, n, out);
-  return finite_scales(format, bytes, n, out);
+  return finite_scales(facts, n, out);
 }
 
 /// Quantizes n blocks in rows of whole blocks.
@@ -83,20 +83,18 @@ bool quantize_rows(const Format& format, const float* x, size_t n, std::span<con
 }
 
 constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow, 0, 1},
-    {BlockType::kQ4_1, loops::quantize_q4_1, loops::dequantize_q4_1, loops::quantize_weighted_q4_1, Mean::kRow, 0, 2},
-    {BlockType::kQ5_0, loops::quantize_q5_0, loops::dequantize_q5_0, loops::quantize_weighted_q5_0, Mean::kRow, 0, 1},
-    {BlockType::kQ5_1, loops::quantize_q5_1, loops::dequantize_q5_1, loops::quantize_weighted_q5_1, Mean::kRow, 0, 2},
+    {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow},
+    {BlockType::kQ4_1, loops::quantize_q4_1, loops::dequantize_q4_1, loops::quantize_weighted_q4_1, Mean::kRow},
+    {BlockType::kQ5_0, loops::quantize_q5_0, loops::dequantize_q5_0, loops::quantize_weighted_q5_0, Mean::kRow},
+    {BlockType::kQ5_1, loops::quantize_q5_1, loops::dequantize_q5_1, loops::quantize_weighted_q5_1, Mean::kRow},
     {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0},
-    {BlockType::kQ2_K, nullptr, loops::dequantize_q2_k, loops::quantize_q2_k, Mean::kBlock, 80, 2},
-    {BlockType::kQ3_K, nullptr, loops::dequantize_q3_k, loops::quantize_q3_k, Mean::kTwiceBlock, 108, 1},
-    {BlockType::kQ4_K, nullptr, loops::dequantize_q4_k, loops::quantize_q4_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ5_K, nullptr, loops::dequantize_q5_k, loops::quantize_q5_k, Mean::kTwiceBlock, 0, 2},
-    {BlockType::kQ6_K, nullptr, loops::dequantize_q6_k, loops::quantize_q6_k, Mean::kNone, 208, 1},
-    {BlockType::kIQ4_NL, loops::quantize_iq4_nl, loops::dequantize_iq4_nl, loops::quantize_weighted_iq4_nl, Mean::kTwiceBlock, 0,
-     1},
-    {BlockType::kIQ4_XS, loops::quantize_iq4_xs, loops::dequantize_iq4_xs, loops::quantize_weighted_iq4_xs, Mean::kTwiceBlock, 0,
-     1},
+    {BlockType::kQ2_K, nullptr, loops::dequantize_q2_k, loops::quantize_q2_k, Mean::kBlock},
+    {BlockType::kQ3_K, nullptr, loops::dequantize_q3_k, loops::quantize_q3_k, Mean::kTwiceBlock},
+    {BlockType::kQ4_K, nullptr, loops::dequantize_q4_k, loops::quantize_q4_k, Mean::kTwiceBlock},
+    {BlockType::kQ5_K, nullptr, loops::dequantize_q5_k, loops::quantize_q5_k, Mean::kTwiceBlock},
+    {BlockType::kQ6_K, nullptr, loops::dequantize_q6_k, loops::quantize_q6_k, Mean::kNone},
+    {BlockType::kIQ4_NL, loops::quantize_iq4_nl, loops::dequantize_iq4_nl, loops::quantize_weighted_iq4_nl, Mean::kTwiceBlock},
+    {BlockType::kIQ4_XS, loops::quantize_iq4_xs, loops::dequantize_iq4_xs, loops::quantize_weighted_iq4_xs, Mean::kTwiceBlock},
     {BlockType::kTQ1_0, loops::quantize_tq1_0, loops::dequantize_tq1_0},
     {BlockType::kTQ2_0, loops::quantize_tq2_0, loops::dequantize_tq2_0},
     {BlockType::kMXFP4, loops::quantize_mxfp4, loops::dequantize_mxfp4},
@@ -110,6 +108,16 @@ constexpr Format kFormats[] = {
     grid_format(BlockType::kIQ1_S, loops::quantize_iq1_s, loops::dequantize_iq1_s, Mean::kTwiceBlock),
     grid_format(BlockType::kIQ1_M, loops::quantize_iq1_m, loops::dequantize_iq1_m, Mean::kTwiceBlock),
 };
+
+/// Whether each block type has its loops.
+constexpr bool all_types_have_loops() {
+  for (const BlockFacts& facts : kBlockTypes) {
+    if (std::none_of(std::begin(kFormats), std::end(kFormats), [&](const Format& format) { return format.type == facts.type; }))
+      return false;
+  }
+  return true;
+}
+static_assert(all_types_have_loops());
 
 /// Quantizes n blocks without weights.
 bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* out) {
@@ -164,17 +172,18 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
                        BlockSearch search) noexcept {
   const Format* format = find(type);
-  const loops::BestRule* best = search == BlockSearch::kBest ? loops::best_rule(type) : nullptr;
-  if (format == nullptr || (best == nullptr && search == BlockSearch::kBest)) return Status::kBadDType;
-  const BlockSize size = block_size(type);
+  if (format == nullptr) return Status::kBadDType;
+  const BlockFacts& facts = *block_facts(type);
+  if (search == BlockSearch::kBest && !facts.searched) return Status::kBadDType;
+  const BlockSize size = facts.size;
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
   const size_t n = x.size() / size.elements, row = importance.size();
   if (row > 0 && (row % size.elements != 0 || x.size() % row != 0)) return Status::kSizeMismatch;
-  if (n > 0 && row == 0 && needs_importance(type)) return Status::kBadDType;
-  const bool weighted = row > 0 && (format->weighted != nullptr || format->grid != nullptr);
+  if (n > 0 && row == 0 && facts.importance == Importance::kNeeded) return Status::kBadDType;
+  const bool weighted = row > 0 && facts.importance != Importance::kIgnored;
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
-  if (good && best != nullptr) improve(*format, *best, x.data(), n, importance, blocks.data());
+  if (good && search == BlockSearch::kBest) improve(*format, loops::best_rule(type), x.data(), n, importance, blocks.data());
   if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }
