@@ -1,7 +1,6 @@
 // The door to JavaScript for arrays: the calls of both modules. Numbers and addresses in, a Status out, no logic. Each function here is
-// a call of CoreModule in web/src/core/door.ts; door.h says how. References
-// and pointers travel as addresses, 64-bit counts as double. A call takes at most eight numbers; records hold the rest of its arguments.
-// The TypeScript side has checked every argument.
+// a call of CoreModule in web/src/core/door.ts; door.h says how. References and pointers travel as addresses, 64-bit counts as double.
+// A call takes at most eight numbers; records hold the rest of its arguments. The TypeScript side has checked every argument.
 #include <algorithm>
 #include <cstdlib>
 
@@ -127,6 +126,9 @@ Status add_squares(const float* x, size_t n, size_t first, double* sums, size_t 
 }
 
 // ------------------------------------------------------------------------------------------------------------- ggml's blocks
+
+/// Whether the module restores blocks of a type, and makes them with that search.
+bool has_blocks(BlockType type, BlockSearch search) { return scalepoint::has_blocks(type, search); }
 
 /// n elements.
 SCALEPOINT_PLAIN_EXPORT Status quantize_blocks(const float* x, size_t n, BlockType type, std::byte* blocks) {

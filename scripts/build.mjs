@@ -69,6 +69,9 @@ async function bundle(configs) {
   }
 }
 
+/** The wasm files, without their ends: both modules in both tiers. */
+const wasmModules = ['arrays-simd', 'arrays-scalar', 'core-simd', 'core-scalar'];
+
 /** @type {Step} */
 const wasm = {
   name: 'wasm',
@@ -78,12 +81,11 @@ const wasm = {
     'build/wasm/door_exports_arrays.h',
     'build/wasm/door_exports_models.h',
     'web/src/core/core.mjs',
-    'web/src/core/core-simd.wasm',
-    'web/src/core/core-scalar.wasm',
     'web/src/bench/limits-wasm.mjs',
-    ...['simd', 'scalar'].flatMap((tier) =>
-      ['mjs', 'wasm', 'mjs.symbols'].map((end) => `build/wasm/core-${tier}.${end}`),
-    ),
+    ...wasmModules.flatMap((name) => [
+      `web/src/core/${name}.wasm`,
+      ...['mjs', 'wasm', 'mjs.symbols'].map((end) => `build/wasm/${name}.${end}`),
+    ]),
   ],
   async make() {
     makeDoor();
@@ -121,17 +123,13 @@ const wasm = {
     ]);
     await run('cmake', ['--build', 'build/wasm']);
     const out = join(root, 'build/wasm');
-    const glue = ['simd', 'scalar'].map((tier) =>
-      readFileSync(join(out, `core-${tier}.mjs`), 'utf8').replaceAll(`core-${tier}`, 'core'),
-    );
-    if (glue[0] !== glue[1]) throw new Error('the two tiers have different glue: link with less minification');
+    const glue = wasmModules.map((name) => readFileSync(join(out, `${name}.mjs`), 'utf8').replaceAll(name, 'core'));
+    if (new Set(glue).size !== 1) throw new Error('the wasm files have different glue: link with less minification');
     write(
       join(root, 'web/src/core/core.mjs'),
       `${glue[0]}\nexport const buildId = ${buildId};\nexport const version = ${JSON.stringify(version)};\n`,
     );
-    for (const tier of ['simd', 'scalar']) {
-      copyFileSync(join(out, `core-${tier}.wasm`), join(root, `web/src/core/core-${tier}.wasm`));
-    }
+    for (const name of wasmModules) copyFileSync(join(out, `${name}.wasm`), join(root, `web/src/core/${name}.wasm`));
     const limits = readFileSync(join(out, 'limits.wasm')).toString('base64');
     write(join(root, 'web/src/bench/limits-wasm.mjs'), `export const limits = '${limits}';\n`);
   },
@@ -180,9 +178,8 @@ const dist = {
     for (const name of ['core/core.d.mts', 'core/wasmfile.d.ts', 'core/platform.d.ts'])
       copyFileSync(join(root, 'web/src', name), join(root, 'dist', name));
     finishTypes(join(root, 'dist'));
-    for (const tier of ['simd', 'scalar']) {
-      copyFileSync(join(root, `web/src/core/core-${tier}.wasm`), join(root, `dist/core-${tier}.wasm`));
-    }
+    for (const name of wasmModules)
+      copyFileSync(join(root, `web/src/core/${name}.wasm`), join(root, `dist/${name}.wasm`));
     for (const end of ['', '.map']) {
       copyFileSync(join(root, worker.output.file + end), join(root, `dist/scalepoint-worker.js${end}`));
     }

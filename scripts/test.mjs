@@ -244,7 +244,9 @@ const typed = [
   'rolldown.config.mjs',
 ];
 const modules = [
-  ...['core-simd.wasm', 'core-simd.mjs.symbols', 'core-scalar.wasm'].map((name) => `build/wasm/${name}`),
+  ...['arrays', 'core'].flatMap((name) =>
+    ['simd.wasm', 'simd.mjs.symbols', 'scalar.wasm'].map((end) => `build/wasm/${name}-${end}`),
+  ),
   'scripts/check_wasm.mjs',
   'scripts/emscripten.mjs',
 ];

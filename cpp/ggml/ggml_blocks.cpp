@@ -4,7 +4,7 @@
 
 #include "arrays/min_max.h"
 #include "arrays/min_max_loops.h"
-#include "ggml/best_search_loops.h"
+#include "ggml/block_formats.h"
 #include "ggml/ggml_loops.h"
 
 namespace scalepoint {
@@ -14,25 +14,6 @@ namespace {
 constexpr size_t kChunk = 4096;
 /// With weights: fewer, since they lie on the stack.
 constexpr size_t kWeightedChunk = 512;
-
-/// What the mean square in the weights of elements is taken over, and its factor.
-enum class Mean { kNone, kRow, kBlock, kTwiceBlock };
-
-struct Format {
-  BlockType type;
-  bool (*quantize)(const float* x, size_t n, std::byte* out);
-  void (*dequantize)(const std::byte* blocks, size_t n, float* x);
-  // The rest is for types that choose scales by errors.
-  void (*weighted)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
-  Mean mean = Mean::kNone;
-  /// Instead of `weighted`, for types with grids: it looks at the scales itself.
-  bool (*grid)(const float* x, const float* weights, size_t n, std::byte* out) = nullptr;
-};
-
-constexpr Format grid_format(BlockType type, decltype(Format::grid) quantize, decltype(Format::dequantize) dequantize,
-                             Mean mean) {
-  return {type, nullptr, dequantize, nullptr, mean, quantize};
-}
 
 /// Whether the scales and minimums of all n blocks are finite: float16 numbers, of which the exponent is not all ones.
 bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
@@ -46,7 +27,7 @@ bool finite_scales(const BlockFacts& facts, size_t n, const std::byte* blocks) {
 
 /// Quantizes n blocks with a loop that does not look at its input. Returns false if x holds NaN or an infinity, or if a scale is
 /// beyond float16.
-bool quantize_checked(const Format& format, const float* x, const float* weights, size_t n, std::byte* out) {
+bool quantize_checked(const BlockFormat& format, const float* x, const float* weights, size_t n, std::byte* out) {
   const BlockFacts& facts = *block_facts(format.type);
   if (loops::largest_magnitude(x, n * facts.size.elements) >= kInfinityBits) return false;
   if (format.grid != nullptr) return format.grid(x, weights, n, out);
@@ -55,7 +36,7 @@ bool quantize_checked(const Format& format, const float* x, const float* weights
 }
 
 /// Quantizes n blocks in rows of whole blocks.
-bool quantize_rows(const Format& format, const float* x, size_t n, std::span<const float> importance, std::byte* out) {
+bool quantize_rows(const BlockFormat& format, const float* x, size_t n, std::span<const float> importance, std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   const size_t together = kWeightedChunk / elements, row = importance.size() / elements;
   float weights[kWeightedChunk], mean = 0;
@@ -82,45 +63,8 @@ bool quantize_rows(const Format& format, const float* x, size_t n, std::span<con
   return true;
 }
 
-constexpr Format kFormats[] = {
-    {BlockType::kQ4_0, loops::quantize_q4_0, loops::dequantize_q4_0, loops::quantize_weighted_q4_0, Mean::kRow},
-    {BlockType::kQ4_1, loops::quantize_q4_1, loops::dequantize_q4_1, loops::quantize_weighted_q4_1, Mean::kRow},
-    {BlockType::kQ5_0, loops::quantize_q5_0, loops::dequantize_q5_0, loops::quantize_weighted_q5_0, Mean::kRow},
-    {BlockType::kQ5_1, loops::quantize_q5_1, loops::dequantize_q5_1, loops::quantize_weighted_q5_1, Mean::kRow},
-    {BlockType::kQ8_0, loops::quantize_q8_0, loops::dequantize_q8_0},
-    {BlockType::kQ2_K, nullptr, loops::dequantize_q2_k, loops::quantize_q2_k, Mean::kBlock},
-    {BlockType::kQ3_K, nullptr, loops::dequantize_q3_k, loops::quantize_q3_k, Mean::kTwiceBlock},
-    {BlockType::kQ4_K, nullptr, loops::dequantize_q4_k, loops::quantize_q4_k, Mean::kTwiceBlock},
-    {BlockType::kQ5_K, nullptr, loops::dequantize_q5_k, loops::quantize_q5_k, Mean::kTwiceBlock},
-    {BlockType::kQ6_K, nullptr, loops::dequantize_q6_k, loops::quantize_q6_k, Mean::kNone},
-    {BlockType::kIQ4_NL, loops::quantize_iq4_nl, loops::dequantize_iq4_nl, loops::quantize_weighted_iq4_nl, Mean::kTwiceBlock},
-    {BlockType::kIQ4_XS, loops::quantize_iq4_xs, loops::dequantize_iq4_xs, loops::quantize_weighted_iq4_xs, Mean::kTwiceBlock},
-    {BlockType::kTQ1_0, loops::quantize_tq1_0, loops::dequantize_tq1_0},
-    {BlockType::kTQ2_0, loops::quantize_tq2_0, loops::dequantize_tq2_0},
-    {BlockType::kMXFP4, loops::quantize_mxfp4, loops::dequantize_mxfp4},
-    {BlockType::kQ1_0, loops::quantize_q1_0, loops::dequantize_q1_0},
-    {BlockType::kQ2_0, loops::quantize_q2_0, loops::dequantize_q2_0},
-    grid_format(BlockType::kIQ3_XXS, loops::quantize_iq3_xxs, loops::dequantize_iq3_xxs, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ3_S, loops::quantize_iq3_s, loops::dequantize_iq3_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ2_XXS, loops::quantize_iq2_xxs, loops::dequantize_iq2_xxs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_XS, loops::quantize_iq2_xs, loops::dequantize_iq2_xs, Mean::kBlock),
-    grid_format(BlockType::kIQ2_S, loops::quantize_iq2_s, loops::dequantize_iq2_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_S, loops::quantize_iq1_s, loops::dequantize_iq1_s, Mean::kTwiceBlock),
-    grid_format(BlockType::kIQ1_M, loops::quantize_iq1_m, loops::dequantize_iq1_m, Mean::kTwiceBlock),
-};
-
-/// Whether each block type has its loops.
-constexpr bool all_types_have_loops() {
-  for (const BlockFacts& facts : kBlockTypes) {
-    if (std::none_of(std::begin(kFormats), std::end(kFormats), [&](const Format& format) { return format.type == facts.type; }))
-      return false;
-  }
-  return true;
-}
-static_assert(all_types_have_loops());
-
 /// Quantizes n blocks without weights.
-bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* out) {
+bool quantize_plain(const BlockFormat& format, const float* x, size_t n, std::byte* out) {
   if (format.quantize != nullptr) return format.quantize(x, n, out);
   const auto [elements, bytes] = block_size(format.type);
   const size_t together = kChunk / elements;
@@ -131,7 +75,7 @@ bool quantize_plain(const Format& format, const float* x, size_t n, std::byte* o
 }
 
 /// The sum of squared errors, each by its importance, of the elements that a block stands for.
-double block_error(const Format& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
+double block_error(const BlockFormat& format, size_t elements, const float* x, const float* importance, const std::byte* block) {
   float restored[loops::kLongestBlock];
   format.dequantize(block, 1, restored);
   double sum = 0;
@@ -143,24 +87,28 @@ double block_error(const Format& format, size_t elements, const float* x, const 
 }
 
 /// Puts the best blocks in the place of those that are not as good.
-void improve(const Format& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
+void improve(const BlockFormat& format, const loops::BestRule& rule, const float* x, size_t n, std::span<const float> importance,
              std::byte* out) {
   const auto [elements, bytes] = block_size(format.type);
   const size_t row = importance.size() / elements;
   std::byte made[loops::kLongestBlock];
   for (size_t i = 0; i < n; i++, x += elements, out += bytes) {
     const float* const weights = row == 0 ? nullptr : importance.data() + i % row * elements;
-    loops::quantize_best(rule, x, weights, made);
+    block_formats().quantize_best(rule, x, weights, made);
     if (block_error(format, elements, x, weights, made) < block_error(format, elements, x, weights, out)) {
       std::copy_n(made, bytes, out);
     }
   }
 }
 
-const Format* find(BlockType type) {
-  const auto* format = std::find_if(std::begin(kFormats), std::end(kFormats), [=](const Format& f) { return f.type == type; });
-  return format == std::end(kFormats) ? nullptr : format;
+const BlockFormat* find(BlockType type) {
+  const std::span<const BlockFormat> types = block_formats().types;
+  const auto format = std::find_if(types.begin(), types.end(), [=](const BlockFormat& f) { return f.type == type; });
+  return format == types.end() ? nullptr : &*format;
 }
+
+/// Whether the module has the better search for a type.
+bool has_best(const BlockFacts& facts) { return facts.searched && block_formats().best_rule != nullptr; }
 
 /// Whether so many bytes are the blocks of n elements. Counted in blocks, so that no product overflows.
 bool fits(BlockSize size, size_t n, size_t bytes) {
@@ -169,12 +117,16 @@ bool fits(BlockSize size, size_t n, size_t bytes) {
 
 }  // namespace
 
+bool has_blocks(BlockType type, BlockSearch search) noexcept {
+  return find(type) != nullptr && (search == BlockSearch::kUsual || has_best(*block_facts(type)));
+}
+
 Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::byte> blocks, std::span<const float> importance,
                        BlockSearch search) noexcept {
-  const Format* format = find(type);
+  const BlockFormat* format = find(type);
   if (format == nullptr) return Status::kBadDType;
   const BlockFacts& facts = *block_facts(type);
-  if (search == BlockSearch::kBest && !facts.searched) return Status::kBadDType;
+  if (search == BlockSearch::kBest && !has_best(facts)) return Status::kBadDType;
   const BlockSize size = facts.size;
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;
   const size_t n = x.size() / size.elements, row = importance.size();
@@ -183,13 +135,14 @@ Status quantize_blocks(std::span<const float> x, BlockType type, std::span<std::
   const bool weighted = row > 0 && facts.importance != Importance::kIgnored;
   const bool good = weighted ? quantize_rows(*format, x.data(), n, importance, blocks.data())
                              : quantize_plain(*format, x.data(), n, blocks.data());
-  if (good && search == BlockSearch::kBest) improve(*format, loops::best_rule(type), x.data(), n, importance, blocks.data());
+  if (good && search == BlockSearch::kBest)
+    improve(*format, block_formats().best_rule(type), x.data(), n, importance, blocks.data());
   if (good) return Status::kOk;
   return first_non_finite(x) < x.size() ? Status::kNonFinite : Status::kOverflow;
 }
 
 Status dequantize_blocks(std::span<const std::byte> blocks, BlockType type, std::span<float> x) noexcept {
-  const Format* format = find(type);
+  const BlockFormat* format = find(type);
   if (format == nullptr) return Status::kBadDType;
   const BlockSize size = block_size(type);
   if (!fits(size, x.size(), blocks.size())) return Status::kSizeMismatch;

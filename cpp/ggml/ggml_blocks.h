@@ -22,6 +22,10 @@ enum class BlockSearch : int32_t {
   kBest = 1,   ///< with lower errors in the same form, in more time
 };
 
+/// Whether this build of the core restores blocks of a type, and makes them with that search. block_formats.h has the types of each build;
+/// for the others the functions below return kBadDType.
+[[nodiscard]] bool has_blocks(BlockType type, BlockSearch search) noexcept;
+
 /// Floats to blocks, byte for byte as ggml_quantize_chunk makes them.
 /// Shape:   x.size() is a multiple of the elements of a block; blocks.size() is the bytes of as many blocks. `importance`, if it is not
 ///          empty, has the length of a row; x is whole rows then, and a row whole blocks.

@@ -43,7 +43,7 @@ export async function blocks({
   n = 1 << 20,
   report = () => {},
 }) {
-  const sp = await load();
+  const sp = await load({ blocks: true });
   const js = benchWeights(n);
   const x = sp.allocate('float32', n);
   const y = sp.allocate('float32', n);

@@ -20,6 +20,7 @@ import { type Digests, digestOf, Golden, outcomeOf, wordsOf } from './support/di
 import {
   cores,
   describeBuilds,
+  describeLarge,
   dtypes,
   largestFloat,
   Random,
@@ -417,7 +418,7 @@ describeBuilds('measures and packing', (sp) => {
 
 // ---------------------------------------------------------------------------------------------------- blocks, codebooks, floats
 
-describeBuilds('other codes', (sp) => {
+describeLarge('other codes', (sp) => {
   it('keep blocks', async () => {
     const digests: Digests = {};
     const random = new Random(15);
@@ -513,7 +514,7 @@ describeBuilds('other codes', (sp) => {
 
 // ------------------------------------------------------------------------------------------------------------------------ layers
 
-describeBuilds('layers and searches', (sp) => {
+describeLarge('layers and searches', (sp) => {
   it('keep their outputs', async () => {
     const digests: Digests = {};
     const [outputs, inputs, rows] = [37, 288, 5];
@@ -603,7 +604,7 @@ describeBuilds('layers and searches', (sp) => {
 
 // ------------------------------------------------------------------------------------------------------------------------- errors
 
-describeBuilds('a wrong argument', (sp) => {
+describeLarge('a wrong argument', (sp) => {
   const x = new Random(20).bell(64);
   const wild = Float32Array.of(1, 2, Number.NaN, 4, Infinity);
   const q = () => sp.quantize(x, { shape: [4, 16], granularity: { kind: 'per-channel', axis: 0 } });

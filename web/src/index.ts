@@ -31,7 +31,7 @@ export {
 } from './arrays/tensor.js';
 export { type BlockSearch, type BlockType, type BlockTypeInfo, blockTypeInfo, blockTypes } from './core/blocks.js';
 export { type ErrorCode, type ErrorPlace, ScalepointError } from './core/errors.js';
-export type { LoadOptions, Tier, WasmSource } from './core/load.js';
+export type { LoadOptions, Tier, WasmModule, WasmSource } from './core/load.js';
 export type { ErrorMeasures } from './core/measure.js';
 export type { WasmDType, WasmView } from './core/memory.js';
 export type { SearchedRange } from './core/range.js';

@@ -3,7 +3,7 @@ import { blockTypeInfo, blockTypes } from 'scalepoint';
 import { expect, it } from 'vitest';
 import { searchedTypes } from '../../../web/src/core/blocks.js';
 import { blockSets } from '../support/blockdata.js';
-import { describeBuilds, expectCode, expectRefusal, expectSame, float16Value, Random } from '../support/support.js';
+import { describeLarge, expectCode, expectRefusal, expectSame, float16Value, Random } from '../support/support.js';
 
 const rows = 1;
 
@@ -32,7 +32,7 @@ const total = (values: readonly number[]) => values.reduce((a, b) => a + b, 0);
 /** The bytes that the first build gave. */
 const known = new Map<string, Uint8Array>();
 
-describeBuilds("quantizeBlocks with search: 'best'", (sp) => {
+describeLarge("quantizeBlocks with search: 'best'", (sp) => {
   it.each(searchedTypes)('has no larger error in any block of %s, and the same bytes in every build', (type) => {
     const { elements } = blockTypeInfo(type);
     const columns = 2 * elements;

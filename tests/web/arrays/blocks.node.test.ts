@@ -6,12 +6,12 @@ import { needNative } from '../support/native.js';
 import { isSlow } from '../support/slow-native.js';
 import {
   bfloat16Value,
-  cores,
-  describeBuilds,
+  describeLarge,
   difference,
   expectCode,
   expectSame,
   float16Value,
+  largeCores,
   Random,
 } from '../support/support.js';
 
@@ -40,7 +40,7 @@ function floatDifference(got: Float32Array, want: Float32Array): string | undefi
   return difference(same(got), same(want));
 }
 
-describeBuilds('quantizeBlocks', (sp) => {
+describeLarge('quantizeBlocks', (sp) => {
   for (const type of types) {
     it(`gives ggml's bytes for ${type}`, () => {
       let compared = 0;
@@ -144,7 +144,7 @@ describe('blocks', () => {
   });
 
   it('are the same however many are made at once', () => {
-    for (const { sp, build } of cores) {
+    for (const { sp, build } of largeCores) {
       for (const type of types) {
         const x = sample(32).subarray(0, 32 * 14);
         const whole = sp.quantizeBlocks(x, type).data;

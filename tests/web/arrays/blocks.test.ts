@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { digest, digests, isGrid, needsOf, sample } from '../support/blockdata.js';
 import {
   bfloat16Value,
-  describeBuilds,
+  describeLarge,
   difference,
   expectCode,
   expectGood,
@@ -66,7 +66,7 @@ describe('block types', () => {
   });
 });
 
-describeBuilds('quantizeBlocks', (sp) => {
+describeLarge('quantizeBlocks', (sp) => {
   it("gives ggml's bytes, and dequantize ggml's floats", () => {
     for (const type of blockTypes) {
       const x = sample(blockTypeInfo(type).elements);
@@ -261,7 +261,7 @@ describeBuilds('quantizeBlocks', (sp) => {
   });
 });
 
-describeBuilds('blocks', (sp) => {
+describeLarge('blocks', (sp) => {
   it('are restored from arrays and wasm memory', () => {
     for (const type of blockTypes) {
       const q = blocksOf(type, 40);

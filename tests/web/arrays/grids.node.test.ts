@@ -6,12 +6,12 @@ import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
 import { expectRecorded, isSlow } from '../support/slow-native.js';
 import {
-  cores,
-  describeBuilds,
+  describeLarge,
   difference,
   expectCode,
   expectRefusal,
   expectSame,
+  largeCores,
   Random,
 } from '../support/support.js';
 
@@ -68,9 +68,9 @@ const blocksOf = (sp: Scalepoint, type: BlockType, x: Float32Array, weights: Flo
 
 const joined = (all: readonly Uint8Array[]) => new Uint8Array(Buffer.concat(all));
 
-const simd = cores.find(({ build }) => build === 'SIMD')?.sp as Scalepoint;
+const simd = largeCores.find(({ build }) => build === 'SIMD')?.sp as Scalepoint;
 
-const scalar = cores.find(({ build }) => build === 'scalar')?.sp as Scalepoint;
+const scalar = largeCores.find(({ build }) => build === 'scalar')?.sp as Scalepoint;
 
 /** The rows that are not too large, and the others: for these ggml may end the process. */
 function sorted({ x, weights }: Case, type: BlockType) {
@@ -116,7 +116,7 @@ it.each(types)("gives ggml's bytes for 10,000 blocks of %s", async (type) => {
   expect(made.length / blockTypeInfo(type).bytes).toBeGreaterThanOrEqual(10_000);
 });
 
-describeBuilds('types with grids', (sp) => {
+describeLarge('types with grids', (sp) => {
   it.each(types)('are restored as ggml does from any bytes of %s', (type) => {
     const { bytes } = blockTypeInfo(type);
     const random = new Random(9);

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { blockSets } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
-import { describeBuilds, difference, expectCode, expectSame, Random } from '../support/support.js';
+import { describeLarge, difference, expectCode, expectSame, Random } from '../support/support.js';
 
 needNative();
 
@@ -46,7 +46,7 @@ function dataOf(type: BlockType) {
   return known;
 }
 
-describeBuilds('quantizeBlocks', (sp) => {
+describeLarge('quantizeBlocks', (sp) => {
   it.each(types)("gives ggml's bytes for %s", (type) => {
     let compared = 0;
     for (const { name, x, blocks, tooLarge } of dataOf(type)) {

@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { type BlockSet, blockSets, nextFloat } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
-import { describeBuilds, difference, expectCode, expectSame, Random } from '../support/support.js';
+import { describeLarge, difference, expectCode, expectSame, Random } from '../support/support.js';
 
 needNative();
 
@@ -88,7 +88,7 @@ function split(type: BlockType, x: Float32Array): { kept: Float32Array; blocks: 
 
 const data = sets();
 
-describeBuilds('quantizeBlocks', (sp) => {
+describeLarge('quantizeBlocks', (sp) => {
   for (const type of types) {
     it(`gives ggml's bytes for ${type}`, () => {
       let compared = 0;

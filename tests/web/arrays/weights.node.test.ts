@@ -5,7 +5,7 @@ import { blockSets, isGrid } from '../support/blockdata.js';
 import { ggmlDequantize, ggmlQuantize } from '../support/ggml.js';
 import { needNative } from '../support/native.js';
 import { isSlow } from '../support/slow-native.js';
-import { describeBuilds, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
+import { describeLarge, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
 
 needNative();
 
@@ -60,7 +60,7 @@ function knownCases(type: BlockType): Case[] {
   return known;
 }
 
-describeBuilds('quantizeBlocks with weights', (sp) => {
+describeLarge('quantizeBlocks with weights', (sp) => {
   it.each(types)("gives ggml's bytes for %s", (type) => {
     let good = 0;
     for (const { what, x, importance, blocks, isGood } of knownCases(type)) {

@@ -198,7 +198,7 @@ let folder: string;
 let sp: Scalepoint;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'diffusion-'));
-  sp = await load();
+  sp = await load({ blocks: true });
   return () => rm(folder, { recursive: true });
 });
 

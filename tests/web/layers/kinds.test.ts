@@ -2,9 +2,9 @@
 import type { QuantizedTensor, QuantizeOptions } from 'scalepoint';
 import { type BlockType, blockTypeInfo, blockTypes } from 'scalepoint';
 import { expect, it } from 'vitest';
-import { describeBuilds, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
+import { describeLarge, expectCode, expectRefusal, expectSame, Random } from '../support/support.js';
 
-describeBuilds('layers', (sp) => {
+describeLarge('layers', (sp) => {
   // 5 rows are more than a step of the largest blocks holds at these widths, and no multiple of a tile of rows.
   const [outputs, inputs] = [5, 768];
   const w = new Random(3).bell(outputs * inputs);
@@ -59,7 +59,7 @@ describeBuilds('layers', (sp) => {
   });
 });
 
-describeBuilds('index', (sp) => {
+describeLarge('index', (sp) => {
   const dimension = 33;
   const vectors = new Random(7).bell(100 * dimension);
   const query = new Random(8).bell(dimension);

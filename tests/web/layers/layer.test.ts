@@ -7,6 +7,7 @@ import pytorchText from '../../golden/pytorch.json?raw';
 import {
   cores,
   describeBuilds,
+  describeLarge,
   epsilon,
   expectCode,
   expected,
@@ -364,7 +365,7 @@ describeBuilds('the W8A32 layers of PyTorch', (sp) => {
 
 // -------------------------------------------------------------------------------------------------------------------- errors
 
-describeBuilds('layers', (sp) => {
+describeLarge('layers', (sp) => {
   const q = sp.quantize(new Float32Array(12).fill(1), { shape: [3, 4] });
 
   it('refuse wrong weights and options by name', () => {

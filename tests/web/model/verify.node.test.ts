@@ -330,7 +330,7 @@ describe('blocks of ggml', () => {
     }
     expect(info?.dtype).toBe(type);
     const data = random.slice(info?.byteOffset, (info?.byteOffset ?? 0) + n * bytes);
-    const sp = await load();
+    const sp = await load({ blocks: true });
     const decoded = sp.dequantize({ kind: 'blocks', type, shape: [n, elements], data }) as Float32Array;
     sp.dispose();
     const wrong = Array.from({ length: n }, (_, i) => {

@@ -3,12 +3,12 @@ import type { CodebookOptions, QuantizedTensor, QuantizeOptions } from 'scalepoi
 import { blockTypes, dtypes } from 'scalepoint';
 import { inspectModel, loadTensors, readTensor, saveTensors } from 'scalepoint/model';
 import { describe, expect, it } from 'vitest';
-import { cores, describeBuilds, Random } from '../support/support.js';
+import { describeLarge, largeCores, Random } from '../support/support.js';
 
 const x = new Random(11).bell(6 * 256);
 const shape = [6, 256];
 
-describeBuilds('saveTensors', (sp) => {
+describeLarge('saveTensors', (sp) => {
   const granularities: QuantizeOptions['granularity'][] = [
     { kind: 'per-tensor' },
     { kind: 'per-channel', axis: 0 },
@@ -92,7 +92,7 @@ describeBuilds('saveTensors', (sp) => {
 });
 
 describe('a file of saveTensors', () => {
-  const { sp } = cores[0]!;
+  const { sp } = largeCores[0]!;
   const q = sp.quantize(x, { shape, granularity: { kind: 'per-channel', axis: 0 } });
 
   it('is a safetensors file, whose int8 codes others read', async () => {
@@ -155,7 +155,7 @@ describe('a file of saveTensors', () => {
 
 describe('JSON.stringify', () => {
   it('says what to use, and nothing else sees it', () => {
-    const { sp } = cores[0]!;
+    const { sp } = largeCores[0]!;
     const made = [
       sp.quantize([1]),
       sp.quantizeCodebook([1], { codebook: 'nf4' }),

@@ -26,7 +26,7 @@ const cast = (begin: number, n: number, offset: number): EncodeTask => ({
 
 describe('tasks that are alike', () => {
   it('are asked for their memory once, and give what each gives by itself', async () => {
-    const core = await instantiateCore(await compileCore());
+    const core = await instantiateCore('core', await compileCore('core'));
     const file = new Uint8Array(Float32Array.from({ length: 400 }, (_, i) => Math.sin(i) * 10).buffer);
     const read = (_: number, begin: number, target: Uint8Array, from: number, to: number) => {
       target.set(file.subarray(begin, begin + to - from), from);

@@ -3,15 +3,26 @@
 import { type DType, type Granularity, load, type Scalepoint, ScalepointError } from 'scalepoint';
 import { describe, expect } from 'vitest';
 
-/** Both builds of the core. All computations are tested with each. */
+/** Both builds of the small module. All computations are tested with each. */
 export const cores: readonly { build: string; sp: Scalepoint }[] = [
   { build: 'SIMD', sp: await load({ simd: 'on' }) },
   { build: 'scalar', sp: await load({ simd: 'off' }) },
 ];
 
-/** Runs tests of an instance with each build. */
+/** Both builds of the large module, for tests with any block type. modules.test.ts compares the results of both modules. */
+export const largeCores: readonly { build: string; sp: Scalepoint }[] = [
+  { build: 'SIMD', sp: await load({ simd: 'on', blocks: true }) },
+  { build: 'scalar', sp: await load({ simd: 'off', blocks: true }) },
+];
+
+/** Runs tests of an instance with each build of the small module. */
 export function describeBuilds(what: string, tests: (sp: Scalepoint) => void): void {
   for (const { build, sp } of cores) describe(`${what} with the ${build} build`, () => tests(sp));
+}
+
+/** Runs tests of an instance with each build of the large module. */
+export function describeLarge(what: string, tests: (sp: Scalepoint) => void): void {
+  for (const { build, sp } of largeCores) describe(`${what} with the ${build} build`, () => tests(sp));
 }
 
 export const dtypes: readonly DType[] = [
@@ -422,10 +433,16 @@ export async function readBytes(url: URL): Promise<Uint8Array<ArrayBuffer>> {
   return new Uint8Array(await response.arrayBuffer());
 }
 
-/** The wasm files of both tiers. */
+/** The wasm files of the large module. */
 export const wasmFiles = {
   simd: new URL('../../../web/src/core/core-simd.wasm', import.meta.url),
   scalar: new URL('../../../web/src/core/core-scalar.wasm', import.meta.url),
+};
+
+/** The wasm files of the small module. */
+export const arraysFiles = {
+  simd: new URL('../../../web/src/core/arrays-simd.wasm', import.meta.url),
+  scalar: new URL('../../../web/src/core/arrays-scalar.wasm', import.meta.url),
 };
 
 /** Size of the instance's wasm memory in bytes. */

@@ -110,7 +110,7 @@ function answer(sp: Scalepoint, question: LookQuestion, limit: number): LookAnsw
 const pause = () => new Promise((done) => setTimeout(done));
 
 async function look(question: LookQuestion): Promise<void> {
-  core ??= load();
+  core ??= load({ blocks: true });
   const sp = await core;
   if (tensor?.key !== question.key) {
     const { data, shape } = await readFloats([...question.files], question.name, { workers: 0 });

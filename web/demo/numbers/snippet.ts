@@ -66,7 +66,8 @@ export function snippet(data: DataFacts, settings: Settings): string {
   const fromFile = origin.kind === 'file';
   const lines = ["import { load } from 'scalepoint';"];
   if (fromFile) lines.push("import { readTensor } from 'scalepoint/model';");
-  lines.push('', 'const sp = await load();');
+  const options = settings.codes === 'blocks' ? '{ blocks: true }' : '';
+  lines.push('', `const sp = await load(${options});`);
   if (fromFile) lines.push(`const { data: weights, shape } = await readTensor(file, ${literal(origin.tensor)});`);
   else lines.push(`const weights = new Float32Array(${countOf(data)}); // your numbers`);
   if (settings.codes === 'integers') lines.push(...integerCall(data, settings));

@@ -23,7 +23,7 @@ const errorReply = (id: number, error: unknown): Reply => {
   return { id, error: { ...failureOf(error), isFileError: name === 'FileError', details: { tensor, byteOffset } } };
 };
 
-const engine = load().then((core) => {
+const engine = load({ blocks: true }).then((core) => {
   self.postMessage({ id: 0, value: { version: core.version, simd: core.simd, buildId: core.buildId } } satisfies Reply);
   return new Engine(core);
 });

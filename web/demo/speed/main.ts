@@ -94,7 +94,7 @@ async function start(): Promise<void> {
   startButtons(bench, () => `${build}, one thread, ${navigator.userAgent}`);
   bench.start('first');
   try {
-    const core = await load();
+    const core = await load({ blocks: true });
     const tier = core.simd ? 'SIMD' : 'scalar';
     build = `scalepoint ${core.version}, ${tier}`;
     showCore(core);

@@ -45,7 +45,7 @@ export interface BlockOptions<Data extends Uint8Array | WasmArray = Uint8Array |
   /**
    * `best` looks at more scales and fits those that are stored, so that the sum of squared errors in each block is less, or alike: by the
    * `weights` of the columns, or without. The form is the same, and so is the size. A million elements take 0.1 to 0.5 seconds. TQ1_0,
-   * TQ2_0, Q1_0, Q2_0 and the types IQ1 to IQ3 have no such search.
+   * TQ2_0, Q1_0, Q2_0 and the types IQ1 to IQ3 have no such search. It needs `load({ blocks: true })`.
    * @defaultValue 'usual': ggml's own search
    */
   search?: BlockSearch;
@@ -61,11 +61,12 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   const info = blockTypeInfo(type);
   const source = sourceOf(core, x, options.from, 'x');
   const shape = checkShape(options.shape ?? source.shape, source.length);
+  checkBlocks(core, info, 'type');
   const { out } = options;
   const { elements, bytes } = info;
   const blocks = new Sink(core, 'uint8', blocksOfShape(info, shape, source.length, 'shape') * bytes, out, 'out');
   checkApart(x, out, 'out');
-  const search = searchOf(options.search, info);
+  const search = searchOf(core, options.search, info);
   if (options.weights !== undefined || search === Searches.best) {
     const weights = options.weights === undefined ? undefined : weightsOf(core, options.weights, shape);
     quantizeRows(core, source, info, { weights, columns: weights?.length ?? info.elements, search }, blocks);
@@ -83,11 +84,20 @@ export function quantizeBlocks(core: Core, x: FloatInput, type: BlockType, optio
   return plain({ kind: 'blocks', type: info.name, shape, data: blocks.result as Uint8Array | WasmArray });
 }
 
+/** The load that has all types, for errors of those that do not. */
+const large = 'needs the large module of the core: load({ blocks: true }), or core-*.wasm with load({ wasm })';
+
+/** @throws RangeError naming the option if the module has no blocks of that type */
+function checkBlocks(core: Core, { id, name }: BlockTypeInfo, option: string): void {
+  if (!core.hasBlocks(id, Searches.usual)) throw rangeError(option, `${name} ${large}`);
+}
+
 /** The number of a search. @throws RangeError naming `search` */
-function searchOf(search: BlockSearch | undefined, { name }: BlockTypeInfo): Searches {
+function searchOf(core: Core, search: BlockSearch | undefined, { id, name }: BlockTypeInfo): Searches {
   if (search === undefined || search === 'usual') return Searches.usual;
   if (search !== 'best') throw rangeError('search', `expected 'usual' or 'best', got ${show(search)}`);
   checkSearched(name);
+  if (!core.hasBlocks(id, Searches.best)) throw rangeError('search', `'best' ${large}`);
   return Searches.best;
 }
 
@@ -197,6 +207,11 @@ export class GivenBlocks implements GivenTensor {
     }
   }
 
+  /** Checks that the module restores the type. Not in the constructor: files hold blocks of any type as they are. */
+  #checkType(): void {
+    checkBlocks(this.#core, this.#info, `${this.#what}.type`);
+  }
+
   #restore(start: number, count: number, to: number): void {
     const { elements, bytes, id } = this.#info;
     const from = this.#bytes.at((start / elements) * bytes, (count / elements) * bytes);
@@ -204,10 +219,12 @@ export class GivenBlocks implements GivenTensor {
   }
 
   restore<T>(f: (restore: Restore) => T): T {
+    this.#checkType();
     return f((start, count, to) => this.#restore(start, count, to));
   }
 
   addErrors(x: Source, sums: number): void {
+    this.#checkType();
     const { module, scratch } = this.#core;
     // The second scratch tile holds blocks, and then the floats that they stand for.
     const restored = scratch.y + tileSize * 2;

@@ -50,7 +50,7 @@ export function givenTensor(core: Core, q: unknown, what: string): GivenTensor |
 }
 
 /**
- * Checks the argument q, of a kind that can do something.
+ * Checks a quantized tensor of a kind that can do something.
  * @param expected the kinds that can, for the message
  * @throws TypeError or RangeError naming the field
  */
@@ -59,12 +59,13 @@ function given<Method extends keyof GivenTensor>(
   q: unknown,
   method: Method,
   expected: string,
+  what = 'q',
 ): GivenTensor & Required<Pick<GivenTensor, Method>> {
   const kind = kindOf(q);
   if (kind === undefined || !(method in kind.Given.prototype)) {
-    throw typeError('q', `expected a quantized tensor of kind ${expected}, got ${show(q)}`);
+    throw typeError(what, `expected a quantized tensor of kind ${expected}, got ${show(q)}`);
   }
-  return new kind.Given(core, q as QuantizedTensor, 'q') as GivenTensor & Required<Pick<GivenTensor, Method>>;
+  return new kind.Given(core, q as QuantizedTensor, what) as GivenTensor & Required<Pick<GivenTensor, Method>>;
 }
 
 const anyKind = "'linear', 'codebook' or 'blocks'";
@@ -75,10 +76,11 @@ export function dequantize(
   core: Core,
   q: QuantizedTensor,
   options: { out?: Float32Array | WasmArray | undefined },
+  what = 'q',
 ): Float32Array | WasmArray {
   checkKeys(options, dequantizeKeys);
   const { out } = options;
-  const tensor = given(core, q, 'restore', anyKind);
+  const tensor = given(core, q, 'restore', anyKind, what);
   const x = new Sink(core, 'float32', tensor.length, out, 'out');
   checkApart(q.data, out, 'out');
   const tile = core.scratch.x;

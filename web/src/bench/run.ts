@@ -62,7 +62,8 @@ export async function runBench(options: BenchOptions = {}): Promise<BenchResult>
   const size = sizeOf(options.size, 'size', 256, quick ? 1 << 20 : 1 << 24, 1 << 26);
   const width = sizeOf(options.width, 'width', 32, quick ? 1024 : 4096, 1 << 14);
   signal?.throwIfAborted();
-  const sp = await load(options.load);
+  // The part of blocks measures all types.
+  const sp = await load(only === undefined || only === 'blocks' ? { ...options.load, blocks: true } : options.load);
   const rows: BenchRow[] = [];
   const run: Run = {
     sp,

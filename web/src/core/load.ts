@@ -1,17 +1,17 @@
-// Finds, compiles and instantiates the wasm core. There are two builds of it, called tiers.
+// Finds, compiles and instantiates the wasm core: one of two modules, each in two builds, called tiers.
 import { simd as hasSimd } from 'wasm-feature-detect';
-import { checkKeys } from './check.js';
+import { checkBoolean, checkKeys } from './check.js';
 import createCore, { buildId } from './core.mjs';
 import type { CoreModule } from './door.js';
 import { rangeError, ScalepointError, typeError } from './errors.js';
-import { Core } from './memory.js';
+import { Core, isModelsModule } from './memory.js';
 import { ownWasm } from './own-wasm.js';
 import { isBuffer } from './realms.js';
 import { show } from './show.js';
-import type { Tier, WasmSource } from './tier.js';
+import type { Tier, WasmModule, WasmSource } from './tier.js';
 import { waitingFor } from './waiting.js';
 
-export type { Tier, WasmSource };
+export type { Tier, WasmModule, WasmSource };
 
 /** Options of `load`. */
 export interface LoadOptions {
@@ -21,15 +21,22 @@ export interface LoadOptions {
    */
   simd?: 'auto' | 'on' | 'off';
   /**
-   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier. It must be of the same version.
+   * Whether to load the large module. It has all types of ggml's blocks and `search: 'best'`; the small one has Q8_0 and Q4_0, and takes
+   * fewer bytes. Other calls are the same in both, and so are their results.
+   * @defaultValue false
+   */
+  blocks?: boolean;
+  /**
+   * The wasm file, for hosts that serve it from elsewhere, or a function that returns it for a tier and a module. It must be of the same version. A
+   * file of the large module also serves where the small one is asked for.
    * @defaultValue the file beside this module
    */
-  wasm?: WasmSource | ((tier: Tier) => WasmSource | Promise<WasmSource>);
+  wasm?: WasmSource | ((tier: Tier, module: WasmModule) => WasmSource | Promise<WasmSource>);
   /** Stops waiting for the core; the promise is rejected with the signal's reason. */
   signal?: AbortSignal;
 }
 
-const loadKeys = new Set(['simd', 'wasm', 'signal']);
+const loadKeys = new Set(['simd', 'blocks', 'wasm', 'signal']);
 
 interface NodeProcess {
   getBuiltinModule?(name: 'node:fs/promises'): { readFile(url: URL): Promise<Uint8Array<ArrayBuffer>> } | undefined;
@@ -44,7 +51,7 @@ async function readLocalFile(url: URL): Promise<Uint8Array<ArrayBuffer> | undefi
 
 const hint =
   " With Vite 7 or older add optimizeDeps: { exclude: ['scalepoint'] }; where the bundler runs on a server, leave scalepoint out of the" +
-  " bundle (Next: serverExternalPackages: ['scalepoint']); otherwise copy core-simd.wasm and core-scalar.wasm beside the bundle, pass" +
+  " bundle (Next: serverExternalPackages: ['scalepoint']); otherwise copy the package's .wasm files beside the bundle, pass" +
   " load({ wasm }), or import 'scalepoint/inline', which holds the files.";
 
 /** What engines say if there is no file where the bundle expects it. */
@@ -92,18 +99,19 @@ async function compile(source: WasmSource): Promise<WebAssembly.Module> {
   return compileResponse(await fetch(url, { credentials: 'same-origin' }), url.href);
 }
 
-/** The compiled files of this package: all instances share them. */
-const compiled = new Map<Tier, Promise<WebAssembly.Module>>();
+/** The compiled files of this package by their names: all instances share them. */
+const compiled = new Map<`${WasmModule}-${Tier}`, Promise<WebAssembly.Module>>();
 
-function compileOwn(tier: Tier): Promise<WebAssembly.Module> {
-  let module = compiled.get(tier);
-  if (module === undefined) {
-    module = ownWasm(tier).then(compile);
-    compiled.set(tier, module);
+function compileOwn(module: WasmModule, tier: Tier): Promise<WebAssembly.Module> {
+  const name = `${module}-${tier}` as const;
+  let made = compiled.get(name);
+  if (made === undefined) {
+    made = ownWasm(module, tier).then(compile);
+    compiled.set(name, made);
     // The next call may find the file.
-    module.catch(() => compiled.delete(tier));
+    made.catch(() => compiled.delete(name));
   }
-  return module;
+  return made;
 }
 
 /** What a failure while loading is to the caller. Errors of ours stay as they are. */
@@ -134,10 +142,10 @@ function instantiate(module: WebAssembly.Module): Promise<CoreModule> {
 }
 
 /**
- * The compiled core for this engine. It can be instantiated any number of times, here or in a worker.
+ * Compiles a module of the core for this engine. It can be instantiated any number of times, here or in a worker.
  * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD` or `CSP`
  */
-export async function compileCore(options: LoadOptions = {}): Promise<WebAssembly.Module> {
+export async function compileCore(module: WasmModule, options: LoadOptions = {}): Promise<WebAssembly.Module> {
   checkKeys(options, loadKeys);
   const { simd = 'auto', wasm } = options;
   if (simd !== 'auto' && simd !== 'on' && simd !== 'off') {
@@ -149,25 +157,32 @@ export async function compileCore(options: LoadOptions = {}): Promise<WebAssembl
   }
   const tier: Tier = supported ? 'simd' : 'scalar';
   try {
-    const source = typeof wasm === 'function' ? await wasm(tier) : wasm;
+    const source = typeof wasm === 'function' ? await wasm(tier, module) : wasm;
     if (typeof wasm === 'function' && source === undefined) throw typeError('wasm', 'the function gave undefined');
-    return await (source === undefined ? compileOwn(tier) : compile(source));
+    return await (source === undefined ? compileOwn(module, tier) : compile(source));
   } catch (error) {
     throw loadError(error);
   }
 }
 
 /**
- * An instance of a compiled core.
- * @throws ScalepointError `WASM_LOAD` or `VERSION_MISMATCH`
+ * Makes an instance of a compiled module. The large module also serves where `name` is the small one.
+ * @throws ScalepointError `WASM_LOAD`, also if the module lacks calls; `VERSION_MISMATCH`
  */
-export async function instantiateCore(module: WebAssembly.Module): Promise<Core> {
+export async function instantiateCore(name: WasmModule, module: WebAssembly.Module): Promise<Core> {
   try {
     const instance = await instantiate(module);
     if (typeof instance.buildId !== 'function' || instance.buildId() !== buildId) {
       throw new ScalepointError(
         'VERSION_MISMATCH',
         'the wasm file belongs to another version of scalepoint than this JavaScript',
+      );
+    }
+    if (name === 'core' && !isModelsModule(instance)) {
+      const text = 'the wasm file is the small module (arrays-simd.wasm or arrays-scalar.wasm)';
+      throw new ScalepointError(
+        'WASM_LOAD',
+        `${text}, but this takes the large one: core-simd.wasm or core-scalar.wasm`,
       );
     }
     return new Core(instance);
@@ -198,8 +213,9 @@ function checkSignal(signal: AbortSignal): void {
 }
 
 async function makeCore(options: LoadOptions): Promise<Core> {
-  const core = await instantiateCore(await compileCore(options));
-  const { simd = 'auto' } = options;
+  const { simd = 'auto', blocks = false } = options;
+  const name = checkBoolean(blocks, 'blocks') ? 'core' : 'arrays';
+  const core = await instantiateCore(name, await compileCore(name, options));
   if (simd !== 'auto' && core.module.isSimd() !== (simd === 'on')) {
     const build = core.module.isSimd() ? 'SIMD' : 'scalar';
     throw new ScalepointError('WASM_LOAD', `simd is '${simd}', but the wasm file is the ${build} build`);

@@ -1,6 +1,14 @@
 // An instance of the wasm core and its memory: fixed places for tiles, allocations, records of the door, and views. Only files that talk to
 // the core see addresses.
-import { type CoreModule, ErrorSums, type ModelsModule, type RecordType, Status } from './door.js';
+import {
+  type BlockSearch,
+  type BlockType,
+  type CoreModule,
+  ErrorSums,
+  type ModelsModule,
+  type RecordType,
+  Status,
+} from './door.js';
 import { disposedError, ScalepointError } from './errors.js';
 
 /** Element types of arrays in wasm memory. */
@@ -68,7 +76,7 @@ function align(address: number): number {
   return Math.ceil(address / 16) * 16;
 }
 
-/** Whether a module is the large one. */
+/** Whether a module is the large one, which has codecs of model files. */
 export function isModelsModule(module: CoreModule): module is ModelsModule {
   return 'encodeGgml' in module;
 }
@@ -77,6 +85,8 @@ export function isModelsModule(module: CoreModule): module is ModelsModule {
 export class Core {
   #module: CoreModule | undefined;
   #lastView: { dtype: WasmDType; address: number; buffer: ArrayBufferLike; view: WasmView } | undefined;
+  /** Known answers of `hasBlocks`. */
+  readonly #blocks = new Map<number, boolean>();
   /** Where the next record goes. */
   #record: number;
   readonly #recordsEnd: number;
@@ -102,7 +112,7 @@ export class Core {
     return this.#module;
   }
 
-  /** The same of the large module, which codecs of model files need. Whoever makes a core for them has checked that it is that one. */
+  /** The same of the large module, for codecs of model files, whose core is made by `instantiateCore('core', …)`. */
   get models(): ModelsModule {
     const { module } = this;
     if (!isModelsModule(module)) throw new Error('scalepoint: codecs need the large module');
@@ -117,6 +127,16 @@ export class Core {
   dispose(): void {
     this.#module = undefined;
     this.#lastView = undefined;
+  }
+
+  /** Whether the module restores blocks of a type of ggml, and makes them with that search. */
+  hasBlocks(type: BlockType, search: BlockSearch): boolean {
+    const key = type * 2 + search;
+    const known = this.#blocks.get(key);
+    if (known !== undefined) return known;
+    const has = this.module.hasBlocks(type, search);
+    this.#blocks.set(key, has);
+    return has;
   }
 
   /** The address of so many bytes, or 0 if there is no room. */

@@ -1,9 +1,14 @@
 // Where the wasm files of this package are. scalepoint/inline has own-wasm.ts of web/src/inline in its place.
-import type { Tier, WasmSource } from './tier.js';
+import type { Tier, WasmModule, WasmSource } from './tier.js';
 
-/** The wasm file of a tier: beside this module. */
-export async function ownWasm(tier: Tier): Promise<WasmSource> {
+/** The wasm file of a module and a tier, which lies beside this file. */
+export async function ownWasm(module: WasmModule, tier: Tier): Promise<WasmSource> {
   // Literal URLs, one a file: bundlers find and copy the files through them.
+  if (module === 'arrays') {
+    return tier === 'simd'
+      ? new URL('./arrays-simd.wasm', import.meta.url)
+      : new URL('./arrays-scalar.wasm', import.meta.url);
+  }
   return tier === 'simd'
     ? new URL('./core-simd.wasm', import.meta.url)
     : new URL('./core-scalar.wasm', import.meta.url);

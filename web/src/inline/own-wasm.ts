@@ -1,9 +1,9 @@
 // In place of own-wasm.ts of web/src/core: the wasm files are part of the code.
-import type { Tier, WasmSource } from '../core/tier.js';
+import type { Tier, WasmModule, WasmSource } from '../core/tier.js';
 import { scalar, simd } from './embedded.mjs';
 import { unpack } from './unpack.js';
 
-/** The wasm file of a tier. */
-export function ownWasm(tier: Tier): Promise<WasmSource> {
+/** The wasm file of a tier. Only the large module is embedded; it contains the small one. */
+export function ownWasm(_module: WasmModule, tier: Tier): Promise<WasmSource> {
   return unpack(tier === 'simd' ? simd : scalar);
 }

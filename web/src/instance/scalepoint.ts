@@ -35,7 +35,7 @@ import type { BlockType } from '../core/blocks.js';
 import { version } from '../core/core.mjs';
 import { type LoadOptions, loadCore } from '../core/load.js';
 import type { ErrorMeasures } from '../core/measure.js';
-import type { Core, WasmDType } from '../core/memory.js';
+import { type Core, isModelsModule, type WasmDType } from '../core/memory.js';
 import { OwnedWasmArray, type WasmArray, type WasmArrayOf } from '../core/wasm-array.js';
 import { Importance } from '../layers/importance.js';
 import {
@@ -53,6 +53,8 @@ export class Scalepoint {
   readonly #core: Core;
   /** Whether the SIMD build is in use. */
   readonly simd: boolean;
+  /** Whether all types of ggml's blocks and `search: 'best'` are there: see `load({ blocks: true })`. */
+  readonly blocks: boolean;
   /** Version of the package. */
   readonly version: string = version;
 
@@ -65,6 +67,7 @@ export class Scalepoint {
   constructor(core: Core) {
     this.#core = core;
     this.simd = core.module.isSimd();
+    this.blocks = isModelsModule(core.module);
   }
 
   /**
@@ -90,9 +93,9 @@ export class Scalepoint {
 
   /**
    * Float values to blocks of one of ggml's types: the bytes that its own quantizer makes, with or without an importance matrix
-   * (`weights`).
+   * (`weights`). Q8_0 and Q4_0 are always there; the other types and `search: 'best'` need `load({ blocks: true })`.
    * @example const blocks = sp.quantizeBlocks(weights, 'Q4_K', { shape: [4096, 4096] });
-   * @throws TypeError or RangeError naming the option; ScalepointError `NON_FINITE`, `OVERFLOW` if a block would restore infinities,
+   * @throws TypeError or RangeError naming the option, also if this instance lacks the type; ScalepointError `NON_FINITE`, `OVERFLOW` if a block would restore infinities,
    * `OUT_OF_MEMORY`, `DISPOSED`. What `out` holds after an error means nothing.
    */
   quantizeBlocks(x: FloatInput, type: BlockType, options?: BlockOptions<Uint8Array>): BlockTensor<Uint8Array>;
@@ -131,7 +134,8 @@ export class Scalepoint {
 
   /**
    * The float values that codes stand for: scale * (code - zeroPoint), one float32 multiplication; a codebook's value times the absmax of
-   * the block; or the values of ggml's blocks, bit for bit as ggml restores them.
+   * the block; or the values of ggml's blocks, bit for bit as ggml restores them. Wherever floats are restored from blocks, here and in
+   * `compare`, `linear` and `index`, types other than Q8_0 and Q4_0 need `load({ blocks: true })`.
    * @throws TypeError or RangeError naming the field; ScalepointError `OUT_OF_MEMORY`, `DISPOSED`
    */
   dequantize(q: QuantizedTensor, options?: { out?: undefined }): Float32Array<ArrayBuffer>;
@@ -323,7 +327,8 @@ export class Scalepoint {
 }
 
 /**
- * Loads the wasm core. Every call makes one more instance with its own memory.
+ * Loads the wasm core: the small module, or with `blocks: true` the large one, which has all types of ggml's blocks. Every call makes one more
+ * instance with its own memory.
  * @example const sp = await load();
  * @throws TypeError or RangeError naming the option; ScalepointError `WASM_LOAD`, `CSP`, `VERSION_MISMATCH`
  */

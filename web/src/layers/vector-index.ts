@@ -425,6 +425,6 @@ function givenVectors(
   if (from !== undefined) throw typeError('from', 'a quantized tensor is not of 16-bit floats');
   const coded = codedVectors(core, vectors);
   if (coded !== undefined) return { count: coded.count, dimension: coded.dimension, coded };
-  const floats = dequantize(core, vectors, {}) as Float32Array;
+  const floats = dequantize(core, vectors, {}, 'vectors') as Float32Array;
   return vectorsOf(core, floats, vectors.shape, undefined, 'vectors');
 }

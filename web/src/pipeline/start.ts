@@ -21,7 +21,7 @@ export interface WorkOptions {
    * @defaultValue the file beside this module
    */
   readonly worker?: () => WorkerLike;
-  /** Where the wasm core comes from, and which build of it. @defaultValue as `load()` */
+  /** Where the large module of the core comes from, and which build of it; as `load()`, but `blocks` is ignored. */
   readonly core?: LoadOptions;
   /** Called when a tensor is done, and in between at most every 50 ms. An error that it throws ends the work, as does a rejected promise. */
   readonly onProgress?: (progress: Progress) => void;
@@ -48,7 +48,7 @@ export async function startRunner(
   { workers = defaultWorkers(elements), worker, core, signal }: WorkOptions,
 ): Promise<TileRunner> {
   const load = await import('../core/load.js');
-  const module = await load.compileCore(core);
+  const module = await load.compileCore('core', core);
   if (workers === 0) return inlineRunner(module, files.sources);
   try {
     return await WorkerPool.start(workers, module, files, worker, signal);

@@ -14,7 +14,7 @@ const busyMilliseconds = 8;
 export async function inlineRunner(module: WebAssembly.Module, files: readonly ByteSource[]): Promise<TileRunner> {
   // Here and not at the top, so that looking into a file loads no wasm.
   const load = await import('../core/load.js');
-  const core = await load.instantiateCore(module);
+  const core = await load.instantiateCore('core', module);
   const converter = new TileConverter(core);
   const inputs = readerOf(files);
   const keepers = new Keepers<TileConverter>(1);

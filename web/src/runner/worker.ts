@@ -122,7 +122,7 @@ async function carryOut(request: Exclude<WorkerRequest, { kind: 'bytes' }>, port
     isNear = request.sources.map((reference) => reference !== undefined && reference.kind !== 'blob');
     const opened = request.sinks.map((reference) => reference && writerOf(reference));
     sinks = opened.filter((write) => write !== undefined);
-    converter = new TileConverter(await instantiateCore(request.module));
+    converter = new TileConverter(await instantiateCore('core', request.module));
     const locked = request.lock !== undefined && (await holdLock(request.lock));
     const reads = sources.map((read) => read !== undefined);
     port.postMessage({ kind: 'ready', locked, reads, writes: sinks.length === opened.length }, []);

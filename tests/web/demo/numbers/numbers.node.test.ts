@@ -19,7 +19,7 @@ import { longestTask, path, type Served, servePages } from '../served.js';
 
 let sp: Scalepoint;
 beforeAll(async () => {
-  sp = await load();
+  sp = await load({ blocks: true });
 });
 
 /** Pseudorandom numbers, the same in every run. */
