@@ -1,7 +1,7 @@
 // The packed package in every environment that it promises to work in: each is installed into an empty folder, and the same app has to give
 // the same hash in all of them. `npm run test:consumers -- NAME...` tries some.
 
-import { cpSync, mkdirSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { inlinePolicy, open, serveBelow, strictPolicy } from './place.mjs';
@@ -164,8 +164,9 @@ const bundlers = [
 /** What a page needs whose bundler copies no files. @param {Place} place @param {string} folder */
 function copyFiles(place, folder) {
   mkdirSync(join(place.folder, folder), { recursive: true });
-  for (const name of ['core-simd.wasm', 'core-scalar.wasm', 'scalepoint-worker.js']) {
-    cpSync(join(place.folder, 'node_modules/scalepoint/dist', name), join(place.folder, folder, name));
+  const dist = join(place.folder, 'node_modules/scalepoint/dist');
+  for (const name of readdirSync(dist)) {
+    if (/\.wasm$|^scalepoint-worker\.js$/.test(name)) cpSync(join(dist, name), join(place.folder, folder, name));
   }
 }
 
